@@ -1,0 +1,273 @@
+// The Python face of the core: checks shapes, releases the GIL, calls a kernel.
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/tuple.h>
+
+#include <memory>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "crowdsift/collapse.hpp"
+#include "crowdsift/laplacian.hpp"
+#include "crowdsift/logistic.hpp"
+#include "crowdsift/pairs.hpp"
+#include "crowdsift/parallel.hpp"
+#include "crowdsift/votes.hpp"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+using namespace crowdsift;
+
+namespace {
+
+template <class T>
+using In = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+template <class T>
+void require(const In<T>& array, std::size_t length, const char* name) {
+    if (array.shape(0) != length)
+        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.shape(0)) +
+                                    " entries, expected " + std::to_string(length));
+}
+
+// An array that owns the vector's memory.
+template <class T>
+Out<T> hand_over(std::vector<T>&& values) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+template <class T, class F>
+Out<T> column(const std::vector<VoteRow>& rows, F field) {
+    std::vector<T> values(rows.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) values[i] = field(rows[i]);
+    return hand_over(std::move(values));
+}
+
+template <class T>
+const T* pointer(const std::optional<In<T>>& array, std::size_t length, const char* name) {
+    if (!array) return nullptr;
+    require(*array, length, name);
+    return array->data();
+}
+
+RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& second,
+                   const std::optional<In<std::uint32_t>>& worker,
+                   const std::optional<In<float>>& outcome,
+                   const std::optional<In<float>>& weight,
+                   const std::optional<In<std::uint32_t>>& context, std::size_t n_items,
+                   std::size_t n_workers, bool oriented) {
+    const std::size_t rows = first.shape(0);
+    require(second, rows, "second");
+    if (n_workers == 0) throw std::invalid_argument("at least one worker is needed");
+    return RowInput{rows, n_items, n_workers, first.data(), second.data(),
+                    pointer(worker, rows, "worker"), pointer(outcome, rows, "outcome"),
+                    pointer(weight, rows, "weight"), pointer(context, rows, "context"), oriented};
+}
+
+// Everything a fit needs of the data: the votes, their pairs, the Laplacian and the passes.
+class Core {
+public:
+    Core(In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
+         In<std::int64_t> offsets, std::size_t n_items, std::size_t threads)
+        : kept_{first, second, outcome, weight, offsets}, pool_(threads) {
+        const std::size_t n = first.shape(0);
+        require(second, n, "second");
+        require(outcome, n, "outcome");
+        require(weight, n, "weight");
+        if (offsets.shape(0) < 2) throw std::invalid_argument("at least one worker is needed");
+        votes_ = Votes{n, n_items, offsets.shape(0) - 1, first.data(), second.data(),
+                       outcome.data(), weight.data(), offsets.data()};
+        nb::gil_scoped_release release;
+        votes_.validate();
+        pairs_ = group_by_pair(n, n_items, votes_.first, votes_.second);
+        laplacian_ = std::make_unique<Laplacian>(n_items, pairs_, pool_);
+        passes_ = std::make_unique<LogisticPasses>(votes_, pairs_, *laplacian_, pool_);
+    }
+
+    std::size_t n_pairs() const { return pairs_.size(); }
+
+    std::pair<double, double> expect(In<double> scores, In<double> slopes) {
+        check(scores, slopes);
+        nb::gil_scoped_release release;
+        return passes_->expect(scores.data(), slopes.data());
+    }
+
+    Out<double> item_system(In<double> slopes) {
+        require(slopes, votes_.n_workers, "slopes");
+        std::vector<double> rhs(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            passes_->item_system(slopes.data(), rhs.data());
+        }
+        return hand_over(std::move(rhs));
+    }
+
+    std::pair<Out<double>, Out<double>> regress_workers(In<double> scores, double ridge) {
+        require(scores, votes_.n_items, "scores");
+        std::vector<double> slopes(votes_.n_workers), rhs(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            passes_->regress_workers(scores.data(), ridge, slopes.data(), rhs.data());
+        }
+        return {hand_over(std::move(slopes)), hand_over(std::move(rhs))};
+    }
+
+    std::pair<double, Out<double>> score_derivatives(In<double> scores, In<double> slopes) {
+        check(scores, slopes);
+        std::vector<double> gradient(votes_.n_items);
+        double value = 0.0;
+        {
+            nb::gil_scoped_release release;
+            value = passes_->score_derivatives(scores.data(), slopes.data(), gradient.data());
+        }
+        return {value, hand_over(std::move(gradient))};
+    }
+
+    Out<double> slope_information(In<double> scores, In<double> slopes) {
+        check(scores, slopes);
+        std::vector<double> information(votes_.n_workers);
+        {
+            nb::gil_scoped_release release;
+            passes_->slope_information(scores.data(), slopes.data(), information.data());
+        }
+        return hand_over(std::move(information));
+    }
+
+    Out<double> multiply(In<double> x, double shift) {
+        require(x, votes_.n_items, "x");
+        std::vector<double> y(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            laplacian_->multiply(shift, x.data(), y.data());
+        }
+        return hand_over(std::move(y));
+    }
+
+    Out<double> diagonal() const {
+        return hand_over(std::vector<double>(laplacian_->diagonal()));
+    }
+
+    // The weighted pairs as (low, high, weight): the entries of the Laplacian off its diagonal.
+    std::tuple<Out<std::uint32_t>, Out<std::uint32_t>, Out<float>> weighted_pairs() const {
+        return {hand_over(std::vector<std::uint32_t>(pairs_.low)),
+                hand_over(std::vector<std::uint32_t>(pairs_.high)),
+                hand_over(std::vector<float>(laplacian_->pair_weights()))};
+    }
+
+    // Solution, iterations, relative residual, whether the tolerance was reached.
+    std::tuple<Out<double>, std::size_t, double, bool> solve(In<double> rhs, In<double> start,
+                                                             double shift, double tolerance,
+                                                             std::size_t most) {
+        require(rhs, votes_.n_items, "rhs");
+        require(start, votes_.n_items, "start");
+        std::vector<double> x(start.data(), start.data() + votes_.n_items);
+        SolveReport report;
+        {
+            nb::gil_scoped_release release;
+            report = laplacian_->solve(shift, rhs.data(), x.data(), tolerance, most);
+        }
+        return {hand_over(std::move(x)), report.iterations, report.residual, report.converged};
+    }
+
+private:
+    void check(const In<double>& scores, const In<double>& slopes) const {
+        require(scores, votes_.n_items, "scores");
+        require(slopes, votes_.n_workers, "slopes");
+    }
+
+    // References that keep the arrays alive.
+    std::tuple<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>, In<std::int64_t>> kept_;
+    ThreadPool pool_;
+    Votes votes_{};
+    Pairs pairs_;
+    std::unique_ptr<Laplacian> laplacian_;
+    std::unique_ptr<LogisticPasses> passes_;
+};
+
+}  // namespace
+
+NB_MODULE(_core, m) {
+    m.doc() = "Kernels of crowdsift; use them through crowdsift.engines.";
+
+    m.def(
+        "find_fault",
+        [](In<std::uint32_t> first, In<std::uint32_t> second,
+           std::optional<In<std::uint32_t>> worker, std::optional<In<float>> outcome,
+           std::optional<In<float>> weight, std::size_t n_items, std::size_t n_workers) {
+            const RowInput in =
+                row_input(first, second, worker, outcome, weight, {}, n_items, n_workers, true);
+            nb::gil_scoped_release release;
+            const FirstFault found = find_fault(in);
+            return std::make_pair(static_cast<int>(found.fault), found.row);
+        },
+        "first"_a, "second"_a, "worker"_a.none(), "outcome"_a.none(), "weight"_a.none(),
+        "n_items"_a, "n_workers"_a,
+        "Number of the first fault (0 none, 1 item, 2 worker, 3 same item, 4 outcome, 5 weight) "
+        "and its row.");
+
+    m.def(
+        "collapse",
+        [](In<std::uint32_t> first, In<std::uint32_t> second,
+           std::optional<In<std::uint32_t>> worker, std::optional<In<float>> outcome,
+           std::optional<In<float>> weight, std::optional<In<std::uint32_t>> context,
+           std::size_t n_items, std::size_t n_workers, bool oriented, std::size_t threads) {
+            const RowInput in = row_input(first, second, worker, outcome, weight, context, n_items,
+                                          n_workers, oriented);
+            Collapsed out;
+            {
+                nb::gil_scoped_release release;
+                if (find_fault(in).fault != RowFault::none)
+                    throw std::invalid_argument("the rows have a fault; call find_fault");
+                ThreadPool pool(threads);
+                out = collapse(in, pool);
+            }
+            using Codes = std::uint32_t;
+            return nb::make_tuple(
+                column<Codes>(out.rows, [](const VoteRow& r) { return r.first; }),
+                column<Codes>(out.rows, [](const VoteRow& r) { return r.second; }),
+                column<float>(out.rows, [](const VoteRow& r) { return r.outcome; }),
+                column<float>(out.rows, [](const VoteRow& r) { return r.weight; }),
+                column<Codes>(out.rows, [](const VoteRow& r) { return r.context; }),
+                hand_over(std::move(out.turned)), hand_over(std::move(out.offsets)));
+        },
+        "first"_a, "second"_a, "worker"_a.none(), "outcome"_a.none(), "weight"_a.none(),
+        "context"_a.none(), "n_items"_a, "n_workers"_a, "oriented"_a, "threads"_a,
+        "Rows in canonical order, equal ones merged: first, second, outcome, weight, context, "
+        "turned, offsets.");
+
+    m.def(
+        "components",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, std::size_t n_items) {
+            const std::size_t n = first.shape(0);
+            require(second, n, "second");
+            for (std::size_t i = 0; i < n; ++i)
+                if (first.data()[i] >= n_items || second.data()[i] >= n_items)
+                    throw std::invalid_argument("bad item code in row " + std::to_string(i));
+            return hand_over(components(n_items, n, first.data(), second.data()));
+        },
+        "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
+
+    nb::class_<Core>(m, "Core")
+        .def(nb::init<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>,
+                      In<std::int64_t>, std::size_t, std::size_t>(),
+             "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "n_items"_a, "threads"_a)
+        .def_prop_ro("n_pairs", &Core::n_pairs)
+        .def("expect", &Core::expect, "scores"_a, "slopes"_a)
+        .def("item_system", &Core::item_system, "slopes"_a)
+        .def("regress_workers", &Core::regress_workers, "scores"_a, "ridge"_a)
+        .def("score_derivatives", &Core::score_derivatives, "scores"_a, "slopes"_a)
+        .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
+        .def("multiply", &Core::multiply, "x"_a, "shift"_a)
+        .def("diagonal", &Core::diagonal)
+        .def("weighted_pairs", &Core::weighted_pairs)
+        .def("solve", &Core::solve, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
+}

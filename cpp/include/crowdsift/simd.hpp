@@ -1,0 +1,112 @@
+// Elementary functions written so that the compiler vectorises a loop over them.
+//
+// They use no branches, no tables and no library calls. Kernels marked CROWDSIFT_CLONES are
+// compiled once per instruction set and chosen when the module is loaded, so one build runs
+// everywhere and uses AVX-512 where it is there.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+
+#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__ELF__) && \
+    !defined(CROWDSIFT_NO_MULTIVERSION)
+#define CROWDSIFT_CLONES \
+    __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
+#else
+#define CROWDSIFT_CLONES
+#endif
+
+#if defined(__GNUC__)
+#define CROWDSIFT_INLINE inline __attribute__((always_inline))
+#define CROWDSIFT_RESTRICT __restrict__
+#else
+#define CROWDSIFT_INLINE inline
+#define CROWDSIFT_RESTRICT
+#endif
+
+namespace crowdsift {
+
+CROWDSIFT_INLINE double from_bits(std::int64_t bits) {
+    double value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+CROWDSIFT_INLINE std::int64_t to_bits(double value) {
+    std::int64_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// exp(-x) for x >= 0, to 2 units in the last place; 0 is approached as exp(-700) ~ 1e-304, below
+// which the argument is held, so that no denormal number ever appears.
+CROWDSIFT_INLINE double exp_minus(double x) {
+    const double held = x < 700.0 ? x : 700.0;
+    // n = round(-x / log 2) by adding 1.5 * 2^52, whose low bits then hold n.
+    const double shifter = 6755399441055744.0;
+    const double biased = held * -1.4426950408889634 + shifter;
+    const double n = biased - shifter;
+    // Cody-Waite: log 2 in two parts, the first with trailing zeros, so r is exact.
+    const double r = (-held - n * 6.93147180369123816490e-01) - n * 1.90821492927058770002e-10;
+    // Taylor series of exp on |r| <= log(2)/2; the first neglected term is r^14/14! < 5e-18.
+    double p = 1.6059043836821613e-10;
+    p = p * r + 2.08767569878681e-09;
+    p = p * r + 2.505210838544172e-08;
+    p = p * r + 2.755731922398589e-07;
+    p = p * r + 2.7557319223985893e-06;
+    p = p * r + 2.48015873015873e-05;
+    p = p * r + 1.984126984126984e-04;
+    p = p * r + 1.388888888888889e-03;
+    p = p * r + 8.333333333333333e-03;
+    p = p * r + 4.1666666666666664e-02;
+    p = p * r + 1.6666666666666666e-01;
+    p = p * r + 0.5;
+    p = p * r + 1.0;
+    p = p * r + 1.0;
+    const std::int64_t exponent = to_bits(biased) - to_bits(shifter);
+    return from_bits(to_bits(p) + static_cast<std::int64_t>(
+                                      static_cast<std::uint64_t>(exponent) << 52));
+}
+
+// log(1 + e) for 0 <= e <= 1.
+CROWDSIFT_INLINE double log1p_unit(double e) {
+    const double u = 1.0 + e;
+    const double lost = (e - (u - 1.0)) / u;  // what rounding took from 1 + e
+    const bool upper = u > 1.4142135623730951;
+    const double m = upper ? 0.5 * u : u;
+    // log m = 2 atanh(f), f = (m - 1)/(m + 1), |f| <= 0.1716; the next term is f^23/23 < 1e-18.
+    const double f = (m - 1.0) / (m + 1.0);
+    const double g = f * f;
+    double p = 1.0 / 21.0;
+    p = p * g + 1.0 / 19.0;
+    p = p * g + 1.0 / 17.0;
+    p = p * g + 1.0 / 15.0;
+    p = p * g + 1.0 / 13.0;
+    p = p * g + 1.0 / 11.0;
+    p = p * g + 1.0 / 9.0;
+    p = p * g + 1.0 / 7.0;
+    p = p * g + 1.0 / 5.0;
+    p = p * g + 1.0 / 3.0;
+    const double log_m = 2.0 * f + 2.0 * f * (g * p);
+    return log_m + (upper ? 0.6931471805599453 : 0.0) + lost;
+}
+
+// tanh(x/2)/(2x), 1/4 at 0, the mean of a Polya-Gamma(1, x) variable; e = exp(-|x|).
+CROWDSIFT_INLINE double polya_gamma_mean(double x, double e) {
+    const double size = x < 0.0 ? -x : x;
+    const double far = size > 0.25 ? size : 0.25;
+    const double direct = (1.0 - e) / ((1.0 + e) * 2.0 * far);
+    // Series of tanh(h)/h at h = x/2 for |x| <= 1/4; the next term is below 1e-16.
+    const double g = 0.25 * x * x;
+    double p = 929569.0 / 638512875.0;
+    p = p * g - 21844.0 / 6081075.0;
+    p = p * g + 1382.0 / 155925.0;
+    p = p * g - 62.0 / 2835.0;
+    p = p * g + 17.0 / 315.0;
+    p = p * g - 2.0 / 15.0;
+    p = p * g + 1.0 / 3.0;
+    const double series = 0.25 - 0.25 * g * p;
+    return size > 0.25 ? direct : series;
+}
+
+}  // namespace crowdsift

@@ -1,0 +1,76 @@
+// The comparisons as the passes see them: validated once, cut into ranges of workers, one range
+// a thread. A worker's parameters are local to one range; only vectors over items are reduced.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "crowdsift/parallel.hpp"
+
+namespace crowdsift {
+
+struct Votes {
+    std::size_t n, n_items, n_workers;
+    const std::uint32_t* first;
+    const std::uint32_t* second;
+    const float* outcome;
+    const float* weight;
+    const std::int64_t* offsets;
+
+    // Throws where a kernel would read outside its arrays.
+    void validate() const {
+        if (n >= UINT32_MAX || n_items >= UINT32_MAX)
+            throw std::invalid_argument("more than 2^32 comparisons or items");
+        if (offsets[0] != 0 || offsets[n_workers] != static_cast<std::int64_t>(n))
+            throw std::invalid_argument("worker offsets do not span the comparisons");
+        for (std::size_t s = 0; s < n_workers; ++s)
+            if (offsets[s] > offsets[s + 1])
+                throw std::invalid_argument("worker offsets fall at worker " + std::to_string(s));
+        for (std::size_t i = 0; i < n; ++i)
+            if (first[i] >= n_items || second[i] >= n_items || first[i] == second[i])
+                throw std::invalid_argument("bad item code in comparison " + std::to_string(i));
+    }
+
+    std::size_t begin_of(std::size_t worker) const {
+        return static_cast<std::size_t>(offsets[worker]);
+    }
+
+    // Ranges of workers with about equal numbers of comparisons.
+    std::vector<std::size_t> worker_ranges(std::size_t threads) const {
+        const std::size_t parts = n < 20000 ? 1 : threads;
+        std::vector<std::size_t> bounds{0};
+        for (std::size_t s = 0; s < n_workers && bounds.size() < parts; ++s)
+            if (begin_of(s + 1) * parts >= n * bounds.size()) bounds.push_back(s + 1);
+        bounds.push_back(n_workers);
+        return bounds;
+    }
+};
+
+// Per-range vectors over items, added up in the order of ranges.
+class ItemSums {
+public:
+    ItemSums(std::size_t ranges, std::size_t n_items)
+        : n_(n_items), sums_(ranges * n_items, 0.0), ranges_(ranges) {}
+
+    double* range(std::size_t r) { return sums_.data() + r * n_; }
+
+    void clear() { std::fill(sums_.begin(), sums_.end(), 0.0); }
+
+    void reduce(double* out) const {
+        for (std::size_t j = 0; j < n_; ++j) {
+            double sum = 0.0;
+            for (std::size_t r = 0; r < ranges_; ++r) sum += sums_[r * n_ + j];
+            out[j] = sum;
+        }
+    }
+
+private:
+    std::size_t n_;
+    std::vector<double> sums_;
+    std::size_t ranges_;
+};
+
+}  // namespace crowdsift

@@ -1,0 +1,96 @@
+"""The errors and warnings of crowdsift.
+
+Everything a user can cause is a `CrowdsiftError`, whose message says what is wrong, where, and
+what to do; the command line prints it without a traceback and exits with status 1.
+"""
+
+from __future__ import annotations
+
+__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "InputWarning", "RequestError"]
+
+
+class CrowdsiftError(Exception):
+    """Base of all errors that crowdsift raises on purpose.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> try:
+    ...     crowdsift.fit("no-such-file.csv")
+    ... except crowdsift.CrowdsiftError as error:
+    ...     print(error)
+    no-such-file.csv: no such file...
+    """
+
+
+class InputError(CrowdsiftError):
+    """The votes (or the truth, or another input file) cannot be used as they are.
+
+    Parameters
+    ----------
+    message
+        What is wrong and what to do.
+    source
+        The file (or frame) in which it was found.
+    row
+        The row of data, counted from 1, the header not counted.
+    column
+        The column's name.
+
+    Examples
+    --------
+    >>> from crowdsift import InputError
+    >>> print(InputError("empty label", source="votes.csv", row=17, column="winner"))
+    votes.csv, row 17, column 'winner': empty label
+    """
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        source: str | None = None,
+        row: int | None = None,
+        column: str | None = None,
+    ) -> None:
+        self.source, self.row, self.column = source, row, column
+        place = [source] if source else []
+        if row is not None:
+            place.append(f"row {row}")
+        if column is not None:
+            place.append(f"column {column!r}")
+        super().__init__(f"{', '.join(place)}: {message}" if place else message)
+
+
+class RequestError(CrowdsiftError):
+    """What was asked for cannot be done: an unknown method, an option that does not fit.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> crowdsift.model("elo")
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: unknown method 'elo'; the methods are ...
+    """
+
+
+class InputWarning(UserWarning):
+    """The votes were used, but something about them deserves a look.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> issubclass(crowdsift.InputWarning, UserWarning)
+    True
+    """
+
+
+class ConvergenceWarning(UserWarning):
+    """A fit stopped at its iteration limit; its result says `converged` False.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> issubclass(crowdsift.ConvergenceWarning, UserWarning)
+    True
+    """
