@@ -12,6 +12,7 @@
 #include <tuple>
 #include <utility>
 
+#include "crowdsift/agreement.hpp"
 #include "crowdsift/collapse.hpp"
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/logistic.hpp"
@@ -142,6 +143,16 @@ public:
         return hand_over(std::move(information));
     }
 
+    std::pair<Out<double>, Out<double>> agreement(In<double> scores) {
+        require(scores, votes_.n_items, "scores");
+        std::vector<double> agreed(votes_.n_workers), decided(votes_.n_workers);
+        {
+            nb::gil_scoped_release release;
+            crowdsift::agreement(votes_, pool_, scores.data(), agreed.data(), decided.data());
+        }
+        return {hand_over(std::move(agreed)), hand_over(std::move(decided))};
+    }
+
     Out<double> multiply(In<double> x, double shift) {
         require(x, votes_.n_items, "x");
         std::vector<double> y(votes_.n_items);
@@ -266,6 +277,7 @@ NB_MODULE(_core, m) {
         .def("regress_workers", &Core::regress_workers, "scores"_a, "ridge"_a)
         .def("score_derivatives", &Core::score_derivatives, "scores"_a, "slopes"_a)
         .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
+        .def("agreement", &Core::agreement, "scores"_a)
         .def("multiply", &Core::multiply, "x"_a, "shift"_a)
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdsift import _core
 from crowdsift.errors import InputError
+from crowdsift.tables import Backend
 
 __all__ = ["Comparisons", "encode_labels"]
 
@@ -81,7 +82,7 @@ class Comparisons:
     features: NDArray[np.float32] | None = None
     feature_names: tuple[str, ...] = ()
     source: str = "votes"
-    backend: str | None = field(default=None, compare=False)
+    backend: Backend | None = None
 
     @property
     def n_items(self) -> int:
@@ -150,10 +151,10 @@ class Comparisons:
         >>> Comparisons.from_arrays([0, 1], [1, 2], outcome=[1, 0.5], worker=["ann", "bob"])
         Comparisons(2 votes in 2 distinct rows, 3 items, 2 workers, sides unknown)
         """
-        one, two = np.asarray(first), np.asarray(second)
+        one, two = _column(first), _column(second)
         columns = {"second": two}
         columns |= {
-            name: np.asarray(values)
+            name: _column(values)
             for name, values in (("worker", worker), ("outcome", outcome), ("weight", weight))
             if values is not None
         }
@@ -196,7 +197,7 @@ class Comparisons:
         features: NDArray[np.float32] | None = None,
         feature_names: tuple[str, ...] = (),
         source: str = "votes",
-        backend: str | None = None,
+        backend: Backend | None = None,
     ) -> Comparisons:
         """Comparisons from codes into sorted lists of labels; the way of every reader.
 
@@ -210,9 +211,7 @@ class Comparisons:
         Comparisons(1 votes in 1 distinct rows, 2 items, 1 workers, sides unknown)
         """
         n_workers = len(workers) if worker is not None else 1
-        fault, row = _core.find_fault(
-            first, second, worker, outcome, weight, len(items), n_workers
-        )
+        fault, row = _core.find_fault(first, second, worker, outcome, weight, len(items), n_workers)
         if fault:
             raise InputError(
                 _FAULTS[fault], source=source, row=row + 1, column=_FAULT_COLUMN.get(fault)
@@ -234,11 +233,16 @@ class Comparisons:
         if table is not None:  # a vote told the other way round has the opposite features
             table = table[groups] * (1.0 - 2.0 * turned[:, None]).astype(np.float32)
             table += np.float32(0.0)  # no negative zeros
-        arrays = [one, two, outcomes, weights, offsets]
-        for array in (*arrays, *(a for a in (table, items, workers) if a is not None)):
+        for array in (one, two, outcomes, weights, offsets, items, workers):
             array.setflags(write=False)
+        if table is not None:
+            table.setflags(write=False)
         return cls(
-            *arrays,
+            first=one,
+            second=two,
+            outcome=outcomes,
+            weight=weights,
+            offsets=offsets,
             items=items,
             workers=workers,
             sides_known=sides_known,
@@ -249,6 +253,19 @@ class Comparisons:
             source=source,
             backend=backend,
         )
+
+    def worker_loads(self) -> NDArray[np.int64]:
+        """How often every worker voted, weights counted and rounded.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "c"], worker=[7, 7, 8])
+        >>> votes.worker_loads()
+        array([2, 1])
+        """
+        votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
+        return np.rint(votes).astype(np.int64)
 
     def worker_codes(self) -> NDArray[np.uint32]:
         """The worker of every comparison; an array of length N, for slow paths only.
@@ -347,8 +364,22 @@ def encode_labels(
     return table, [np.ascontiguousarray(part) for part in parts]
 
 
+def _column(values: ArrayLike) -> NDArray[Any]:
+    """An array that keeps the type of every entry: NumPy alone makes text of [7, "7"]."""
+    column = np.asarray(values)
+    if isinstance(values, list | tuple) and column.dtype.kind in "US":
+        entries: list[Any] = list(values)
+        if not all(isinstance(entry, str | bytes) for entry in entries):
+            column = np.empty(len(entries), dtype=object)
+            column[:] = entries
+    return column
+
+
 def _sorted_labels(values: Iterable[Any]) -> list[Any]:
-    distinct = {(type(value), value): value for value in values}.values()
+    try:
+        distinct = {(type(value), value): value for value in values}.values()
+    except TypeError:
+        raise InputError("a label must be a text, a number or another fixed value") from None
     try:
         return sorted(distinct, key=lambda label: (type(label).__name__, label))
     except TypeError:  # labels of a type without an order
@@ -357,7 +388,7 @@ def _sorted_labels(values: Iterable[Any]) -> list[Any]:
 
 def _refuse_missing(values: list[Any], name: str, lengths: list[int]) -> None:
     for place, value in enumerate(values):
-        if value is None or value != value:  # noqa: PLR0124 -- NaN is not equal to itself
+        if value is None or value != value:  # NaN is not equal to itself
             raise InputError(f"empty {name} label", row=place % lengths[0] + 1)
 
 

@@ -1,0 +1,61 @@
+# One environment, made on first use; nothing is installed outside it.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
+
+.PHONY: demo test test-python test-core lint format bench docs clean help
+help:
+	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
+	@echo "make test     all tests, the core under sanitizers included"
+	@echo "make lint     ruff and mypy"
+	@echo "make bench    speed and quality, written to bench-output/"
+	@echo "make docs     check that the examples of the documentation run"
+
+demo: $(VENV)/.installed
+	$(BIN)/crowdsift demo --out demo-output
+
+test: test-core test-python
+
+test-python: $(VENV)/.developing
+	$(BIN)/python -m pytest
+
+# The core by itself under AddressSanitizer and UndefinedBehaviorSanitizer.
+test-core: build/sanitize/core_tests
+	build/sanitize/core_tests
+
+build/sanitize/core_tests: cpp/tests/core_tests.cpp $(SOURCES)
+	mkdir -p build/sanitize
+	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
+	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
+	  -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
+	  $< -o $@
+
+lint: $(VENV)/.developing
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(VENV)/.developing
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+bench: $(VENV)/.developing
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.developing
+	$(BIN)/python -m pytest tests/test_docs.py
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/.installed: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(VENV)/.developing: $(BIN)/python $(SOURCES)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	touch $@ $(VENV)/.installed
+
+clean:
+	rm -rf build $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

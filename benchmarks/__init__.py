@@ -1,0 +1,1 @@
+"""Measurements: every claim of speed or quality is a command here."""

@@ -1,0 +1,5 @@
+"""Runs all benchmarks."""
+
+from benchmarks import foundation
+
+foundation.main()

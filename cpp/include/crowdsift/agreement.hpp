@@ -1,0 +1,31 @@
+// How far each worker's votes agree with an order of the items.
+#pragma once
+
+#include <cstddef>
+
+#include "crowdsift/parallel.hpp"
+#include "crowdsift/votes.hpp"
+
+namespace crowdsift {
+
+// Weights of a worker's decided votes that agree with the order of scores, and of all decided
+// ones. Equal scores agree with nobody.
+inline void agreement(const Votes& votes, ThreadPool& pool, const double* scores, double* agreed,
+                      double* decided) {
+    const std::vector<std::size_t> ranges = votes.worker_ranges(pool.size());
+    pool.run(ranges.size() - 1, [&](std::size_t range) {
+        for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
+            agreed[s] = decided[s] = 0.0;
+            for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+                const float y = votes.outcome[i];
+                if (y == 0.5F) continue;
+                const double n = static_cast<double>(votes.weight[i]);
+                const double a = scores[votes.first[i]], b = scores[votes.second[i]];
+                decided[s] += n;
+                if (y > 0.5F ? a > b : a < b) agreed[s] += n;
+            }
+        }
+    });
+}
+
+}  // namespace crowdsift

@@ -1,0 +1,272 @@
+"""Files of votes through DuckDB: CSV, TSV, JSON, JSONL and Parquet, gzip, globs, stdin.
+
+Every column is read as it stands in the file (text stays text) into one temporary table of
+DuckDB, which spills to the disk where memory is short; labels become codes there, so that no
+Python object is made for a row. Row numbers are positions in that table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import glob
+import json
+import os
+import shutil
+import sys
+import tempfile
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift._frames import MISSING, Table
+from crowdsift._text import Header, explain_json, kind_of, read_header, repair
+from crowdsift.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["FileTable"]
+
+_INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
+
+
+@dataclass
+class _Part:
+    """One file: its path, its name in messages, what it is, its columns and their types."""
+
+    path: str
+    source: str
+    kind: str
+    zipped: bool
+    header: Header | None = None
+    types: dict[str, str] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return self.header.names if self.header else tuple(self.types or ())
+
+
+class FileTable(Table):
+    """The columns of one file, of all files of a glob, or of standard input."""
+
+    def __init__(self, source: str) -> None:
+        self.source = "standard input" if source == "-" else source
+        self._temporary: list[str] = []
+        self._connection: Any = None
+        self._starts = [0]
+        try:
+            if source == "-":
+                paths = [(self._spool(), "standard input")]
+            else:
+                paths = [(path, path) for path in _expand(source)]
+            self._connection = _connect()
+            self._parts = [self._inspect(path, name) for path, name in paths]
+        except BaseException:
+            self.close()
+            raise
+        self.names = self._parts[0].names
+
+    def _spool(self) -> str:
+        handle, path = tempfile.mkstemp(prefix="crowdsift-")
+        self._temporary.append(path)
+        with os.fdopen(handle, "wb") as out:
+            shutil.copyfileobj(sys.stdin.buffer, out)
+        return path
+
+    def _inspect(self, path: str, source: str) -> _Part:
+        part = _Part(path, source, *kind_of(path, source, source))
+        if part.kind == "csv":
+            part.header = read_header(path, part.zipped, source)
+        else:
+            rows = self._run(part, f"DESCRIBE SELECT * FROM {_scan(part)}").fetchall()
+            part.types = {name: "BIGINT" if kind in _INTEGERS else kind for name, kind, *_ in rows}
+            if part.kind == "json" and list(part.types) == ["json"]:  # not one object a row
+                raise explain_json(path, part.zipped, source, "it holds no rows")
+        return part
+
+    def load(self, wanted: Sequence[str]) -> int:
+        names = list(dict.fromkeys(wanted))
+        self._column = {name: f"c{place}" for place, name in enumerate(names)}
+        for number, part in enumerate(self._parts):
+            self._check_part(part, names)
+            into = "INSERT INTO votes" if number else "CREATE TEMP TABLE votes AS"
+            self._load_part(part, names, into)
+            count = self._connection.execute("SELECT count(*) FROM votes").fetchone()[0]
+            self._starts.append(count)
+        return self._starts[-1]
+
+    def _check_part(self, part: _Part, names: list[str]) -> None:
+        """Every file of a glob needs the columns of the first one, of the same type."""
+        first = self._parts[0]
+        for name in names:
+            if name not in part.names:
+                raise InputError(
+                    f"no column {name!r}, which {first.source} has; the columns here are "
+                    f"{', '.join(part.names)}",
+                    source=part.source,
+                )
+            types = [(each.types or {}).get(name, "text") for each in (first, part)]
+            if types[0] != types[1]:
+                raise InputError(
+                    f"the column is {types[1]} here and {types[0]} in {first.source}; "
+                    "write both files with the same types",
+                    source=part.source,
+                    column=name,
+                )
+
+    def _load_part(self, part: _Part, names: list[str], into: str) -> None:
+        import duckdb
+
+        query = f"{into} SELECT {_selection(part, names)} FROM "
+        if part.header is None:
+            self._run(part, query + _scan(part, names))
+            return
+        if not part.header.skip:  # DuckDB would take a blank line at the top for the header
+            with contextlib.suppress(duckdb.Error):
+                self._connection.execute(query + _scan(part))
+                return
+        part.path = repair(part.path, part.zipped, part.header, part.source)
+        part.zipped = False
+        self._temporary.append(part.path)
+        self._run(part, query + _scan(part, longest=1 << 28))
+
+    def _run(self, part: _Part, query: str) -> Any:
+        import duckdb
+
+        try:
+            return self._connection.execute(query)
+        except duckdb.Error as error:
+            reason = _reason(error)
+            if part.kind == "json":
+                raise explain_json(part.path, part.zipped, part.source, reason) from None
+            raise InputError(
+                f"the file cannot be read as {part.kind.upper()}: {reason}", source=part.source
+            ) from None
+
+    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        column = self._column[name]
+        self._connection.execute(
+            "CREATE OR REPLACE TEMP TABLE labels AS SELECT label, "
+            "(row_number() OVER () - 1)::UINTEGER AS code FROM "
+            f"(SELECT DISTINCT {column} AS label FROM votes WHERE {column} IS NOT NULL)"
+        )
+        rows = self._connection.execute("SELECT label FROM labels ORDER BY code").fetchall()
+        coded = self._connection.execute(
+            "SELECT votes.rowid::UINTEGER AS place, code FROM votes JOIN labels "
+            f"ON votes.{column} = labels.label"
+        ).fetchnumpy()
+        codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
+        codes[coded["place"]] = coded["code"]  # a join keeps no order
+        labels = [label for (label,) in rows]
+        if self._parts[0].kind == "json":  # the text of a value: 7, "7", null
+            labels = [json.loads(label) for label in labels]
+        return labels, codes
+
+    def numbers(self, name: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
+        import duckdb
+
+        kind = "FLOAT" if dtype is np.float32 else "DOUBLE"
+        query = f"SELECT TRY_CAST({self._column[name]} AS {kind}) AS number FROM votes"
+        try:
+            values = self._connection.execute(query).fetchnumpy()["number"]
+        except duckdb.Error:  # a type without a cast, such as a list
+            return np.full(self._starts[-1], np.nan, dtype=dtype)
+        return np.asarray(np.ma.filled(values, np.nan), dtype=dtype)
+
+    def value(self, name: str, row: int) -> Any:
+        query = f"SELECT {self._column[name]} FROM votes WHERE rowid = {row}"
+        value = self._connection.execute(query).fetchone()[0]
+        if value is not None and self._parts[0].kind == "json":
+            return json.loads(value)
+        return value
+
+    def place(self, row: int) -> tuple[str, int]:
+        part = int(np.searchsorted(self._starts, row, side="right")) - 1
+        return self._parts[part].source, row - self._starts[part] + 1
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        for path in self._temporary:
+            os.unlink(path)
+        self._temporary.clear()
+
+
+def _expand(source: str) -> list[str]:
+    path = os.path.expanduser(source)
+    if os.path.isdir(path):
+        raise InputError(
+            f"a directory, not a file; to read the files in it write '{source.rstrip('/')}/*.csv'",
+            source=source,
+        )
+    if os.path.exists(path):
+        return [path]
+    if glob.has_magic(path):
+        found = sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each))
+        if found:
+            return found
+        raise InputError("no file matches this pattern", source=source)
+    raise InputError("no such file", source=source)
+
+
+def _connect() -> Any:
+    """Open a private database in memory that never reaches for the network."""
+    import duckdb
+
+    folder = os.path.join(tempfile.gettempdir(), f"crowdsift-{os.getpid()}")
+    offline = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
+    connection = duckdb.connect(":memory:", config={**offline, "temp_directory": folder})
+    connection.execute("SET enable_progress_bar = false")
+    return connection
+
+
+def _scan(part: _Part, names: Sequence[str] = (), longest: int = 2_000_000) -> str:
+    """Write the table function of DuckDB that reads a file."""
+    # DuckDB would take an existing file named v[1].csv for a pattern.
+    path = "".join(f"[{char}]" if char in "[*?" else char for char in part.path)
+    options = [_literal(path)]
+    if part.kind == "parquet":
+        return f"read_parquet({options[0]}, binary_as_string = true)"
+    if part.zipped:
+        options.append("compression = 'gzip'")
+    if part.header is None:
+        if names:
+            listed = ", ".join(f"{_literal(name)}: 'JSON'" for name in names)
+            options.append(f"columns = {{{listed}}}")
+        else:  # names only; every value as the JSON it is
+            options += ["maximum_depth = 1", "sample_size = -1", "map_inference_threshold = -1"]
+        return f"read_json({', '.join(options)})"
+    listed = ", ".join(f"'f{place}': 'VARCHAR'" for place in range(len(part.names)))
+    options += [
+        f"columns = {{{listed}}}",
+        f"delim = {_literal(part.header.delimiter)}, max_line_size = {longest}",
+        """header = true, auto_detect = false, quote = '"', escape = '"'""",
+    ]
+    return f"read_csv({', '.join(options)})"
+
+
+def _selection(part: _Part, names: Sequence[str]) -> str:
+    """List the columns asked for, named c0, c1 and so on."""
+    chosen = []
+    for place, name in enumerate(names):
+        if part.header is not None:
+            field = f"f{part.names.index(name)}"
+        else:
+            field = '"' + name.replace('"', '""') + '"'
+            if (part.types or {}).get(name) == "BIGINT":
+                field += "::BIGINT"
+        chosen.append(f"{field} AS c{place}")
+    return ", ".join(chosen)
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def _reason(error: Exception) -> str:
+    """Say what DuckDB said, in one line, without its advice."""
+    first = str(error).split("\n", 1)[0]
+    return first.split("Error: ", 1)[-1].rstrip(" .")

@@ -1,0 +1,131 @@
+"""Engines hold the data and offer passes over it, named by their mathematics.
+
+A solver holds the iterate and calls passes; it does not know where the arithmetic runs. An
+engine does not know any model. Arrays over comparisons never leave an engine: only vectors over
+items and workers travel.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from crowdsift.errors import RequestError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+
+    Vector = NDArray[np.float64]
+
+__all__ = ["Engine", "Laplacian", "Solution", "choose_engine"]
+
+
+class Solution(NamedTuple):
+    """What a linear solve returns."""
+
+    x: Vector
+    iterations: int
+    residual: float
+    converged: bool
+
+
+class Laplacian(Protocol):
+    """The graph Laplacian L with the weights of the last pass that refreshed it.
+
+    An operator, never an array: on a cluster no machine holds all of it.
+    """
+
+    def multiply(self, x: Vector, shift: float = 0.0) -> Vector:
+        """Return (L + shift I) x."""
+
+    def diagonal(self) -> Vector:
+        """Return the diagonal of L."""
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Solve (L + shift I) x = rhs to a residual of `tolerance` times the norm of rhs."""
+
+    def inverse_diagonal(self, shift: float) -> Vector | None:
+        """Return the diagonal of (L + shift I)^-1, or None where it is too large to have."""
+
+
+class Engine(Protocol):
+    """Passes over the comparisons of the logistic model.
+
+    Throughout d = scores[first] - scores[second], eta = slopes[worker] * d and p = sigma(eta);
+    an outcome y with weight n counts as n y wins and n (1 - y) losses.
+    """
+
+    n_items: int
+    n_workers: int
+    total_weight: float
+    passes: int
+    component_sizes: Vector  # for every item, the number of items connected with it
+
+    @property
+    def laplacian(self) -> Laplacian:
+        """The Laplacian that the passes refresh."""
+
+    def expect(self, scores: Vector, slopes: Vector) -> tuple[float, float]:
+        """Pólya-Gamma E-step: keep n·E[ω] with E[ω] = tanh(η/2)/(2η) for every comparison.
+
+        Returns the log-likelihood and the sum of the kept values.
+        """
+
+    def item_system(self, slopes: Vector) -> Vector:
+        """Refresh the Laplacian with slope²·n·E[ω]; return b, b_j = Σ ± slope·n·(y - ½)."""
+
+    def regress_workers(self, scores: Vector, ridge: float) -> tuple[Vector, Vector]:
+        """Ridge regression of every worker, then `item_system` of the slopes, in one pass.
+
+        Returns slopes Σ n(y - ½)d / (Σ n·E[ω]·d² + ridge), and b.
+        """
+
+    def score_derivatives(self, scores: Vector, slopes: Vector) -> tuple[float, Vector]:
+        """Log-likelihood and its gradient in the scores.
+
+        Refreshes the Laplacian with slope²·n·p(1 - p), the negative Hessian in the scores.
+        """
+
+    def slope_information(self, scores: Vector, slopes: Vector) -> Vector:
+        """Σ n·p(1 - p)·d² of every worker."""
+
+    def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
+        """Per worker: the decided votes that agree with the order of scores, and all decided."""
+
+
+def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:
+    """The engine of that name over the comparisons.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.engines import choose_engine
+    >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    >>> choose_engine("auto", votes).n_items
+    2
+    """
+    if threads is not None and threads < 1:
+        raise RequestError(f"threads must be at least 1, not {threads}")
+    if name in ("auto", "cpu"):
+        from crowdsift.engines.cpu import CpuEngine
+
+        return CpuEngine(comparisons, threads or available_threads())
+    if name == "reference":
+        from crowdsift.engines.reference import ReferenceEngine
+
+        return ReferenceEngine(comparisons)
+    if name in ("torch", "dask"):
+        raise RequestError(f"the engine {name!r} does not exist yet; use 'auto' or 'cpu'")
+    raise RequestError(f"unknown engine {name!r}; the engines are auto, cpu and reference")
+
+
+def available_threads() -> int:
+    """The number of cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1

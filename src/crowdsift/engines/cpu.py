@@ -1,0 +1,107 @@
+"""The engine over the compiled core: threads over ranges of workers, one machine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift import _core
+from crowdsift.engines import Solution
+
+if TYPE_CHECKING:
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.engines import Vector
+
+__all__ = ["CpuEngine"]
+
+# Up to this size an inverse takes well under a second.
+_DENSE_ITEMS = 2_000
+
+
+class CpuLaplacian:
+    """The core's sparse Laplacian, of fixed sparsity."""
+
+    def __init__(self, core: _core.Core, n_items: int) -> None:
+        self._core, self._n = core, n_items
+
+    def multiply(self, x: Vector, shift: float = 0.0) -> Vector:
+        """Return (L + shift I) x."""
+        return self._core.multiply(x, shift)
+
+    def diagonal(self) -> Vector:
+        """Return the diagonal of L."""
+        return self._core.diagonal()
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Jacobi-preconditioned conjugate gradients from `start`."""
+        return Solution(*self._core.solve(rhs, start, shift, tolerance, most))
+
+    def inverse_diagonal(self, shift: float) -> Vector | None:
+        """Exact by a dense inverse up to 2,000 items; None beyond."""
+        if self._n > _DENSE_ITEMS:
+            return None
+        low, high, weight = self._core.weighted_pairs()
+        dense = np.zeros((self._n, self._n))
+        dense[low, high] = dense[high, low] = -weight
+        dense[np.diag_indices(self._n)] = self.diagonal() + shift
+        return np.ascontiguousarray(np.diag(np.linalg.inv(dense)))
+
+
+class CpuEngine:
+    """Passes of `crowdsift.engines.Engine` on the compiled core."""
+
+    def __init__(self, comparisons: Comparisons, threads: int) -> None:
+        self._core = _core.Core(
+            comparisons.first,
+            comparisons.second,
+            comparisons.outcome,
+            comparisons.weight,
+            comparisons.offsets,
+            comparisons.n_items,
+            threads,
+        )
+        self.n_items = comparisons.n_items
+        self.n_workers = comparisons.n_workers
+        self.total_weight = comparisons.total_weight
+        self.passes = 0
+        component = _core.components(comparisons.first, comparisons.second, self.n_items)
+        self.component_sizes = np.bincount(component)[component].astype(np.float64)
+        self._laplacian = CpuLaplacian(self._core, self.n_items)
+
+    @property
+    def laplacian(self) -> CpuLaplacian:
+        """The Laplacian that the passes refresh."""
+        return self._laplacian
+
+    def expect(self, scores: Vector, slopes: Vector) -> tuple[float, float]:
+        """Pólya-Gamma E-step; see the protocol."""
+        self.passes += 1
+        return self._core.expect(scores, slopes)
+
+    def item_system(self, slopes: Vector) -> Vector:
+        """Refresh the Laplacian and return the right-hand side; see the protocol."""
+        self.passes += 1
+        return self._core.item_system(slopes)
+
+    def regress_workers(self, scores: Vector, ridge: float) -> tuple[Vector, Vector]:
+        """Slopes of workers and the item system, in one pass; see the protocol."""
+        self.passes += 1
+        return self._core.regress_workers(scores, ridge)
+
+    def score_derivatives(self, scores: Vector, slopes: Vector) -> tuple[float, Vector]:
+        """Log-likelihood, gradient and (in the Laplacian) Hessian; see the protocol."""
+        self.passes += 1
+        return self._core.score_derivatives(scores, slopes)
+
+    def slope_information(self, scores: Vector, slopes: Vector) -> Vector:
+        """Information on every worker's slope; see the protocol."""
+        self.passes += 1
+        return self._core.slope_information(scores, slopes)
+
+    def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
+        """Decided votes that agree, and decided votes, per worker; see the protocol."""
+        self.passes += 1
+        return self._core.agreement(scores)

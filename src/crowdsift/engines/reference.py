@@ -1,0 +1,141 @@
+"""The specification of the passes in plain NumPy: slow, dense, and easy to read."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines import Solution
+from crowdsift.likelihoods import logistic, polya_gamma_mean
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.engines import Vector
+
+__all__ = ["ReferenceEngine"]
+
+
+class ReferenceLaplacian:
+    """A dense Laplacian; solves are exact."""
+
+    def __init__(self, n_items: int) -> None:
+        self.matrix = np.zeros((n_items, n_items))
+
+    def refresh(
+        self, first: NDArray[np.uint32], second: NDArray[np.uint32], weight: Vector
+    ) -> None:
+        """Set L = Σ weight (e_first - e_second)(e_first - e_second)ᵀ."""
+        self.matrix[:] = 0.0
+        for a, b, sign in ((first, first, 1), (second, second, 1), (first, second, -1)):
+            np.add.at(self.matrix, (a, b), sign * weight)
+        np.add.at(self.matrix, (second, first), -weight)
+
+    def multiply(self, x: Vector, shift: float = 0.0) -> Vector:
+        """Return (L + shift I) x."""
+        return self.matrix @ x + shift * x
+
+    def diagonal(self) -> Vector:
+        """Return the diagonal of L."""
+        return np.diag(self.matrix).copy()
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Solve by factorisation."""
+        x = np.linalg.solve(self.matrix + shift * np.eye(len(rhs)), rhs)
+        return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
+
+    def inverse_diagonal(self, shift: float) -> Vector | None:
+        """Return the diagonal of the inverse."""
+        return np.diag(np.linalg.inv(self.matrix + shift * np.eye(len(self.matrix)))).copy()
+
+
+class ReferenceEngine:
+    """Passes of `crowdsift.engines.Engine` in NumPy, one line an equation."""
+
+    def __init__(self, comparisons: Comparisons) -> None:
+        self.n_items = comparisons.n_items
+        self.n_workers = comparisons.n_workers
+        self.total_weight = comparisons.total_weight
+        self.passes = 0
+        self._first, self._second = comparisons.first, comparisons.second
+        self._worker = comparisons.worker_codes()
+        self._y = comparisons.outcome.astype(np.float64)
+        self._n = comparisons.weight.astype(np.float64)
+        self._precision = np.zeros(len(comparisons))
+        self._laplacian = ReferenceLaplacian(self.n_items)
+        self.component_sizes = self._component_sizes()
+
+    @property
+    def laplacian(self) -> ReferenceLaplacian:
+        """The Laplacian that the passes refresh."""
+        return self._laplacian
+
+    def expect(self, scores: Vector, slopes: Vector) -> tuple[float, float]:
+        """Pólya-Gamma E-step; see the protocol."""
+        self.passes += 1
+        eta = slopes[self._worker] * self._differences(scores)
+        self._precision = self._n * polya_gamma_mean(eta)
+        value, _, _ = logistic(eta, self._y)
+        return float(self._n @ value), float(self._precision.sum())
+
+    def item_system(self, slopes: Vector) -> Vector:
+        """Refresh the Laplacian and return the right-hand side; see the protocol."""
+        self.passes += 1
+        slope = slopes[self._worker]
+        self._laplacian.refresh(self._first, self._second, slope**2 * self._precision)
+        return self._to_items(slope * self._n * (self._y - 0.5))
+
+    def regress_workers(self, scores: Vector, ridge: float) -> tuple[Vector, Vector]:
+        """Slopes of workers and the item system; see the protocol."""
+        d = self._differences(scores)
+        top = self._to_workers(self._n * (self._y - 0.5) * d)
+        bottom = self._to_workers(self._precision * d**2) + ridge
+        slopes = np.divide(top, bottom, out=np.zeros_like(top), where=bottom > 0)
+        return slopes, self.item_system(slopes)
+
+    def score_derivatives(self, scores: Vector, slopes: Vector) -> tuple[float, Vector]:
+        """Log-likelihood, gradient and (in the Laplacian) Hessian; see the protocol."""
+        self.passes += 1
+        slope = slopes[self._worker]
+        value, first, second = logistic(slope * self._differences(scores), self._y)
+        self._laplacian.refresh(self._first, self._second, -(slope**2) * self._n * second)
+        return float(self._n @ value), self._to_items(slope * self._n * first)
+
+    def slope_information(self, scores: Vector, slopes: Vector) -> Vector:
+        """Information on every worker's slope; see the protocol."""
+        self.passes += 1
+        d = self._differences(scores)
+        _, _, second = logistic(slopes[self._worker] * d, self._y)
+        return self._to_workers(-self._n * second * d**2)
+
+    def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
+        """Decided votes that agree, and decided votes, per worker; see the protocol."""
+        self.passes += 1
+        agrees = (self._y - 0.5) * self._differences(scores) > 0
+        return (
+            self._to_workers(self._n * agrees),
+            self._to_workers(self._n * (self._y != 0.5)),
+        )
+
+    def _component_sizes(self) -> Vector:
+        """Lowest label wins along every comparison until nothing moves."""
+        label, before = np.arange(self.n_items), np.full(self.n_items, -1)
+        while (label != before).any():
+            before = label.copy()
+            np.minimum.at(label, self._first, before[self._second])
+            np.minimum.at(label, self._second, before[self._first])
+        return np.bincount(label)[label].astype(np.float64)
+
+    def _differences(self, scores: Vector) -> Vector:
+        return scores[self._first] - scores[self._second]
+
+    def _to_workers(self, values: Vector) -> Vector:
+        return np.bincount(self._worker, values, self.n_workers).astype(np.float64)
+
+    def _to_items(self, values: Vector) -> Vector:
+        forward = np.bincount(self._first, values, self.n_items)
+        return (forward - np.bincount(self._second, values, self.n_items)).astype(np.float64)

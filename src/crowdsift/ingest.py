@@ -1,0 +1,445 @@
+"""Votes from files, data frames and arrays: name the columns, refuse bad rows with their place."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift._frames import MISSING, Table, table_of
+from crowdsift.comparisons import Comparisons, _sorted_labels
+from crowdsift.errors import InputError, RequestError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["match_items", "read", "read_item_values"]
+
+# The layouts in the order of preference; `winner` of the first names a side, of the last an item.
+_SIDES = ("left", "right", "winner")
+_OUTCOME = ("first", "second", "outcome")
+_WINNER = ("winner", "loser")
+_LAYOUTS = (_SIDES, _OUTCOME, _WINNER)
+_ROLES = tuple(dict.fromkeys((*_WINNER, *_SIDES, *_OUTCOME, "worker", "weight")))
+_KEYWORDS = {"left": 1.0, "right": 0.0, "tie": 0.5}
+
+
+def read(
+    source: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    workers: bool = True,
+    sides: bool | None = None,
+    features: Sequence[str] = (),
+) -> Comparisons:
+    """Read votes, one row a vote, from a file, a data frame or arrays.
+
+    The columns are ``winner, loser, worker``; or ``left, right, winner, worker``, where the
+    winner is ``left``, ``right``, ``tie`` (in any case) or the item's own label; or ``first,
+    second, outcome, worker`` with an outcome in [0, 1] for the first over the second; each with
+    an optional ``weight``. Where columns of several layouts are present, sides go before
+    outcomes and these before winner and loser. Other columns are ignored. Names match exactly,
+    else without regard to case; blanks around them do not count.
+
+    Parameters
+    ----------
+    source
+        A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, or a pattern such as
+        ``"votes-*.csv"``; ``"-"`` for standard input; a pandas, polars or pyarrow frame; a DuckDB
+        relation; a dict of columns; arrays ``(winner, loser, worker)``; or `Comparisons`, which
+        are returned as they are.
+    columns
+        Other names of the columns, as ``{"winner": "chosen"}``.
+    workers
+        False pools all votes as of one unknown voter; no worker column is needed.
+    sides
+        Whether the first item was shown on the left. By default this is so for ``left`` and
+        ``right`` only: many files with ``first`` and ``second`` have the winner always first, and
+        would look like a crowd that always presses left. True believes them, False never does.
+    features
+        Names of further columns of numbers, in favour of the first item.
+
+    Returns
+    -------
+    Comparisons
+        Labels are kept as given: all text in CSV, so "007" and "7" are two items, and in other
+        sources the number 7 and the text "7" are two items also.
+
+    Raises
+    ------
+    InputError
+        Where the votes cannot be used; the message says which row and what to do. This includes a
+        winner ``left``, ``right`` or ``tie`` which is also the label of an item in that row and
+        would mean another outcome as a label.
+
+    Examples
+    --------
+    >>> from crowdsift.ingest import read
+    >>> read({"chosen": ["a", "b"], "loser": ["b", "c"], "worker": ["ann", "bob"]},
+    ...      columns={"winner": "chosen"})
+    Comparisons(2 votes in 2 distinct rows, 3 items, 2 workers, sides unknown)
+    >>> votes = {"left": ["a", "b"], "right": ["b", "c"], "winner": ["right", "tie"]}
+    >>> read(votes, workers=False)
+    Comparisons(2 votes in 2 distinct rows, 3 items, 1 workers, sides known)
+    """
+    if isinstance(source, Comparisons):
+        return source
+    table = _open(source)
+    try:
+        roles = _find_roles(table, columns or {})
+        layout = _choose_layout(table, roles, columns or {})
+        if sides and layout is _WINNER:
+            raise RequestError(
+                "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
+                "use left,right,winner or first,second,outcome"
+            )
+        if workers and "worker" not in roles:
+            raise _no_worker(table)
+        extra = [_resolve(table, name, f"the feature {name!r}") for name in features]
+        used = (*layout, *(["worker"] if workers else []), "weight")
+        rows = table.load([roles[role] for role in used if role in roles] + extra)
+        _refuse_empty(table, rows, "votes")
+        return _comparisons(
+            table,
+            {role: roles[role] for role in used if role in roles},
+            layout,
+            sides_known=layout is _SIDES if sides is None else sides,
+            features=extra,
+            feature_names=tuple(features),
+        )
+    finally:
+        table.close()
+
+
+def read_item_values(
+    source: Any, column: str = "score", *, numeric: bool = True
+) -> tuple[NDArray[np.object_], NDArray[Any]]:
+    """Read the labels of items and a column that says something about each: truth, or a class.
+
+    Parameters
+    ----------
+    source
+        As for `read`, with a column ``item`` of distinct labels.
+    column
+        The column to read.
+    numeric
+        Whether it must hold finite numbers; otherwise it holds labels.
+
+    Returns
+    -------
+    tuple of ndarray
+        The labels of the items and the values, of type float64 or object, in the given order.
+
+    Examples
+    --------
+    >>> from crowdsift.ingest import read_item_values
+    >>> read_item_values({"item": ["a", "b"], "score": [1, 2.5]})
+    (array(['a', 'b'], dtype=object), array([1. , 2.5]))
+    """
+    table = _open(source)
+    try:
+        item = _resolve(table, "item", "the items")
+        name = _resolve(table, column, f"the values {column!r}")
+        _refuse_empty(table, table.load([item, name]), "items")
+        labels, (codes,) = _labels(table, [item], "item label")
+        counts = np.bincount(codes, minlength=len(labels))
+        if counts.max() > 1:
+            twice = int(np.argmax(counts > 1))
+            row = int(np.flatnonzero(codes == twice)[1])
+            raise _at(
+                table, row, item, f"the item {labels[twice]!r} is there twice; remove one row"
+            )
+        if numeric:
+            return labels[codes], _numbers(table, name, "number", np.float64)
+        kinds, (kind_codes,) = _labels(table, [name], "value")
+        return labels[codes], kinds[kind_codes]
+    finally:
+        table.close()
+
+
+def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.int64]:
+    """Find every item of the comparisons in another list of labels.
+
+    Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7"
+    of a CSV file. Text that stands for several labels matches none of them.
+
+    Parameters
+    ----------
+    comparisons
+        The votes.
+    labels
+        Distinct labels, for example those of `read_item_values`.
+
+    Returns
+    -------
+    ndarray of int64
+        For every item the index of its label, or -1 where there is none.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.ingest import match_items
+    >>> votes = Comparisons.from_arrays([1, 2], [2, 3])
+    >>> match_items(votes, ["3", "1"])
+    array([ 1, -1,  0])
+    """
+    return _match(comparisons.items.tolist(), list(labels))
+
+
+def _open(source: Any) -> Table:
+    if isinstance(source, str | os.PathLike):
+        from crowdsift._duck import FileTable
+
+        return FileTable(os.fsdecode(source))
+    return table_of(source)
+
+
+def _comparisons(
+    table: Table,
+    roles: Mapping[str, str],
+    layout: tuple[str, ...],
+    *,
+    sides_known: bool,
+    features: Sequence[str],
+    feature_names: tuple[str, ...],
+) -> Comparisons:
+    """Encode the votes of a loaded table; everything a row can do wrong is found here."""
+    one, two = roles[layout[0]], roles[layout[1]]
+    items, (first, second) = _labels(table, [one, two], "item label")
+    if len(items) == 1:
+        raise InputError(
+            f"only one item, {items[0]!r}; a comparison needs two different ones",
+            source=table.source,
+        )
+    if (same := first == second).any():
+        row = int(np.argmax(same))
+        label = items[first[row]]
+        raise _at(table, row, None, f"the item {label!r} is compared with itself; remove the row")
+    outcome = None
+    if layout is _SIDES:
+        outcome = _side_outcomes(table, roles["winner"], items, first, second)
+    elif layout is _OUTCOME:
+        outcome = _numbers(table, roles["outcome"], "outcome", np.float32)
+    crowd: NDArray[np.object_] = np.array([None], dtype=object)
+    worker = None
+    if "worker" in roles:
+        crowd, (worker,) = _labels(table, [roles["worker"]], "worker label")
+    weight = None
+    if "weight" in roles:
+        weight = _numbers(table, roles["weight"], "weight", np.float32)
+    vectors = [_numbers(table, name, "number", np.float32) for name in features]
+    return Comparisons.from_codes(
+        first,
+        second,
+        worker=worker,
+        outcome=outcome,
+        weight=weight,
+        items=items,
+        workers=crowd,
+        sides_known=sides_known,
+        features=np.column_stack(vectors) if vectors else None,
+        feature_names=feature_names,
+        source=table.source,
+        backend=table.backend,
+    )
+
+
+def _labels(
+    table: Table, columns: Sequence[str], what: str
+) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
+    """Sort the distinct labels of the columns together, and give the codes of each column."""
+    parts = [_encoded(table, column, what) for column in columns]
+    distinct = _sorted_labels(label for labels, _ in parts for label in labels)
+    merged: NDArray[np.object_] = np.empty(len(distinct), dtype=object)
+    merged[:] = distinct
+    code_of = {(type(label), label): code for code, label in enumerate(distinct)}
+    codes = []
+    for labels, local in parts:
+        rank = np.fromiter((code_of[type(x), x] for x in labels), np.uint32, len(labels))
+        codes.append(rank[local])
+    return merged, codes
+
+
+def _encoded(table: Table, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
+    """Encode a column, all of whose entries must be labels."""
+    labels, codes = table.encode(column)
+    blank = [
+        code
+        for code, label in enumerate(labels)
+        if (isinstance(label, str) and not label.strip()) or label != label
+    ]
+    if (empty := np.isin(codes, [*blank, MISSING])).any():
+        raise _at(table, int(np.argmax(empty)), column, f"empty {what}; fill it or remove the row")
+    for code, label in enumerate(labels):
+        if isinstance(label, list | dict | set | np.ndarray):
+            row = int(np.argmax(codes == code))
+            raise _at(table, row, column, f"the {what} {label!r} is not a text or a number")
+    return labels, codes
+
+
+def _side_outcomes(
+    table: Table,
+    column: str,
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> NDArray[np.float32]:
+    """Find the outcome for the left item, from a side's name, 'tie' or a label of the row."""
+    labels, codes = _encoded(table, column, "winner")
+    keywords = [_KEYWORDS.get(str(label).strip().lower(), np.nan) for label in labels]
+    named = np.array(keywords, dtype=np.float32)[codes]
+    winner = _match(labels, items.tolist())[codes]
+    own = np.full(len(first), np.nan, dtype=np.float32)
+    own[winner == first] = 1.0
+    own[winner == second] = 0.0
+    outcome = np.where(np.isnan(own), named, own)
+    if (bad := np.isnan(outcome)).any():
+        row = int(np.argmax(bad))
+        raise _at(
+            table, row, column,
+            f"the winner {labels[codes[row]]!r} is neither side; it must be left, right, tie, "
+            f"{items[first[row]]!r} or {items[second[row]]!r}",
+        )  # fmt: skip
+    if (clash := ~np.isnan(named) & (named != outcome)).any():
+        row = int(np.argmax(clash))
+        raise _at(
+            table, row, column,
+            f"the winner {labels[codes[row]]!r} is a keyword and also the label of an item of "
+            "this row, with another meaning; rename the item, or use first,second,outcome",
+        )  # fmt: skip
+    return outcome
+
+
+def _numbers(table: Table, column: str, role: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
+    """Read a column of finite numbers; weights are not negative, outcomes in [0, 1]."""
+    values = table.numbers(column, dtype)
+    good = np.isfinite(values)
+    if role != "number":
+        good &= values >= 0
+    if role == "outcome":
+        good &= values <= 1
+    if good.all():
+        return values
+    row = int(np.argmin(good))
+    given = table.value(column, row)
+    number = values[row]
+    if given is None or (isinstance(given, str) and not given.strip()):
+        what = f"empty {role}"
+    elif np.isnan(number):
+        what = f"the {role} {given!r} is not a number"
+    elif np.isinf(number):
+        what = f"the {role} {given!r} is infinite"
+    elif role == "weight":
+        what = f"the weight {given!r} is negative"
+    else:
+        what = f"the outcome {given!r} is outside [0, 1]"
+    advice = {
+        "weight": "a weight counts votes, and is 1 where the column is left out",
+        "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
+        "number": "correct it or remove the row",
+    }[role]
+    raise _at(table, row, column, f"{what}; {advice}")
+
+
+def _match(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
+    exact = {(type(label), label): place for place, label in enumerate(labels)}
+    texts: dict[str, int] = {}
+    for place, label in enumerate(labels):
+        texts[str(label)] = -1 if str(label) in texts else place
+    places = (exact.get((type(x), x), texts.get(str(x), -1)) for x in wanted)
+    return np.fromiter(places, np.int64, len(wanted))
+
+
+def _find_roles(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
+    """Find the column of every role: mapped ones first, then those with the role's own name."""
+    for role in columns:
+        if role not in _ROLES:
+            raise RequestError(
+                f"columns maps {role!r}, which is no column of votes; these are {', '.join(_ROLES)}"
+            )
+    mapped = {role: _resolve(table, name, f"the {role}") for role, name in columns.items()}
+    free = [name for name in table.names if name not in mapped.values()]
+    own = {
+        role: name
+        for role in _ROLES
+        if role not in mapped and (name := _lookup(table, free, role)) is not None
+    }
+    return mapped | own
+
+
+def _choose_layout(
+    table: Table, roles: Mapping[str, str], columns: Mapping[str, str]
+) -> tuple[str, ...]:
+    """Take the first layout whose columns are all there and include those the user mapped."""
+    asked = set(columns) - {"worker", "weight"}
+    for layout in _LAYOUTS:
+        if asked <= set(layout) <= set(roles):
+            return layout
+    raise InputError(
+        f"the columns of the votes were not found; the columns are {_listed(table)}, and needed "
+        "are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
+        "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
+        'columns={"winner": "NAME", "loser": "NAME"}',
+        source=table.source,
+    )
+
+
+def _resolve(table: Table, name: str, what: str) -> str:
+    """Find the table's column of this name, or raise an error that suggests others."""
+    found = _lookup(table, table.names, name)
+    if found is not None:
+        return found
+    lower = {each.lower(): each for each in table.names}
+    close = [lower[each] for each in difflib.get_close_matches(name.lower(), lower)]
+    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    raise InputError(
+        f"no column {name!r} for {what}; {hint}the columns are {_listed(table)}",
+        source=table.source,
+    )
+
+
+def _lookup(table: Table, names: Sequence[str], name: str) -> str | None:
+    name = name.strip()
+    for fold in (str.strip, lambda text: text.strip().casefold()):
+        found = [each for each in names if fold(each) == fold(name)]
+        if len(found) > 1:
+            raise InputError(
+                f"the columns {' and '.join(map(repr, found))} could both be {name!r}; rename or "
+                "remove one",
+                source=table.source,
+            )
+        if found:
+            return found[0]
+    return None
+
+
+def _no_worker(table: Table) -> InputError:
+    return InputError(
+        f"no column 'worker', which says who voted; the columns are {_listed(table)}. Name it "
+        'with --columns worker=NAME (columns={"worker": "NAME"}), or pool all votes with '
+        "--no-workers (workers=False) for a method without workers such as bt",
+        source=table.source,
+    )
+
+
+def _refuse_empty(table: Table, rows: int, what: str) -> None:
+    if rows == 0:
+        raise InputError(
+            f"no {what}: there are columns ({_listed(table)}) but no rows", source=table.source
+        )
+
+
+def _listed(table: Table) -> str:
+    names = [name or "(no name)" for name in table.names]
+    if len(names) > 20:
+        names[20:] = [f"and {len(names) - 20} more"]
+    return ", ".join(names) or "none"
+
+
+def _at(table: Table, row: int, column: str | None, message: str) -> InputError:
+    source, number = table.place(row)
+    return InputError(message, source=source, row=number, column=column)

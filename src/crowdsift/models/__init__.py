@@ -1,0 +1,41 @@
+"""The models: one short file each, hyper-parameters only.
+
+A new model is one new file and one line here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+from typing import Any
+
+from crowdsift.errors import RequestError
+from crowdsift.models.base import Estimate, Model, parameters
+from crowdsift.models.bora_em import BoraEM
+from crowdsift.models.bradley_terry import BradleyTerry
+
+__all__ = ["MODELS", "BoraEM", "BradleyTerry", "Estimate", "Model", "model", "parameters"]
+
+MODELS: dict[str, type[Model]] = {kind.name: kind for kind in (BradleyTerry, BoraEM)}
+DEFAULT = BoraEM.name
+
+
+def model(name: str, **values: Any) -> Model:
+    """The model of that name, with hyper-parameters other than the defaults where given.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> crowdsift.model("bora-em", alternations=2)
+    BoraEM(alternations=2, item_ridge=0.01, ...)
+    """
+    if name not in MODELS:
+        near = difflib.get_close_matches(name, MODELS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise RequestError(f"unknown method {name!r}; the methods are {', '.join(MODELS)}{hint}")
+    kind = MODELS[name]
+    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    for key in values:
+        if key not in known:
+            raise RequestError(f"{name} has no parameter {key!r}; it has {', '.join(known)}")
+    return kind(**values)

@@ -1,0 +1,113 @@
+"""BoRaEM: Boltzmann-rational workers by Pólya-Gamma EM.
+
+"Finding the Signal in the Spam: Jointly Learning Rewards and Worker Reliability from Pairwise
+Comparisons", UAI 2026.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.likelihoods import sigmoid
+from crowdsift.models.base import Estimate, centred_sd, require_positive
+from crowdsift.solvers.convergence import Progress, StoppingRule
+from crowdsift.solvers.em import polya_gamma_em
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.engines import Engine
+
+__all__ = ["BoraEM"]
+
+
+@dataclass(frozen=True)
+class BoraEM:
+    """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s free in sign.
+
+    The number of alternations is part of the definition: the scaling to unit root mean square
+    is not neutral to the priors, so the fixed point depends on it.
+
+    Parameters
+    ----------
+    alternations
+        How often an M-step alternates between scores and reliabilities.
+    item_ridge
+        λ_base: the ridge on the scores is this times the mean of E[ω].
+    reliability_sd
+        σ_β: the standard deviation of the Gaussian prior on reliabilities.
+    start_reliability
+        β of every worker at the start. With 0 nothing can be learned.
+    tolerance
+        Stop when the mean log-likelihood moves by at most this.
+    most_iterations
+        Stop unconverged after so many.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(items=20, workers=10, comparisons=2000, seed=1).comparisons()
+    >>> fit = crowdsift.fit(votes, method=crowdsift.BoraEM(tolerance=1e-8))
+    >>> fit.converged
+    True
+    """
+
+    alternations: int = 10
+    item_ridge: float = 1e-2
+    reliability_sd: float = 1.0
+    start_reliability: float = 0.8
+    tolerance: float = 1e-6
+    most_iterations: int = 2_000
+
+    name: ClassVar[str] = "bora-em"
+    uses_workers: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        require_positive(self, "alternations", "item_ridge", "reliability_sd", "most_iterations")
+        require_positive(self, "tolerance", zero=True)
+
+    def prepare(self, comparisons: Comparisons) -> Comparisons:
+        """The comparisons as they are."""
+        return comparisons
+
+    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+        """EM from scores 0; standard deviations from the curvature at the end."""
+        rule = StoppingRule(
+            "change of the mean log-likelihood", self.tolerance, self.most_iterations, progress
+        )
+        worker_ridge = self.reliability_sd**-2
+        state, trace = polya_gamma_em(
+            engine,
+            np.zeros(engine.n_items),
+            np.full(engine.n_workers, self.start_reliability),
+            alternations=self.alternations,
+            item_ridge=self.item_ridge,
+            worker_ridge=worker_ridge,
+            rule=rule,
+        )
+        warnings: tuple[str, ...] = ()
+        if not state.scores.any():
+            warnings = ("the votes hold no information: all scores and reliabilities are 0",)
+        shift = self.item_ridge * max(state.precision / engine.total_weight, 1e-12)
+        information = engine.slope_information(state.scores, state.slopes) + worker_ridge
+        engine.score_derivatives(state.scores, state.slopes)  # the curvature for centred_sd
+        return Estimate(
+            scores=state.scores,
+            log_likelihood=state.log_likelihood,
+            rule=rule,
+            trace=trace,
+            score_sd=centred_sd(engine, shift),
+            reliability=state.slopes,
+            reliability_sd=1.0 / np.sqrt(information),
+            warnings=warnings,
+        )
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """σ(β d)."""
+        return sigmoid(reliability * difference)

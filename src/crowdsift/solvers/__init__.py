@@ -1,0 +1,1 @@
+"""Solvers hold the iterate and call passes; they know neither engines nor models."""

@@ -1,0 +1,78 @@
+"""Conjugate gradients for a product given as a function, stopped at a trust region."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from crowdsift.engines import Vector
+
+__all__ = ["Step", "conjugate_gradient"]
+
+
+class Step(NamedTuple):
+    """An approximate solution and how it ended."""
+
+    x: Vector
+    iterations: int
+    at_boundary: bool
+
+
+def conjugate_gradient(
+    multiply: Callable[[Vector], Vector],
+    rhs: Vector,
+    diagonal: Vector,
+    *,
+    tolerance: float,
+    radius: float = np.inf,
+    most: int = 10_000,
+) -> Step:
+    """Solve A x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius.
+
+    Where A has negative curvature, or the path leaves the region, the step ends at the boundary
+    (Steihaug 1983); the norm is that of the preconditioner, ‖x‖² = Σ diag·x².
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.solvers.conjugate_gradient import conjugate_gradient
+    >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
+    >>> b = np.array([3.0, 4.0])
+    >>> step = conjugate_gradient(lambda v: A @ v, b, np.diag(A), tolerance=1e-12)
+    >>> step.x.round(6), step.at_boundary
+    (array([1., 1.]), False)
+    """
+    x, residual = np.zeros_like(rhs), rhs.copy()
+    direction = residual / diagonal
+    product = float(residual @ direction)
+    goal = tolerance * np.sqrt(product)
+    for iteration in range(most):
+        if np.sqrt(product) <= goal:
+            return Step(x, iteration, False)
+        image = multiply(direction)
+        curvature = float(direction @ image)
+        length = product / curvature if curvature > 0 else np.inf
+        ahead = x + length * direction if np.isfinite(length) else x
+        if not np.isfinite(length) or float(diagonal @ ahead**2) >= radius**2:
+            if np.isinf(radius):  # negative curvature without a region: what is there, or descent
+                return Step(x if iteration else direction, iteration + 1, True)
+            return Step(_to_boundary(x, direction, diagonal, radius), iteration + 1, True)
+        x = ahead
+        residual = residual - length * image
+        preconditioned = residual / diagonal
+        following = float(residual @ preconditioned)
+        direction = preconditioned + following / product * direction
+        product = following
+    return Step(x, most, False)
+
+
+def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) -> Vector:
+    """X + t·direction with t > 0 on the boundary of the region."""
+    a = float(diagonal @ direction**2)
+    b = float(diagonal @ (x * direction))
+    c = float(diagonal @ x**2) - radius**2
+    t = (-b + np.sqrt(max(b * b - a * c, 0.0))) / a
+    return np.asarray(x + t * direction)

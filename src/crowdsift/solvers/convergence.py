@@ -1,0 +1,62 @@
+"""One stopping rule for all solvers, with its history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+__all__ = ["Progress", "StoppingRule"]
+
+# Called once an iteration with its number and the measure that must fall below the tolerance.
+Progress = Callable[[int, float], None]
+
+
+@dataclass
+class StoppingRule:
+    """Stops when a measure is at most `tolerance`, or after `most` iterations.
+
+    Parameters
+    ----------
+    measure
+        What is measured, in words, for the record of the fit.
+    tolerance
+        The largest measure that counts as converged.
+    most
+        The largest number of iterations.
+    progress
+        Told of every iteration.
+
+    Examples
+    --------
+    >>> from crowdsift.solvers.convergence import StoppingRule
+    >>> rule = StoppingRule("change", tolerance=0.1, most=5)
+    >>> [rule.stop(measure) for measure in (1.0, 0.5, 0.05)]
+    [False, False, True]
+    >>> rule.converged, rule.iterations
+    (True, 3)
+    """
+
+    measure: str
+    tolerance: float
+    most: int
+    progress: Progress | None = None
+    history: list[float] = field(default_factory=list)
+    converged: bool = False
+
+    @property
+    def iterations(self) -> int:
+        """How many iterations were counted."""
+        return len(self.history)
+
+    def begin(self, value: float) -> bool:
+        """Whether the start is already good enough, which counts no iteration."""
+        self.converged = value <= self.tolerance
+        return self.converged
+
+    def stop(self, value: float) -> bool:
+        """Count an iteration with that measure; whether it was the last."""
+        self.history.append(value)
+        if self.progress is not None:
+            self.progress(self.iterations, value)
+        self.converged = value <= self.tolerance
+        return self.converged or self.iterations >= self.most

@@ -1,0 +1,40 @@
+"""The examples of the documentation run, and its links lead somewhere."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+import crowdsift
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = sorted([ROOT / "README.md", ROOT / "CONTRIBUTING.md", *ROOT.glob("docs/**/*.md")])
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_python_examples_run(page, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), flags=re.DOTALL)
+    names: dict[str, object] = {}
+    for block in blocks:  # the blocks of a page build on each other
+        exec(compile(block, str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
+def test_links_lead_somewhere(page):
+    for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
+        if "://" not in target:
+            assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+def test_every_method_has_a_page():
+    for name in crowdsift.models.MODELS:
+        assert (ROOT / "docs" / "methods" / f"{name}.md").exists()
+
+
+def test_every_public_name_has_an_example():
+    for name in crowdsift.__all__:
+        if not name.startswith("__"):
+            assert ">>>" in (getattr(crowdsift, name).__doc__ or ""), name

@@ -1,0 +1,168 @@
+"""The compiled engine is held equal to the plain NumPy specification, pass by pass."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import comparisons, vectors
+
+from crowdsift import Comparisons, RequestError, simulate
+from crowdsift.engines import choose_engine
+from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines.reference import ReferenceEngine
+
+# The compiled engine keeps one float32 a comparison, hence a few 1e-7 relative.
+CLOSE = {"rtol": 1e-6, "atol": 1e-6}
+
+
+def assert_same_laplacian(cpu, reference, x, shift=0.0):
+    """Equal products up to rounding of the entries, which differences of x may cancel."""
+    weight = reference.laplacian.diagonal()
+    np.testing.assert_allclose(cpu.laplacian.diagonal(), weight, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(
+        cpu.laplacian.multiply(x, shift),
+        reference.laplacian.multiply(x, shift),
+        rtol=0,
+        atol=1e-12 + 1e-6 * weight.max() * np.abs(x).max(),
+    )
+
+
+@st.composite
+def engines_and_point(draw):
+    votes = draw(comparisons())
+    scores = draw(vectors(votes.n_items))
+    slopes = draw(vectors(votes.n_workers))
+    threads = draw(st.integers(1, 3))
+    return CpuEngine(votes, threads), ReferenceEngine(votes), scores, slopes
+
+
+@given(engines_and_point())
+def test_expect(case):
+    cpu, reference, scores, slopes = case
+    np.testing.assert_allclose(
+        cpu.expect(scores, slopes), reference.expect(scores, slopes), rtol=1e-12, atol=1e-12
+    )
+
+
+@given(engines_and_point())
+def test_item_system(case):
+    cpu, reference, scores, slopes = case
+    for engine in (cpu, reference):
+        engine.expect(scores, slopes)
+    np.testing.assert_allclose(cpu.item_system(slopes), reference.item_system(slopes), **CLOSE)
+    assert_same_laplacian(cpu, reference, scores, 0.3)
+
+
+@given(engines_and_point(), st.sampled_from([1.0, 0.1]))
+def test_regress_workers(case, ridge):
+    cpu, reference, scores, slopes = case
+    for engine in (cpu, reference):
+        engine.expect(scores, slopes)
+    for ours, theirs in zip(
+        cpu.regress_workers(scores, ridge), reference.regress_workers(scores, ridge), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
+    assert_same_laplacian(cpu, reference, scores)
+
+
+@given(engines_and_point())
+def test_score_derivatives(case):
+    cpu, reference, scores, slopes = case
+    value, gradient = cpu.score_derivatives(scores, slopes)
+    expected_value, expected_gradient = reference.score_derivatives(scores, slopes)
+    np.testing.assert_allclose(value, expected_value, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(gradient, expected_gradient, rtol=1e-11, atol=1e-11)
+    assert_same_laplacian(cpu, reference, scores)
+
+
+@given(engines_and_point())
+def test_slope_information_and_agreement(case):
+    cpu, reference, scores, slopes = case
+    np.testing.assert_allclose(
+        cpu.slope_information(scores, slopes),
+        reference.slope_information(scores, slopes),
+        rtol=1e-11,
+        atol=1e-12,
+    )
+    for ours, theirs in zip(cpu.agreement(scores), reference.agreement(scores), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+
+
+@given(engines_and_point(), st.sampled_from([1.0, 0.01]))
+def test_solve_and_inverse(case, shift):
+    cpu, reference, scores, slopes = case
+    for engine in (cpu, reference):
+        engine.score_derivatives(scores, slopes)
+    rhs = scores - scores.mean()
+    ours = cpu.laplacian.solve(rhs, np.zeros_like(rhs), shift=shift, tolerance=1e-12)
+    theirs = reference.laplacian.solve(rhs, np.zeros_like(rhs), shift=shift, tolerance=1e-12)
+    assert ours.converged
+    np.testing.assert_allclose(ours.x, theirs.x, rtol=1e-5, atol=1e-5)
+    np.testing.assert_allclose(
+        cpu.laplacian.inverse_diagonal(shift),
+        reference.laplacian.inverse_diagonal(shift),
+        rtol=1e-5,
+    )
+    warm = cpu.laplacian.solve(rhs, ours.x, shift=shift, tolerance=1e-6)
+    assert warm.iterations == 0
+
+
+@given(comparisons())
+def test_component_sizes(votes):
+    np.testing.assert_array_equal(
+        CpuEngine(votes, 1).component_sizes, ReferenceEngine(votes).component_sizes
+    )
+
+
+@pytest.mark.parametrize("eta", [0.0, 1e-300, 1e-9, 1e-4, 0.2499, 0.2501, 1.0, 36.0, 700.0])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_extreme_margins(eta, sign):
+    """Stable at 0 and at 700, and no seam where the series takes over."""
+    votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    cpu, reference = CpuEngine(votes, 1), ReferenceEngine(votes)
+    scores, slopes = np.array([sign * eta, 0.0]), np.ones(1)
+    ours, theirs = cpu.expect(scores, slopes), reference.expect(scores, slopes)
+    np.testing.assert_allclose(ours, theirs, rtol=1e-14)
+    value, gradient = cpu.score_derivatives(scores, slopes)
+    expected = reference.score_derivatives(scores, slopes)
+    np.testing.assert_allclose(value, expected[0], rtol=1e-14)
+    np.testing.assert_allclose(gradient, expected[1], rtol=1e-13)
+    assert np.isfinite([*ours, value]).all()
+
+
+def test_threads_agree_on_larger_votes():
+    """Above the sizes where threads start to pay, one and three threads tell the same."""
+    drawn = simulate(items=300, workers=400, comparisons=60_000, seed=5)
+    votes = drawn.comparisons()
+    one, three = CpuEngine(votes, 1), CpuEngine(votes, 3)
+    scores, slopes = drawn.scores, drawn.reliability
+    np.testing.assert_allclose(one.expect(scores, slopes), three.expect(scores, slopes), rtol=1e-12)
+    for ours, theirs in zip(
+        one.regress_workers(scores, 1.0), three.regress_workers(scores, 1.0), strict=True
+    ):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-12)
+    value, gradient = one.score_derivatives(scores, slopes)
+    other_value, other_gradient = three.score_derivatives(scores, slopes)
+    np.testing.assert_allclose(value, other_value, rtol=1e-12)
+    np.testing.assert_allclose(gradient, other_gradient, rtol=1e-9, atol=1e-10)
+    again = CpuEngine(votes, 3)
+    assert again.score_derivatives(scores, slopes)[1].tobytes() == other_gradient.tobytes()
+
+
+def test_bad_vectors_are_refused():
+    engine = CpuEngine(Comparisons.from_arrays(["a"], ["b"], worker=["w"]), 1)
+    with pytest.raises(ValueError, match="scores has 3 entries, expected 2"):
+        engine.expect(np.zeros(3), np.ones(1))
+    with pytest.raises(ValueError, match="slopes has 2 entries, expected 1"):
+        engine.item_system(np.ones(2))
+
+
+@pytest.mark.parametrize("name", ["torch", "dask", "abacus"])
+def test_engines_that_do_not_exist(name):
+    votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    with pytest.raises(RequestError, match=name):
+        choose_engine(name, votes)
+    with pytest.raises(RequestError, match="threads must be at least 1"):
+        choose_engine("cpu", votes, 0)

@@ -1,0 +1,135 @@
+"""The record of a fit: tables, prediction, saving and loading."""
+
+from __future__ import annotations
+
+import json
+import os
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pyarrow as pa
+import pytest
+
+import crowdsift
+from crowdsift import Comparisons, InputError, RequestError
+from crowdsift.files import replace_file, write_folder
+
+
+@pytest.fixture
+def fit():
+    drawn = crowdsift.simulate(items=8, workers=5, comparisons=300, seed=2)
+    return crowdsift.fit(drawn.comparisons(), "bora-em")
+
+
+def test_saved_fit_comes_back(fit, tmp_path):
+    fit.save(tmp_path / "deep" / "folder")
+    back = crowdsift.load(tmp_path / "deep" / "folder")
+    assert back.summary == fit.summary
+    assert back.parameters == fit.parameters
+    assert back.trace == fit.trace
+    assert back.item_table.to_csv() == fit.item_table.to_csv()
+    assert back.worker_table.to_csv() == fit.worker_table.to_csv()
+    assert back.predict("i0", "i1", "w2") == fit.predict("i0", "i1", "w2")
+
+
+def test_labels_of_any_type_come_back(tmp_path):
+    labels = [7, "7", "007", 'a "b",\nc', "Ünïcødé ☃", " padded "]
+    votes = Comparisons.from_arrays(labels, labels[1:] + labels[:1], worker=[1, "1", 2, 3, 4, 5])
+    fit = crowdsift.fit(votes, "bora-em")
+    fit.save(tmp_path)
+    back = crowdsift.load(tmp_path)
+    assert back.items["item"].tolist() == fit.items["item"].tolist()
+    assert set(back.items["item"]) == set(labels)
+    assert back.workers["worker"].tolist() == fit.workers["worker"].tolist()
+
+
+def test_predict(fit):
+    reliability = dict(zip(fit.workers["worker"], fit.workers["reliability"], strict=True))
+    score = dict(zip(fit.items["item"], fit.items["score"], strict=True))
+    d = score["i3"] - score["i5"]
+
+    def sigmoid(x):
+        return 1 / (1 + np.exp(-x))
+
+    assert fit.predict("i3", "i5", "w1") == pytest.approx(sigmoid(reliability["w1"] * d))
+    crowd = np.mean([sigmoid(beta * d) for beta in reliability.values()])
+    assert fit.predict("i3", "i5") == pytest.approx(crowd)
+    assert fit.predict("i3", "i5", "nobody") == pytest.approx(crowd)
+    assert fit.predict("i3", "i5", "w1") + fit.predict("i5", "i3", "w1") == pytest.approx(1.0)
+    assert fit.predict("new", "newer", "w1") == 0.5
+    many = fit.predict(["i3", "i5"], ["i5", "i3"], ["w1", "w1"])
+    assert many.sum() == pytest.approx(1.0)
+    with pytest.raises(RequestError, match="2 pairs but 1 workers"):
+        fit.predict(["i3", "i5"], ["i5", "i3"], ["w1"])
+
+
+@pytest.mark.parametrize(
+    ("make", "kind"),
+    [(pd.DataFrame, pd.DataFrame), (pl.DataFrame, pl.DataFrame), (pa.table, pa.Table)],
+)
+def test_frames_come_back_as_they_came(make, kind):
+    frame = make({"winner": ["a", "b"], "loser": ["b", "c"], "worker": [1, 2]})
+    fit = crowdsift.fit(frame, "bt")
+    assert isinstance(fit.items, kind)
+    assert isinstance(fit.workers, kind)
+    assert crowdsift.fit(frame, "bora-em").item_table["item"].tolist() == ["a", "b", "c"]
+
+
+def test_json_has_no_nan(fit):
+    votes = Comparisons.from_arrays(["a"], ["b"], outcome=[0.5], worker=["w"])
+    text = json.dumps(crowdsift.fit(votes, "bt").to_json(), allow_nan=False)
+    worker = json.loads(text)["workers"][0]
+    assert worker["reliability"] is None
+    assert worker["agreement"] is None
+
+
+def test_result_is_frozen(fit):
+    with pytest.raises(AttributeError):
+        fit.summary = {}
+    with pytest.raises(ValueError, match="read-only"):
+        fit.items["score"][0] = 3.0
+
+
+def test_loading_what_is_no_fit(tmp_path, fit):
+    with pytest.raises(InputError, match=r"no summary\.json here"):
+        crowdsift.load(tmp_path)
+    fit.save(tmp_path)
+    (tmp_path / "workers.csv").unlink()
+    with pytest.raises(InputError, match="incomplete"):
+        crowdsift.load(tmp_path)
+    record = json.loads((tmp_path / "summary.json").read_text())
+    record["format"] = 99
+    (tmp_path / "summary.json").write_text(json.dumps(record))
+    with pytest.raises(InputError, match="format 99"):
+        crowdsift.load(tmp_path)
+    (tmp_path / "summary.json").write_text("{")
+    with pytest.raises(InputError, match="not a saved fit"):
+        crowdsift.load(tmp_path)
+
+
+def test_interrupted_writing_leaves_the_old_files(tmp_path):
+    (tmp_path / "a.txt").write_text("old")
+
+    def broken():
+        yield b"half"
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path, {"a.txt": "new", "b.txt": broken()})
+    assert {p.name: p.read_text() for p in tmp_path.iterdir()} == {"a.txt": "old"}
+    with pytest.raises(KeyboardInterrupt):
+        write_folder(tmp_path / "x" / "y", {"b.txt": broken()})
+    assert not (tmp_path / "x").exists()
+
+
+def test_a_place_that_cannot_be_written(tmp_path):
+    (tmp_path / "file").write_text("here")
+    with pytest.raises(RequestError, match="cannot write to"):
+        write_folder(tmp_path / "file" / "folder", {"a.txt": "x"})
+    with (
+        pytest.raises(RequestError, match="cannot be written"),
+        replace_file(tmp_path / "missing" / "a.txt"),
+    ):
+        pass
+    assert os.listdir(tmp_path) == ["file"]
