@@ -11,6 +11,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -79,7 +80,7 @@ def main() -> None:
     rows.append(("bora-em, Passage, 1 thread", seconds, 0.15))
     votes = look_alike()
     for threads in (1, 2):
-        seconds = best_of(2, lambda: crowdsift.fit(votes, "bora-em", threads=threads))
+        seconds = best_of(2, partial(crowdsift.fit, votes, "bora-em", threads=threads))
         rows.append((f"bora-em, FaceAge look-alike, {threads} thread(s)", seconds, 4.0))
     print(f"{'':44s}{'seconds':>9s}{'limit':>8s}")
     for title, seconds, limit in rows:
