@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include <memory>
@@ -14,6 +15,7 @@
 
 #include "crowdsift/agreement.hpp"
 #include "crowdsift/collapse.hpp"
+#include "crowdsift/eliminated.hpp"
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/logistic.hpp"
 #include "crowdsift/pairs.hpp"
@@ -32,6 +34,11 @@ template <class T>
 using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
 
 template <class T>
+using Matrix = nb::ndarray<const T, nb::numpy, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Blocks = nb::ndarray<const T, nb::numpy, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
 void require(const In<T>& array, std::size_t length, const char* name) {
     if (array.shape(0) != length)
         throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.shape(0)) +
@@ -44,6 +51,15 @@ Out<T> hand_over(std::vector<T>&& values) {
     auto* kept = new std::vector<T>(std::move(values));
     nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+// The same as an array of two or three dimensions.
+template <class T, std::size_t D>
+nb::ndarray<nb::numpy, T, nb::ndim<D>> hand_over(std::vector<T>&& values,
+                                                 const std::size_t (&shape)[D]) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<D>>(kept->data(), D, shape, owner);
 }
 
 template <class T, class F>
@@ -78,13 +94,19 @@ RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& seco
 class Core {
 public:
     Core(In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
-         In<std::int64_t> offsets, std::size_t n_items, std::size_t threads)
-        : kept_{first, second, outcome, weight, offsets}, pool_(threads) {
+         In<std::int64_t> offsets, std::optional<Matrix<float>> features, std::size_t n_items,
+         std::size_t threads)
+        : kept_{first, second, outcome, weight, offsets, features}, pool_(threads) {
         const std::size_t n = first.shape(0);
         require(second, n, "second");
         require(outcome, n, "outcome");
         require(weight, n, "weight");
         if (offsets.shape(0) < 2) throw std::invalid_argument("at least one worker is needed");
+        if (features && features->shape(0) != n)
+            throw std::invalid_argument("features need one row a comparison");
+        if (features && features->shape(1) >= kMostParameters)
+            throw std::invalid_argument("at most " + std::to_string(kMostParameters - 1) +
+                                        " features");
         votes_ = Votes{n, n_items, offsets.shape(0) - 1, first.data(), second.data(),
                        outcome.data(), weight.data(), offsets.data()};
         nb::gil_scoped_release release;
@@ -92,6 +114,9 @@ public:
         pairs_ = group_by_pair(n, n_items, votes_.first, votes_.second);
         laplacian_ = std::make_unique<Laplacian>(n_items, pairs_, pool_);
         passes_ = std::make_unique<LogisticPasses>(votes_, pairs_, *laplacian_, pool_);
+        eliminated_ = std::make_unique<EliminatedPasses>(
+            votes_, pool_, features ? features->data() : nullptr,
+            features ? features->shape(1) : 0);
     }
 
     std::size_t n_pairs() const { return pairs_.size(); }
@@ -153,6 +178,84 @@ public:
         return {hand_over(std::move(agreed)), hand_over(std::move(decided))};
     }
 
+    // Log-likelihood, gradient in items and in workers, blocks of workers, preconditioner.
+    nb::tuple derivatives(const std::string& likelihood, In<double> scores, Matrix<double> theta) {
+        require(scores, votes_.n_items, "scores");
+        return with_likelihood(likelihood, [&](auto kind) {
+            return derivatives_of<decltype(kind)>(scores, theta);
+        });
+    }
+
+    // Parameters of workers at their maximum given the scores, and the most steps taken.
+    nb::tuple fit_workers(const std::string& likelihood, In<double> scores, Matrix<double> theta,
+                          In<double> centre, double penalty, double low, double high) {
+        require(scores, votes_.n_items, "scores");
+        return with_likelihood(likelihood, [&](auto kind) {
+            using Likelihood = decltype(kind);
+            const std::size_t p = require_theta<Likelihood>(theta);
+            require(centre, p, "centre");
+            std::vector<double> fitted(theta.data(), theta.data() + votes_.n_workers * p);
+            std::size_t steps = 0;
+            {
+                nb::gil_scoped_release release;
+                steps = eliminated_->fit_workers<Likelihood>(
+                    scores.data(), fitted.data(), centre.data(), penalty, low, high, 100);
+            }
+            return nb::make_tuple(
+                hand_over<double, 2>(std::move(fitted), {votes_.n_workers, p}), steps);
+        });
+    }
+
+    nb::ndarray<nb::numpy, double, nb::ndim<2>> couple(In<double> v) {
+        require(v, votes_.n_items, "v");
+        std::vector<double> out(votes_.n_workers * parameters_);
+        {
+            nb::gil_scoped_release release;
+            eliminated_->couple(v.data(), out.data());
+        }
+        return hand_over<double, 2>(std::move(out), {votes_.n_workers, parameters_});
+    }
+
+    Out<double> spread(Matrix<double> u) {
+        require_parameters(u.shape(0), u.shape(1));
+        std::vector<double> out(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            eliminated_->spread(u.data(), out.data());
+        }
+        return hand_over(std::move(out));
+    }
+
+    Out<double> reduced(In<double> v, Blocks<double> inverse) {
+        require(v, votes_.n_items, "v");
+        require_parameters(inverse.shape(0), inverse.shape(1));
+        require_parameters(inverse.shape(0), inverse.shape(2));
+        std::vector<double> out(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            eliminated_->reduced(v.data(), inverse.data(), out.data());
+        }
+        return hand_over(std::move(out));
+    }
+
+    // Puts the item block of the last derivatives() into the Laplacian.
+    void item_curvature() {
+        if (eliminated_->item_entries().size() != votes_.n)
+            throw std::invalid_argument("no derivatives yet");
+        nb::gil_scoped_release release;
+        passes_->refresh_laplacian(eliminated_->item_entries());
+    }
+
+    Out<double> margin_flow(In<double> x, double prior) {
+        require(x, votes_.n_items, "x");
+        std::vector<double> out(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            crowdsift::margin_flow(votes_, pool_, prior, x.data(), out.data());
+        }
+        return hand_over(std::move(out));
+    }
+
     Out<double> multiply(In<double> x, double shift) {
         require(x, votes_.n_items, "x");
         std::vector<double> y(votes_.n_items);
@@ -190,18 +293,68 @@ public:
     }
 
 private:
+    template <class Task>
+    static nb::tuple with_likelihood(const std::string& name, const Task& task) {
+        if (name == "scaled-logit") return task(ScaledLogit{});
+        if (name == "scaled-probit") return task(ScaledProbit{});
+        if (name == "shifted-logit") return task(ShiftedLogit{});
+        if (name == "flipped-logit") return task(FlippedLogit{});
+        if (name == "led-logit") return task(LedLogit{});
+        throw std::invalid_argument("unknown likelihood " + name);
+    }
+
+    template <class Likelihood>
+    std::size_t require_theta(const Matrix<double>& theta) const {
+        const std::size_t p = Likelihood::parameters(eliminated_->features());
+        if (theta.shape(0) != votes_.n_workers || theta.shape(1) != p)
+            throw std::invalid_argument("theta must have " + std::to_string(p) +
+                                        " parameters for each of " +
+                                        std::to_string(votes_.n_workers) + " workers");
+        return p;
+    }
+
+    template <class Likelihood>
+    nb::tuple derivatives_of(const In<double>& scores, const Matrix<double>& theta) {
+        const std::size_t p = require_theta<Likelihood>(theta), m = votes_.n_workers;
+        parameters_ = p;
+        std::vector<double> items(votes_.n_items), workers(m * p), blocks(m * p * p),
+            diagonal(votes_.n_items);
+        double value = 0.0;
+        {
+            nb::gil_scoped_release release;
+            value = eliminated_->derivatives<Likelihood>(scores.data(), theta.data(), items.data(),
+                                                         workers.data(), blocks.data(),
+                                                         diagonal.data());
+        }
+        return nb::make_tuple(value, hand_over(std::move(items)),
+                              hand_over<double, 2>(std::move(workers), {m, p}),
+                              hand_over<double, 3>(std::move(blocks), {m, p, p}),
+                              hand_over(std::move(diagonal)));
+    }
+
+    void require_parameters(std::size_t workers, std::size_t parameters) const {
+        if (workers != votes_.n_workers || parameters != parameters_)
+            throw std::invalid_argument("expected " + std::to_string(parameters_) +
+                                        " parameters for each of " +
+                                        std::to_string(votes_.n_workers) + " workers");
+    }
+
     void check(const In<double>& scores, const In<double>& slopes) const {
         require(scores, votes_.n_items, "scores");
         require(slopes, votes_.n_workers, "slopes");
     }
 
     // References that keep the arrays alive.
-    std::tuple<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>, In<std::int64_t>> kept_;
+    std::tuple<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>, In<std::int64_t>,
+               std::optional<Matrix<float>>>
+        kept_;
     ThreadPool pool_;
     Votes votes_{};
     Pairs pairs_;
     std::unique_ptr<Laplacian> laplacian_;
     std::unique_ptr<LogisticPasses> passes_;
+    std::unique_ptr<EliminatedPasses> eliminated_;
+    std::size_t parameters_ = 0;  // of a worker, in the last derivatives()
 };
 
 }  // namespace
@@ -269,8 +422,9 @@ NB_MODULE(_core, m) {
 
     nb::class_<Core>(m, "Core")
         .def(nb::init<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>,
-                      In<std::int64_t>, std::size_t, std::size_t>(),
-             "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "n_items"_a, "threads"_a)
+                      In<std::int64_t>, std::optional<Matrix<float>>, std::size_t, std::size_t>(),
+             "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "features"_a.none(),
+             "n_items"_a, "threads"_a)
         .def_prop_ro("n_pairs", &Core::n_pairs)
         .def("expect", &Core::expect, "scores"_a, "slopes"_a)
         .def("item_system", &Core::item_system, "slopes"_a)
@@ -278,6 +432,14 @@ NB_MODULE(_core, m) {
         .def("score_derivatives", &Core::score_derivatives, "scores"_a, "slopes"_a)
         .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
         .def("agreement", &Core::agreement, "scores"_a)
+        .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)
+        .def("fit_workers", &Core::fit_workers, "likelihood"_a, "scores"_a, "theta"_a, "centre"_a,
+             "penalty"_a, "low"_a, "high"_a)
+        .def("couple", &Core::couple, "v"_a)
+        .def("spread", &Core::spread, "u"_a)
+        .def("reduced", &Core::reduced, "v"_a, "inverse"_a)
+        .def("item_curvature", &Core::item_curvature)
+        .def("margin_flow", &Core::margin_flow, "x"_a, "prior"_a)
         .def("multiply", &Core::multiply, "x"_a, "shift"_a)
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+
 import numpy as np
 import pytest
 from hypothesis import given
@@ -12,6 +14,7 @@ from crowdsift import Comparisons, RequestError, simulate
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.likelihoods import LIKELIHOODS, probit
 
 # The compiled engine keeps one float32 a comparison, hence a few 1e-7 relative.
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}
@@ -166,3 +169,100 @@ def test_engines_that_do_not_exist(name):
         choose_engine(name, votes)
     with pytest.raises(RequestError, match="threads must be at least 1"):
         choose_engine("cpu", votes, 0)
+
+
+@st.composite
+def likelihood_point(draw):
+    """A likelihood, engines over votes with features, and a point inside its bounds."""
+    votes = draw(comparisons())
+    name = draw(st.sampled_from(sorted(LIKELIHOODS)))
+    features = draw(st.integers(1, 3)) if name in ("led-logit", "shifted-logit") else 0
+    p = {"led-logit": 1 + features, "shifted-logit": features}.get(name, 1)
+    rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+    x = rng.choice([-1.0, 0.0, 1.0], (len(votes), features)).astype(np.float32)
+    votes = dataclasses.replace(votes, features=x)
+    theta = rng.uniform(0.05, 0.95, (votes.n_workers, p)) * (1 if name == "flipped-logit" else 2)
+    return votes, name, draw(vectors(votes.n_items)), theta, rng
+
+
+@given(likelihood_point(), st.integers(1, 3))
+def test_derivatives_and_products(case, threads):
+    votes, name, scores, theta, rng = case
+    cpu, reference = CpuEngine(votes, threads), ReferenceEngine(votes)
+    ours = cpu.derivatives(name, scores, theta)
+    theirs = reference.derivatives(name, scores, theta)
+    for mine, other in zip(ours, theirs, strict=True):
+        np.testing.assert_allclose(mine, other, rtol=1e-9, atol=1e-9)
+    v = rng.normal(size=votes.n_items)
+    u = rng.normal(size=theta.shape)
+    inverse = rng.normal(size=theirs.blocks.shape)
+    scale = 1e-5 * (1 + np.abs(theirs.diagonal).max())
+    np.testing.assert_allclose(cpu.couple(v), reference.couple(v), rtol=1e-5, atol=scale)
+    np.testing.assert_allclose(cpu.spread(u), reference.spread(u), rtol=1e-5, atol=scale)
+    size = 1 + np.abs(reference.couple(v)).max() ** 2 * theta.shape[1] * np.abs(inverse).max()
+    np.testing.assert_allclose(
+        cpu.reduced(v, inverse), reference.reduced(v, inverse), rtol=1e-5, atol=scale * size
+    )
+    for engine in (cpu, reference):
+        engine.item_curvature()
+    np.testing.assert_allclose(
+        cpu.laplacian.multiply(v), reference.laplacian.multiply(v), atol=scale * np.abs(v).max()
+    )
+
+
+@given(likelihood_point())
+def test_gradients_and_hessian_products_by_finite_differences(case):
+    votes, name, scores, theta, rng = case
+    engine = ReferenceEngine(votes)
+    v, u = rng.normal(size=votes.n_items), rng.normal(size=theta.shape)
+    step = 1e-6
+    at = engine.derivatives(name, scores, theta)
+    along = at.items @ v + np.sum(at.workers * u)
+    # -H (v, u) from the kept second derivatives
+    nothing = np.zeros_like(at.blocks)
+    items = engine.reduced(v, nothing) + engine.spread(u)
+    workers = engine.couple(v) + np.einsum("sjk,sk->sj", at.blocks, u)
+    up = engine.derivatives(name, scores + step * v, theta + step * u)
+    down = engine.derivatives(name, scores - step * v, theta - step * u)
+    size = 1 + np.abs(at.diagonal).max() + np.abs(at.blocks).max()
+    np.testing.assert_allclose(along, (up.value - down.value) / (2 * step), atol=1e-6 * size)
+    for product, after, before in (
+        (items, up.items, down.items),
+        (workers, up.workers, down.workers),
+    ):
+        np.testing.assert_allclose(product, -(after - before) / (2 * step), atol=1e-5 * size)
+
+
+@given(engines_and_point(), st.sampled_from([0.5, 1.0]))
+def test_margin_flow(case, prior):
+    cpu, reference, scores, _ = case
+    np.testing.assert_allclose(
+        cpu.margin_flow(scores, prior), reference.margin_flow(scores, prior), atol=1e-12
+    )
+
+
+@pytest.mark.parametrize("name", sorted(LIKELIHOODS))
+@pytest.mark.parametrize("d", [0.0, 1e-300, 50.0, 700.0, -700.0])
+def test_likelihoods_far_out(name, d):
+    """Finite values and gradients at 0 and 700, in the core as in the specification."""
+    features = np.ones((1, 1), np.float32)
+    votes = dataclasses.replace(
+        Comparisons.from_arrays(["a"], ["b"], worker=["w"]), features=features
+    )
+    p = 2 if name == "led-logit" else 1
+    theta = np.full((1, p), 0.9)
+    scores = np.array([d, 0.0])
+    ours = CpuEngine(votes, 1).derivatives(name, scores, theta)
+    theirs = ReferenceEngine(votes).derivatives(name, scores, theta)
+    assert np.isfinite(ours.value)
+    assert np.isfinite(ours.items).all()
+    np.testing.assert_allclose(ours.value, theirs.value, rtol=1e-9, atol=1e-300)
+    np.testing.assert_allclose(ours.items, theirs.items, rtol=1e-7, atol=1e-300)
+
+
+@given(vectors(6, 45.0))
+def test_probit_against_scipy(z):
+    from scipy.special import log_ndtr
+
+    value, _, _ = probit(z, np.ones(6))
+    np.testing.assert_allclose(value, log_ndtr(z), rtol=1e-9, atol=1e-300)

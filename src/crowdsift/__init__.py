@@ -12,19 +12,35 @@ from crowdsift.errors import (
 from crowdsift.evaluation import evaluate
 from crowdsift.fitting import fit
 from crowdsift.ingest import read
-from crowdsift.models import BoraEM, BradleyTerry, model
+from crowdsift.models import (
+    BARP,
+    HBTL,
+    HTCV,
+    BoraEM,
+    BradleyTerry,
+    CrowdBT,
+    FactorBT,
+    RankCentrality,
+    model,
+)
 from crowdsift.result import Fit, load
 from crowdsift.simulate import simulate
 
 __all__ = [
+    "BARP",
+    "HBTL",
+    "HTCV",
     "BoraEM",
     "BradleyTerry",
     "Comparisons",
     "ConvergenceWarning",
+    "CrowdBT",
     "CrowdsiftError",
+    "FactorBT",
     "Fit",
     "InputError",
     "InputWarning",
+    "RankCentrality",
     "RequestError",
     "__version__",
     "evaluate",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -58,6 +58,8 @@ class Comparisons:
         Nuisance features of every comparison, in favour of ``first``, or None.
     feature_names
         Their names.
+    item_class, class_names
+        The class of every item as a code into the names, or None.
 
     Examples
     --------
@@ -81,6 +83,8 @@ class Comparisons:
     rows: int = 0
     features: NDArray[np.float32] | None = None
     feature_names: tuple[str, ...] = ()
+    item_class: NDArray[np.uint32] | None = None
+    class_names: tuple[Any, ...] = ()
     source: str = "votes"
     backend: Backend | None = None
 
@@ -279,6 +283,41 @@ class Comparisons:
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
 
+    def with_features(
+        self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
+    ) -> Comparisons:
+        """The same comparisons with other features, one row a comparison.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.with_features(np.ones((2, 1)), ("left",)).feature_names
+        ('left',)
+        """
+        if features is None:
+            return self if self.features is None else replace(self, features=None, feature_names=())
+        table = np.ascontiguousarray(features, dtype=np.float32)
+        table.setflags(write=False)
+        return replace(self, features=table, feature_names=names)
+
+    def with_classes(self, classes: Sequence[Any]) -> Comparisons:
+        """The same comparisons with a class for every item, in the order of `items`.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.with_classes(["red", "blue", "red"]).class_names
+        ('blue', 'red')
+        """
+        if len(classes) != self.n_items:
+            raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
+        names, (codes,) = encode_labels(_column(list(classes)), name="class")
+        codes.setflags(write=False)
+        return replace(self, item_class=codes, class_names=tuple(names))
+
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """The comparisons where `keep` is true, with the same items, workers and codes.
 
@@ -289,7 +328,7 @@ class Comparisons:
         >>> votes.select(votes.first == 0)
         Comparisons(1 votes in 1 distinct rows, 3 items, 2 workers, sides unknown)
         """
-        return Comparisons.from_codes(
+        kept = Comparisons.from_codes(
             self.first[keep],
             self.second[keep],
             worker=self.worker_codes()[keep] if self.has_workers else None,
@@ -303,6 +342,7 @@ class Comparisons:
             source=self.source,
             backend=self.backend,
         )
+        return replace(kept, item_class=self.item_class, class_names=self.class_names)
 
     def pooled(self) -> Comparisons:
         """All votes as of one voter, one comparison a pair with the mean outcome.

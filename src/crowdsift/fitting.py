@@ -117,8 +117,9 @@ def _record(
             f"{rule.history[-1]:.3g}, tolerance {rule.tolerance:.3g}"
         )
     margin = None
-    if estimate.reliability is not None and estimate.reliability_sd is not None:
-        margin = sign_margin(estimate.reliability, estimate.reliability_sd)
+    told = estimate.workers
+    if told.reliability is not None and told.reliability_sd is not None:
+        margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
     summary = {
         "method": chosen.name,
         "version": __version__,
@@ -177,12 +178,16 @@ def _items(votes: Comparisons, estimate: Estimate, component: NDArray[np.uint32]
 
 def _workers(votes: Comparisons, estimate: Estimate, agreement: NDArray[np.float64]) -> Table:
     m = votes.n_workers if votes.has_workers else 0
+    told = estimate.workers
     nothing = np.full(m, np.nan)
-    reliability = nothing if estimate.reliability is None else estimate.reliability
-    lower, upper = _limits(reliability, estimate.reliability_sd)
+    reliability = nothing if told.reliability is None else told.reliability
+    lower, upper = _limits(reliability, told.reliability_sd)
+    side = nothing if told.side_bias is None else told.side_bias
+    side_lower, side_upper = _limits(side, told.side_sd)
     verdict = np.full(m, "", dtype=object)
-    if estimate.reliability is not None and estimate.reliability_sd is not None:
-        verdict = verdicts(reliability, lower, upper)
+    if told.reliability is not None and told.reliability_sd is not None:
+        level = told.random_level
+        verdict = verdicts(reliability - level, lower - level, upper - level)
     starts = votes.offsets[:-1]
     count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
     return Table(
@@ -191,12 +196,13 @@ def _workers(votes: Comparisons, estimate: Estimate, agreement: NDArray[np.float
             "reliability": reliability,
             "lower": lower,
             "upper": upper,
-            "side_bias": nothing,
-            "side_lower": nothing,
-            "side_upper": nothing,
+            "side_bias": side,
+            "side_lower": side_lower,
+            "side_upper": side_upper,
             "comparisons": _counts(count[:m]),
             "agreement": agreement[:m],
             "verdict": verdict,
+            **told.extra,
         }
     )
 

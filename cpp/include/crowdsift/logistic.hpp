@@ -108,7 +108,7 @@ public:
                 contribute(s, slopes[s], sums);
         });
         rhs_.reduce(rhs);
-        refresh_laplacian();
+        refresh_laplacian(contribution_);
     }
 
     // One ridge regression a worker: the slope of n (y - 1/2) on d = r_first - r_second with
@@ -123,7 +123,7 @@ public:
             }
         });
         rhs_.reduce(rhs);
-        refresh_laplacian();
+        refresh_laplacian(contribution_);
     }
 
     // Log-likelihood and its gradient in the scores; refreshes the Laplacian with
@@ -148,7 +148,7 @@ public:
             part[range] += sum_block(log_likelihood, count);
         });
         rhs_.reduce(gradient);
-        refresh_laplacian();
+        refresh_laplacian(contribution_);
         double total = 0.0;
         for (const double p : part) total += p;
         return total;
@@ -169,6 +169,22 @@ public:
                 information[s] = sum;
             }
         });
+    }
+
+    // Refreshes the Laplacian with one weight a comparison.
+    void refresh_laplacian(const std::vector<float>& entries) {
+        std::vector<float>& weights = laplacian_.pair_weights();
+        const std::vector<std::size_t> parts =
+            even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
+        pool_.run(parts.size() - 1, [&](std::size_t part) {
+            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
+                double sum = 0.0;
+                for (std::uint32_t k = pairs_.start[p]; k < pairs_.start[p + 1]; ++k)
+                    sum += static_cast<double>(entries[pairs_.comparison[k]]);
+                weights[p] = static_cast<float>(sum);
+            }
+        });
+        laplacian_.refresh();
     }
 
 private:
@@ -215,21 +231,6 @@ private:
             sums[votes_.first[i]] += push;
             sums[votes_.second[i]] -= push;
         }
-    }
-
-    void refresh_laplacian() {
-        std::vector<float>& weights = laplacian_.pair_weights();
-        const std::vector<std::size_t> parts =
-            even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
-        pool_.run(parts.size() - 1, [&](std::size_t part) {
-            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
-                double sum = 0.0;
-                for (std::uint32_t k = pairs_.start[p]; k < pairs_.start[p + 1]; ++k)
-                    sum += static_cast<double>(contribution_[pairs_.comparison[k]]);
-                weights[p] = static_cast<float>(sum);
-            }
-        });
-        laplacian_.refresh();
     }
 
     const Votes& votes_;

@@ -20,7 +20,22 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["Engine", "Laplacian", "Solution", "choose_engine"]
+__all__ = ["Curvature", "Engine", "Laplacian", "Solution", "choose_engine"]
+
+
+class Curvature(NamedTuple):
+    """A log-likelihood with parameters of workers: value, gradients, worker blocks.
+
+    `items` is the gradient in the scores, `workers` (M x p) that in the workers' parameters,
+    `blocks` (M x p x p) the negative Hessian in them, `diagonal` the sums per item of the sizes
+    of the entries of the negative Hessian in the scores, a preconditioner.
+    """
+
+    value: float
+    items: Vector
+    workers: Vector
+    blocks: Vector
+    diagonal: Vector
 
 
 class Solution(NamedTuple):
@@ -62,6 +77,7 @@ class Engine(Protocol):
 
     n_items: int
     n_workers: int
+    n_features: int
     total_weight: float
     passes: int
     component_sizes: Vector  # for every item, the number of items connected with it
@@ -93,6 +109,48 @@ class Engine(Protocol):
 
     def slope_information(self, scores: Vector, slopes: Vector) -> Vector:
         """Σ n·p(1 - p)·d² of every worker."""
+
+    def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
+        """Derivatives of a likelihood of `crowdsift.likelihoods.LIKELIHOODS`.
+
+        Keeps the second derivatives: with A, B and D the items', mixed and workers' blocks of the
+        negative Hessian, `couple`, `spread` and `reduced` are products with B', B and A - B D⁻¹ B'.
+        """
+
+    def fit_workers(
+        self,
+        likelihood: str,
+        scores: Vector,
+        theta: Vector,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+    ) -> Vector:
+        """Every worker's parameters at the maximum of its own penalised likelihood.
+
+        Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these
+        scores, from `theta`.
+        """
+
+    def couple(self, v: Vector) -> Vector:
+        """B' v, p numbers a worker."""
+
+    def spread(self, u: Vector) -> Vector:
+        """B u."""
+
+    def reduced(self, v: Vector, inverse: Vector) -> Vector:
+        """(A - B·inverse·B') v, the inverse given as a p x p block a worker."""
+
+    def item_curvature(self) -> None:
+        """Refresh the Laplacian with A."""
+
+    def margin_flow(self, x: Vector, prior: float) -> Vector:
+        """Product with the antisymmetric matrix of smoothed margins.
+
+        A comparison with c = (n y + prior)/(n + 2 prior) - ½ adds c·x[second] to first and
+        takes c·x[first] from second.
+        """
 
     def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
         """Per worker: the decided votes that agree with the order of scores, and all decided."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.engines import Solution
+from crowdsift.engines import Curvature, Solution
 
 if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
@@ -60,12 +60,14 @@ class CpuEngine:
             comparisons.outcome,
             comparisons.weight,
             comparisons.offsets,
+            comparisons.features,
             comparisons.n_items,
             threads,
         )
         self.n_items = comparisons.n_items
         self.n_workers = comparisons.n_workers
         self.total_weight = comparisons.total_weight
+        self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
         component = _core.components(comparisons.first, comparisons.second, self.n_items)
         self.component_sizes = np.bincount(component)[component].astype(np.float64)
@@ -100,6 +102,50 @@ class CpuEngine:
         """Information on every worker's slope; see the protocol."""
         self.passes += 1
         return self._core.slope_information(scores, slopes)
+
+    def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
+        """Derivatives of a likelihood with worker parameters; see the protocol."""
+        self.passes += 1
+        return Curvature(*self._core.derivatives(likelihood, scores, theta))
+
+    def fit_workers(
+        self,
+        likelihood: str,
+        scores: Vector,
+        theta: Vector,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+    ) -> Vector:
+        """Every worker's parameters given the scores; see the protocol."""
+        self.passes += 1
+        return self._core.fit_workers(likelihood, scores, theta, centre, penalty, *bounds)[0]
+
+    def couple(self, v: Vector) -> Vector:
+        """B' v; see the protocol."""
+        self.passes += 1
+        return self._core.couple(v)
+
+    def spread(self, u: Vector) -> Vector:
+        """B u; see the protocol."""
+        self.passes += 1
+        return self._core.spread(u)
+
+    def reduced(self, v: Vector, inverse: Vector) -> Vector:
+        """(A - B·inverse·B') v; see the protocol."""
+        self.passes += 1
+        return self._core.reduced(v, inverse)
+
+    def item_curvature(self) -> None:
+        """Refresh the Laplacian with A; see the protocol."""
+        self.passes += 1
+        self._core.item_curvature()
+
+    def margin_flow(self, x: Vector, prior: float) -> Vector:
+        """Product with the smoothed margins; see the protocol."""
+        self.passes += 1
+        return self._core.margin_flow(x, prior)
 
     def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
         """Decided votes that agree, and decided votes, per worker; see the protocol."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines import Solution
-from crowdsift.likelihoods import logistic, polya_gamma_mean
+from crowdsift.engines import Curvature, Solution
+from crowdsift.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -60,12 +60,20 @@ class ReferenceEngine:
         self.n_items = comparisons.n_items
         self.n_workers = comparisons.n_workers
         self.total_weight = comparisons.total_weight
+        self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
         self._first, self._second = comparisons.first, comparisons.second
         self._worker = comparisons.worker_codes()
         self._y = comparisons.outcome.astype(np.float64)
         self._n = comparisons.weight.astype(np.float64)
+        features = (
+            np.zeros((len(comparisons), 0))
+            if comparisons.features is None
+            else (comparisons.features)
+        )
+        self._x = features.astype(np.float64)
         self._precision = np.zeros(len(comparisons))
+        self._a, self._b = np.zeros(len(comparisons)), np.zeros((len(comparisons), 0))
         self._laplacian = ReferenceLaplacian(self.n_items)
         self.component_sizes = self._component_sizes()
 
@@ -112,6 +120,103 @@ class ReferenceEngine:
         _, _, second = logistic(slopes[self._worker] * d, self._y)
         return self._to_workers(-self._n * second * d**2)
 
+    def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
+        """Derivatives of a likelihood with worker parameters; see the protocol."""
+        self.passes += 1
+        at = LIKELIHOODS[likelihood](
+            self._differences(scores), theta[self._worker], self._x, self._y
+        )
+        p = theta.shape[1]
+        self._a, self._b = -self._n * at.dd, -self._n[:, None] * at.dt
+        columns = [self._to_workers(self._n * at.t[:, j]) for j in range(p)]
+        blocks = np.zeros((self.n_workers, p, p))
+        np.add.at(blocks, self._worker, -self._n[:, None, None] * at.tt)
+        size = np.abs(self._a)
+        return Curvature(
+            float(self._n @ at.value),
+            self._to_items(self._n * at.d),
+            np.stack(columns, axis=1) if p else np.zeros((self.n_workers, 0)),
+            blocks,
+            self._to_both(size, size),
+        )
+
+    def fit_workers(
+        self,
+        likelihood: str,
+        scores: Vector,
+        theta: Vector,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+    ) -> Vector:
+        """Every worker's parameters given the scores, by damped Newton steps all at once."""
+        p = theta.shape[1]
+        damping = np.zeros(self.n_workers)
+        value, gradient, hessian = self._worker_problems(likelihood, scores, theta, centre, penalty)
+        for _ in range(200):
+            held = ((theta <= bounds[0]) & (gradient > 0)) | ((theta >= bounds[1]) & (gradient < 0))
+            slope = np.where(held, 0.0, gradient)
+            if np.abs(slope).max(initial=0.0) < 1e-10:
+                break
+            eigenvalues, vectors = np.linalg.eigh(hessian)
+            size = np.maximum(np.abs(eigenvalues), 1e-8) + damping[:, None]
+            step = np.einsum("sij,sj,skj,sk->si", vectors, 1.0 / size, vectors, slope)
+            trial = np.clip(theta - step, *bounds)
+            ahead = self._worker_problems(likelihood, scores, trial, centre, penalty)
+            better = ahead[0] <= value + 1e-14 * (1.0 + np.abs(value))
+            theta = np.where(better[:, None], trial, theta)
+            value = np.where(better, ahead[0], value)
+            gradient = np.where(better[:, None], ahead[1], gradient)
+            hessian = np.where(better[:, None, None], ahead[2], hessian)
+            scale = np.abs(hessian).reshape(self.n_workers, -1).max(axis=1, initial=0.0)
+            damping = np.where(better, 0.1 * damping, 4.0 * damping + 0.01 * scale)
+        return theta.reshape(self.n_workers, p)
+
+    def _worker_problems(
+        self, likelihood: str, scores: Vector, theta: Vector, centre: Vector, penalty: float
+    ) -> tuple[Vector, Vector, Vector]:
+        """Value, gradient and Hessian of every worker's own problem."""
+        at = LIKELIHOODS[likelihood](
+            self._differences(scores), theta[self._worker], self._x, self._y
+        )
+        drift = theta - centre
+        value = 0.5 * penalty * np.sum(drift**2, axis=1) - self._to_workers(self._n * at.value)
+        gradient = penalty * drift
+        np.add.at(gradient, self._worker, -self._n[:, None] * at.t)
+        hessian = np.tile(penalty * np.eye(theta.shape[1]), (self.n_workers, 1, 1))
+        np.add.at(hessian, self._worker, -self._n[:, None, None] * at.tt)
+        return value, gradient, hessian
+
+    def couple(self, v: Vector) -> Vector:
+        """B' v; see the protocol."""
+        self.passes += 1
+        products = self._b * self._differences(v)[:, None]
+        result = np.zeros((self.n_workers, products.shape[1]))
+        np.add.at(result, self._worker, products)
+        return result
+
+    def spread(self, u: Vector) -> Vector:
+        """B u; see the protocol."""
+        self.passes += 1
+        return self._to_items((self._b * u[self._worker]).sum(axis=1))
+
+    def reduced(self, v: Vector, inverse: Vector) -> Vector:
+        """(A - B·inverse·B') v; see the protocol."""
+        u = np.einsum("sjk,sk->sj", inverse, self.couple(v))
+        return self._to_items(self._a * self._differences(v)) - self.spread(u)
+
+    def item_curvature(self) -> None:
+        """Refresh the Laplacian with A; see the protocol."""
+        self.passes += 1
+        self._laplacian.refresh(self._first, self._second, self._a)
+
+    def margin_flow(self, x: Vector, prior: float) -> Vector:
+        """Product with the smoothed margins; see the protocol."""
+        self.passes += 1
+        c = (self._n * self._y + prior) / (self._n + 2 * prior) - 0.5
+        return self._to_both(c * x[self._second], -c * x[self._first])
+
     def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
         """Decided votes that agree, and decided votes, per worker; see the protocol."""
         self.passes += 1
@@ -137,5 +242,10 @@ class ReferenceEngine:
         return np.bincount(self._worker, values, self.n_workers).astype(np.float64)
 
     def _to_items(self, values: Vector) -> Vector:
-        forward = np.bincount(self._first, values, self.n_items)
-        return (forward - np.bincount(self._second, values, self.n_items)).astype(np.float64)
+        return self._to_both(values, -values)
+
+    def _to_both(self, to_first: Vector, to_second: Vector) -> Vector:
+        sums = np.zeros(self.n_items)
+        np.add.at(sums, self._first, to_first)
+        np.add.at(sums, self._second, to_second)
+        return sums

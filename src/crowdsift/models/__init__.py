@@ -10,13 +10,43 @@ import difflib
 from typing import Any
 
 from crowdsift.errors import RequestError
+from crowdsift.models.barp import BARP
 from crowdsift.models.base import Estimate, Model, parameters
 from crowdsift.models.bora_em import BoraEM
 from crowdsift.models.bradley_terry import BradleyTerry
+from crowdsift.models.crowd_bt import CrowdBT
+from crowdsift.models.factor_bt import FactorBT
+from crowdsift.models.hbtl import HBTL
+from crowdsift.models.htcv import HTCV
+from crowdsift.models.rank_centrality import RankCentrality
 
-__all__ = ["MODELS", "BoraEM", "BradleyTerry", "Estimate", "Model", "model", "parameters"]
+__all__ = [
+    "BARP",
+    "HBTL",
+    "HTCV",
+    "MODELS",
+    "BoraEM",
+    "BradleyTerry",
+    "CrowdBT",
+    "Estimate",
+    "FactorBT",
+    "Model",
+    "RankCentrality",
+    "model",
+    "parameters",
+]
 
-MODELS: dict[str, type[Model]] = {kind.name: kind for kind in (BradleyTerry, BoraEM)}
+_KINDS: tuple[type[Model], ...] = (
+    BradleyTerry,
+    RankCentrality,
+    CrowdBT,
+    FactorBT,
+    BARP,
+    HTCV,
+    HBTL,
+    BoraEM,
+)
+MODELS: dict[str, type[Model]] = {kind.name: kind for kind in _KINDS}
 DEFAULT = BoraEM.name
 
 

@@ -16,15 +16,30 @@ if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
-__all__ = ["Estimate", "Model", "centred_sd", "parameters", "require_positive"]
+__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_sd", "parameters", "require_positive"]
+
+
+@dataclass(frozen=True)
+class WorkerEstimate:
+    """What a method says of workers; None where it says nothing.
+
+    `random_level` is the reliability of a worker who clicks at random, and `extra` holds further
+    parameters by name.
+    """
+
+    reliability: Vector | None = None
+    reliability_sd: Vector | None = None
+    random_level: float = 0.0
+    side_bias: Vector | None = None
+    side_sd: Vector | None = None
+    extra: dict[str, Vector] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Estimate:
     """What a model estimates, by code: labels and tables are made of it later.
 
-    Standard deviations are None where a method has none; `reliability` is None where a method
-    does not model workers.
+    `theta` holds the workers' parameters as the likelihood takes them, one row a worker.
     """
 
     scores: Vector
@@ -32,11 +47,10 @@ class Estimate:
     rule: StoppingRule
     trace: list[float]
     score_sd: Vector | None = None
-    reliability: Vector | None = None
-    reliability_sd: Vector | None = None
+    theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
+    workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
     warnings: tuple[str, ...] = ()
-    extra_workers: dict[str, Vector] = field(default_factory=dict)
 
 
 class Model(Protocol):
@@ -44,12 +58,16 @@ class Model(Protocol):
 
     name: ClassVar[str]
     uses_workers: ClassVar[bool]
+    tuned: ClassVar[str]  # the hyper-parameter that left-out votes choose
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """The comparisons in the form that the model needs."""
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Fit the model to the comparisons of the engine."""
+
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of the engine's votes at an estimate made from other votes."""
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
@@ -79,6 +97,6 @@ def centred_sd(engine: Engine, shift: float) -> Vector | None:
     component is what remains. None where there are too many items.
     """
     variance = engine.laplacian.inverse_diagonal(shift)
-    if variance is None:
+    if variance is None or (variance <= 0).any():  # too large, or not a minimum of this block
         return None
     return np.sqrt(np.maximum(variance - 1.0 / (shift * engine.component_sizes), 0.0))

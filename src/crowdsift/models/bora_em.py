@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, centred_sd, require_positive
+from crowdsift.models.base import Estimate, WorkerEstimate, centred_sd, require_positive
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import polya_gamma_em
 
@@ -65,6 +65,7 @@ class BoraEM:
 
     name: ClassVar[str] = "bora-em"
     uses_workers: ClassVar[bool] = True
+    tuned: ClassVar[str] = "item_ridge"
 
     def __post_init__(self) -> None:
         require_positive(self, "alternations", "item_ridge", "reliability_sd", "most_iterations")
@@ -101,10 +102,14 @@ class BoraEM:
             rule=rule,
             trace=trace,
             score_sd=centred_sd(engine, shift),
-            reliability=state.slopes,
-            reliability_sd=1.0 / np.sqrt(information),
+            theta=state.slopes[:, None],
+            workers=WorkerEstimate(state.slopes, 1.0 / np.sqrt(information)),
             warnings=warnings,
         )
+
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of other votes."""
+        return engine.expect(estimate.scores, np.ascontiguousarray(estimate.theta[:, 0]))[0]
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

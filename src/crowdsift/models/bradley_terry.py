@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, centred_sd, require_positive
 from crowdsift.solvers.convergence import Progress, StoppingRule
-from crowdsift.solvers.newton import minimise
+from crowdsift.solvers.newton import NewtonStep, minimise
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -52,6 +52,7 @@ class BradleyTerry:
 
     name: ClassVar[str] = "bt"
     uses_workers: ClassVar[bool] = False
+    tuned: ClassVar[str] = "penalty"
 
     def __post_init__(self) -> None:
         require_positive(self, "penalty", "most_iterations")
@@ -77,6 +78,10 @@ class BradleyTerry:
             score_sd=centred_sd(engine, self.penalty),
         )
 
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of other votes."""
+        return engine.score_derivatives(estimate.scores, np.ones(engine.n_workers))[0]
+
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -90,15 +95,20 @@ class _PenalisedLikelihood:
     def __init__(self, engine: Engine, penalty: float) -> None:
         self._engine, self._penalty = engine, penalty
         self._slopes = np.ones(engine.n_workers)
+        self._gradient = np.zeros(engine.n_items)
         self.log_likelihood = 0.0
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         self.log_likelihood, gradient = self._engine.score_derivatives(x, self._slopes)
-        value = 0.5 * self._penalty * float(x @ x) - self.log_likelihood
-        return value, self._penalty * x - gradient
+        self._gradient = self._penalty * x - gradient
+        return 0.5 * self._penalty * float(x @ x) - self.log_likelihood, self._gradient
 
-    def multiply(self, v: Vector) -> Vector:
-        return self._engine.laplacian.multiply(v, self._penalty)
-
-    def diagonal(self) -> Vector:
-        return self._engine.laplacian.diagonal() + self._penalty
+    def step(self, radius: float, tolerance: float) -> NewtonStep:
+        laplacian, penalty = self._engine.laplacian, self._penalty
+        return NewtonStep.solve(
+            lambda v: laplacian.multiply(v, penalty),
+            self._gradient,
+            laplacian.diagonal() + penalty,
+            radius,
+            tolerance,
+        )

@@ -1,8 +1,9 @@
-"""Newton's method with conjugate gradients in a trust region."""
+"""Newton's method in a trust region: it never goes uphill, convex or not."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
@@ -12,53 +13,75 @@ if TYPE_CHECKING:
     from crowdsift.engines import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
-__all__ = ["Objective", "minimise"]
+__all__ = ["NewtonStep", "Objective", "minimise"]
+
+
+class NewtonStep(NamedTuple):
+    """A step, the gain that the quadratic model expects of it, and its length."""
+
+    x: Vector
+    expected: float
+    length: float
+    at_boundary: bool
+
+    @classmethod
+    def solve(
+        cls,
+        multiply: Callable[[Vector], Vector],
+        gradient: Vector,
+        diagonal: Vector,
+        radius: float,
+        tolerance: float,
+    ) -> NewtonStep:
+        """The step of the model with that gradient and Hessian, within the radius."""
+        solved = conjugate_gradient(
+            multiply, -gradient, diagonal, tolerance=tolerance, radius=radius
+        )
+        form = float(solved.x @ multiply(solved.x))
+        return cls(
+            solved.x,
+            expected=-float(gradient @ solved.x) - 0.5 * form,
+            length=float(np.sqrt(diagonal @ solved.x**2)),
+            at_boundary=solved.at_boundary,
+        )
 
 
 class Objective(Protocol):
-    """A function to be minimised, with the curvature at the point of the last `evaluate`."""
+    """A function to be minimised; steps refer to the point of the last `evaluate`."""
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Value and gradient at x; curvature refers to x from now on."""
+        """Value and gradient at x."""
 
-    def multiply(self, v: Vector) -> Vector:
-        """Hessian (or a positive approximation of it) times v."""
-
-    def diagonal(self) -> Vector:
-        """A positive diagonal that preconditions the Hessian."""
+    def step(self, radius: float, tolerance: float) -> NewtonStep:
+        """A step by the quadratic model, solved to a relative tolerance."""
 
 
 def minimise(objective: Objective, x: Vector, rule: StoppingRule) -> tuple[Vector, list[float]]:
     """A minimiser near x, and the value before the first and after every iteration.
 
-    The rule is told the largest entry of the gradient. A step that does not lower the value
-    shrinks the region instead, so the value never rises, convex or not.
+    The rule is told the largest entry of the gradient. A step that does not lower the value as
+    the model promises is taken back and the region shrinks.
     """
     value, gradient = objective.evaluate(x)
     trace = [value]
-    radius = np.inf
-    current = True  # whether the objective's curvature is that of x
+    radius, moved = np.inf, True
     finished = rule.begin(_largest(gradient))
     while not finished:
-        if not current:
-            objective.evaluate(x)
-            current = True
-        diagonal = objective.diagonal()
-        forcing = min(0.1, float(np.sqrt(np.linalg.norm(gradient) / max(len(x), 1))))
-        step = conjugate_gradient(
-            objective.multiply, -gradient, diagonal, tolerance=max(forcing, 1e-8), radius=radius
-        )
-        expected = -float(gradient @ step.x) - 0.5 * float(step.x @ objective.multiply(step.x))
+        if not moved:
+            objective.evaluate(x)  # back to the curvature at x
+        forcing = min(0.1, float(np.sqrt(np.linalg.norm(gradient) / len(x))))
+        step = objective.step(radius, max(forcing, 1e-8))
         trial_value, trial_gradient = objective.evaluate(x + step.x)
         gain = value - trial_value
-        length = float(np.sqrt(diagonal @ step.x**2))
-        if gain >= 1e-4 * expected or _negligible(expected, value, gradient, trial_gradient):
+        moved = (gain >= 1e-4 * step.expected > 0.0) or _negligible(
+            step.expected, value, gradient, trial_gradient
+        )
+        if moved:
             x, value, gradient = x + step.x, trial_value, trial_gradient
-            if gain > 0.75 * expected and step.at_boundary and np.isfinite(radius):
-                radius *= 2.0
+            if gain > 0.5 * step.expected and step.at_boundary:
+                radius = 2.0 * max(step.length, radius if np.isfinite(radius) else 0.0)
         else:
-            current = False
-            radius = 0.25 * length
+            radius = 0.25 * step.length
         trace.append(value)
         finished = rule.stop(_largest(gradient)) or radius < 1e-14
     return x, trace

@@ -1,0 +1,81 @@
+"""BARP: workers with a bias for classes of items."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.likelihoods import sigmoid
+from crowdsift.models.base import WorkerEstimate
+from crowdsift.models.likelihood import LikelihoodModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+
+__all__ = ["BARP"]
+
+
+@dataclass(frozen=True)
+class BARP(LikelihoodModel):
+    """P(w beats l | s) = σ(d + Σ_c θ_sc (δ_wc - δ_lc)), δ the class of an item (Ferrara et al.).
+
+    A worker has one bias for every class but the first (in sorted order), which the others are
+    relative to; with two classes that is the single θ_s of the paper. All workers are alike in
+    reliability.
+
+    Parameters
+    ----------
+    penalty, tolerance, most_iterations
+        As in every likelihood method: λ of the prior, and when to stop.
+    reduced
+        Allow votes without classes of items: all are then of one class, which is `bt`.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> drawn = crowdsift.simulate(20, 10, 2000, model="barp", seed=1)
+    >>> votes = drawn.comparisons().with_classes(drawn.item_parameters["class"])
+    >>> crowdsift.fit(votes, "barp").converged
+    True
+    """
+
+    reduced: bool = False
+
+    name: ClassVar[str] = "barp"
+    likelihood: ClassVar[str] = "shifted-logit"
+
+    def prepare(self, comparisons: Comparisons) -> Comparisons:
+        """The comparisons with the difference of classes as features."""
+        codes = comparisons.item_class
+        if codes is None:
+            if not self.reduced:
+                raise RequestError(
+                    "barp needs the class of every item: give --classes ITEMS.csv:COLUMN"
+                )
+            return comparisons.with_features(np.zeros((len(comparisons), 0), np.float32))
+        names = comparisons.class_names[1:]
+        member = np.zeros((comparisons.n_items, len(names)), np.float32)
+        for column in range(len(names)):
+            member[codes == column + 1, column] = 1.0
+        difference = member[comparisons.first] - member[comparisons.second]
+        return comparisons.with_features(difference, tuple(f"class_{name}" for name in names))
+
+    def start(self, n_features: int) -> NDArray[np.float64]:
+        """No bias."""
+        return np.zeros(n_features)
+
+    def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
+        """The biases."""
+        columns = {f"class_bias_{c + 1}": theta[:, c].copy() for c in range(theta.shape[1])}
+        return WorkerEstimate(extra=columns)
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """σ(d): two items of one class."""
+        return sigmoid(difference)

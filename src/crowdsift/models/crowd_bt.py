@@ -1,0 +1,59 @@
+"""CrowdBT: a worker tells the truth with a probability of its own."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.likelihoods import sigmoid
+from crowdsift.models.base import WorkerEstimate
+from crowdsift.models.likelihood import LikelihoodModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["CrowdBT"]
+
+
+@dataclass(frozen=True)
+class CrowdBT(LikelihoodModel):
+    """P(w beats l | s) = β_s σ(d) + (1 - β_s) σ(-d), β_s in [0, 1] (Chen et al., 2013).
+
+    Here a reliability of ½ is that of a worker who clicks at random.
+
+    Parameters
+    ----------
+    penalty, tolerance, most_iterations
+        As in every likelihood method: λ of the prior, and when to stop.
+    start_reliability
+        β of every worker at the start and the centre of its prior.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(20, 10, 2000, model="crowd-bt", seed=1).comparisons()
+    >>> crowdsift.fit(votes, "crowd-bt").converged
+    True
+    """
+
+    start_reliability: float = 0.7
+
+    name: ClassVar[str] = "crowd-bt"
+    likelihood: ClassVar[str] = "flipped-logit"
+    bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+
+    def start(self, n_features: int) -> NDArray[np.float64]:
+        """β of every worker."""
+        return np.array([self.start_reliability])
+
+    def workers(self, theta: NDArray[np.float64], sd: NDArray[np.float64]) -> WorkerEstimate:
+        """β, of which ½ is random."""
+        return WorkerEstimate(theta[:, 0].copy(), sd[:, 0].copy(), random_level=0.5)
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """β σ(d) + (1 - β) σ(-d)."""
+        return reliability * sigmoid(difference) + (1.0 - reliability) * sigmoid(-difference)

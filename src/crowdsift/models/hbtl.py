@@ -1,0 +1,52 @@
+"""HBTL: heterogeneous workers, bounded reliabilities."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.likelihoods import sigmoid
+from crowdsift.models.likelihood import LikelihoodModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["HBTL"]
+
+
+@dataclass(frozen=True)
+class HBTL(LikelihoodModel):
+    """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s in [-1, 1] (Jin et al., 2020).
+
+    Parameters
+    ----------
+    penalty, tolerance, most_iterations
+        As in every likelihood method: λ of the prior, and when to stop.
+    start_reliability
+        β of every worker at the start and the centre of its prior.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(20, 10, 2000, model="hbtl", seed=1).comparisons()
+    >>> crowdsift.fit(votes, crowdsift.HBTL(penalty=1.0)).converged
+    True
+    """
+
+    start_reliability: float = 0.8
+
+    name: ClassVar[str] = "hbtl"
+    likelihood: ClassVar[str] = "scaled-logit"
+    bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
+
+    def start(self, n_features: int) -> NDArray[np.float64]:
+        """β of every worker."""
+        return np.array([self.start_reliability])
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """σ(β d)."""
+        return sigmoid(reliability * difference)

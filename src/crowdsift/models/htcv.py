@@ -1,0 +1,52 @@
+"""HTCV: heterogeneous workers in Thurstone's case V."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.likelihoods import normal_cdf
+from crowdsift.models.likelihood import LikelihoodModel
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["HTCV"]
+
+
+@dataclass(frozen=True)
+class HTCV(LikelihoodModel):
+    """P(w beats l | s) = Φ(β_s (r_w - r_l)/√2), β_s ≥ 0 (Thurstone, 1927; Jin et al., 2020).
+
+    Parameters
+    ----------
+    penalty, tolerance, most_iterations
+        As in every likelihood method: λ of the prior, and when to stop.
+    start_reliability
+        β of every worker at the start and the centre of its prior.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(20, 10, 2000, model="htcv", seed=1).comparisons()
+    >>> crowdsift.fit(votes, "htcv").converged
+    True
+    """
+
+    start_reliability: float = 0.8
+
+    name: ClassVar[str] = "htcv"
+    likelihood: ClassVar[str] = "scaled-probit"
+    bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
+
+    def start(self, n_features: int) -> NDArray[np.float64]:
+        """β of every worker."""
+        return np.array([self.start_reliability])
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """Φ(β d/√2)."""
+        return normal_cdf(reliability * difference / np.sqrt(2.0))

@@ -1,0 +1,95 @@
+"""What the penalised likelihood methods with parameters of workers share."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.models.base import Estimate, WorkerEstimate, centred_sd, require_positive
+from crowdsift.solvers.convergence import Progress, StoppingRule
+from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.engines import Engine, Vector
+
+__all__ = ["LikelihoodModel"]
+
+
+@dataclass(frozen=True)
+class LikelihoodModel(ABC):
+    """Maximum of the log-likelihood minus ½λ‖r‖² + ½λ‖θ - θ₀‖², by Newton's method.
+
+    A method names its likelihood, its θ₀ and bounds, and what of θ is the reliability.
+
+    Parameters
+    ----------
+    penalty
+        λ, the precision of the Gaussian prior on scores and on workers' parameters.
+    tolerance
+        Stop when the largest entry of the gradient is at most this.
+    most_iterations
+        Stop unconverged after so many Newton steps.
+    """
+
+    penalty: float = 0.01
+    tolerance: float = 1e-6
+    most_iterations: int = 500
+
+    name: ClassVar[str]
+    likelihood: ClassVar[str]
+    bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+    uses_workers: ClassVar[bool] = True
+    tuned: ClassVar[str] = "penalty"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "penalty", "most_iterations")
+        require_positive(self, "tolerance", zero=True)
+
+    def prepare(self, comparisons: Comparisons) -> Comparisons:
+        """The comparisons without features that this method has no use for."""
+        return comparisons.with_features(None)
+
+    @abstractmethod
+    def start(self, n_features: int) -> Vector:
+        """θ₀, the parameters of every worker at the start and the centre of their prior."""
+
+    @abstractmethod
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """P(first over second) for a difference of scores and a worker's reliability."""
+
+    def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
+        """What the result says of workers, from their parameters and standard deviations."""
+        return WorkerEstimate(reliability=theta[:, 0].copy(), reliability_sd=sd[:, 0].copy())
+
+    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+        """Newton steps from scores 0 and θ₀."""
+        objective = WorkerElimination(
+            engine, self.likelihood, self.penalty, self.start(engine.n_features), self.bounds
+        )
+        rule = StoppingRule(
+            "largest entry of the gradient", self.tolerance, self.most_iterations, progress
+        )
+        scores, trace = minimise_eliminated(objective, np.zeros(engine.n_items), rule)
+        objective.evaluate(scores)
+        engine.item_curvature()
+        return Estimate(
+            scores=scores - scores.mean(),
+            log_likelihood=objective.log_likelihood,
+            rule=rule,
+            trace=[-value / engine.total_weight for value in trace],
+            score_sd=centred_sd(engine, self.penalty),
+            theta=objective.theta,
+            workers=self.workers(objective.theta, np.sqrt(objective.worker_variances())),
+        )
+
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of the engine's votes at an estimate made from others."""
+        return engine.derivatives(self.likelihood, estimate.scores, estimate.theta).value

@@ -1,0 +1,94 @@
+"""Rank centrality: the stationary distribution of a walk towards winners."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.likelihoods import sigmoid
+from crowdsift.models.base import Estimate, require_positive
+from crowdsift.solvers.convergence import Progress, StoppingRule
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.engines import Engine
+
+__all__ = ["RankCentrality"]
+
+
+@dataclass(frozen=True)
+class RankCentrality:
+    """Scores are log π, π stationary under steps to winners (Negahban, Oh and Shah, 2017).
+
+    From item i the walk goes to j ≠ i at the rate (wins of j over i + a)/(n_ij + 2a), one half
+    where the two were never compared, all divided by the largest row sum; it stays for the rest.
+    One half for every pair is a rank-one matrix, and what the votes add to it is antisymmetric
+    and sparse, so no K x K matrix is ever formed.
+
+    Parameters
+    ----------
+    prior
+        a, the votes each way that every compared pair is given.
+    tolerance
+        Stop when no entry of π moves by more than this share of itself.
+    most_iterations
+        Stop unconverged after so many.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.Comparisons.from_arrays(["a", "b"], ["b", "c"])
+    >>> crowdsift.fit(votes, "rank-centrality").items["item"].tolist()
+    ['a', 'b', 'c']
+    """
+
+    prior: float = 1.0
+    tolerance: float = 1e-9
+    most_iterations: int = 10_000
+
+    name: ClassVar[str] = "rank-centrality"
+    uses_workers: ClassVar[bool] = False
+    tuned: ClassVar[str] = "prior"
+
+    def __post_init__(self) -> None:
+        require_positive(self, "prior", "most_iterations")
+        require_positive(self, "tolerance", zero=True)
+
+    def prepare(self, comparisons: Comparisons) -> Comparisons:
+        """One comparison a pair: the walk knows counts only."""
+        return comparisons.pooled()
+
+    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+        """Power iteration; the walk mixes at once, because every pair has a rate near one half."""
+        k = engine.n_items
+        rows = 0.5 * (k - 1) - engine.margin_flow(np.ones(k), self.prior)
+        largest = rows.max()
+        pi = np.full(k, 1.0 / k)
+        rule = StoppingRule(
+            "largest relative change", self.tolerance, self.most_iterations, progress
+        )
+        while True:
+            arrives = 0.5 * (pi.sum() - pi) + engine.margin_flow(pi, self.prior)
+            moved = pi + (arrives - rows * pi) / largest
+            moved /= moved.sum()
+            change = float(np.max(np.abs(moved - pi) / pi))
+            pi = moved
+            if rule.stop(change):
+                break
+        scores = np.log(pi) - np.log(pi).mean()
+        value, _ = engine.score_derivatives(scores, np.ones(engine.n_workers))
+        return Estimate(scores, value, rule, trace=[])
+
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of other votes with P(i over j) = π_i/(π_i + π_j)."""
+        return engine.score_derivatives(estimate.scores, np.ones(engine.n_workers))[0]
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """π_i/(π_i + π_j) = σ(d)."""
+        return sigmoid(difference)

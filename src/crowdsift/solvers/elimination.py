@@ -1,0 +1,110 @@
+"""Penalised likelihoods with parameters of workers, as functions of the scores alone."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.newton import NewtonStep, minimise
+
+if TYPE_CHECKING:
+    from crowdsift.engines import Curvature, Engine, Vector
+
+__all__ = ["WorkerElimination", "minimise_eliminated"]
+
+
+class WorkerElimination:
+    """F(r) = min over θ of -log-likelihood + ½λ‖r‖² + ½λ‖θ - θ₀‖², θ within bounds.
+
+    A worker's parameters are met by its own votes only, so the inner minimum is one tiny problem
+    a worker. At it the gradient of F is the partial one in r, and the Hessian is
+    S = A - B D⁻¹ B' of the blocks [A B; B' D]; workers at a bound drop out of the second term.
+
+    While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known
+    of a worker, D is the prior alone, and S is far from positive.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        likelihood: str,
+        penalty: float,
+        start: Vector,
+        bounds: tuple[float, float] = (-np.inf, np.inf),
+    ) -> None:
+        self._engine, self._likelihood, self._penalty = engine, likelihood, penalty
+        self._centre, self._bounds = start, bounds
+        self._gradient = np.zeros(engine.n_items)
+        self._settled = np.tile(start, (engine.n_workers, 1))  # θ at the last point stepped from
+        self.theta = self._settled
+        self.hold_workers = True
+        self.log_likelihood = 0.0
+        self._at: Curvature
+
+    def evaluate(self, x: Vector) -> tuple[float, Vector]:
+        """Value and gradient of F."""
+        if not self.hold_workers:
+            self.theta = self._engine.fit_workers(
+                self._likelihood,
+                x,
+                self._settled,
+                centre=self._centre,
+                penalty=self._penalty,
+                bounds=self._bounds,
+            )
+        self._at = self._engine.derivatives(self._likelihood, x, self.theta)
+        self.log_likelihood = self._at.value
+        drift = self.theta - self._centre
+        value = 0.5 * self._penalty * (float(x @ x) + float(np.sum(drift**2))) - self._at.value
+        self._gradient = self._penalty * x - self._at.items
+        return value, self._gradient
+
+    def step(self, radius: float, tolerance: float) -> NewtonStep:
+        """A step by conjugate gradients on S."""
+        self._settled = self.theta
+        inverse = self._inverse_blocks()
+        engine, penalty = self._engine, self._penalty
+
+        def multiply(v: Vector) -> Vector:
+            return engine.reduced(v, inverse) + penalty * v
+
+        return NewtonStep.solve(
+            multiply, self._gradient, self._at.diagonal + penalty, radius, tolerance
+        )
+
+    def worker_variances(self) -> Vector:
+        """Diagonals of D⁻¹: variances of the parameters with the scores held fixed."""
+        blocks = self._at.blocks + self._penalty * np.eye(self.theta.shape[1])
+        return np.ascontiguousarray(np.diagonal(_inverses(blocks), axis1=1, axis2=2))
+
+    def _inverse_blocks(self) -> Vector:
+        """D⁻¹, zero for workers that are held or at a bound."""
+        blocks = self._at.blocks + self._penalty * np.eye(self.theta.shape[1])
+        if self.hold_workers:
+            return np.zeros_like(blocks)
+        low, high = self._bounds
+        inverse = _inverses(blocks)
+        inverse[((self.theta <= low) | (self.theta >= high)).any(axis=1)] = 0.0
+        return inverse
+
+
+def minimise_eliminated(
+    objective: WorkerElimination, scores: Vector, rule: StoppingRule
+) -> tuple[Vector, list[float]]:
+    """Scores first, with all workers alike, then scores and workers together."""
+    objective.hold_workers = True
+    roughly = StoppingRule(rule.measure, max(0.1, rule.tolerance), 20)
+    scores, _ = minimise(objective, scores, roughly)
+    objective.hold_workers = False
+    return minimise(objective, scores, rule)
+
+
+def _inverses(blocks: Vector) -> Vector:
+    """Inverses of small symmetric blocks, positive definite at a minimum."""
+    if blocks.shape[1] == 1:
+        return np.asarray(1.0 / np.maximum(blocks, 1e-12))
+    if blocks.shape[1] == 0:
+        return blocks
+    return np.asarray(np.linalg.inv(blocks))
