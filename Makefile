@@ -9,7 +9,7 @@ help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
 	@echo "make lint     ruff and mypy"
-	@echo "make bench    speed and quality, written to bench-output/"
+	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make docs     check that the examples of the documentation run"
 
 demo: $(VENV)/.installed
@@ -54,7 +54,8 @@ $(VENV)/.installed: $(BIN)/python $(SOURCES)
 	touch $@
 
 $(VENV)/.developing: $(BIN)/python $(SOURCES)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" \
+	  --config-settings=cmake.define.CROWDSIFT_WERROR=ON
 	touch $@ $(VENV)/.installed
 
 clean:

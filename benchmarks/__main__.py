@@ -1,5 +1,6 @@
-"""Runs all benchmarks."""
+"""Runs the benchmarks of speed; those of quality take longer: ``python -m benchmarks.quality``."""
 
-from benchmarks import foundation
+from benchmarks import foundation, peers
 
 foundation.main()
+peers.main()

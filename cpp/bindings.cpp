@@ -90,6 +90,18 @@ RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& seco
                     pointer(weight, rows, "weight"), pointer(context, rows, "context"), oriented};
 }
 
+// The number of rows, all of whose items are below n_items.
+std::size_t require_items(const In<std::uint32_t>& first, const In<std::uint32_t>& second,
+                          std::size_t n_items) {
+    const std::size_t n = first.shape(0);
+    require(second, n, "second");
+    if (n >= UINT32_MAX) throw std::invalid_argument("more than 2^32 comparisons");
+    for (std::size_t i = 0; i < n; ++i)
+        if (first.data()[i] >= n_items || second.data()[i] >= n_items)
+            throw std::invalid_argument("bad item code in row " + std::to_string(i));
+    return n;
+}
+
 // Everything a fit needs of the data: the votes, their pairs, the Laplacian and the passes.
 class Core {
 public:
@@ -409,13 +421,30 @@ NB_MODULE(_core, m) {
         "turned, offsets.");
 
     m.def(
+        "pool_pairs",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
+           std::size_t n_items) {
+            const std::size_t n = require_items(first, second, n_items);
+            require(outcome, n, "outcome");
+            require(weight, n, "weight");
+            PooledPairs out;
+            {
+                nb::gil_scoped_release release;
+                out = pool_pairs(n, n_items, first.data(), second.data(), outcome.data(),
+                                 weight.data());
+            }
+            return nb::make_tuple(hand_over(std::move(out.first)),
+                                  hand_over(std::move(out.second)),
+                                  hand_over(std::move(out.outcome)),
+                                  hand_over(std::move(out.weight)));
+        },
+        "first"_a, "second"_a, "outcome"_a, "weight"_a, "n_items"_a,
+        "One row a pair, the preferred item first: first, second, mean outcome, sum of weights.");
+
+    m.def(
         "components",
         [](In<std::uint32_t> first, In<std::uint32_t> second, std::size_t n_items) {
-            const std::size_t n = first.shape(0);
-            require(second, n, "second");
-            for (std::size_t i = 0; i < n; ++i)
-                if (first.data()[i] >= n_items || second.data()[i] >= n_items)
-                    throw std::invalid_argument("bad item code in row " + std::to_string(i));
+            const std::size_t n = require_items(first, second, n_items);
             return hand_over(components(n_items, n, first.data(), second.data()));
         },
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");

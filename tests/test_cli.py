@@ -128,7 +128,7 @@ def test_evaluate(run, crowd):
     assert all(record["accuracy"] > 0.8 for record in records)
     status, out, _ = run("evaluate", crowd / "votes.csv", "--truth", truth, "--methods", "bt")
     assert status == 0
-    assert "Kendall tau" in out
+    assert "tau ±" in out
 
 
 def test_simulate_like(run, crowd, tmp_path):
@@ -280,4 +280,100 @@ def test_installed_command_and_closed_pipe(votes):
     done = subprocess.run(
         shell, shell=True, capture_output=True, text=True, timeout=60, check=False
     )
-    assert "Traceback" not in done.stderr
+    assert "error" not in done.stderr.lower()
+
+
+def test_json_of_figures_that_do_not_exist(run, tmp_path):
+    """All ties: accuracy 0, tau undefined; still one whole JSON value."""
+    (tmp_path / "v.csv").write_text("first,second,outcome,worker\na,b,0.5,x\nb,c,0.5,y\n")
+    (tmp_path / "t.csv").write_text("item,score\na,1\nb,2\nc,3\n")
+    status, out, _ = run("evaluate", tmp_path / "v.csv", "--truth", tmp_path / "t.csv", "--json")
+    assert status == 0
+    assert {row["kendall_tau"] for row in json.loads(out)} == {None}
+
+
+def test_evaluate_without_workers_runs_what_it_can(run, tmp_path):
+    (tmp_path / "v.csv").write_text("winner,loser\na,b\nb,c\n")
+    (tmp_path / "t.csv").write_text("item,score\na,3\nb,2\n")
+    status, out, _ = run(
+        "evaluate", tmp_path / "v.csv", "--truth", tmp_path / "t.csv", "--no-workers", "--json"
+    )
+    assert status == 0
+    rows = {row["method"]: row for row in json.loads(out)}
+    assert rows["bt"]["accuracy"] == 1.0
+    assert "1 items without truth" in rows["bt"]["note"]
+    assert rows["bora-em"]["accuracy"] is None
+    assert "needs workers" in rows["bora-em"]["note"]
+
+
+def test_classes(run, crowd, tmp_path):
+    items = crowdsift.read(crowd / "votes.csv").items
+    (tmp_path / "c.csv").write_text(
+        "item,kind\n" + "".join(f"{item},{i % 2}\n" for i, item in enumerate(items))
+    )
+    votes = crowd / "votes.csv"
+    status, out, _ = run(
+        "fit", votes, "--method", "barp", "--classes", f"{tmp_path / 'c.csv'}:kind", "--json"
+    )
+    assert status == 0
+    assert "class_bias_1" in json.loads(out)["workers"][0]
+    assert "--classes" in run("fit", votes, "--method", "barp")[2]
+    assert "ITEMS.csv:COLUMN" in run("fit", votes, "--method", "barp", "--classes", "c.csv")[2]
+    (tmp_path / "c.csv").write_text(f"item,kind\n{items[0]},1\n")
+    err = run("fit", votes, "--method", "barp", "--classes", f"{tmp_path / 'c.csv'}:kind")[2]
+    assert "19 of the 20 items of the votes have no class" in err
+
+
+def test_features(run, tmp_path):
+    path = tmp_path / "v.csv"
+    path.write_text("winner,loser,worker,longer\na,b,x,1\nb,c,y,-1\na,c,x,0\n")
+    status, out, _ = run("fit", path, "--method", "factor-bt", "--features", "longer", "--json")
+    assert status == 0
+    assert json.loads(out)["summary"]["converged"]
+    assert "--features" in run("fit", path, "--method", "factor-bt")[2]
+
+
+def test_tune(run, crowd):
+    status, out, _ = run(
+        "evaluate", crowd / "votes.csv", "--truth", crowd / "items.csv", "--methods", "bt",
+        "--tune", "--json",
+    )  # fmt: skip
+    assert status == 0
+    assert json.loads(out)[0]["note"].startswith("penalty ")
+
+
+def test_spam(run, votes, tmp_path):
+    out = tmp_path / "spam.csv"
+    status, _, err = run("spam", votes, "--kind", "left", "--percent", 50, "--out", out)
+    assert status == 0
+    assert "one fixed random side" in err
+    assert "1 spammers added" in err
+    assert out.read_text().startswith("left,right,winner,worker")
+    status, _, err = run("spam", votes, "--kind", "left", "--percent", 5, "--out", tmp_path / "n")
+    assert status == 1
+    assert "adds no one" in err
+    assert not (tmp_path / "n").exists()
+
+
+def test_places_that_cannot_be_written(run, votes, tmp_path):
+    (tmp_path / "file").write_text("")
+    status, _, err = run("fit", votes, "--out", tmp_path / "file")
+    assert status == 1
+    assert "give a folder" in err
+
+
+def test_version(run):
+    assert run("--version")[1].strip() == f"crowdsift {crowdsift.__version__}"
+
+
+def test_other_encodings_of_the_terminal(tmp_path):
+    """JSON is UTF-8 whatever the locale says."""
+    path = tmp_path / "v.csv"
+    path.write_text("winner,loser,worker\né,b,x\n", encoding="utf-8")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdsift", "fit", str(path), "--json"],
+        capture_output=True, env=environment, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0
+    assert json.loads(done.stdout.decode())["items"][0]["item"] == "é"

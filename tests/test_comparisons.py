@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import datetime as dt
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from crowdsift import Comparisons, InputError
+from crowdsift import Comparisons, InputError, RequestError
+from crowdsift.ingest import read
 
 ARRAYS = ("first", "second", "outcome", "weight", "offsets")
 
@@ -143,8 +145,8 @@ def test_labels_of_mixed_type_stay_apart() -> None:
     first: Any = np.array([7, "7", "007"], dtype=object)
     second: Any = np.array(["7", "007", 7.5], dtype=object)
     votes = Comparisons.from_arrays(first, second, worker=np.array([1, "1", None == 1], object))
-    assert votes.items.tolist() == [7.5, 7, "007", "7"]
-    assert [type(label) for label in votes.items] == [float, int, str, str]
+    assert votes.items.tolist() == [7, 7.5, "007", "7"]
+    assert [type(label) for label in votes.items] == [int, float, str, str]
     assert votes.n_workers == 3
 
 
@@ -194,6 +196,9 @@ def test_pooled_keeps_the_sums(
     pooled = found.pooled()
     assert not pooled.has_workers
     assert not pooled.sides_known
+    rows = list(zip(pooled.first, pooled.second, pooled.outcome, strict=True))
+    assert rows == sorted(rows)
+    assert all(y > 0.5 or (y == 0.5 and i < j) for i, j, y in rows)
     pairs = {frozenset(pair) for pair in zip(pooled.first, pooled.second, strict=True)}
     assert len(pairs) == len(pooled)
 
@@ -246,21 +251,28 @@ def test_order_of_rows_with_features_changes_no_byte(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"first": ["a", "b"], "second": ["b", "b"]}, "row 2: an item compared with itself"),
-        ({"first": ["a", ""], "second": ["b", "c"]}, "row 2: empty item label"),
-        ({"first": ["a", "b"], "second": [None, "c"]}, "row 1: empty item label"),
-        ({"first": [1.0, 2.0], "second": [2.0, float("nan")]}, "row 2: empty item label"),
-        ({"worker": ["x", None]}, "row 2: empty worker label"),
-        ({"outcome": [1, 1.01]}, r"row 2, column 'outcome': an outcome outside \[0, 1\]"),
+        ({"first": ["a", "b"], "second": ["b", "b"]}, "row 2: the item 'b' is compared with"),
+        ({"first": ["a", ""], "second": ["b", "c"]}, "row 2, column 'first': empty item label"),
+        ({"first": ["a", " \t"]}, "row 2, column 'first': empty item label"),
+        ({"first": [b"a", b""]}, "row 2, column 'first': empty item label"),
+        ({"second": [None, "c"]}, "row 1, column 'second': empty item label"),
+        ({"first": [1.0, 2.0], "second": [2.0, float("nan")]}, "row 2, column 'second': empty"),
+        ({"worker": ["x", None]}, "row 2, column 'worker': empty worker label"),
+        ({"outcome": [1, 1.01]}, r"row 2, column 'outcome': the outcome 1.01 is outside \[0, 1\]"),
+        ({"outcome": [1, 1.00000001]}, r"row 2, column 'outcome': .* is outside \[0, 1\]"),
         ({"outcome": [float("nan"), 1]}, "row 1, column 'outcome'"),
-        ({"outcome": ["left", "right"]}, "the outcomes are not numbers"),
-        ({"weight": [1, -1]}, "row 2, column 'weight': a weight that is negative"),
+        ({"outcome": ["left", "right"]}, "row 1, column 'outcome': .*'left' is not a number"),
+        ({"weight": [1, -1]}, "row 2, column 'weight': the weight -1 is negative"),
+        ({"weight": [1, 1e39]}, r"row 2, column 'weight': .*1e\+39 is too large, at most 1e\+09"),
+        ({"weight": [10**400, 1]}, "row 1, column 'weight': .* is infinite"),
+        ({"features": [[1.0], [1e39]]}, "row 2: a feature that is not a finite number"),
         ({"weight": [1, float("nan")]}, "row 2, column 'weight'"),
         ({"weight": [float("inf"), 1]}, "row 1, column 'weight'"),
         ({"weight": [0, 0]}, "all weights are 0"),
         ({"worker": ["x"]}, "one entry a vote"),
         ({"first": np.array([["a", "b"]])}, "one entry a vote"),
         ({"features": [[1.0]]}, "one row a vote"),
+        ({"features": [["x"], ["y"]]}, "not a table of numbers"),
         ({"features": [[1.0], [float("inf")]]}, "row 2: a feature that is not a finite number"),
         ({"first": [], "second": []}, "a comparison needs two"),
     ],
@@ -272,8 +284,92 @@ def test_faults(arguments: dict[str, Any], message: str) -> None:
 
 
 def test_labels_that_are_lists() -> None:
-    with pytest.raises(InputError):
+    with pytest.raises(InputError, match=r"row 1, column 'first': the label .* is not a text"):
         Comparisons.from_arrays([["a", "b"]], [["b", "c"]])
+    with pytest.raises(InputError, match=r"row 2, column 'second': the label .* is not a text"):
+        Comparisons.from_arrays(["a", "b"], ["b", ["c"]])
+    with pytest.raises(InputError, match="classes, row 2, column 'class': empty class"):
+        Comparisons.from_arrays(["a"], ["b"]).with_classes(["x", " "])
+
+
+def test_arrays_and_read_agree() -> None:
+    """Two doors, one room."""
+    columns: list[tuple[Any, Any, Any]] = [
+        ([7, "7", True, b"x"], [7.5, "007", 1, b"y"], [1, 1.0, True, "1"]),
+        (np.array([1, 2, 3]), np.array([2.0, 3.0, 1.0]), ["x", "x", "y"]),
+        (np.array(["a", "b"]), ["b", "c"], np.array(["2024-01-01", "2024-01-02"], "M8[ns]")),
+        ([dt.date(2024, 1, 1), 2], [dt.datetime(2024, 1, 1), 2.5], [None == 1, 0]),
+    ]
+    for first, second, worker in columns:
+        one = Comparisons.from_arrays(first, second, worker=worker)
+        two = read({"winner": first, "loser": second, "worker": worker})
+        assert bytes_of(one) == bytes_of(two)
+        for mine, other in ((one.items, two.items), (one.workers, two.workers)):
+            assert [(type(x), x) for x in mine] == [(type(x), x) for x in other]
+
+
+def test_given_arrays_stay_writable() -> None:
+    items: Any = np.array(["a", "b"], object)
+    workers: Any = np.array(["x"], object)
+    codes = np.array([0], np.uint32), np.array([1], np.uint32)
+    votes = Comparisons.from_codes(*codes, items=items, workers=workers)
+    features = np.ones((1, 1), np.float32)
+    with_features = votes.with_features(features, ("f",))
+    items[0], workers[0], features[0, 0] = "c", "y", 2.0
+    assert votes.items.tolist() == ["a", "b"]
+    assert votes.workers.tolist() == ["x"]
+    assert with_features.features is not None
+    assert with_features.features.tolist() == [[1.0]]
+
+
+def test_codes_are_checked_before_rounding() -> None:
+    labels: Any = np.array(["a", "b"], object)
+    codes = np.array([0], np.uint32), np.array([1], np.uint32)
+    for name, value in (("outcome", 1.00000001), ("weight", 1e39), ("weight", -1e-60)):
+        wrong: Any = {name: np.array([value])}
+        with pytest.raises(InputError, match=f"row 1, column '{name}': an? {name}"):
+            Comparisons.from_codes(*codes, items=labels, workers=labels, **wrong)
+    heavy = np.array([2e9], np.float32)
+    with pytest.raises(InputError, match=r"row 1, column 'weight': .* above 1e"):
+        Comparisons.from_codes(*codes, items=labels, workers=labels, weight=heavy)
+
+
+def test_largest_and_smallest_weights() -> None:
+    n = 1000
+    votes = Comparisons.from_arrays(["a"] * n, ["b"] * n, worker=["x"] * n, weight=[1e9] * n)
+    assert votes.weight.tolist() == [np.float32(1e12)]
+    assert len(votes.select(np.array([True]))) == 1  # sums may pass the limit of a row
+    assert votes.pooled().weight.tolist() == [np.float32(1e12)]
+    tiny = Comparisons.from_arrays(["a", "b"], ["b", "c"], weight=[1, 1e-50])
+    assert tiny.weight.tolist() == [1.0]
+
+
+def test_minus_zero_is_zero() -> None:
+    votes = Comparisons.from_arrays(["a", "a"], ["b", "b"], outcome=[-0.0, 0.0], sides_known=True)
+    assert len(votes) == 1
+    assert not np.signbit(votes.outcome[0])
+    for labels in ([0.0, -0.0], [-0.0, 0.0]):
+        assert str(Comparisons.from_arrays(labels, [1.0, 1.0]).items[0]) == "0.0"
+
+
+def test_threads_change_nothing() -> None:
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 50, 30_000)
+    second = (first + rng.integers(1, 50, 30_000)) % 50
+    worker = rng.integers(0, 40, 30_000)
+    one = Comparisons.from_arrays(first, second, worker=worker, threads=1)
+    assert bytes_of(one) == bytes_of(Comparisons.from_arrays(first, second, worker=worker))
+    assert bytes_of(one) == bytes_of(
+        Comparisons.from_arrays(first, second, worker=worker, threads=5)
+    )
+    with pytest.raises(RequestError, match="threads must be at least 1, not 0"):
+        Comparisons.from_arrays(["a"], ["b"], threads=0)
+
+
+def test_nothing_selected() -> None:
+    votes = Comparisons.from_arrays(["a"], ["b"])
+    with pytest.raises(InputError, match="no votes are left"):
+        votes.select(np.array([False]))
 
 
 def test_codes_outside_the_labels() -> None:

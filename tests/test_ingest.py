@@ -5,48 +5,22 @@ from __future__ import annotations
 import gzip
 import io
 import os
-import re
 import subprocess
 import sys
+import threading
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from samples import CSV, VOTES, assert_same, written
 
 from crowdsift import Comparisons, InputError, RequestError
+from crowdsift._duck import FileTable
 from crowdsift.ingest import match_items, read, read_item_values
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-VOTES = {
-    "winner": ["a", "b", "a", "c"],
-    "loser": ["b", "c", "b", "a"],
-    "worker": ["x", "x", "x", "y"],
-}
-CSV = "winner,loser,worker\na,b,x\nb,c,x\na,b,x\nc,a,y\n"
-
-
-def written(path: Path, content: str | bytes) -> Path:
-    path.write_bytes(content.encode() if isinstance(content, str) else content)
-    return path
-
-
-def assert_same(one: Comparisons, two: Comparisons) -> None:
-    for name in ("first", "second", "outcome", "weight", "offsets"):
-        left, right = getattr(one, name), getattr(two, name)
-        assert left.dtype == right.dtype
-        np.testing.assert_array_equal(left, right, err_msg=name)
-    assert one.items.tolist() == two.items.tolist()
-    assert one.workers.tolist() == two.workers.tolist()
-    assert (one.sides_known, one.has_workers, one.rows) == (
-        two.sides_known,
-        two.has_workers,
-        two.rows,
-    )
 
 
 @pytest.fixture
@@ -167,6 +141,49 @@ def test_standard_input(
     assert os.listdir(tmp_path / "spool") == []
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no FIFOs here")
+def test_pipes_are_read_once(tmp_path: Path, expected: Comparisons) -> None:
+    contents = [CSV.encode(), gzip.compress(CSV.encode()), CSV.replace("\n", "\r\n", 2).encode()]
+    for number, content in enumerate(contents):
+        path = tmp_path / f"pipe-{number}"
+        os.mkfifo(path)
+        writer = threading.Thread(target=path.write_bytes, args=(content,), daemon=True)
+        writer.start()
+        votes = read(path)
+        writer.join()
+        assert_same(votes, expected)
+        assert votes.source == str(path)
+    if os.path.exists("/dev/fd"):  # what the shell writes for <(command)
+        out, into = os.pipe()
+        os.write(into, CSV.encode() + b"a,a,x\n")
+        os.close(into)
+        with pytest.raises(InputError, match=rf"/dev/fd/{out}, row 5: the item 'a' is compared"):
+            read(f"/dev/fd/{out}")
+        os.close(out)
+
+
+def test_device_of_standard_input(expected: Comparisons) -> None:
+    if not os.path.exists("/dev/stdin"):
+        pytest.skip("no /dev/stdin here")
+    code = "from crowdsift import read; print(read('/dev/stdin'))"
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=CSV, capture_output=True, text=True, check=True
+    )
+    assert done.stdout.strip() == str(expected)
+
+
+def test_threads(tmp_path: Path, expected: Comparisons) -> None:
+    path = written(tmp_path / "v.csv", CSV)
+    for threads in (None, 1, 3):
+        assert_same(read(path, threads=threads), expected)
+        table = FileTable(str(path), threads or 2)
+        query = "SELECT current_setting('threads')"
+        assert table._connection.execute(query).fetchone() == (threads or 2,)
+        table.close()
+    with pytest.raises(RequestError, match="threads must be at least 1, not 0"):
+        read(path, threads=0)
+
+
 # Frames and arrays
 
 
@@ -196,6 +213,22 @@ def test_lazy_and_categorical_frames(expected: Comparisons) -> None:
         {"winner": [7, "7"], "loser": ["7", "007"], "worker": [1, 1]}, dtype=object
     )
     assert read(mixed).items.tolist() == [7, "007", "7"]
+
+
+def test_frames_of_lists_and_gaps() -> None:
+    pl, pd = pytest.importorskip("polars"), pytest.importorskip("pandas")
+    columns: dict[str, Any] = {"loser": ["c", "d"], "worker": ["x", "x"]}
+    frames = [
+        pl.DataFrame({"winner": [[1], [2]], **columns}),
+        pl.DataFrame({"winner": [{"a": 1}, {"a": 2}], **columns}),
+        pd.DataFrame({"winner": [[1], "b"], **columns}),
+    ]
+    for frame in frames:
+        with pytest.raises(InputError, match=r"row 1, column 'winner': .* is not a text, a number"):
+            read(frame)
+    gap = pd.array([1, None], dtype="Float64")
+    with pytest.raises(InputError, match="row 2, column 'weight': empty weight"):
+        read(pd.DataFrame({"winner": ["a", "b"], **columns, "weight": gap}))
 
 
 def test_large_frames_keep_rows_together() -> None:
@@ -230,15 +263,68 @@ def test_arrays_relations_and_comparisons(expected: Comparisons) -> None:
     assert read({"winner": [7, "7"], "loser": ["7", "007"]}, workers=False).n_items == 3
 
 
-@pytest.mark.parametrize("source", [3, None, object(), ["a"], ["a"] * 4])
+@pytest.mark.parametrize("source", [3, None, object(), [], ["a"], ["ab", "cd"], [["a"]] * 4])
 def test_what_cannot_hold_votes(source: Any) -> None:
     with pytest.raises(RequestError, match=r"votes cannot be read from|list of arrays"):
         read(source)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 3, 9])
+def test_rows_are_not_taken_for_columns(rows: int) -> None:
+    for row in (("a", "b", "x"), {"winner": "a", "loser": "b", "worker": "x"}):
+        with pytest.raises(RequestError, match=r"a list of rows .* is not read; give columns"):
+            read([row] * rows)
+
+
 def test_arrays_of_unequal_length() -> None:
     with pytest.raises(InputError, match="one entry a vote"):
         read({"winner": ["a"], "loser": ["b", "c"], "worker": ["x"]})
+
+
+def test_names_of_columns_in_frames(expected: Comparisons) -> None:
+    pd, pa = pytest.importorskip("pandas"), pytest.importorskip("pyarrow")
+    duckdb = pytest.importorskip("duckdb")
+    names = {"winner": "0", "loser": "1", "worker": "2"}
+    frame = pd.DataFrame(list(zip(*VOTES.values(), strict=True)))
+    assert frame.columns.tolist() == [0, 1, 2]
+    assert_same(read(frame, columns=names), expected)
+    assert_same(read(dict(enumerate(VOTES.values())), columns=names), expected)
+    with pytest.raises(InputError, match="the columns are 0, 1, 2, and needed are"):
+        read(frame)
+    twice = [
+        pd.DataFrame([["a", "b", "c", "x"]], columns=["winner", "loser", "loser", "worker"]),
+        pa.table([["a"], ["b"], ["c"], ["x"]], ["winner", "loser", "loser", "worker"]),
+        duckdb.connect().sql("SELECT 'a' winner, 'b' loser, 'c' loser, 'x' worker"),
+    ]
+    for source in twice:
+        with pytest.raises(InputError, match="there are 2 columns named 'loser'; rename"):
+            read(source)
+    with pytest.raises(InputError, match="there are 2 columns named '0'"):
+        read({0: ["a"], "0": ["b"]})
+
+
+def test_whole_numbers_meet_integers(tmp_path: Path) -> None:
+    """A column of integers becomes floats where pandas once saw a gap in it."""
+    pd, pl = pytest.importorskip("pandas"), pytest.importorskip("polars")
+    pa, pq = pytest.importorskip("pyarrow"), pytest.importorskip("pyarrow.parquet")
+    votes: dict[str, Any] = {"winner": [1, 2, 3], "loser": [2.0, 3.0, 1.0], "worker": [1, 1, 1]}
+    pq.write_table(pa.table(votes), tmp_path / "v.parquet")
+    sides: dict[str, Any] = {"left": [1, 2], "right": [2.0, 3.0], "winner": [2.0, 2.0]}
+    arrays = {name: np.array(values) for name, values in votes.items()}
+    sources = [votes, arrays, pd.DataFrame(votes), pl.DataFrame(votes), pa.table(votes)]
+    for source in (*sources, tmp_path / "v.parquet"):
+        found = read(source)
+        assert [(type(label), label) for label in found.items] == [(int, 1), (int, 2), (int, 3)]
+    assert read(sides, workers=False).outcome.tolist() == [0.0, 1.0]
+    lines = '{"winner": 1, "loser": 2, "worker": 1}\n{"winner": 2.0, "loser": 3, "worker": 1.0}\n'
+    assert read(written(tmp_path / "v.jsonl", lines)).items.tolist() == [1, 2, 3]
+    assert match_items(read(votes), [3.0, 1.0]).tolist() == [1, -1, 0]
+    once: dict[str, Any] = {"winner": [1, 2], "loser": [3.0, 4.5]}  # 3 has no integer to meet
+    assert [str(label) for label in read(once, workers=False).items] == ["1", "2", "3", "4.5"]
+    floats = read({"winner": [1.0], "loser": [2.0]}, workers=False)
+    assert match_items(floats, ["1", "2.0"]).tolist() == [0, 1]
+    halves = read({"winner": [1.0, 2.5], "loser": [2.5, 3.0]}, workers=False)
+    assert [type(label) for label in halves.items] == [float] * 3
 
 
 # Layouts
@@ -327,34 +413,6 @@ def test_weights_and_features(tmp_path: Path) -> None:
 # Labels
 
 
-def test_csv_labels_stay_as_written(tmp_path: Path) -> None:
-    text = (
-        'winner,loser,worker\n007,7,1.0\n"a ""b"", c"," lead",1\n"two\nlines",日本語,NULL\n'
-        "nan,NA,true\nИ,é,#x\n"
-    )
-    votes = read(written(tmp_path / "v.csv", text))
-    items = ["007", "7", 'a "b", c', " lead", "two\nlines", "日本語", "nan", "NA", "И", "é"]
-    assert votes.items.tolist() == sorted(items)
-    assert votes.workers.tolist() == sorted(["1.0", "1", "NULL", "true", "#x"])
-
-
-LABEL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=1).filter(
-    lambda label: label.strip()
-)
-
-
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
-@given(st.lists(st.tuples(LABEL, LABEL, LABEL).filter(lambda v: v[0] != v[1]), min_size=1))
-def test_any_text_survives_csv(tmp_path: Path, votes: list[tuple[str, str, str]]) -> None:
-    quoted = [",".join('"' + x.replace('"', '""') + '"' for x in vote) for vote in votes]
-    path = written(tmp_path / "v.csv", "winner,loser,worker\n" + "\n".join(quoted) + "\n")
-    found = read(path)
-    winner, loser, worker = (list(column) for column in zip(*votes, strict=True))
-    assert_same(found, Comparisons.from_arrays(winner, loser, worker=worker))
-
-
 def test_many_rows_keep_their_place(tmp_path: Path) -> None:
     """Rows are read in parallel; codes, numbers and row numbers must still belong together."""
     rng = np.random.default_rng(1)
@@ -379,178 +437,6 @@ def test_many_rows_keep_their_place(tmp_path: Path) -> None:
 
 
 # Faults
-
-H = "winner,loser,worker\n"
-S = "left,right,winner,worker\n"
-O = "first,second,outcome,worker\n"  # noqa: E741
-BAD_TEXT = {
-    "empty": ("", "the file is empty"),
-    "blank": ("\n \n", "the file is empty"),
-    "header only": (H, "no votes: there are columns (winner, loser, worker) but no rows"),
-    "missing column": ("a,b,c\n1,2,3\n", "the columns are a, b, c, and needed are winner,loser or"),
-    "how to map": ("won,lost,worker\n1,2,3\n", "--columns winner=NAME"),
-    "worker absent": ("winner,loser\na,b\n", "no column 'worker'"),
-    "how to pool": ("winner,loser\na,b\n", "--no-workers (workers=False)"),
-    "column twice": ("winner,loser,loser,worker\na,b,c,d\n", "the column 'loser' twice"),
-    "ambiguous": ("WINNER,Winner,loser,worker\na,b,c,d\n", "could both be 'winner'"),
-    "itself": (H + "a,b,x\nb,b,x\n", ", row 2: the item 'b' is compared with itself"),
-    "single item": (H + "a,a,x\n", "only one item, 'a'"),
-    "empty item": (H + "a,b,x\n,c,x\n", ", row 2, column 'winner': empty item label"),
-    "blank item": (H + 'a,b,x\na,"  ",x\n', ", row 2, column 'loser': empty item label"),
-    "empty worker": (H + "a,b,\n", ", row 1, column 'worker': empty worker label"),
-    "too few": (H + "a,b,x\na,b\n", ", row 2: 2 fields where the header has 3"),
-    "too many": (H + "a,b,x,y\n", ", row 1: 4 fields where the header has 3"),
-    "open quote": (H + 'a,b,x\n"a,b,x\n', ", row 2: wrong quotes"),
-    "after a line break": (H + '"a\nb",c,x\na,b\n', ", row 2: 2 fields"),
-    "neither side": (S + "a,b,c,x\n", "row 1, column 'winner': the winner 'c' is neither side"),
-    "which sides": (S + "a,b,draw,x\nc,d,left,x\n", "left, right, tie, 'a' or 'b'"),
-    "empty winner": (S + "a,b,,x\n", "row 1, column 'winner': empty winner"),
-    "outcome high": (O + "a,b,1,x\na,b,1.5,x\n", "row 2, column 'outcome': the outcome '1.5'"),
-    "outcome low": (O + "a,b,-0.1,x\n", "the outcome '-0.1' is outside [0, 1]"),
-    "outcome text": (O + "a,b,left,x\n", "the outcome 'left' is not a number"),
-    "outcome empty": (O + "a,b,,x\n", "row 1, column 'outcome': empty outcome"),
-    "outcome nan": (O + "a,b,nan,x\n", "the outcome 'nan' is not a number"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD_TEXT)
-def test_bad_text(tmp_path: Path, case: str) -> None:
-    text, message = BAD_TEXT[case]
-    path = written(tmp_path / "v.csv", text)
-    with pytest.raises(InputError, match=re.escape(message)) as caught:
-        read(path)
-    assert str(caught.value).startswith(str(path))
-    assert "Error" not in str(caught.value)  # nothing of DuckDB's own words
-
-
-@pytest.mark.parametrize(
-    ("weight", "message"),
-    [("-1", "negative"), ("nan", "not a number"), ("inf", "infinite"), ("1e60", "infinite"),
-     ("two", "not a number"), ("", "empty weight")],
-)  # fmt: skip
-def test_bad_weights(tmp_path: Path, weight: str, message: str) -> None:
-    text = f"winner,loser,worker,weight\na,b,x,1\nb,c,x,{weight}\n"
-    with pytest.raises(InputError, match=f"row 2, column 'weight': .*{message}"):
-        read(written(tmp_path / "v.csv", text))
-    if weight in ("-1", "nan", "inf"):
-        frame = {"winner": "ab", "loser": "bc", "worker": "xx"}
-        votes: dict[str, Any] = {name: list(value) for name, value in frame.items()}
-        with pytest.raises(InputError, match=f"votes, row 2, column 'weight': .*{message}"):
-            read(votes | {"weight": [1.0, float(weight)]})
-
-
-def test_all_weights_zero() -> None:
-    with pytest.raises(InputError, match="all weights are 0"):
-        read(VOTES | {"weight": [0, 0, 0, 0]})
-
-
-BAD_BYTES = {
-    "png": (b"\x89PNG\r\n\x1a\n\0\0", "a PNG image"),
-    "zip": (b"PK\x03\x04abc", "a zip archive or an Excel workbook"),
-    "zeros": (b"winner,loser\0\0", "not a text file"),
-    "utf-16": (CSV.encode("utf-16"), "UTF-16 text; save the file as UTF-8"),
-    "latin-1": (CSV.encode() + "é,b,x\n".encode("latin-1"), ", row 5: not UTF-8 text"),
-    "latin-1 header": ("é,b,x\n".encode("latin-1"), r"not UTF-8 text \(in the header\)"),
-    "broken gzip": (gzip.compress(CSV.encode() * 9)[:-20], "a broken gzip file"),
-    "gzipped parquet": (gzip.compress(b"PAR1...."), "a gzipped Parquet file"),
-    "not parquet": (b"PAR1 and nothing else", "cannot be read as PARQUET"),
-}
-
-
-@pytest.mark.parametrize("case", BAD_BYTES)
-def test_bad_bytes(tmp_path: Path, case: str) -> None:
-    content, message = BAD_BYTES[case]
-    with pytest.raises(InputError, match=message):
-        read(written(tmp_path / "v.csv", content))
-
-
-BAD_JSON = {
-    "cut": ('{"winner": "a", "loser": "b", "worker": "x"}\n{"winner": \n', "row 2: not JSON"),
-    "scalars": ("1\n2\n", "row 1: not an object"),
-    "list of scalars": ("[1, 2]", "row 1: not an object"),
-    "cut list": ('[{"winner": "a"}, ', "not JSON"),
-    "no rows": ("[]", "holds no rows"),
-    "mark": ("\ufeff[]", "byte order mark"),
-    "null label": ('{"winner": null, "loser": "b", "worker": "x"}', "row 1, .*'winner': empty"),
-    "lists": ('{"winner": ["a"], "loser": ["b"], "worker": ["x"]}', "not a text or a number"),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("case", BAD_JSON)
-def test_bad_json(tmp_path: Path, case: str) -> None:
-    text, message = BAD_JSON[case]
-    with pytest.raises(InputError, match=message):
-        read(written(tmp_path / "v.json", text))
-
-
-def test_bad_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(InputError, match=r"none.csv: no such file"):
-        read(tmp_path / "none.csv")
-    with pytest.raises(InputError, match="no file matches this pattern"):
-        read(str(tmp_path / "none-*.csv"))
-    with pytest.raises(InputError, match="a directory, not a file"):
-        read(tmp_path)
-
-    def refuse(*_: Any) -> None:
-        raise PermissionError(13, "Permission denied")
-
-    path = written(tmp_path / "v.csv", CSV)
-    monkeypatch.setattr("builtins.open", refuse)  # tests may run as root, who may read anything
-    with pytest.raises(InputError, match="no permission to read this file"):
-        read(path)
-
-
-def test_bad_requests() -> None:
-    with pytest.raises(InputError, match=r"no column 'winers' .*mean 'winner'"):
-        read(VOTES, columns={"winner": "winers"})
-    with pytest.raises(RequestError, match="'victor', which is no column of votes"):
-        read(VOTES, columns={"victor": "winner"})
-    with pytest.raises(InputError, match="no column 'length' for the feature"):
-        read(VOTES, features=["length"])
-    with pytest.raises(InputError, match=r"row 3, column 'size': .*'big' is not a number"):
-        read(VOTES | {"size": [1, 2, "big", 3]}, features=["size"])
-    with pytest.raises(InputError, match="no votes"):
-        read({"winner": [], "loser": [], "worker": []})
-
-
-# Items
-
-
-def test_item_values(tmp_path: Path) -> None:
-    path = written(tmp_path / "t.csv", "item,score,kind\nb,2,u\n007,-1e3,v\na,0.1,u\n")
-    labels, values = read_item_values(path)
-    assert labels.tolist() == ["b", "007", "a"]
-    assert values.tolist() == [2.0, -1000.0, 0.1]
-    labels, kinds = read_item_values(path, "kind", numeric=False)
-    assert kinds.tolist() == ["u", "v", "u"]
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("", "the file is empty"),
-        ("item,score\n", "no items"),
-        ("name,score\na,1\n", "no column 'item'"),
-        ("item,scores\na,1\n", "no column 'score' .*did you mean 'scores'"),
-        ("item,score\na,1\nb,x\n", "row 2, column 'score': the number 'x' is not a number"),
-        ("item,score\na,1\nb,2\na,3\n", "row 3, column 'item': the item 'a' is there twice"),
-        ("item,score\n,1\n", "row 1, column 'item': empty item label"),
-    ],
-)
-def test_bad_item_values(tmp_path: Path, text: str, message: str) -> None:
-    with pytest.raises(InputError, match=message):
-        read_item_values(written(tmp_path / "t.csv", text))
-
-
-def test_match_items() -> None:
-    votes = read({"winner": [1, "a", "01"], "loser": ["a", 2, "1"]}, workers=False)
-    assert votes.items.tolist() == [1, 2, "01", "1", "a"]
-    assert match_items(votes, ["a", 2, "1", 1]).tolist() == [3, 1, -1, 2, 0]
-    assert match_items(votes, ["2", "a"]).tolist() == [-1, 0, -1, -1, 1]
-    assert match_items(votes, [2, "2", "1"]).tolist() == [2, 0, -1, 2, -1]
-
-
-# The house rules
 
 
 def test_import_stays_light() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+from datetime import date
 
 import numpy as np
 import pandas as pd
@@ -34,8 +35,9 @@ def test_saved_fit_comes_back(fit, tmp_path):
 
 
 def test_labels_of_any_type_come_back(tmp_path):
-    labels = [7, "7", "007", 'a "b",\nc', "Ünïcødé ☃", " padded "]
-    votes = Comparisons.from_arrays(labels, labels[1:] + labels[:1], worker=[1, "1", 2, 3, 4, 5])
+    labels = [7, "7", "007", 'a "b",\nc', "a\rb", "Ünïcødé ☃", " padded ", date(2026, 1, 2), 2.5]
+    workers = [1, "1", 2, 3, 4, 5, 6, 7, 8]
+    votes = Comparisons.from_arrays(labels, labels[1:] + labels[:1], worker=workers)
     fit = crowdsift.fit(votes, "bora-em")
     fit.save(tmp_path)
     back = crowdsift.load(tmp_path)
@@ -60,8 +62,18 @@ def test_predict(fit):
     assert fit.predict("new", "newer", "w1") == 0.5
     many = fit.predict(["i3", "i5"], ["i5", "i3"], ["w1", "w1"])
     assert many.sum() == pytest.approx(1.0)
-    with pytest.raises(RequestError, match="2 pairs but 1 workers"):
-        fit.predict(["i3", "i5"], ["i5", "i3"], ["w1"])
+    assert fit.predict(["i3", "i5"], "i5").tolist() == [fit.predict("i3", "i5"), 0.5]
+    series = pd.Series(["i3", "i5"])
+    assert fit.predict(series, ["i5", "i3"], "w1").sum() == pytest.approx(1.0)
+    with pytest.raises(RequestError, match="3 first items, 2 second ones and 1 workers do not fit"):
+        fit.predict(["i3", "i5", "i4"], ["i5", "i3"])
+
+
+def test_numbers_and_texts_are_told_apart():
+    votes = Comparisons.from_arrays([7, 7, "7"], [1, "7", 1], worker=["w"] * 3)
+    fit = crowdsift.fit(votes, "bt")
+    assert fit.predict(7, 1) > fit.predict("7", 1) > 0.5
+    assert fit.predict(7.0, 1) == fit.predict(7, 1)
 
 
 @pytest.mark.parametrize(

@@ -45,7 +45,7 @@ def test_q_never_falls_in_an_alternation(case, shift):
     precision = engine._precision.copy()
     value = expected_complete(votes, precision, state.scores, slopes, shift, 1.0)
     for _ in range(4):
-        moved = alternate(engine, state, 1, shift=shift, ridge=1.0, tolerance=1e-12)
+        *moved, _ = alternate(engine, state, 1, shift=shift, ridge=1.0, tolerance=1e-12)
         new = expected_complete(votes, precision, *moved, shift, 1.0)
         assert new >= value - 1e-9 * max(1.0, abs(value))
         value, state = new, EMState(*moved, 0.0, 0.0)

@@ -11,6 +11,7 @@ from crowdsift.errors import (
 )
 from crowdsift.evaluation import evaluate
 from crowdsift.fitting import fit
+from crowdsift.holdout import tune
 from crowdsift.ingest import read
 from crowdsift.models import (
     BARP,
@@ -23,8 +24,10 @@ from crowdsift.models import (
     RankCentrality,
     model,
 )
-from crowdsift.result import Fit, load
+from crowdsift.result import Fit
 from crowdsift.simulate import simulate
+from crowdsift.spam import add_spammers
+from crowdsift.storage import load
 
 __all__ = [
     "BARP",
@@ -43,10 +46,12 @@ __all__ = [
     "RankCentrality",
     "RequestError",
     "__version__",
+    "add_spammers",
     "evaluate",
     "fit",
     "load",
     "model",
     "read",
     "simulate",
+    "tune",
 ]

@@ -27,6 +27,9 @@ def collapse(
     oriented: bool,
     threads: int,
 ) -> tuple[_U32, _U32, _F32, _F32, _U32, _U32, _I64]: ...
+def pool_pairs(
+    first: _U32, second: _U32, outcome: _F32, weight: _F32, n_items: int
+) -> tuple[_U32, _U32, _F32, _F32]: ...
 def components(first: _U32, second: _U32, n_items: int) -> _U32: ...
 
 class Core:

@@ -11,17 +11,16 @@ import contextlib
 import glob
 import json
 import os
-import shutil
-import sys
 import tempfile
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift._frames import MISSING, Table
-from crowdsift._text import Header, explain_json, kind_of, read_header, repair
+from crowdsift._frames import Table
+from crowdsift._text import Header, copy_stream, explain_json, kind_of, read_header, repair
 from crowdsift.errors import InputError
+from crowdsift.labels import MISSING
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -52,29 +51,33 @@ class _Part:
 class FileTable(Table):
     """The columns of one file, of all files of a glob, or of standard input."""
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, threads: int) -> None:
         self.source = "standard input" if source == "-" else source
         self._temporary: list[str] = []
         self._connection: Any = None
         self._starts = [0]
         try:
-            if source == "-":
-                paths = [(self._spool(), "standard input")]
-            else:
-                paths = [(path, path) for path in _expand(source)]
-            self._connection = _connect()
-            self._parts = [self._inspect(path, name) for path, name in paths]
+            paths = ["-"] if source == "-" else _expand(source)
+            self._connection = _connect(threads)
+            self._parts = [self._inspect(*self._settle(path)) for path in paths]
         except BaseException:
             self.close()
             raise
         self.names = self._parts[0].names
 
-    def _spool(self) -> str:
-        handle, path = tempfile.mkstemp(prefix="crowdsift-")
-        self._temporary.append(path)
+    def _settle(self, path: str) -> tuple[str, str]:
+        """Return a path that can be read again and again, and its name in messages.
+
+        A pipe (standard input, a FIFO, the shell's process substitution) is copied to a file.
+        """
+        if path != "-" and os.path.isfile(path):
+            return path, path
+        source = "standard input" if path == "-" else path
+        handle, copy = tempfile.mkstemp(prefix="crowdsift-")
+        self._temporary.append(copy)
         with os.fdopen(handle, "wb") as out:
-            shutil.copyfileobj(sys.stdin.buffer, out)
-        return path
+            copy_stream(path, out, source)
+        return copy, source
 
     def _inspect(self, path: str, source: str) -> _Part:
         part = _Part(path, source, *kind_of(path, source, source))
@@ -165,16 +168,15 @@ class FileTable(Table):
             labels = [json.loads(label) for label in labels]
         return labels, codes
 
-    def numbers(self, name: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
+    def numbers(self, name: str) -> NDArray[np.float64]:
         import duckdb
 
-        kind = "FLOAT" if dtype is np.float32 else "DOUBLE"
-        query = f"SELECT TRY_CAST({self._column[name]} AS {kind}) AS number FROM votes"
+        query = f"SELECT TRY_CAST({self._column[name]} AS DOUBLE) AS number FROM votes"
         try:
             values = self._connection.execute(query).fetchnumpy()["number"]
         except duckdb.Error:  # a type without a cast, such as a list
-            return np.full(self._starts[-1], np.nan, dtype=dtype)
-        return np.asarray(np.ma.filled(values, np.nan), dtype=dtype)
+            return np.full(self._starts[-1], np.nan)
+        return np.asarray(np.ma.filled(values, np.nan), dtype=np.float64)
 
     def value(self, name: str, row: int) -> Any:
         query = f"SELECT {self._column[name]} FROM votes WHERE rowid = {row}"
@@ -212,13 +214,14 @@ def _expand(source: str) -> list[str]:
     raise InputError("no such file", source=source)
 
 
-def _connect() -> Any:
+def _connect(threads: int) -> Any:
     """Open a private database in memory that never reaches for the network."""
     import duckdb
 
     folder = os.path.join(tempfile.gettempdir(), f"crowdsift-{os.getpid()}")
     offline = {"autoinstall_known_extensions": "false", "autoload_known_extensions": "false"}
-    connection = duckdb.connect(":memory:", config={**offline, "temp_directory": folder})
+    limits = {"temp_directory": folder, "threads": str(threads)}
+    connection = duckdb.connect(":memory:", config={**offline, **limits})
     connection.execute("SET enable_progress_bar = false")
     return connection
 

@@ -1,25 +1,40 @@
 """Columns of votes that are already in memory: data frames, arrays, DuckDB relations.
 
-A `Table` is what `ingest` reads from; the other kind, files, is in `_duck`.
+A `Table` is what `ingest` reads from; the other kind, files, is in `_duck`. Whatever a label or
+a number can do wrong is found here, once for all sources.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from crowdsift.errors import InputError, RequestError
+from crowdsift.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain
 from crowdsift.tables import Backend
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MISSING", "ArrayTable", "FrameTable", "Table", "factorize", "table_of"]
+__all__ = ["MOST_WEIGHT", "ArrayTable", "FrameTable", "Table", "first_outside", "table_of"]
 
-MISSING = 0xFFFFFFFF  # the code of an entry without a label
+MOST_WEIGHT = 1e9  # so that sums of weights stay far from the limits of float32
+_LIMITS = {
+    "outcome": (0.0, 1.0),
+    "weight": (0.0, MOST_WEIGHT),
+    "feature": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
+    "number": (-np.inf, np.inf),
+}
+_ADVICE = {
+    "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
+    "weight": "a weight counts votes, and is 1 where the column is left out",
+    "feature": "correct it or remove the row",
+    "number": "correct it or remove the row",
+}
 
 
 class Table(ABC):
@@ -38,8 +53,8 @@ class Table(ABC):
         """Return distinct labels in any order, and every row's code or MISSING."""
 
     @abstractmethod
-    def numbers(self, name: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
-        """Return the column as numbers, NaN where it has none."""
+    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        """Return the column as numbers, rounded nowhere, NaN where it has none."""
 
     @abstractmethod
     def value(self, name: str, row: int) -> Any:
@@ -52,16 +67,100 @@ class Table(ABC):
     def close(self) -> None:  # noqa: B027 -- most tables hold nothing
         """Let go of files and connections."""
 
+    def fault(self, row: int, column: str | None, message: str) -> InputError:
+        """Make the error for a row, counted from 0."""
+        source, number = self.place(row)
+        return InputError(message, source=source, row=number, column=column)
+
+    def entries(self, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        """Encode a column, all of whose entries must be labels."""
+        try:
+            given, codes = self.encode(column)
+        except LabelError as fault:
+            raise self.fault(fault.row, column, fault.message) from None
+        unfit = [code for code, label in enumerate(given) if label.__hash__ is None]
+        if unfit:
+            row = int(np.argmax(np.isin(codes, unfit)))
+            label = given[codes[row]]
+            raise self.fault(row, column, f"the {what} {label!r} is not a text, a number or a date")
+        empty = [code for code, label in enumerate(given) if is_empty(label)]
+        if (absent := np.isin(codes, [*empty, MISSING])).any():
+            row = int(np.argmax(absent))
+            raise self.fault(row, column, f"empty {what}; fill it or remove the row")
+        try:
+            return plain(given), codes
+        except LabelError as fault:
+            raise self.fault(int(np.argmax(codes == fault.row)), column, fault.message) from None
+
+    def labels(
+        self, columns: Sequence[str], what: str
+    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
+        """Sort the distinct labels of the columns together, and give the codes of each column."""
+        return merge([self.entries(column, what) for column in columns])
+
+    def pairs(
+        self, first: str, second: str
+    ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
+        """Encode two columns of items, which must differ in every row."""
+        items, (one, two) = self.labels([first, second], "item label")
+        if len(items) == 1:
+            raise InputError(
+                f"only one item, {items[0]!r}; a comparison needs two different ones",
+                source=self.source,
+            )
+        if (same := one == two).any():
+            row = int(np.argmax(same))
+            label = items[one[row]]
+            raise self.fault(
+                row, None, f"the item {label!r} is compared with itself; remove the row"
+            )
+        return items, one, two
+
+    def quantities(self, column: str, role: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        """Read a column of finite numbers, each within the limits of its role.
+
+        The roles are outcome, weight, feature and number. The limits are checked before any
+        rounding to float32.
+        """
+        values = self.numbers(column)
+        row = first_outside(values, role)
+        if row is None:
+            return values
+        given, number, what = self.value(column, row), values[row], ""
+        if is_empty(given) and not isinstance(given, float):
+            what = f"empty {role}"
+        elif np.isnan(number):
+            what = f"the {role} {given!r} is not a number"
+        elif np.isinf(number):
+            what = f"the {role} {given!r} is infinite"
+        elif role == "outcome":
+            what = f"the outcome {given!r} is outside [0, 1]"
+        elif number < 0 and role == "weight":
+            what = f"the weight {given!r} is negative"
+        else:
+            what = f"the {role} {given!r} is too large, at most {_LIMITS[role][1]:.2g} is allowed"
+        raise self.fault(row, column, f"{what}; {_ADVICE[role]}")
+
+
+def first_outside(values: NDArray[Any], role: str) -> int | None:
+    """Return the first row whose number is not finite or outside the limits of its role."""
+    low, high = _LIMITS[role]
+    good = np.isfinite(values) & (values >= low) & (values <= high)
+    return None if good.all() else int(np.argmin(good))
+
 
 class ArrayTable(Table):
     """Columns given as NumPy arrays (or lists)."""
 
-    def __init__(self, columns: Mapping[str, Any]) -> None:
-        self._columns = {str(name): _array(values) for name, values in columns.items()}
-        self.names = tuple(self._columns)
+    def __init__(self, columns: Mapping[Any, Any], source: str = "votes") -> None:
+        self.source = source
+        self.names = _distinct(columns)
+        self._columns = dict(zip(self.names, map(as_column, columns.values()), strict=True))
         shapes = {name: column.shape for name, column in self._columns.items()}
         if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
-            raise InputError(f"every column needs one entry a vote; the shapes are {shapes}")
+            raise InputError(
+                f"every column needs one entry a vote; the shapes are {shapes}", source=source
+            )
 
     def load(self, wanted: Sequence[str]) -> int:
         return len(self._columns[wanted[0]])
@@ -69,8 +168,8 @@ class ArrayTable(Table):
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
         return factorize(self._columns[name])
 
-    def numbers(self, name: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
-        return _as_numbers(self._columns[name], dtype)
+    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        return _as_numbers(self._columns[name])
 
     def value(self, name: str, row: int) -> Any:
         return self._columns[name][row : row + 1].tolist()[0]
@@ -81,7 +180,7 @@ class FrameTable(Table):
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
-        self.names = tuple(str(name) for name in frame.collect_schema().names())
+        self.names = tuple(frame.collect_schema().names())
         kind = frame.implementation
         for backend in get_args(Backend):
             if getattr(kind, f"is_{backend}")():
@@ -98,7 +197,7 @@ class FrameTable(Table):
 
         series = self._frame[name]
         if series.dtype in (nw.Categorical, nw.Enum, nw.Object) or series.dtype.is_nested():
-            return factorize(series.to_numpy())
+            return factorize(as_column(series.to_list()))
         labels = series.drop_nulls().unique().alias("label").to_frame().with_row_index("code")
         rows = series.alias("label").to_frame().with_row_index("row")
         coded = rows.join(labels, on="label", how="inner")  # no library promises the order
@@ -106,8 +205,8 @@ class FrameTable(Table):
         codes[coded["row"].to_numpy()] = coded["code"].to_numpy()
         return labels["label"].to_list(), codes
 
-    def numbers(self, name: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
-        return _as_numbers(self._frame[name].to_numpy(), dtype)
+    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        return _as_numbers(self._frame[name].to_numpy())
 
     def value(self, name: str, row: int) -> Any:
         value = self._frame[name][row]
@@ -123,17 +222,12 @@ def table_of(source: Any) -> Table:
     if isinstance(source, np.ndarray) and source.ndim == 2:
         source = list(source.T)
     if isinstance(source, list | tuple):
-        if len(source) not in (2, 3):
-            raise RequestError(
-                "a list of arrays is (winner, loser) or (winner, loser, worker), not "
-                f"{len(source)} arrays; use a dict of column names for more"
-            )
-        return ArrayTable(dict(zip(("winner", "loser", "worker"), source, strict=False)))
+        return _table_of_list(source)
     if type(source).__name__ == "DuckDBPyRelation":
-        return ArrayTable(source.fetchnumpy())
+        return _table_of_relation(source)
     import narwhals.stable.v1 as nw
 
-    frame = nw.from_native(source, pass_through=True)
+    frame = nw.from_native(_with_text_names(source), pass_through=True)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
         raise RequestError(
             f"votes cannot be read from a {type(source).__name__}; give a path, '-', a pandas, "
@@ -142,52 +236,78 @@ def table_of(source: Any) -> Table:
     return FrameTable(frame)
 
 
-def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
-    """Find the distinct labels and the codes of an array; 7, "7" and "007" are three labels."""
-    if column.dtype.kind in "iuU":
-        labels, codes = np.unique(column, return_inverse=True)
-        return labels.tolist(), codes.reshape(-1).astype(np.uint32)
-    found: dict[tuple[type, Any], int] = {}
-    places = np.full(len(column), MISSING, dtype=np.uint32)
-    for row, value in enumerate(column.tolist()):
-        if isinstance(value, list | dict | set | np.ndarray):
-            raise InputError(f"the label {value!r} is not a text or a number", row=row + 1)
-        if value is not None and not _is_missing(value):
-            places[row] = found.setdefault((type(value), value), len(found))
-    return [label for _, label in found], places
+def _table_of_list(columns: Sequence[Any]) -> Table:
+    """Take two or three columns; rows would be mistaken for them, and are refused."""
+    for row in columns:
+        if isinstance(row, tuple | Mapping):
+            raise RequestError(
+                f"a list of rows ({type(row).__name__}s) is not read; give columns, as in "
+                "{'winner': [...], 'loser': [...], 'worker': [...]}, or a data frame"
+            )
+    if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
+        raise RequestError(
+            "a list of arrays is (winner, loser) or (winner, loser, worker), each an array or a "
+            f"list; this one holds {len(columns)} of {_kinds(columns)}; use a dict of column "
+            "names for more"
+        )
+    return ArrayTable(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
 
 
-def _is_missing(value: Any) -> bool:
-    """Recognise NaN, NaT and pandas' NA, none of which is equal to itself."""
+def _is_array(column: Any) -> bool:
+    return isinstance(column, list) or getattr(column, "ndim", hasattr(column, "__array__")) == 1
+
+
+def _kinds(values: Iterable[Any]) -> str:
+    return " and ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
+
+
+def _table_of_relation(relation: Any) -> Table:
+    names = _distinct(relation.columns)
+    columns = dict(zip(names, relation.fetchnumpy().values(), strict=True))
+    for name, kind in zip(names, relation.types, strict=True):
+        if str(kind) == "DATE":  # comes as a time of the day
+            columns[name] = columns[name].astype("datetime64[D]")
+    return ArrayTable(columns)
+
+
+def _distinct(names: Iterable[Any]) -> tuple[str, ...]:
+    """Make names of columns text, and refuse one that is there twice."""
+    texts = tuple(map(str, names))
+    for name, count in Counter(texts).items():
+        if count > 1:
+            raise InputError(
+                f"there are {count} columns named {name!r}; rename or remove all but one",
+                source="votes",
+            )
+    return texts
+
+
+def _with_text_names(source: Any) -> Any:
+    """Give a frame names that are text; pandas has columns named 0, or two of the same name."""
+    import narwhals.stable.v1.dependencies as known
+
+    if known.is_pyarrow_table(source):
+        _distinct(source.column_names)
+    elif known.is_pandas_like_dataframe(source):
+        names = _distinct(source.columns)
+        if not all(isinstance(name, str) for name in source.columns):
+            return source.set_axis(list(names), axis=1)
+    return source
+
+
+def _as_numbers(column: NDArray[Any]) -> NDArray[np.float64] | NDArray[np.float32]:
+    if column.dtype == np.float32:
+        return np.ascontiguousarray(column)
     try:
-        return not value == value  # noqa: SIM201
-    except TypeError:  # NA has no truth value
-        return True
-
-
-def _array(values: Any) -> NDArray[Any]:
-    if isinstance(values, np.ma.MaskedArray):
-        return np.asarray(np.ma.filled(values.astype(object), None))
-    array: NDArray[Any] = np.asarray(values)
-    if array.dtype.kind in "US" and not isinstance(values, np.ndarray):
-        entries = list(values)  # NumPy alone makes text of [7, "7"]
-        if not all(isinstance(value, str) for value in entries):
-            array = np.empty(len(entries), dtype=object)
-            array[:] = entries
-    return array
-
-
-def _as_numbers(column: NDArray[Any], dtype: type[np.floating[Any]]) -> NDArray[Any]:
-    with np.errstate(over="ignore"):  # too large for the type is infinite, and refused later
-        try:
-            return np.ascontiguousarray(column, dtype=dtype)
-        except (TypeError, ValueError):
-            entries = map(_number, column.tolist())
-            return np.fromiter(entries, np.float64, len(column)).astype(dtype)
+        return np.ascontiguousarray(column, dtype=np.float64)
+    except (TypeError, ValueError, OverflowError):
+        return np.fromiter(map(_number, column.tolist()), np.float64, len(column))
 
 
 def _number(value: Any) -> float:
     try:
         return float(value)
+    except OverflowError:  # an integer of more than 300 digits
+        return float("inf")
     except (TypeError, ValueError):
-        return np.nan
+        return float("nan")

@@ -11,6 +11,8 @@ import gzip
 import io
 import json
 import os
+import shutil
+import sys
 import tempfile
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -21,7 +23,7 @@ from crowdsift.errors import InputError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["Header", "explain_json", "kind_of", "read_header", "repair"]
+__all__ = ["Header", "copy_stream", "explain_json", "kind_of", "read_header", "repair"]
 
 _DELIMITERS = ",\t;|"
 _HEAD = 1 << 20  # a header longer than this is not a header
@@ -64,6 +66,15 @@ def _opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
     except OSError as error:
         reason = error.strerror or str(error)
         raise InputError(f"the file cannot be read ({reason})", source=source) from None
+
+
+def copy_stream(path: str, out: IO[bytes], source: str) -> None:
+    """Copy what comes through a pipe, '-' being standard input, to a file."""
+    if path == "-":
+        shutil.copyfileobj(sys.stdin.buffer, out)
+        return
+    with _opened(path, False, source) as stream:
+        shutil.copyfileobj(stream, out)
 
 
 def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:

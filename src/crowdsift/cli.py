@@ -7,8 +7,8 @@ import os
 import signal
 import sys
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -52,21 +52,57 @@ Sides = Annotated[
         "for left,right columns, no for others.",
     ),
 ]
+Features = Annotated[
+    str | None,
+    typer.Option(help="Further columns that may sway a vote towards the first item, as a,b."),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
+]
+Tune = Annotated[
+    bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
+]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu or reference.")]
 Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 
 
+def _version(wanted: bool) -> None:
+    if wanted:
+        from crowdsift._version import __version__
+
+        print(f"crowdsift {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Scores for items and a verdict on every worker, from pairwise votes alone."""
+
+
 @app.command()
 def fit(
     votes: Votes,
-    method: Annotated[str | None, typer.Option(help="bora-em (default) or bt.")] = None,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="bora-em (default), bt, rank-centrality, crowd-bt, factor-bt, barp, hbtl or htcv."
+        ),
+    ] = None,
     settings: Annotated[
         list[str] | None,
         typer.Option("--set", help="A hyper-parameter of the method, as alternations=5."),
     ] = None,
+    tune: Tune = False,
     columns: Columns = None,
+    features: Features = None,
+    classes: Classes = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
@@ -80,21 +116,33 @@ def fit(
 ) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
+    from crowdsift.files import require_folder
     from crowdsift.models import DEFAULT
 
     chosen = crowdsift.model(method or DEFAULT, **_settings(settings or []))
-    comparisons = crowdsift.read(
-        votes, columns=_mapping(columns), workers=not no_workers, sides=sides
-    )
+    if out is not None:
+        require_folder(out)
     with _progress(f"Fitting {chosen.name}", chosen) as progress:
         result = crowdsift.fit(
-            comparisons, chosen, engine=engine, threads=threads, seed=seed, progress=progress
+            votes,
+            chosen,
+            columns=_mapping(columns),
+            workers=not no_workers,
+            sides=sides,
+            features=_names(features),
+            classes=classes,
+            tune=tune,
+            engine=engine,
+            threads=threads,
+            seed=seed,
+            progress=progress,
         )
+    text = _json(result.to_json()) if as_json else ""
     if out is not None:
         result.save(out)
     _warn(result.warnings)
     if as_json:
-        _print_json(result.to_json())
+        _print(text)
         return
     from crowdsift import console
 
@@ -108,32 +156,66 @@ def evaluate(
     votes: Votes,
     truth: Annotated[str, typer.Option(help="File with the columns item and score.")],
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
+    tune: Tune = False,
     columns: Columns = None,
+    features: Features = None,
+    classes: Classes = None,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
     engine: EngineName = "auto",
     threads: Threads = None,
+    seed: Seed = 0,
 ) -> None:
     """Compare methods on votes about items whose true scores are known."""
     import crowdsift
 
-    records = crowdsift.evaluate(
-        votes,
-        truth,
-        methods,
-        columns=_mapping(columns),
-        workers=not no_workers,
-        sides=sides,
-        engine=engine,
-        threads=threads,
-    )
+    with _steps("Fitting") as progress:
+        records = crowdsift.evaluate(
+            votes,
+            truth,
+            methods,
+            columns=_mapping(columns),
+            workers=not no_workers,
+            sides=sides,
+            features=_names(features),
+            classes=classes,
+            tune=tune,
+            engine=engine,
+            threads=threads,
+            seed=seed,
+            progress=progress,
+        )
     if as_json:
-        _print_json(records)
+        _print(_json(records))
         return
     from crowdsift import console
 
     console.show_evaluation(records)
+
+
+@app.command()
+def spam(
+    votes: Votes,
+    kind: Annotated[
+        str, typer.Option(help="random, left, right, adversarial or combined (a quarter each).")
+    ],
+    percent: Annotated[float, typer.Option(help="Spammers to add, in percent of the workers.")],
+    out: Annotated[Path, typer.Option(help="CSV file: left,right,winner,worker.")],
+    columns: Columns = None,
+    seed: Seed = 0,
+) -> None:
+    """Add spammers to votes, to see what a method makes of them."""
+    import crowdsift
+    from crowdsift.spam import write_votes
+
+    comparisons = crowdsift.read(votes, columns=_mapping(columns))
+    spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
+    write_votes(spammed, out)
+    if not comparisons.sides_known:
+        _say("crowdsift: the votes know no sides; every pair was given one fixed random side")
+    added = spammed.n_workers - comparisons.n_workers
+    _say(f"Written: {out} ({spammed.total_weight:g} votes, {added} spammers added)")
 
 
 @app.command()
@@ -151,6 +233,7 @@ def simulate(
     like: Annotated[
         str | None, typer.Option(help="Votes whose workers' loads are taken over.")
     ] = None,
+    columns: Columns = None,
     seed: Seed = 0,
 ) -> None:
     """Draw votes from a model with known scores and workers."""
@@ -158,7 +241,7 @@ def simulate(
 
     loads = None
     if like is not None:
-        loads = crowdsift.read(like).worker_loads()
+        loads = crowdsift.read(like, columns=_mapping(columns)).worker_loads()
         workers = len(loads) if workers is None else workers
     if workers is None:
         raise RequestError("say how many workers with --workers, or take them --like VOTES")
@@ -207,9 +290,12 @@ def main() -> None:
     except Interrupted:
         _say("crowdsift: interrupted; nothing was written")
         sys.exit(130)
-    except BrokenPipeError:  # the reader of our output went away, as `head` does
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        sys.exit(1)
+    except OSError as error:  # our output cannot be written; `head` closes the pipe early
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        _fail(f"cannot write the output: {error.strerror or error}")
     except MemoryError:
         _fail("not enough memory for these votes")
     except Exception as error:
@@ -235,9 +321,18 @@ def _warn(notes: tuple[str, ...]) -> None:
         _say(f"crowdsift: warning: {note}")
 
 
-def _print_json(value: Any) -> None:
-    json.dump(value, sys.stdout, ensure_ascii=False, allow_nan=False)
-    sys.stdout.write("\n")
+def _json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _print(text: str) -> None:
+    """Print in UTF-8 whatever the terminal's own encoding is."""
+    sys.stdout.flush()
+    if hasattr(sys.stdout, "buffer"):
+        sys.stdout.buffer.write(text.encode())
+        sys.stdout.buffer.flush()
+    else:
+        sys.stdout.write(text)
 
 
 def _mapping(text: str | None) -> dict[str, str] | None:
@@ -251,6 +346,10 @@ def _mapping(text: str | None) -> dict[str, str] | None:
             raise RequestError(f"--columns wants OURS=YOURS,... as winner=chosen, not {part!r}")
         pairs[name.strip()] = column.strip()
     return pairs
+
+
+def _names(text: str | None) -> tuple[str, ...]:
+    return tuple(name.strip() for name in text.split(",")) if text else ()
 
 
 def _settings(texts: list[str]) -> dict[str, Any]:
@@ -284,4 +383,16 @@ def _progress(title: str, model: Any) -> Iterator[Progress | None]:
     from crowdsift import console
 
     with console.fit_progress(title, getattr(model, "tolerance", None)) as progress:
+        yield progress
+
+
+@contextmanager
+def _steps(title: str) -> Iterator[Callable[[str], None] | None]:
+    """A line on standard error that names what is being done; only on a terminal."""
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from crowdsift import console
+
+    with console.step_progress(title) as progress:
         yield progress

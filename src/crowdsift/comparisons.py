@@ -2,28 +2,31 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdsift import _core
+from crowdsift._frames import MOST_WEIGHT, ArrayTable, first_outside
 from crowdsift.errors import InputError
 from crowdsift.tables import Backend
+from crowdsift.threads import thread_count
 
-__all__ = ["Comparisons", "encode_labels"]
+__all__ = ["Comparisons"]
 
 _FAULTS = {
     1: "an item code outside the list of items",
     2: "a worker code outside the list of workers",
     3: "an item compared with itself; remove the row",
     4: "an outcome outside [0, 1] (1: the first item is better, 0: the second, 0.5: a tie)",
-    5: "a weight that is negative, infinite or not a number; weights count votes",
+    5: f"a weight that is negative, not a number or above {MOST_WEIGHT:.0e}; weights count votes",
 }
 _FAULT_COLUMN = {4: "outcome", 5: "weight"}
+
+Entries = TypeVar("Entries", bound=NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,7 +116,8 @@ class Comparisons:
 
     def __repr__(self) -> str:
         return (
-            f"Comparisons({self.rows} votes in {len(self)} distinct rows, {self.n_items} items, "
+            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
+            f"{self.n_items} items, "
             f"{self.n_workers} workers, sides {'known' if self.sides_known else 'unknown'})"
         )
 
@@ -129,6 +133,7 @@ class Comparisons:
         sides_known: bool = False,
         features: ArrayLike | None = None,
         feature_names: Sequence[str] = (),
+        threads: int | None = None,
     ) -> Comparisons:
         """Comparisons from arrays of labels, one entry a vote.
 
@@ -148,6 +153,8 @@ class Comparisons:
             Nuisance features in favour of `first`, one row a vote.
         feature_names
             A name for each feature.
+        threads
+            How many threads may sort; default: all cores that this process may use.
 
         Examples
         --------
@@ -155,35 +162,26 @@ class Comparisons:
         >>> Comparisons.from_arrays([0, 1], [1, 2], outcome=[1, 0.5], worker=["ann", "bob"])
         Comparisons(2 votes in 2 distinct rows, 3 items, 2 workers, sides unknown)
         """
-        one, two = _column(first), _column(second)
-        columns = {"second": two}
-        columns |= {
-            name: _column(values)
-            for name, values in (("worker", worker), ("outcome", outcome), ("weight", weight))
-            if values is not None
-        }
-        for name, values in (("first", one), *columns.items()):
-            if values.ndim != 1 or len(values) != len(one):
-                raise InputError(
-                    f"every column needs one entry a vote; {name!r} has shape {values.shape}, "
-                    f"'first' has {len(one)} entries"
-                )
-        items, (first_codes, second_codes) = encode_labels(one, two, name="item")
+        given = {"first": first, "second": second, "worker": worker, "outcome": outcome}
+        given["weight"] = weight
+        table = ArrayTable({name: values for name, values in given.items() if values is not None})
+        items, first_codes, second_codes = table.pairs("first", "second")
         workers: NDArray[np.object_] = np.array([None], dtype=object)
         worker_codes = None
         if worker is not None:
-            workers, (worker_codes,) = encode_labels(columns["worker"], name="worker")
+            workers, (worker_codes,) = table.labels(["worker"], "worker label")
         return cls.from_codes(
             first_codes,
             second_codes,
             worker=worker_codes,
-            outcome=None if outcome is None else _numbers(columns["outcome"], "outcome"),
-            weight=None if weight is None else _numbers(columns["weight"], "weight"),
+            outcome=None if outcome is None else table.quantities("outcome", "outcome"),
+            weight=None if weight is None else table.quantities("weight", "weight"),
             items=items,
             workers=workers,
             sides_known=sides_known,
-            features=None if features is None else np.asarray(features, dtype=np.float32),
+            features=None if features is None else _table(features),
             feature_names=tuple(feature_names),
+            threads=threads,
         )
 
     @classmethod
@@ -195,15 +193,19 @@ class Comparisons:
         items: NDArray[np.object_],
         workers: NDArray[np.object_],
         worker: NDArray[np.uint32] | None = None,
-        outcome: NDArray[np.float32] | None = None,
-        weight: NDArray[np.float32] | None = None,
+        outcome: NDArray[np.floating[Any]] | None = None,
+        weight: NDArray[np.floating[Any]] | None = None,
         sides_known: bool = False,
-        features: NDArray[np.float32] | None = None,
+        features: NDArray[np.floating[Any]] | None = None,
         feature_names: tuple[str, ...] = (),
+        threads: int | None = None,
         source: str = "votes",
         backend: Backend | None = None,
     ) -> Comparisons:
         """Comparisons from codes into sorted lists of labels; the way of every reader.
+
+        The parameters are those of `from_arrays`, but for codes and the labels they point to.
+        Outcomes and weights are checked as given, then rounded to float32.
 
         Examples
         --------
@@ -215,6 +217,8 @@ class Comparisons:
         Comparisons(1 votes in 1 distinct rows, 2 items, 1 workers, sides unknown)
         """
         n_workers = len(workers) if worker is not None else 1
+        outcome = _single(outcome, "outcome", source)
+        weight = _single(weight, "weight", source)
         fault, row = _core.find_fault(first, second, worker, outcome, weight, len(items), n_workers)
         if fault:
             raise InputError(
@@ -226,10 +230,12 @@ class Comparisons:
                 "a comparison needs two",
                 source=source,
             )
-        context, table = _contexts(features, len(first))
+        if features is not None:
+            features = _single_features(features, len(first), source)
+        context, table = _contexts(features)
         rows = _core.collapse(
             first, second, worker, outcome, weight, context,
-            len(items), n_workers, sides_known, _threads(),
+            len(items), n_workers, sides_known, thread_count(threads),
         )  # fmt: skip
         one, two, outcomes, weights, groups, turned, offsets = rows
         if len(one) == 0:
@@ -237,22 +243,18 @@ class Comparisons:
         if table is not None:  # a vote told the other way round has the opposite features
             table = table[groups] * (1.0 - 2.0 * turned[:, None]).astype(np.float32)
             table += np.float32(0.0)  # no negative zeros
-        for array in (one, two, outcomes, weights, offsets, items, workers):
-            array.setflags(write=False)
-        if table is not None:
-            table.setflags(write=False)
         return cls(
-            first=one,
-            second=two,
-            outcome=outcomes,
-            weight=weights,
-            offsets=offsets,
-            items=items,
-            workers=workers,
+            first=_frozen(one),
+            second=_frozen(two),
+            outcome=_frozen(outcomes),
+            weight=_frozen(weights),
+            offsets=_frozen(offsets),
+            items=_frozen(items.copy()),
+            workers=_frozen(workers.copy()),
             sides_known=sides_known,
             has_workers=worker is not None,
             rows=len(first),
-            features=table,
+            features=None if table is None else _frozen(table),
             feature_names=feature_names,
             source=source,
             backend=backend,
@@ -298,9 +300,8 @@ class Comparisons:
         """
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
-        table = np.ascontiguousarray(features, dtype=np.float32)
-        table.setflags(write=False)
-        return replace(self, features=table, feature_names=names)
+        table = _single_features(_table(features), len(self), self.source)
+        return replace(self, features=_frozen(table), feature_names=names)
 
     def with_classes(self, classes: Sequence[Any]) -> Comparisons:
         """The same comparisons with a class for every item, in the order of `items`.
@@ -314,9 +315,9 @@ class Comparisons:
         """
         if len(classes) != self.n_items:
             raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
-        names, (codes,) = encode_labels(_column(list(classes)), name="class")
-        codes.setflags(write=False)
-        return replace(self, item_class=codes, class_names=tuple(names))
+        table = ArrayTable({"class": list(classes)}, source="classes")
+        names, (codes,) = table.labels(["class"], "class")
+        return replace(self, item_class=_frozen(codes), class_names=tuple(names))
 
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """The comparisons where `keep` is true, with the same items, workers and codes.
@@ -328,21 +329,19 @@ class Comparisons:
         >>> votes.select(votes.first == 0)
         Comparisons(1 votes in 1 distinct rows, 3 items, 2 workers, sides unknown)
         """
-        kept = Comparisons.from_codes(
-            self.first[keep],
-            self.second[keep],
-            worker=self.worker_codes()[keep] if self.has_workers else None,
-            outcome=self.outcome[keep],
-            weight=self.weight[keep],
-            items=self.items,
-            workers=self.workers,
-            sides_known=self.sides_known,
-            features=None if self.features is None else self.features[keep],
-            feature_names=self.feature_names,
-            source=self.source,
-            backend=self.backend,
+        runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
+        if runs[-1] == 0:
+            raise InputError("no votes are left", source=self.source)
+        return replace(
+            self,
+            first=_frozen(self.first[keep]),
+            second=_frozen(self.second[keep]),
+            outcome=_frozen(self.outcome[keep]),
+            weight=_frozen(self.weight[keep]),
+            offsets=_frozen(runs),
+            rows=int(runs[-1]),
+            features=None if self.features is None else _frozen(self.features[keep]),
         )
-        return replace(kept, item_class=self.item_class, class_names=self.class_names)
 
     def pooled(self) -> Comparisons:
         """All votes as of one voter, one comparison a pair with the mean outcome.
@@ -359,103 +358,72 @@ class Comparisons:
         >>> pooled.weight, pooled.outcome.round(3)
         (array([3.], dtype=float32), array([0.667], dtype=float32))
         """
-        swap = self.first > self.second
-        low = np.where(swap, self.second, self.first)
-        high = np.where(swap, self.first, self.second)
-        key = low.astype(np.uint64) * np.uint64(self.n_items) + high
-        pairs, inverse = np.unique(key, return_inverse=True)
-        wins = np.where(swap, 1.0 - self.outcome, self.outcome) * self.weight
-        total = np.bincount(inverse, self.weight)
-        return Comparisons.from_codes(
-            (pairs // np.uint64(self.n_items)).astype(np.uint32),
-            (pairs % np.uint64(self.n_items)).astype(np.uint32),
-            outcome=np.minimum(np.bincount(inverse, wins) / total, 1.0).astype(np.float32),
-            weight=total.astype(np.float32),
+        one, two, outcome, weight = _core.pool_pairs(
+            self.first, self.second, self.outcome, self.weight, self.n_items
+        )
+        return Comparisons(
+            first=_frozen(one),
+            second=_frozen(two),
+            outcome=_frozen(outcome),
+            weight=_frozen(weight),
+            offsets=_frozen(np.array([0, len(one)])),
             items=self.items,
-            workers=np.array([None], dtype=object),
+            workers=_frozen(np.array([None], dtype=object)),
+            has_workers=False,
+            rows=len(one),
             source=self.source,
             backend=self.backend,
         )
 
 
-def encode_labels(
-    *columns: NDArray[Any], name: str = "label"
-) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
-    """Sorted distinct labels of all columns together, and the code of every entry.
-
-    Labels keep their type: the number 7, the string "7" and the string "007" are three labels.
-    """
-    if all(np.issubdtype(column.dtype, np.integer) for column in columns) or all(
-        column.dtype.kind in "US" for column in columns
-    ):
-        labels, codes = np.unique(np.concatenate(columns), return_inverse=True)
-        table = np.array(labels.tolist(), dtype=object)
-    else:
-        values = [value for column in columns for value in column.tolist()]
-        _refuse_missing(values, name, [len(column) for column in columns])
-        table = np.empty(len(distinct := _sorted_labels(values)), dtype=object)
-        table[:] = distinct
-        code_of = {(type(label), label): code for code, label in enumerate(distinct)}
-        codes = np.fromiter((code_of[type(v), v] for v in values), np.uint32, len(values))
-    if any(isinstance(label, str) and not label for label in table):
-        row = next(i for i, code in enumerate(codes) if table[code] == "")
-        raise InputError(f"empty {name} label", row=row % max(len(columns[0]), 1) + 1)
-    parts = np.split(codes.astype(np.uint32), np.cumsum([len(c) for c in columns])[:-1])
-    return table, [np.ascontiguousarray(part) for part in parts]
+def _frozen(array: Entries) -> Entries:
+    """The array itself, read-only; for arrays that nobody else holds."""
+    array.setflags(write=False)
+    return array
 
 
-def _column(values: ArrayLike) -> NDArray[Any]:
-    """An array that keeps the type of every entry: NumPy alone makes text of [7, "7"]."""
-    column = np.asarray(values)
-    if isinstance(values, list | tuple) and column.dtype.kind in "US":
-        entries: list[Any] = list(values)
-        if not all(isinstance(entry, str | bytes) for entry in entries):
-            column = np.empty(len(entries), dtype=object)
-            column[:] = entries
-    return column
+def _single(
+    values: NDArray[np.floating[Any]] | None, role: str, source: str
+) -> NDArray[np.float32] | None:
+    """Numbers in float32, checked before they are rounded; the core checks those that are."""
+    if values is None or values.dtype == np.float32:
+        return values
+    if (row := first_outside(values, role)) is not None:
+        fault = _FAULTS[{"outcome": 4, "weight": 5}[role]]
+        raise InputError(fault, source=source, row=row + 1, column=role)
+    return values.astype(np.float32)
 
 
-def _sorted_labels(values: Iterable[Any]) -> list[Any]:
+def _table(features: ArrayLike) -> NDArray[np.float64]:
     try:
-        distinct = {(type(value), value): value for value in values}.values()
-    except TypeError:
-        raise InputError("a label must be a text, a number or another fixed value") from None
-    try:
-        return sorted(distinct, key=lambda label: (type(label).__name__, label))
-    except TypeError:  # labels of a type without an order
-        return sorted(distinct, key=lambda label: (type(label).__name__, repr(label)))
-
-
-def _refuse_missing(values: list[Any], name: str, lengths: list[int]) -> None:
-    for place, value in enumerate(values):
-        if value is None or value != value:  # NaN is not equal to itself
-            raise InputError(f"empty {name} label", row=place % lengths[0] + 1)
-
-
-def _numbers(values: NDArray[Any], name: str) -> NDArray[np.float32]:
-    try:
-        return np.ascontiguousarray(values, dtype=np.float32)
+        return np.array(features, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError(f"the {name}s are not numbers", column=name) from None
+        raise InputError("the features are not a table of numbers, one row a vote") from None
+
+
+def _single_features(
+    features: NDArray[np.floating[Any]], rows: int, source: str
+) -> NDArray[np.float32]:
+    """Features in float32, a copy, checked before they are rounded."""
+    if features.ndim != 2 or len(features) != rows:
+        raise InputError(
+            f"features need one row a vote, {rows} in all, not shape {features.shape}",
+            source=source,
+        )
+    if (place := first_outside(features, "feature")) is not None:
+        row = place // features.shape[1] + 1
+        raise InputError("a feature that is not a finite number", source=source, row=row)
+    return np.array(features, dtype=np.float32, order="C")
 
 
 def _contexts(
-    features: NDArray[np.float32] | None, rows: int
+    features: NDArray[np.float32] | None,
 ) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32] | None]:
     """Distinct rows of features, and the number of each vote's row."""
     if features is None:
         return None, None
-    if features.ndim != 2 or len(features) != rows:
-        raise InputError(f"features need one row a vote, not shape {features.shape}")
-    if not np.isfinite(features).all():
-        row = int(np.flatnonzero(~np.isfinite(features).all(axis=1))[0])
-        raise InputError("a feature that is not a finite number", row=row + 1)
     table, codes = np.unique(features, axis=0, return_inverse=True)
-    return codes.reshape(-1).astype(np.uint32), table.astype(np.float32)
-
-
-def _threads() -> int:
-    return min(os.cpu_count() or 1, 8)
+    return codes.reshape(-1).astype(np.uint32), table
 
 
 def _count(number: int, noun: str) -> str:

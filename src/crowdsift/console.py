@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from crowdsift.result import Fit
     from crowdsift.solvers.convergence import Progress as Report
 
-__all__ = ["fit_progress", "show_evaluation", "show_fit"]
+__all__ = ["fit_progress", "show_evaluation", "show_fit", "step_progress"]
 
 _LONGEST_LABEL = 48
 _SHOWN = 10
@@ -47,26 +47,28 @@ def show_fit(fit: Fit) -> None:
 
 def show_evaluation(records: list[dict[str, Any]]) -> None:
     """Print one row a method."""
-    table = Table(title="Against the truth (as returned; up to sign)", title_justify="left")
+    table = Table(
+        title="Against the truth; ± is up to the sign of all scores", title_justify="left"
+    )
     table.add_column("method")
-    for name in ("accuracy", "weighted", "Kendall tau", "accuracy ±", "tau ±", "seconds"):
+    for name in ("accuracy", "weighted", "tau", "accuracy ±", "tau ±", "seconds"):
         table.add_column(name, justify="right")
-    if any(record["note"] for record in records):
-        table.add_column("note", overflow="fold")
+    keys = (
+        "accuracy",
+        "weighted_accuracy",
+        "kendall_tau",
+        "accuracy_up_to_sign",
+        "kendall_tau_up_to_sign",
+    )
     for record in records:
-        figures = [
-            f"{record[key]:.4f}"
-            for key in (
-                "accuracy",
-                "weighted_accuracy",
-                "kendall_tau",
-                "accuracy_up_to_sign",
-                "kendall_tau_up_to_sign",
-            )
-        ]
-        note = [record["note"]] if len(table.columns) > 7 else []
-        table.add_row(record["method"], *figures, f"{record['seconds']:.3f}", *note)
-    Console().print(table)
+        figures = ["" if record[key] is None else f"{record[key]:.4f}" for key in keys]
+        seconds = "" if record["seconds"] is None else f"{record['seconds']:.3f}"
+        table.add_row(record["method"], *figures, seconds)
+    console = Console()
+    console.print(table)
+    for record in records:
+        if record["note"]:
+            console.print(Text(f"{record['method']}: {record['note']}"))
 
 
 @contextmanager
@@ -88,6 +90,13 @@ def fit_progress(title: str, tolerance: float | None) -> Iterator[Report]:
             bar.update(task, iteration=iteration, measure=f"{measure:.2e}{goal}")
 
         yield report
+
+
+@contextmanager
+def step_progress(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows on standard error what is being done."""
+    with Console(stderr=True).status(title) as status:
+        yield lambda step: status.update(f"{title} {step}")
 
 
 def _leaderboard(fit: Fit) -> Table:

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import warnings
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
+from math import isnan
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.comparisons import Comparisons
-from crowdsift.errors import InputError, RequestError
-from crowdsift.fitting import fit
-from crowdsift.ingest import match_items, read, read_item_values
-from crowdsift.metrics import measure, measure_up_to_sign
+from crowdsift.errors import ConvergenceWarning, InputError, RequestError
+from crowdsift.fitting import fit, read_votes
+from crowdsift.ingest import match_items, read_item_values
+from crowdsift.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.models import MODELS, Model, model
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.result import Fit
+    from crowdsift.comparisons import Comparisons
 
 __all__ = ["chosen_models", "evaluate"]
 
@@ -31,10 +32,18 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     workers: bool = True,
     sides: bool | None = None,
+    features: Sequence[str] = (),
+    classes: Any = None,
+    tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
     """Fit methods to the same votes and compare each order with the truth.
+
+    A method that needs more than the votes hold runs in a reduced form, or not at all, and its
+    note says so.
 
     Parameters
     ----------
@@ -44,16 +53,19 @@ def evaluate(
         A file or frame with the columns item and score, or a mapping from items to scores.
     methods
         "all", names separated by commas, or a sequence of names and models.
-    columns, workers, sides
+    columns, workers, sides, features
         As in `crowdsift.read`.
-    engine, threads
+    classes, tune, engine, threads, seed
         As in `crowdsift.fit`.
+    progress
+        Told the name of every method before it runs.
 
     Returns
     -------
     list of dict
         One record a method: method, accuracy, weighted_accuracy, kendall_tau, the same three
-        with _up_to_sign (of the better of the two signs of the scores), seconds, note.
+        with _up_to_sign (of the better of the two signs of the scores), seconds, note. Figures
+        that do not exist are None.
 
     Examples
     --------
@@ -66,17 +78,35 @@ def evaluate(
     bora-em True
     """
     models = chosen_models(methods)
-    if not isinstance(votes, Comparisons):
-        votes = read(votes, columns=columns, workers=workers, sides=sides)
-    known, target = _truth(votes, truth)
-    code = {label: place for place, label in enumerate(votes.items)}
+    comparisons = read_votes(
+        votes,
+        columns=columns,
+        workers=workers,
+        sides=sides,
+        features=features,
+        classes=classes,
+        threads=threads,
+    )
+    known, target = _truth(comparisons, truth)
     records = []
     for chosen in models:
-        result = fit(votes, chosen, engine=engine, threads=threads)
-        scores = np.empty(votes.n_items)
-        places = [code[label] for label in result.item_table["item"]]
-        scores[places] = result.item_table["score"]
-        records.append(_record(result, scores[known], target))
+        if progress is not None:
+            progress(chosen.name)
+        relaxed, note = chosen.relax(comparisons)
+        notes = [note] if note else []
+        if not known.all():
+            notes.append(f"{int((~known).sum())} items without truth left aside")
+        if relaxed.uses_workers and not comparisons.has_workers:
+            records.append(_record(chosen.name, None, None, None, ["not run: needs workers"]))
+            continue
+        with warnings.catch_warnings():  # what it warns of stands in the note
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            result = fit(comparisons, relaxed, tune=tune, engine=engine, threads=threads, seed=seed)
+        if tune:
+            notes.append(f"{relaxed.tuned} {result.parameters[relaxed.tuned]:.3g}")
+        notes.extend(result.warnings)
+        scores = result.scores_of(comparisons.items)[known]
+        records.append(_record(chosen.name, scores, target, result.summary["seconds"], notes))
     return records
 
 
@@ -90,24 +120,37 @@ def chosen_models(methods: str | Sequence[str | Model]) -> list[Model]:
 
 
 def _record(
-    result: Fit, scores: NDArray[np.float64], target: NDArray[np.float64]
+    method: str,
+    scores: NDArray[np.float64] | None,
+    target: NDArray[np.float64] | None,
+    seconds: float | None,
+    notes: list[str],
 ) -> dict[str, Any]:
-    either = asdict(measure_up_to_sign(scores, target))
+    nothing = float("nan")
+    plain = either = Metrics(nothing, nothing, nothing)
+    if scores is not None and target is not None:
+        plain, either = measure(scores, target), measure_up_to_sign(scores, target)
+    figures = {
+        **asdict(plain),
+        **{f"{name}_up_to_sign": value for name, value in asdict(either).items()},
+    }
     return {
-        "method": result.method,
-        **asdict(measure(scores, target)),
-        **{f"{name}_up_to_sign": value for name, value in either.items()},
-        "seconds": result.summary["seconds"],
-        "note": "; ".join(result.warnings),
+        "method": method,
+        **{name: None if isnan(value) else value for name, value in figures.items()},
+        "seconds": seconds,
+        "note": "; ".join(notes),
     }
 
 
 def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[np.float64]]:
     """Which items have a known truth, and that truth."""
-    if isinstance(truth, Mapping) and "item" not in truth:
+    if isinstance(truth, Mapping) and set(truth) != {"item", "score"}:
         labels = np.empty(len(truth), dtype=object)
         labels[:] = list(truth)
-        values = np.array(list(truth.values()), dtype=np.float64)
+        try:
+            values = np.array(list(truth.values()), dtype=np.float64)
+        except (TypeError, ValueError):
+            raise InputError("the scores of the truth are not numbers") from None
     else:
         labels, values = read_item_values(truth)
     place = match_items(votes, labels)

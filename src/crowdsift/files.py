@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crowdsift.errors import RequestError
 
-__all__ = ["replace_file", "write_folder"]
+__all__ = ["replace_file", "require_folder", "write_folder"]
 
 
 @contextmanager
@@ -78,6 +78,24 @@ def write_folder(
         if isinstance(error, OSError):
             raise RequestError(f"cannot write to {folder}: {error.strerror}") from error
         raise
+
+
+def require_folder(directory: str | os.PathLike[str]) -> None:
+    """Refuse early what cannot become a folder to write into, before long work.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdsift.files import require_folder
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     require_folder(folder)
+    """
+    folder = Path(directory)
+    if folder.exists() and not folder.is_dir():
+        raise RequestError(f"{folder} is a file; give a folder to write into")
+    nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
+    if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
+        raise RequestError(f"cannot write to {folder}: no permission in {nearest}")
 
 
 def _write_all(folder: Path, files: list[tuple[str, str | Iterable[bytes]]]) -> None:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import time
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift import holdout
 from crowdsift._version import __version__
 from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90, components, rank_limits, ranks, sign_margin, verdicts
 from crowdsift.engines import choose_engine
-from crowdsift.errors import ConvergenceWarning, RequestError
-from crowdsift.ingest import read
-from crowdsift.models import DEFAULT, Estimate, Model, model, parameters
+from crowdsift.errors import ConvergenceWarning, InputError, RequestError
+from crowdsift.ingest import match_items, read, read_item_values
+from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.result import Fit
 from crowdsift.tables import Table
 
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 
     from crowdsift.solvers.convergence import Progress
 
-__all__ = ["fit"]
+__all__ = ["fit", "read_votes"]
 
 
 def fit(
@@ -34,6 +35,9 @@ def fit(
     columns: Mapping[str, str] | None = None,
     workers: bool = True,
     sides: bool | None = None,
+    features: Sequence[str] = (),
+    classes: Any = None,
+    tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
     seed: int = 0,
@@ -47,14 +51,18 @@ def fit(
         A file, a data frame, arrays or `Comparisons`: whatever `crowdsift.read` takes.
     method
         The name of a method, or a model with hyper-parameters of its own.
-    columns, workers, sides
+    columns, workers, sides, features
         As in `crowdsift.read`.
+    classes
+        The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    tune
+        Choose the method's penalty by left-out votes first.
     engine
         Where the arithmetic runs: "auto", "cpu" or "reference".
     threads
         How many threads; all cores by default.
     seed
-        For methods that draw random numbers.
+        For methods that draw random numbers, and for the votes left out by `tune`.
     progress
         Called once an iteration with its number and the measure of convergence.
 
@@ -71,26 +79,93 @@ def fit(
     >>> fit.items["item"].tolist()
     ['a', 'b', 'c']
     """
-    chosen = model(method) if isinstance(method, str) else method
-    if not isinstance(votes, Comparisons):
-        votes = read(votes, columns=columns, workers=workers, sides=sides)
+    chosen = _model(method)
+    comparisons = read_votes(
+        votes,
+        columns=columns,
+        workers=workers,
+        sides=sides,
+        features=features,
+        classes=classes,
+        threads=threads,
+    )
+    require_workers(chosen, comparisons)
+    started = time.perf_counter()
+    prepared = chosen.prepare(comparisons)
+    if tune:
+        chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
+    machine = choose_engine(engine, prepared, threads)
+    estimate = chosen.estimate(machine, progress)
+    same_votes = prepared.offsets is comparisons.offsets  # not pooled
+    whole = machine if same_votes else choose_engine(engine, comparisons, threads)
+    agreed, decided = whole.agreement(estimate.scores)
+    seconds = time.perf_counter() - started
+    agreement = np.divide(agreed, decided, out=np.full(len(agreed), np.nan), where=decided > 0)
+    result = _record(comparisons, chosen, estimate, agreement, machine.passes, seconds, seed)
+    if not result.converged:
+        warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
+    return result
+
+
+def read_votes(
+    votes: Any,
+    *,
+    columns: Mapping[str, str] | None,
+    workers: bool,
+    sides: bool | None,
+    features: Sequence[str],
+    classes: Any,
+    threads: int | None,
+) -> Comparisons:
+    """Read votes unless they are read already, and give every item its class."""
+    if isinstance(votes, Comparisons) and (columns or not workers or sides is not None or features):
+        raise RequestError(
+            "columns, workers, sides and features are for reading; these votes are read already"
+        )
+    result = read(
+        votes, columns=columns, workers=workers, sides=sides, features=features, threads=threads
+    )
+    return result if classes is None else result.with_classes(_classes(result, classes))
+
+
+def require_workers(chosen: Model, votes: Comparisons) -> None:
+    """Refuse a method of workers for votes without workers."""
     if chosen.uses_workers and not votes.has_workers:
         raise RequestError(
             f"{chosen.name} learns who can be trusted and needs a worker for every vote; "
             "use method 'bt' for votes without workers"
         )
-    started = time.perf_counter()
-    prepared = chosen.prepare(votes)
-    machine = choose_engine(engine, prepared, threads)
-    estimate = chosen.estimate(machine, progress)
-    whole = machine if prepared is votes else choose_engine(engine, votes, threads)
-    agreed, decided = whole.agreement(estimate.scores)
-    seconds = time.perf_counter() - started
-    agreement = np.divide(agreed, decided, out=np.full(len(agreed), np.nan), where=decided > 0)
-    result = _record(votes, chosen, estimate, agreement, machine.passes, seconds, seed)
-    if not result.converged:
-        warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
-    return result
+
+
+def _model(method: str | Model) -> Model:
+    if isinstance(method, str):
+        return model(method)
+    if isinstance(method, Model):
+        return method
+    raise RequestError(f"method must be a name or a model, not {method!r}")
+
+
+def _classes(votes: Comparisons, classes: Any) -> list[Any]:
+    """The class of every item of the votes."""
+    if isinstance(classes, Mapping):
+        labels = np.empty(len(classes), dtype=object)
+        labels[:] = list(classes)
+        values = np.array(list(classes.values()), dtype=object)
+        source = "classes"
+    else:
+        source, colon, column = str(classes).rpartition(":")
+        if not colon or not source or not column:
+            raise RequestError(f"classes are given as ITEMS.csv:COLUMN, not {classes!r}")
+        labels, values = read_item_values(source, column, numeric=False)
+    place = match_items(votes, labels)
+    if (place < 0).any():
+        missing = votes.items[place < 0]
+        raise InputError(
+            f"{len(missing)} of the {votes.n_items} items of the votes have no class here, for "
+            f"example {missing[0]!r}; every item needs one",
+            source=source,
+        )
+    return [values[row] for row in place]
 
 
 def _record(
@@ -145,7 +220,7 @@ def _record(
         item_table=_items(votes, estimate, component),
         worker_table=_workers(votes, estimate, agreement),
         summary=summary,
-        parameters=parameters(chosen),
+        parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
         backend=votes.backend,
     )
@@ -217,6 +292,7 @@ def _limits(
 
 def _counts(values: NDArray[Any]) -> NDArray[Any]:
     """Whole numbers as integers; anything else as it is."""
-    if len(values) and np.isfinite(values).all() and (values == np.round(values)).all():
+    small = np.isfinite(values).all() and (np.abs(values) < 2**53).all()
+    if len(values) and small and (values == np.round(values)).all():
         return values.astype(np.int64)
     return values

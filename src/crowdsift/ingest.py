@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift._frames import MISSING, Table, table_of
-from crowdsift.comparisons import Comparisons, _sorted_labels
+from crowdsift._frames import Table, table_of
+from crowdsift.comparisons import Comparisons
 from crowdsift.errors import InputError, RequestError
+from crowdsift.labels import key_of
+from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
@@ -35,6 +37,7 @@ def read(
     workers: bool = True,
     sides: bool | None = None,
     features: Sequence[str] = (),
+    threads: int | None = None,
 ) -> Comparisons:
     """Read votes, one row a vote, from a file, a data frame or arrays.
 
@@ -62,12 +65,17 @@ def read(
         would look like a crowd that always presses left. True believes them, False never does.
     features
         Names of further columns of numbers, in favour of the first item.
+    threads
+        How many threads may read and sort; default: all cores that this process may use.
 
     Returns
     -------
     Comparisons
         Labels are kept as given: all text in CSV, so "007" and "7" are two items, and in other
-        sources the number 7 and the text "7" are two items also.
+        sources the number 7 and the text "7" are two items also. The integer 7 and the float 7.0
+        are one, and where items have integers, all whole numbers become integers. Outcomes and
+        weights are checked as given, then kept as float32; a weight too small for that (below
+        about 1e-45) counts as 0.
 
     Raises
     ------
@@ -88,7 +96,8 @@ def read(
     """
     if isinstance(source, Comparisons):
         return source
-    table = _open(source)
+    threads = thread_count(threads)
+    table = _open(source, threads)
     try:
         roles = _find_roles(table, columns or {})
         layout = _choose_layout(table, roles, columns or {})
@@ -110,6 +119,7 @@ def read(
             sides_known=layout is _SIDES if sides is None else sides,
             features=extra,
             feature_names=tuple(features),
+            threads=threads,
         )
     finally:
         table.close()
@@ -145,17 +155,17 @@ def read_item_values(
         item = _resolve(table, "item", "the items")
         name = _resolve(table, column, f"the values {column!r}")
         _refuse_empty(table, table.load([item, name]), "items")
-        labels, (codes,) = _labels(table, [item], "item label")
+        labels, (codes,) = table.labels([item], "item label")
         counts = np.bincount(codes, minlength=len(labels))
         if counts.max() > 1:
             twice = int(np.argmax(counts > 1))
             row = int(np.flatnonzero(codes == twice)[1])
-            raise _at(
-                table, row, item, f"the item {labels[twice]!r} is there twice; remove one row"
+            raise table.fault(
+                row, item, f"the item {labels[twice]!r} is there twice; remove one row"
             )
         if numeric:
-            return labels[codes], _numbers(table, name, "number", np.float64)
-        kinds, (kind_codes,) = _labels(table, [name], "value")
+            return labels[codes], table.quantities(name, "number").astype(np.float64, copy=False)
+        kinds, (kind_codes,) = table.labels([name], "value")
         return labels[codes], kinds[kind_codes]
     finally:
         table.close()
@@ -190,11 +200,11 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     return _match(comparisons.items.tolist(), list(labels))
 
 
-def _open(source: Any) -> Table:
+def _open(source: Any, threads: int | None = None) -> Table:
     if isinstance(source, str | os.PathLike):
         from crowdsift._duck import FileTable
 
-        return FileTable(os.fsdecode(source))
+        return FileTable(os.fsdecode(source), thread_count(threads))
     return table_of(source)
 
 
@@ -206,32 +216,23 @@ def _comparisons(
     sides_known: bool,
     features: Sequence[str],
     feature_names: tuple[str, ...],
+    threads: int,
 ) -> Comparisons:
-    """Encode the votes of a loaded table; everything a row can do wrong is found here."""
-    one, two = roles[layout[0]], roles[layout[1]]
-    items, (first, second) = _labels(table, [one, two], "item label")
-    if len(items) == 1:
-        raise InputError(
-            f"only one item, {items[0]!r}; a comparison needs two different ones",
-            source=table.source,
-        )
-    if (same := first == second).any():
-        row = int(np.argmax(same))
-        label = items[first[row]]
-        raise _at(table, row, None, f"the item {label!r} is compared with itself; remove the row")
+    """Encode the votes of a loaded table."""
+    items, first, second = table.pairs(roles[layout[0]], roles[layout[1]])
     outcome = None
     if layout is _SIDES:
         outcome = _side_outcomes(table, roles["winner"], items, first, second)
     elif layout is _OUTCOME:
-        outcome = _numbers(table, roles["outcome"], "outcome", np.float32)
+        outcome = table.quantities(roles["outcome"], "outcome").astype(np.float32, copy=False)
     crowd: NDArray[np.object_] = np.array([None], dtype=object)
     worker = None
     if "worker" in roles:
-        crowd, (worker,) = _labels(table, [roles["worker"]], "worker label")
+        crowd, (worker,) = table.labels([roles["worker"]], "worker label")
     weight = None
     if "weight" in roles:
-        weight = _numbers(table, roles["weight"], "weight", np.float32)
-    vectors = [_numbers(table, name, "number", np.float32) for name in features]
+        weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
+    vectors = [table.quantities(name, "feature").astype(np.float32) for name in features]
     return Comparisons.from_codes(
         first,
         second,
@@ -243,42 +244,10 @@ def _comparisons(
         sides_known=sides_known,
         features=np.column_stack(vectors) if vectors else None,
         feature_names=feature_names,
+        threads=threads,
         source=table.source,
         backend=table.backend,
     )
-
-
-def _labels(
-    table: Table, columns: Sequence[str], what: str
-) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
-    """Sort the distinct labels of the columns together, and give the codes of each column."""
-    parts = [_encoded(table, column, what) for column in columns]
-    distinct = _sorted_labels(label for labels, _ in parts for label in labels)
-    merged: NDArray[np.object_] = np.empty(len(distinct), dtype=object)
-    merged[:] = distinct
-    code_of = {(type(label), label): code for code, label in enumerate(distinct)}
-    codes = []
-    for labels, local in parts:
-        rank = np.fromiter((code_of[type(x), x] for x in labels), np.uint32, len(labels))
-        codes.append(rank[local])
-    return merged, codes
-
-
-def _encoded(table: Table, column: str, what: str) -> tuple[list[Any], NDArray[np.uint32]]:
-    """Encode a column, all of whose entries must be labels."""
-    labels, codes = table.encode(column)
-    blank = [
-        code
-        for code, label in enumerate(labels)
-        if (isinstance(label, str) and not label.strip()) or label != label
-    ]
-    if (empty := np.isin(codes, [*blank, MISSING])).any():
-        raise _at(table, int(np.argmax(empty)), column, f"empty {what}; fill it or remove the row")
-    for code, label in enumerate(labels):
-        if isinstance(label, list | dict | set | np.ndarray):
-            row = int(np.argmax(codes == code))
-            raise _at(table, row, column, f"the {what} {label!r} is not a text or a number")
-    return labels, codes
 
 
 def _side_outcomes(
@@ -289,7 +258,7 @@ def _side_outcomes(
     second: NDArray[np.uint32],
 ) -> NDArray[np.float32]:
     """Find the outcome for the left item, from a side's name, 'tie' or a label of the row."""
-    labels, codes = _encoded(table, column, "winner")
+    labels, codes = table.entries(column, "winner")
     keywords = [_KEYWORDS.get(str(label).strip().lower(), np.nan) for label in labels]
     named = np.array(keywords, dtype=np.float32)[codes]
     winner = _match(labels, items.tolist())[codes]
@@ -299,59 +268,40 @@ def _side_outcomes(
     outcome = np.where(np.isnan(own), named, own)
     if (bad := np.isnan(outcome)).any():
         row = int(np.argmax(bad))
-        raise _at(
-            table, row, column,
+        raise table.fault(
+            row, column,
             f"the winner {labels[codes[row]]!r} is neither side; it must be left, right, tie, "
             f"{items[first[row]]!r} or {items[second[row]]!r}",
         )  # fmt: skip
     if (clash := ~np.isnan(named) & (named != outcome)).any():
         row = int(np.argmax(clash))
-        raise _at(
-            table, row, column,
+        raise table.fault(
+            row, column,
             f"the winner {labels[codes[row]]!r} is a keyword and also the label of an item of "
             "this row, with another meaning; rename the item, or use first,second,outcome",
         )  # fmt: skip
     return outcome
 
 
-def _numbers(table: Table, column: str, role: str, dtype: type[np.floating[Any]]) -> NDArray[Any]:
-    """Read a column of finite numbers; weights are not negative, outcomes in [0, 1]."""
-    values = table.numbers(column, dtype)
-    good = np.isfinite(values)
-    if role != "number":
-        good &= values >= 0
-    if role == "outcome":
-        good &= values <= 1
-    if good.all():
-        return values
-    row = int(np.argmin(good))
-    given = table.value(column, row)
-    number = values[row]
-    if given is None or (isinstance(given, str) and not given.strip()):
-        what = f"empty {role}"
-    elif np.isnan(number):
-        what = f"the {role} {given!r} is not a number"
-    elif np.isinf(number):
-        what = f"the {role} {given!r} is infinite"
-    elif role == "weight":
-        what = f"the weight {given!r} is negative"
-    else:
-        what = f"the outcome {given!r} is outside [0, 1]"
-    advice = {
-        "weight": "a weight counts votes, and is 1 where the column is left out",
-        "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
-        "number": "correct it or remove the row",
-    }[role]
-    raise _at(table, row, column, f"{what}; {advice}")
-
-
 def _match(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
-    exact = {(type(label), label): place for place, label in enumerate(labels)}
+    exact = {key_of(label): place for place, label in enumerate(labels)}
     texts: dict[str, int] = {}
     for place, label in enumerate(labels):
-        texts[str(label)] = -1 if str(label) in texts else place
-    places = (exact.get((type(x), x), texts.get(str(x), -1)) for x in wanted)
-    return np.fromiter(places, np.int64, len(wanted))
+        for text in _texts(label):
+            texts[text] = -1 if text in texts else place
+
+    def find(label: Any) -> int:
+        if (place := exact.get(key_of(label))) is not None:
+            return place
+        return next((texts[text] for text in _texts(label) if text in texts), -1)
+
+    return np.fromiter(map(find, wanted), np.int64, len(wanted))
+
+
+def _texts(label: Any) -> tuple[str, ...]:
+    """How a label may be written in a text file: 7.0 also as 7."""
+    whole = isinstance(label, float) and label.is_integer()
+    return (str(label), str(int(label))) if whole else (str(label),)
 
 
 def _find_roles(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
@@ -362,6 +312,13 @@ def _find_roles(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
                 f"columns maps {role!r}, which is no column of votes; these are {', '.join(_ROLES)}"
             )
     mapped = {role: _resolve(table, name, f"the {role}") for role, name in columns.items()}
+    for column in mapped.values():
+        shared = [role for role in mapped if mapped[role] == column]
+        if len(shared) > 1:
+            raise RequestError(
+                f"columns maps {' and '.join(map(repr, shared))} to the same column {column!r}; "
+                f"give each its own (the columns are {_listed(table)})"
+            )
     free = [name for name in table.names if name not in mapped.values()]
     own = {
         role: name
@@ -438,8 +395,3 @@ def _listed(table: Table) -> str:
     if len(names) > 20:
         names[20:] = [f"and {len(names) - 20} more"]
     return ", ".join(names) or "none"
-
-
-def _at(table: Table, row: int, column: str | None, message: str) -> InputError:
-    source, number = table.place(row)
-    return InputError(message, source=source, row=number, column=column)

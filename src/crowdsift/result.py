@@ -2,25 +2,21 @@
 
 from __future__ import annotations
 
-import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from pathlib import Path
+from math import isfinite
+from numbers import Number
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.errors import InputError, RequestError
-from crowdsift.files import write_folder
+from crowdsift.errors import RequestError
 from crowdsift.models import model
 from crowdsift.tables import Backend, Table
 
-__all__ = ["FORMAT", "Fit", "load"]
-
-# Number of the layout of a saved fit; a reader refuses another.
-FORMAT = 1
+__all__ = ["Fit"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -113,23 +109,40 @@ class Fit:
         0.666
         """
         single = not _is_sequence(first) and not _is_sequence(second)
-        one, two = (_as_list(first), _as_list(second))
-        n = max(len(one), len(two))
-        who = _as_list(worker) if _is_sequence(worker) else [worker] * n
-        score = dict(zip(self.item_table["item"], self.item_table["score"], strict=True))
-        a, b = (np.array([score.get(label, 0.0) for label in side]) for side in (one, two))
-        d = np.broadcast_to(a - b, (n,))
-        if len(who) != n:
-            raise RequestError(f"{n} pairs but {len(who)} workers")
+        one, two, who = _as_list(first), _as_list(second), _as_list(worker)
+        n = max(len(one), len(two), len(who))
+        if {len(one), len(two), len(who)} - {1, n}:
+            raise RequestError(
+                f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
+            )
+        score = {_key(item): i for i, item in enumerate(self.item_table["item"])}
+        known = {_key(label): i for i, label in enumerate(self.worker_table["worker"])}
+        padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
+        a, b = (padded[[score.get(_key(label), -1) for label in side]] for side in (one, two))
+        difference = np.broadcast_to(a - b, (n,))
         reliability = self.worker_table["reliability"].astype(np.float64)
-        known = dict(zip(self.worker_table["worker"], reliability, strict=True))
         crowd = reliability if len(reliability) else np.array([np.nan])  # votes without workers
         rule = model(self.method, **self.parameters)
         result = np.empty(n)
-        for i, label in enumerate(who):
-            beta = np.array([known[label]]) if label in known else crowd
-            result[i] = rule.probability(np.full(len(beta), d[i]), beta).mean()
-        return float(result[0]) if single else result
+        for i, label in enumerate(who * n if len(who) < n else who):
+            code = known.get(_key(label))
+            beta = crowd if code is None else reliability[[code]]
+            result[i] = rule.probability(np.full(len(beta), difference[i]), beta).mean()
+        return float(result[0]) if single and n == 1 else result
+
+    def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
+        """The scores of items, in the order given; NaN for an item without votes.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt")
+        >>> fit.scores_of(["b", "a"]).round(2)
+        array([-1.96,  1.96])
+        """
+        place = {_key(item): i for i, item in enumerate(self.item_table["item"])}
+        padded = np.append(self.item_table["score"], np.nan)
+        return np.asarray(padded[[place.get(_key(item), -1) for item in items]])
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.
@@ -143,22 +156,9 @@ class Fit:
         ...     crowdsift.load(folder).method
         'bt'
         """
-        record = {
-            **self.summary,
-            "format": FORMAT,
-            "parameters": self.parameters,
-            "trace": list(self.trace),
-            "label_types": {
-                "item": _label_types(self.item_table["item"]),
-                "worker": _label_types(self.worker_table["worker"]),
-            },
-        }
-        texts = {
-            "items.csv": self.item_table.to_csv(),
-            "workers.csv": self.worker_table.to_csv(),
-            "summary.json": json.dumps(record, indent=2, allow_nan=False) + "\n",
-        }
-        write_folder(directory, texts)
+        from crowdsift.storage import save
+
+        save(self, directory)
 
     def to_json(self) -> dict[str, Any]:
         """Summary, items and workers as plain lists and dictionaries.
@@ -171,7 +171,7 @@ class Fit:
         ['items', 'summary', 'workers']
         """
         return {
-            "summary": self.summary,
+            "summary": dict(self.summary),
             "items": _json_labels(self.item_table.records(), "item"),
             "workers": _json_labels(self.worker_table.records(), "worker"),
         }
@@ -180,100 +180,26 @@ class Fit:
         return table if self.backend is None else table.to_frame(self.backend)
 
 
-def load(directory: str | os.PathLike[str]) -> Fit:
-    """A fit that was saved.
-
-    Examples
-    --------
-    >>> import crowdsift, tempfile
-    >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     crowdsift.fit(votes, method="bt").save(folder)
-    ...     crowdsift.load(folder).items["item"].tolist()
-    ['a', 'b']
-    """
-    import csv
-
-    folder = Path(directory)
-    try:
-        record = json.loads((folder / "summary.json").read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise InputError("no summary.json here; give a folder written by --out or Fit.save",
-                         source=str(folder)) from None  # fmt: skip
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not a saved fit: {error}", source=str(folder / "summary.json")) from None
-    if record.get("format") != FORMAT:
-        raise InputError(
-            f"saved in format {record.get('format')!r}, this version reads format {FORMAT}; "
-            "fit the votes again",
-            source=str(folder),
-        )
-    tables = []
-    types = record.pop("label_types")
-    for kind in ("item", "worker"):
-        path = folder / f"{kind}s.csv"
-        if not path.exists():
-            raise InputError("the saved fit is incomplete: file missing", source=str(path))
-        with path.open(newline="", encoding="utf-8") as file:
-            header, *rows = csv.reader(file)
-        cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
-        columns = dict(zip(header, map(list, cells), strict=True))
-        tables.append(_parse(columns, kind, types[kind]))
-    parameters, trace = record.pop("parameters"), tuple(record.pop("trace"))
-    del record["format"]
-    items, workers = tables
-    return Fit(items, workers, summary=record, parameters=parameters, trace=trace)
-
-
-_TEXT_COLUMNS = {"verdict"}
-
-
-def _parse(columns: dict[str, list[str]], kind: str, types: list[str]) -> Table:
-    """Columns of text as columns of their own types."""
-    parsed: dict[str, NDArray[Any]] = {}
-    for name, cells in columns.items():
-        if name == kind:
-            parsed[name] = np.empty(len(cells), dtype=object)
-            parsed[name][:] = [
-                _parse_label(cell, types[i] if len(types) > 1 else types[0])
-                for i, cell in enumerate(cells)
-            ]
-        elif name in _TEXT_COLUMNS:
-            parsed[name] = np.array(cells, dtype=object)
-        elif all(cell.lstrip("-").isdigit() for cell in cells):
-            parsed[name] = np.array(cells, dtype=np.int64)
-        else:
-            parsed[name] = np.array([float(cell) if cell else np.nan for cell in cells])
-    return Table(parsed)
-
-
-def _parse_label(text: str, kind: str) -> Any:
-    readers: dict[str, Callable[[str], Any]] = {
-        "int": int,
-        "float": float,
-        "bool": lambda cell: cell == "True",
-        "NoneType": lambda _: None,
-    }
-    return readers.get(kind, str)(text)
-
-
-def _label_types(labels: NDArray[Any]) -> list[str]:
-    """The type of every label, or one name where all are of one type."""
-    names = [type(label).__name__ for label in labels]
-    return names[:1] if len(set(names)) == 1 else names
-
-
 def _json_labels(records: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
-    """Labels that JSON does not know (dates, tuples) as text."""
+    """Labels that JSON does not know (dates, tuples, infinity) as text."""
     for record in records:
-        if not isinstance(record[kind], str | int | float | bool | None):
-            record[kind] = str(record[kind])
+        label = record[kind]
+        finite = not isinstance(label, float) or isfinite(label)
+        if not isinstance(label, str | int | float | bool | None) or not finite:
+            record[kind] = str(label)
     return records
 
 
 def _is_sequence(value: Any) -> bool:
-    return isinstance(value, Sequence | np.ndarray) and not isinstance(value, str | bytes | tuple)
+    """Whether many labels are meant: a text or a tuple is one label, as it can be a label."""
+    return hasattr(value, "__iter__") and not isinstance(value, str | bytes | tuple)
 
 
 def _as_list(value: Any) -> list[Any]:
     return list(value) if _is_sequence(value) else [value]
+
+
+def _key(label: Any) -> tuple[Any, Any]:
+    """What tells labels apart: the number 7, the text "7" and True are three labels."""
+    kind = bool if isinstance(label, bool | np.bool_) else Number
+    return (kind, label) if isinstance(label, Number | np.bool_) else (type(label), label)

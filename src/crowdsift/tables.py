@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
 
@@ -89,12 +87,10 @@ class Table(Mapping[str, NDArray[Any]]):
         x
         "y, z"
         """
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        writer.writerow(self)
-        columns = [_plain(column) for column in self._columns.values()]
-        writer.writerows(zip(*columns, strict=True))
-        return text.getvalue()
+        lines = [",".join(map(_cell, self))]
+        columns = [map(_cell, _plain(column)) for column in self._columns.values()]
+        lines.extend(",".join(row) for row in zip(*columns, strict=True))
+        return "\n".join(lines) + "\n"
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
         """The table as a data frame of pandas, polars or pyarrow.
@@ -108,7 +104,7 @@ class Table(Mapping[str, NDArray[Any]]):
         """
         import narwhals
 
-        columns = {name: _plain(column) for name, column in self._columns.items()}
+        columns = {name: _alike(_plain(column)) for name, column in self._columns.items()}
         return narwhals.from_dict(columns, backend=backend).to_native()
 
 
@@ -118,3 +114,17 @@ def _plain(column: NDArray[Any]) -> list[Any]:
     if column.dtype.kind == "f":
         return [None if value != value else value for value in values]
     return values  # type: ignore[no-any-return]
+
+
+def _cell(value: Any) -> str:
+    """A value as a field of CSV: text is quoted where a reader needs it, lone CRs included."""
+    text = "" if value is None else str(value)
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Values of one type as they are, of several types as text: a frame's column has one type."""
+    kinds = {type(value) for value in values if value is not None}
+    return values if len(kinds) < 2 else [None if v is None else str(v) for v in values]

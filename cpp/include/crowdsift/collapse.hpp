@@ -4,9 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 #include <vector>
 
 #include "crowdsift/parallel.hpp"
@@ -30,6 +30,9 @@ struct RowInput {
     bool oriented;                 // first and second are a fact (sides), not to be exchanged
 };
 
+// The largest weight of a row: a sum of 2^32 such weights is far from the limits of float.
+constexpr float kMostWeight = 1e9F;
+
 enum class RowFault : int { none, item, worker, same_item, outcome, weight };
 
 struct FirstFault {
@@ -44,7 +47,7 @@ inline FirstFault find_fault(const RowInput& in) {
         if (in.worker != nullptr && in.worker[i] >= in.n_workers) return {RowFault::worker, i};
         if (in.outcome != nullptr && !(in.outcome[i] >= 0.0F && in.outcome[i] <= 1.0F))
             return {RowFault::outcome, i};
-        if (in.weight != nullptr && !(in.weight[i] >= 0.0F && std::isfinite(in.weight[i])))
+        if (in.weight != nullptr && !(in.weight[i] >= 0.0F && in.weight[i] <= kMostWeight))
             return {RowFault::weight, i};
     }
     return {};
@@ -89,7 +92,8 @@ inline Collapsed collapse(const RowInput& in, ThreadPool& pool) {
     std::vector<std::int64_t> next(start.begin(), start.end() - 1);
     for (std::size_t i = 0; i < in.rows; ++i) {
         if (!kept(i)) continue;
-        VoteRow row{in.first[i], in.second[i], in.outcome == nullptr ? 1.0F : in.outcome[i],
+        // Adding 0 makes 0 of -0, which is equal to it but has other bytes.
+        VoteRow row{in.first[i], in.second[i], in.outcome == nullptr ? 1.0F : in.outcome[i] + 0.0F,
                     in.weight == nullptr ? 1.0F : in.weight[i],
                     in.context == nullptr ? 0U : in.context[i] << 1U};
         if (!in.oriented && reversed(row.first, row.second, row.outcome)) {
@@ -102,7 +106,8 @@ inline Collapsed collapse(const RowInput& in, ThreadPool& pool) {
 
     // Each worker's run is sorted and merged in place; then the runs are moved together.
     std::vector<std::int64_t> length(in.n_workers, 0);
-    const std::vector<std::size_t> bounds = even_ranges(in.n_workers, pool.size() * 8);
+    const std::vector<std::size_t> bounds =
+        even_ranges(in.n_workers, in.rows < 20000 ? 1 : pool.size() * 8);
     pool.run(bounds.size() - 1, [&](std::size_t chunk) {
         for (std::size_t s = bounds[chunk]; s < bounds[chunk + 1]; ++s) {
             VoteRow* const run = sorted.data() + start[s];

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <numeric>
+#include <utility>
 #include <vector>
 
 namespace crowdsift {
@@ -44,6 +45,84 @@ inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32
     pairs.start.push_back(static_cast<std::uint32_t>(n));
     pairs.comparison = std::move(order);
     return pairs;
+}
+
+struct PooledPairs {
+    std::vector<std::uint32_t> first, second;
+    std::vector<float> outcome, weight;
+
+    explicit PooledPairs(std::size_t n = 0) : first(n), second(n), outcome(n), weight(n) {}
+    std::size_t size() const { return first.size(); }
+};
+
+// One row a pair in the order of (lower, higher) item, the preferred item told first (a tie: the
+// lower). The votes are brought together by their lower item, each such run is sorted in the
+// cache. Pairs without weight are left out.
+inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
+                             const std::uint32_t* second, const float* outcome,
+                             const float* weight) {
+    struct Vote {
+        std::uint32_t high;
+        float outcome, weight;  // where the outcome is for the higher item, the weight is negative
+    };
+    std::vector<std::size_t> begin(n_items + 1, 0);
+    for (std::size_t i = 0; i < n; ++i) ++begin[std::min(first[i], second[i]) + std::size_t{1}];
+    std::partial_sum(begin.begin(), begin.end(), begin.begin());
+    std::vector<std::size_t> next(begin);
+    std::vector<Vote> votes(n);
+    for (std::size_t i = 0; i < n; ++i) {
+        const bool straight = first[i] < second[i];
+        const std::uint32_t low = straight ? first[i] : second[i];
+        const std::uint32_t high = straight ? second[i] : first[i];
+        votes[next[low]++] = {high, outcome[i], straight ? weight[i] : -weight[i]};
+    }
+    PooledPairs out;
+    for (std::size_t low = 0; low < n_items; ++low) {
+        Vote* vote = votes.data() + begin[low];
+        Vote* const end = votes.data() + begin[low + 1];
+        std::sort(vote, end, [](const Vote& a, const Vote& b) { return a.high < b.high; });
+        while (vote != end) {
+            const std::uint32_t high = vote->high;
+            double wins = 0.0, losses = 0.0;  // of the lower item
+            for (; vote != end && vote->high == high; ++vote) {
+                const double y = static_cast<double>(vote->outcome);
+                const double w = static_cast<double>(vote->weight);
+                wins += w > 0.0 ? w * y : -w * (1.0 - y);
+                losses += w > 0.0 ? w * (1.0 - y) : -w * y;
+            }
+            const double total = wins + losses;
+            if (!(total > 0.0)) continue;
+            const float mean = static_cast<float>(wins / total);
+            const bool turned = mean < 0.5F;
+            out.first.push_back(turned ? high : static_cast<std::uint32_t>(low));
+            out.second.push_back(turned ? static_cast<std::uint32_t>(low) : high);
+            out.outcome.push_back(turned ? static_cast<float>(losses / total) : mean);
+            out.weight.push_back(static_cast<float>(total));
+        }
+    }
+    return out;
+}
+
+// One row a pair: the sum of weights and the mean outcome for the preferred item, in the order
+// of (first, second). The codes must be below n_items.
+inline PooledPairs pool_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
+                              const std::uint32_t* second, const float* outcome,
+                              const float* weight) {
+    const PooledPairs told = sum_pairs(n, n_items, first, second, outcome, weight);
+    std::vector<std::size_t> next(n_items + 1, 0);
+    for (const std::uint32_t item : told.first) ++next[item + std::size_t{1}];
+    std::partial_sum(next.begin(), next.end(), next.begin());
+    // Of the pairs told with an item first, those with a lower second one were met before those
+    // with a higher one, each in its order; so one stable pass sorts them.
+    PooledPairs out(told.size());
+    for (std::size_t k = 0; k < told.size(); ++k) {
+        const std::size_t at = next[told.first[k]]++;
+        out.first[at] = told.first[k];
+        out.second[at] = told.second[k];
+        out.outcome[at] = told.outcome[k];
+        out.weight[at] = told.weight[k];
+    }
+    return out;
 }
 
 // Connected components by union-find; numbered by their smallest item, in order.

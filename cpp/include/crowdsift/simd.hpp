@@ -2,14 +2,16 @@
 //
 // They use no branches, no tables and no library calls. Kernels marked CROWDSIFT_CLONES are
 // compiled once per instruction set and chosen when the module is loaded, so one build runs
-// everywhere and uses AVX-512 where it is there.
+// everywhere and uses AVX-512 where it is there. This needs GCC 12, which knows these levels of
+// x86-64, and the loader of glibc; elsewhere (Clang, musl, older GCC) kernels are compiled once.
 #pragma once
 
+#include <cstddef>  // defines __GLIBC__, where there is one
 #include <cstdint>
 #include <cstring>
 
-#if defined(__GNUC__) && !defined(__clang__) && defined(__x86_64__) && defined(__ELF__) && \
-    !defined(CROWDSIFT_NO_MULTIVERSION)
+#if defined(__GNUC__) && !defined(__clang__) && __GNUC__ >= 12 && defined(__x86_64__) && \
+    defined(__ELF__) && defined(__GLIBC__) && !defined(CROWDSIFT_NO_MULTIVERSION)
 #define CROWDSIFT_CLONES \
     __attribute__((target_clones("arch=x86-64-v4", "arch=x86-64-v3", "default")))
 #else

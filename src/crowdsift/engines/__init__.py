@@ -7,10 +7,10 @@ items and workers travel.
 
 from __future__ import annotations
 
-import os
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from crowdsift.errors import RequestError
+from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
     import numpy as np
@@ -167,12 +167,11 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     >>> choose_engine("auto", votes).n_items
     2
     """
-    if threads is not None and threads < 1:
-        raise RequestError(f"threads must be at least 1, not {threads}")
+    count = thread_count(threads)
     if name in ("auto", "cpu"):
         from crowdsift.engines.cpu import CpuEngine
 
-        return CpuEngine(comparisons, threads or available_threads())
+        return CpuEngine(comparisons, count)
     if name == "reference":
         from crowdsift.engines.reference import ReferenceEngine
 
@@ -180,10 +179,3 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     if name in ("torch", "dask"):
         raise RequestError(f"the engine {name!r} does not exist yet; use 'auto' or 'cpu'")
     raise RequestError(f"unknown engine {name!r}; the engines are auto, cpu and reference")
-
-
-def available_threads() -> int:
-    """The number of cores that this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1

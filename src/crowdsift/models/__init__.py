@@ -11,7 +11,7 @@ from typing import Any
 
 from crowdsift.errors import RequestError
 from crowdsift.models.barp import BARP
-from crowdsift.models.base import Estimate, Model, parameters
+from crowdsift.models.base import Estimate, Model
 from crowdsift.models.bora_em import BoraEM
 from crowdsift.models.bradley_terry import BradleyTerry
 from crowdsift.models.crowd_bt import CrowdBT
@@ -33,7 +33,6 @@ __all__ = [
     "Model",
     "RankCentrality",
     "model",
-    "parameters",
 ]
 
 _KINDS: tuple[type[Model], ...] = (
@@ -64,7 +63,7 @@ def model(name: str, **values: Any) -> Model:
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise RequestError(f"unknown method {name!r}; the methods are {', '.join(MODELS)}{hint}")
     kind = MODELS[name]
-    known = [f.name for f in dataclasses.fields(kind)]  # type: ignore[arg-type]
+    known = [entry.name for entry in dataclasses.fields(kind)]
     for key in values:
         if key not in known:
             raise RequestError(f"{name} has no parameter {key!r}; it has {', '.join(known)}")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import WorkerEstimate
+from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
 
 if TYPE_CHECKING:
@@ -64,6 +64,12 @@ class BARP(LikelihoodModel):
             member[codes == column + 1, column] = 1.0
         difference = member[comparisons.first] - member[comparisons.second]
         return comparisons.with_features(difference, tuple(f"class_{name}" for name in names))
+
+    def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
+        """Without classes all items are of one class."""
+        if comparisons.item_class is not None:
+            return self, ""
+        return replace(self, reduced=True), "reduced: no classes of items, the same as bt"
 
     def start(self, n_features: int) -> NDArray[np.float64]:
         """No bias."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol
+from abc import ABC, abstractmethod
+from dataclasses import asdict, dataclass, field, fields
+from math import isfinite
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
@@ -16,7 +18,15 @@ if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
-__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_sd", "parameters", "require_positive"]
+__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_sd"]
+
+
+# The types that a hyper-parameter can have, in words and for isinstance.
+_TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
+    "bool": ("true or false", (bool,)),
+    "int": ("a whole number", (int,)),
+    "float": ("a number", (int, float)),
+}
 
 
 @dataclass(frozen=True)
@@ -53,40 +63,60 @@ class Estimate:
     warnings: tuple[str, ...] = ()
 
 
-class Model(Protocol):
+@dataclass(frozen=True)
+class Model(ABC):
     """A frozen dataclass of hyper-parameters that knows its assumptions and its estimate."""
 
     name: ClassVar[str]
-    uses_workers: ClassVar[bool]
-    tuned: ClassVar[str]  # the hyper-parameter that left-out votes choose
+    uses_workers: ClassVar[bool] = True
+    tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
+    of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
+
+    def __post_init__(self) -> None:
+        for entry in fields(self):
+            self._check(entry.name, str(entry.type), getattr(self, entry.name))
+
+    def _check(self, name: str, kind: str, value: Any) -> None:
+        """Refuse a hyper-parameter of the wrong type or outside what makes sense."""
+        wanted, types = _TYPES[kind]
+        fits = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
+        if not fits:
+            raise RequestError(f"{self.name}: {name} must be {wanted}, not {value!r}")
+        if kind == "bool":
+            return
+        bound, right = "above 0", value > 0
+        if name == "tolerance":
+            bound, right = "at least 0", value >= 0
+        elif name in self.of_any_sign:
+            bound, right = "finite", True
+        if not right or not isfinite(value):
+            raise RequestError(f"{self.name}: {name} must be {bound}, not {value}")
+
+    def parameters(self) -> dict[str, Any]:
+        """The hyper-parameters by name."""
+        return asdict(self)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """The comparisons in the form that the model needs."""
+        """The comparisons in the form that the model needs, or an error that says what lacks."""
+        return comparisons
 
+    def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
+        """The model in the form that these votes allow, and what it then leaves out."""
+        return self, ""
+
+    @abstractmethod
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Fit the model to the comparisons of the engine."""
 
+    @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from other votes."""
 
+    @abstractmethod
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """P(first over second) for a difference of scores and a worker's reliability."""
-
-
-def parameters(model: Model) -> dict[str, Any]:
-    """The hyper-parameters of a model by name."""
-    return asdict(model)  # type: ignore[call-overload, no-any-return]
-
-
-def require_positive(model: Model, *names: str, zero: bool = False) -> None:
-    """Refuse parameters that are not positive, finite numbers (or zero where that is allowed)."""
-    for name in names:
-        value = getattr(model, name)
-        if not np.isfinite(value) or value < 0 or (value == 0 and not zero):
-            bound = "at least 0" if zero else "above 0"
-            raise RequestError(f"{model.name}: {name} must be {bound}, not {value}")
 
 
 def centred_sd(engine: Engine, shift: float) -> Vector | None:

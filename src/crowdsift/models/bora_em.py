@@ -12,21 +12,20 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, WorkerEstimate, centred_sd, require_positive
+from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_sd
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import polya_gamma_em
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine
 
 __all__ = ["BoraEM"]
 
 
 @dataclass(frozen=True)
-class BoraEM:
+class BoraEM(Model):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s free in sign.
 
     The number of alternations is part of the definition: the scaling to unit root mean square
@@ -64,16 +63,8 @@ class BoraEM:
     most_iterations: int = 2_000
 
     name: ClassVar[str] = "bora-em"
-    uses_workers: ClassVar[bool] = True
     tuned: ClassVar[str] = "item_ridge"
-
-    def __post_init__(self) -> None:
-        require_positive(self, "alternations", "item_ridge", "reliability_sd", "most_iterations")
-        require_positive(self, "tolerance", zero=True)
-
-    def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """The comparisons as they are."""
-        return comparisons
+    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """EM from scores 0; standard deviations from the curvature at the end."""
@@ -93,6 +84,8 @@ class BoraEM:
         warnings: tuple[str, ...] = ()
         if not state.scores.any():
             warnings = ("the votes hold no information: all scores and reliabilities are 0",)
+        if not state.solved:
+            warnings += ("the linear solves did not reach their tolerance",)
         shift = self.item_ridge * max(state.precision / engine.total_weight, 1e-12)
         information = engine.slope_information(state.scores, state.slopes) + worker_ridge
         engine.score_derivatives(state.scores, state.slopes)  # the curvature for centred_sd

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, centred_sd, require_positive
+from crowdsift.models.base import Estimate, Model, centred_sd
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
 
@@ -22,7 +22,7 @@ __all__ = ["BradleyTerry"]
 
 
 @dataclass(frozen=True)
-class BradleyTerry:
+class BradleyTerry(Model):
     """P(w beats l) = σ(r_w - r_l), by maximum likelihood with the penalty ½λ‖r‖².
 
     The penalty makes the maximum exist where an item never lost, and where the graph of
@@ -52,11 +52,6 @@ class BradleyTerry:
 
     name: ClassVar[str] = "bt"
     uses_workers: ClassVar[bool] = False
-    tuned: ClassVar[str] = "penalty"
-
-    def __post_init__(self) -> None:
-        require_positive(self, "penalty", "most_iterations")
-        require_positive(self, "tolerance", zero=True)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """One comparison a pair: counts are sufficient."""

@@ -42,6 +42,7 @@ class CrowdBT(LikelihoodModel):
 
     name: ClassVar[str] = "crowd-bt"
     likelihood: ClassVar[str] = "flipped-logit"
+    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
 
     def start(self, n_features: int) -> NDArray[np.float64]:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import WorkerEstimate
+from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
 
 if TYPE_CHECKING:
@@ -52,6 +52,7 @@ class FactorBT(LikelihoodModel):
 
     name: ClassVar[str] = "factor-bt"
     likelihood: ClassVar[str] = "led-logit"
+    of_any_sign: ClassVar[tuple[str, ...]] = ("start_skill",)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """The comparisons with the side as their first feature."""
@@ -66,6 +67,12 @@ class FactorBT(LikelihoodModel):
                 "features of the comparisons (--features NAME,...); these votes have neither"
             )
         return comparisons.with_features(features, names)
+
+    def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
+        """Without sides and features the second part is one half."""
+        if comparisons.sides_known or comparisons.features is not None:
+            return self, ""
+        return replace(self, reduced=True), "reduced: no sides or features, side term one half"
 
     def start(self, n_features: int) -> NDArray[np.float64]:
         """γ, then b = 0."""

@@ -39,6 +39,7 @@ class HBTL(LikelihoodModel):
 
     name: ClassVar[str] = "hbtl"
     likelihood: ClassVar[str] = "scaled-logit"
+    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (-1.0, 1.0)
 
     def start(self, n_features: int) -> NDArray[np.float64]:

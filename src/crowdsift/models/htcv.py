@@ -39,6 +39,7 @@ class HTCV(LikelihoodModel):
 
     name: ClassVar[str] = "htcv"
     likelihood: ClassVar[str] = "scaled-probit"
+    of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
 
     def start(self, n_features: int) -> NDArray[np.float64]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.models.base import Estimate, WorkerEstimate, centred_sd, require_positive
+from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_sd
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine, Vector
 
@@ -22,7 +20,7 @@ __all__ = ["LikelihoodModel"]
 
 
 @dataclass(frozen=True)
-class LikelihoodModel(ABC):
+class LikelihoodModel(Model):
     """Maximum of the log-likelihood minus ½λ‖r‖² + ½λ‖θ - θ₀‖², by Newton's method.
 
     A method names its likelihood, its θ₀ and bounds, and what of θ is the reliability.
@@ -41,15 +39,8 @@ class LikelihoodModel(ABC):
     tolerance: float = 1e-6
     most_iterations: int = 500
 
-    name: ClassVar[str]
     likelihood: ClassVar[str]
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
-    uses_workers: ClassVar[bool] = True
-    tuned: ClassVar[str] = "penalty"
-
-    def __post_init__(self) -> None:
-        require_positive(self, "penalty", "most_iterations")
-        require_positive(self, "tolerance", zero=True)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """The comparisons without features that this method has no use for."""
@@ -58,12 +49,6 @@ class LikelihoodModel(ABC):
     @abstractmethod
     def start(self, n_features: int) -> Vector:
         """θ₀, the parameters of every worker at the start and the centre of their prior."""
-
-    @abstractmethod
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """P(first over second) for a difference of scores and a worker's reliability."""
 
     def workers(self, theta: Vector, sd: Vector) -> WorkerEstimate:
         """What the result says of workers, from their parameters and standard deviations."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, require_positive
+from crowdsift.models.base import Estimate, Model
 from crowdsift.solvers.convergence import Progress, StoppingRule
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ __all__ = ["RankCentrality"]
 
 
 @dataclass(frozen=True)
-class RankCentrality:
+class RankCentrality(Model):
     """Scores are log π, π stationary under steps to winners (Negahban, Oh and Shah, 2017).
 
     From item i the walk goes to j ≠ i at the rate (wins of j over i + a)/(n_ij + 2a), one half
@@ -53,10 +53,6 @@ class RankCentrality:
     name: ClassVar[str] = "rank-centrality"
     uses_workers: ClassVar[bool] = False
     tuned: ClassVar[str] = "prior"
-
-    def __post_init__(self) -> None:
-        require_positive(self, "prior", "most_iterations")
-        require_positive(self, "tolerance", zero=True)
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """One comparison a pair: the walk knows counts only."""

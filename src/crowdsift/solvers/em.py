@@ -26,6 +26,7 @@ class EMState:
     slopes: Vector
     log_likelihood: float
     precision: float
+    solved: bool = True  # whether all linear solves reached their tolerance
 
 
 def polya_gamma_em(
@@ -54,7 +55,7 @@ def polya_gamma_em(
     while True:
         shift = item_ridge * max(state.precision / engine.total_weight, 1e-12)
         tolerance = min(max(_SOLVE_FRACTION * step, _SOLVE_TIGHTEST), _SOLVE_LOOSEST)
-        scores, slopes = alternate(
+        scores, slopes, solved = alternate(
             engine, state, alternations, shift=shift, ridge=worker_ridge, tolerance=tolerance
         )
         size = float(np.sqrt(np.mean(scores**2)))
@@ -65,7 +66,7 @@ def polya_gamma_em(
             return zero, [*trace, zero.log_likelihood / engine.total_weight]
         scores, slopes = scores / size, slopes * size
         step = float(np.sqrt(np.mean((scores - state.scores) ** 2)))
-        state = EMState(scores, slopes, *engine.expect(scores, slopes))
+        state = EMState(scores, slopes, *engine.expect(scores, slopes), solved)
         trace.append(state.log_likelihood / engine.total_weight)
         if rule.stop(abs(trace[-1] - trace[-2])):
             return state, trace
@@ -79,16 +80,17 @@ def alternate(
     shift: float,
     ridge: float,
     tolerance: float,
-) -> tuple[Vector, Vector]:
+) -> tuple[Vector, Vector, bool]:
     """The M-step: so many times scores given slopes, then slopes given scores.
 
     Each half maximises the expected complete log-likelihood
     Q = Σ n[(y - ½)η - ½E[ω]η²] - ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
     """
-    scores, slopes = state.scores, state.slopes
+    scores, slopes, solved = state.scores, state.slopes, True
     rhs = engine.item_system(slopes)
     for _ in range(alternations):
-        scores = engine.laplacian.solve(rhs, scores, shift=shift, tolerance=tolerance).x
-        scores = scores - scores.mean()
+        solution = engine.laplacian.solve(rhs, scores, shift=shift, tolerance=tolerance)
+        solved = solved and solution.converged
+        scores = solution.x - solution.x.mean()
         slopes, rhs = engine.regress_workers(scores, ridge)
-    return scores, slopes
+    return scores, slopes, solved

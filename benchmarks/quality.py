@@ -1,0 +1,214 @@
+"""Quality of the estimators against each other, on simulated crowds and real votes.
+
+Run with ``python -m benchmarks.quality synthetic|spammers|left-out|coverage [--seeds N]``.
+Every finished piece of work is kept in bench-output/quality/NAME.jsonl: a run that was stopped
+goes on where it was, and the tables are made of what is there. All methods see the same votes.
+Nothing here is used to choose a hyper-parameter.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+import json
+import multiprocessing
+import sys
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+import crowdsift
+from benchmarks.data import data_folder
+from crowdsift.holdout import folds, left_out_log_likelihood
+from crowdsift.metrics import measure, measure_up_to_sign
+
+OUTPUT = Path("bench-output") / "quality"
+EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
+Task = tuple[Any, ...]
+Record = dict[str, Any]
+
+
+def work(name: str, run: Callable[[Task], list[Record]], tasks: Iterable[Task]) -> list[Record]:
+    """Run the tasks that are not done yet on all cores, keeping every result at once."""
+    OUTPUT.mkdir(parents=True, exist_ok=True)
+    path = OUTPUT / f"{name}.jsonl"
+    lines = path.read_text().splitlines() if path.exists() else []
+    records = [json.loads(line) for line in lines]
+    done = {json.dumps(record["task"]) for record in records}
+    left = [task for task in tasks if json.dumps(task) not in done]
+    with multiprocessing.get_context("spawn").Pool() as pool, path.open("a") as file:
+        for count, results in enumerate(pool.imap_unordered(run, left), 1):
+            for record in results:
+                file.write(json.dumps(record) + "\n")
+            file.flush()
+            records.extend(results)
+            if sys.stderr.isatty():
+                print(f"\r{name}: {count} of {len(left)}", end="", file=sys.stderr)
+    return records
+
+
+# --- the 58 synthetic settings of the paper --------------------------------------------------
+
+
+def settings() -> list[tuple[str, int, int, int]]:
+    """Range of reliabilities, items, workers, comparisons."""
+    path = data_folder().parent / "reference" / "paper_synthetic.csv"
+    with path.open() as file:
+        rows = {
+            (r["beta"], int(r["items"]), int(r["workers"]), int(r["comparisons"]))
+            for r in csv.DictReader(file)
+        }
+    return sorted(rows)
+
+
+def synthetic_task(task: Task) -> list[Record]:
+    """All methods on one simulated crowd; with tune, the eight at penalties of left-out votes."""
+    beta, items, workers, comparisons, seed, tune = task
+    low = -1.0 if beta.startswith("[-1") else 0.0
+    drawn = crowdsift.simulate(items, workers, comparisons, reliability=(low, 1.0), seed=seed)
+    votes = drawn.comparisons()
+    records = []
+    for name in (*EIGHT, "sift"):
+        chosen = crowdsift.model(name).relax(votes)[0]
+        fit = crowdsift.fit(votes, chosen, threads=1, tune=tune and name != "sift")
+        judge = measure_up_to_sign if low < 0 else measure
+        result = judge(fit.scores_of(drawn.items), drawn.scores)
+        records.append(
+            {
+                "task": task,
+                "method": name,
+                "accuracy": result.accuracy,
+                "tau": result.kendall_tau,
+                "seconds": fit.summary["seconds"],
+                "converged": fit.converged,
+            }
+        )
+    return records
+
+
+def synthetic(seeds: int, tune: bool) -> None:
+    """One row a setting: the best of the eight, sift, and the difference."""
+    tasks = [(*setting, seed, tune) for seed in range(seeds) for setting in settings()]
+    records = work("synthetic-tuned" if tune else "synthetic", synthetic_task, tasks)
+    print(f"mean accuracy over {seeds} seeds; {'left-out votes chose' if tune else 'default'} λ")
+    print(f"{'beta':8s}{'K':>6s}{'M':>7s}{'N':>8s}  {'best of eight':26s}{'sift':>8s}{'gain':>9s}")
+    gains = []
+    for setting in settings():
+        means: dict[str, list[float]] = {}
+        for record in records:
+            if tuple(record["task"][:4]) == setting and record["task"][4] < seeds:
+                means.setdefault(record["method"], []).append(record["accuracy"])
+        average = {name: float(np.mean(values)) for name, values in means.items()}
+        best = max(EIGHT, key=lambda name: average[name])
+        gains.append(average["sift"] - average[best])
+        beta, k, m, n = setting
+        print(
+            f"{beta:8s}{k:6d}{m:7d}{n:8d}  {best:18s}{average[best]:8.4f}"
+            f"{average['sift']:8.4f}{gains[-1]:+9.4f}"
+        )
+    told = np.array(gains)
+    print(
+        f"at least the best - .001 in {(told >= -0.001).sum()} of {len(told)}, "
+        f"better by .005 in {(told >= 0.005).sum()}; smallest gain {told.min():+.4f}"
+    )
+
+
+# --- spammers added to real votes ------------------------------------------------------------
+
+
+def spammer_task(task: Task) -> list[Record]:
+    data, kind, percent, seed, tune = task
+    votes = crowdsift.read(data_folder() / f"{data}.csv")
+    spammed = crowdsift.add_spammers(votes, kind, percent, seed)
+    truth = data_folder() / f"{data.removesuffix('_subset')}_items.csv"
+    methods = ("bt", "bora-em", "crowd-bt") if tune else ("sift", "bt", "bora-em", "crowd-bt")
+    rows = crowdsift.evaluate(spammed, truth, methods, threads=1, tune=tune)
+    return [{"task": task, **row} for row in rows]
+
+
+def spammers(seeds: int, tune: bool) -> None:
+    """One row a cell: mean accuracy of sift, bora-em, bt and crowd-bt."""
+    cells = [
+        (data, kind, percent)
+        for data in ("passage", "faceage_subset")
+        for kind in ("random", "adversarial")
+        for percent in (10, 40, 80)
+    ]
+    tasks = [(*cell, seed, tune) for seed in range(seeds) for cell in cells]
+    records = work("spammers-tuned" if tune else "spammers", spammer_task, tasks)
+    methods = sorted({record["method"] for record in records}, reverse=True)
+    print(f"{'data':16s}{'kind':13s}{'%':>4s}" + "".join(f"{name:>10s}" for name in methods))
+    for cell in cells:
+        means = [
+            np.mean([r["accuracy"] for r in records if r["method"] == name
+                     and tuple(r["task"][:3]) == cell and r["task"][3] < seeds])
+            for name in methods
+        ]  # fmt: skip
+        figures = "".join(f"{value:10.4f}" for value in means)
+        print(f"{cell[0]:16s}{cell[1]:13s}{cell[2]:4d}{figures}")
+
+
+# --- left-out votes --------------------------------------------------------------------------
+
+LEFT_OUT = (
+    "passage.csv",
+    "faceage_subset.csv",
+    "lightfield.csv",
+    "wmt13_fren.csv.gz",
+    "llmfao.csv",
+)
+
+
+def decided(name: str) -> crowdsift.Comparisons:
+    """A real data set without its ties."""
+    votes = crowdsift.read(data_folder() / name)
+    return votes.select(votes.outcome != 0.5)
+
+
+def left_out_task(task: Task) -> list[Record]:
+    data, name = task
+    votes = decided(data)
+    model = crowdsift.model(name)
+    if name == "bt":  # its penalty by cross-validation inside each part that is kept
+        losses = []
+        for kept, left_out in folds(votes, 5, seed=0):
+            tuned = crowdsift.tune(kept, model, seed=1, threads=1).model
+            fit = crowdsift.fit(kept, tuned, threads=1)
+            score = fit.scores_of(votes.items)
+            d = score[left_out.first] - score[left_out.second]
+            y, n = left_out.outcome.astype(float), left_out.weight.astype(float)
+            losses.append(np.sum(n * (np.logaddexp(0, d) - y * d)))
+        loss = float(np.sum(losses)) / votes.total_weight
+    else:
+        loss = -left_out_log_likelihood(votes, model, threads=1)
+    return [{"task": task, "data": data, "method": name, "log_loss": loss}]
+
+
+def left_out() -> None:
+    """One row a data set: log loss of 20 % of the votes, each part left out once."""
+    methods = ("sift", "bt", "bora-em", "crowd-bt", "hbtl")
+    tasks = [(data, name) for data in LEFT_OUT for name in methods]
+    records = work("left-out", left_out_task, tasks)
+    print(f"{'data':20s}" + "".join(f"{name:>10s}" for name in methods))
+    for data in LEFT_OUT:
+        found = {r["method"]: r["log_loss"] for r in records if r["data"] == data}
+        print(f"{data:20s}" + "".join(f"{found[name]:10.4f}" for name in methods))
+
+
+def main() -> None:
+    """Run the measurement that is named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=["synthetic", "spammers", "left-out"])
+    parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--tune", action="store_true", help="penalties chosen by left-out votes")
+    options = parser.parse_args()
+    if options.name == "left-out":
+        left_out()
+    else:
+        {"synthetic": synthetic, "spammers": spammers}[options.name](options.seeds, options.tune)
+
+
+if __name__ == "__main__":
+    main()

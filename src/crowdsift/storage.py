@@ -1,0 +1,138 @@
+"""Fits on disk: a folder of two CSV files and one JSON file, versioned, never pickled."""
+
+from __future__ import annotations
+
+import csv
+import json
+import os
+from collections.abc import Callable
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdsift.errors import InputError
+from crowdsift.files import write_folder
+from crowdsift.result import Fit
+from crowdsift.tables import Table
+
+__all__ = ["FORMAT", "load", "save"]
+
+# Number of the layout of a saved fit; a reader refuses another.
+FORMAT = 1
+
+# How a label of each type is read back from text; labels of any other type come back as text.
+_READERS: dict[str, Callable[[str], Any]] = {
+    "int": int,
+    "float": float,
+    "bool": lambda text: text == "True",
+    "NoneType": lambda _: None,
+    "date": date.fromisoformat,
+    "datetime": datetime.fromisoformat,
+    "Timestamp": datetime.fromisoformat,
+    "Decimal": Decimal,
+}
+_TEXT_COLUMNS = {"verdict"}
+
+
+def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
+    """Write a fit; see `Fit.save`."""
+    record = {
+        **fit.summary,
+        "format": FORMAT,
+        "parameters": fit.parameters,
+        "trace": list(fit.trace),
+        "label_types": {
+            "item": _label_types(fit.item_table["item"]),
+            "worker": _label_types(fit.worker_table["worker"]),
+        },
+    }
+    write_folder(
+        directory,
+        {
+            "items.csv": fit.item_table.to_csv(),
+            "workers.csv": fit.worker_table.to_csv(),
+            "summary.json": json.dumps(record, indent=2, allow_nan=False) + "\n",
+        },
+    )
+
+
+def load(directory: str | os.PathLike[str]) -> Fit:
+    """A fit that was saved.
+
+    Examples
+    --------
+    >>> import crowdsift, tempfile
+    >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     crowdsift.fit(votes, method="bt").save(folder)
+    ...     crowdsift.load(folder).items["item"].tolist()
+    ['a', 'b']
+    """
+    folder = Path(directory)
+    record = _record(folder)
+    try:
+        types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
+        items, workers = (_table(folder, kind, types[kind]) for kind in ("item", "worker"))
+    except (KeyError, ValueError, TypeError, IndexError) as error:
+        raise InputError(f"the saved fit is damaged ({error!r})", source=str(folder)) from None
+    return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace))
+
+
+def _record(folder: Path) -> dict[str, Any]:
+    """What summary.json holds, if it is of this format."""
+    path = folder / "summary.json"
+    try:
+        record = json.loads(path.read_text(encoding="utf-8"))
+    except OSError:
+        raise InputError(
+            "no summary.json here; give a folder written by --out or Fit.save", source=str(folder)
+        ) from None
+    except (json.JSONDecodeError, UnicodeDecodeError) as error:
+        raise InputError(f"not a saved fit: {error}", source=str(path)) from None
+    found = record.pop("format", None) if isinstance(record, dict) else None
+    if found != FORMAT:
+        raise InputError(
+            f"saved in format {found!r}, this version reads format {FORMAT}; fit the votes again",
+            source=str(folder),
+        )
+    return dict(record)
+
+
+def _table(folder: Path, kind: str, types: list[str]) -> Table:
+    path = folder / f"{kind}s.csv"
+    if not path.exists():
+        raise InputError("the saved fit is incomplete: file missing", source=str(path))
+    with path.open(newline="", encoding="utf-8") as file:
+        header, *rows = csv.reader(file)
+    cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
+    columns = dict(zip(header, map(list, cells), strict=True))
+    parsed: dict[str, NDArray[Any]] = {}
+    for name, texts in columns.items():
+        if name == kind:
+            kinds = types if len(types) > 1 else types * len(texts)
+            parsed[name] = np.empty(len(texts), dtype=object)
+            parsed[name][:] = [
+                _READERS.get(k, str)(text) for k, text in zip(kinds, texts, strict=True)
+            ]
+        else:
+            parsed[name] = _values(name, texts)
+    return Table(parsed)
+
+
+def _values(name: str, texts: list[str]) -> NDArray[Any]:
+    """A column of text as a column of its own type."""
+    if name in _TEXT_COLUMNS:
+        return np.array(texts, dtype=object)
+    if all(text.lstrip("-").isdigit() for text in texts):
+        return np.array(texts, dtype=np.int64)
+    return np.array([float(text) if text else np.nan for text in texts])
+
+
+def _label_types(labels: NDArray[Any]) -> list[str]:
+    """The type of every label, or one name where all are of one type."""
+    names = [type(label).__name__ for label in labels]
+    return names[:1] if len(set(names)) == 1 else names
