@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from math import sqrt
-from typing import TYPE_CHECKING
+from math import erf, sqrt
+from statistics import NormalDist
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -15,10 +16,20 @@ if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Vector
 
-__all__ = ["Z90", "components", "rank_limits", "ranks", "sign_margin", "verdicts"]
+__all__ = [
+    "Z90",
+    "Verdicts",
+    "components",
+    "normal_quantiles",
+    "rank_limits",
+    "ranks",
+    "sign_margin",
+    "verdicts",
+]
 
 # Half-width of a 90 % interval in standard deviations.
 Z90 = 1.6448536269514722
+_SAMPLES = 400  # of ranks
 
 
 def components(comparisons: Comparisons) -> NDArray[np.uint32]:
@@ -57,27 +68,39 @@ def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:
 
 
 def rank_limits(
-    lower: Vector, upper: Vector, component: NDArray[np.uint32]
+    scores: Vector,
+    sd: Vector,
+    covariance: Vector | None,
+    component: NDArray[np.uint32],
+    seed: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Best and worst rank of every item within its component by its interval of scores.
+    """Limits of the 90 % interval of every item's rank within its component.
 
-    An item is surely worse than those whose lower limit lies above its upper one, and surely
-    better than those whose upper limit lies below its lower one.
+    The ranks of samples of the joint posterior: from the covariance where there is one, else
+    with independent errors, which is close where there are thousands of items.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdsift.diagnose import rank_limits
-    >>> rank_limits(np.array([2.0, 0.0, 0.5]), np.array([3.0, 1.0, 1.5]), np.zeros(3, np.uint32))
+    >>> low, high = rank_limits(np.array([2.0, 0.1, 0.0]), np.full(3, 0.2), None, np.zeros(3, int))
+    >>> low, high
     (array([1, 2, 2]), array([1, 3, 3]))
     """
-    best, worst = np.empty(len(lower), np.int64), np.empty(len(lower), np.int64)
-    order = np.argsort(component, kind="stable")
-    for group in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
-        low, high = np.sort(lower[group]), np.sort(upper[group])
-        best[group] = 1 + len(group) - np.searchsorted(low, upper[group], side="right")
-        worst[group] = len(group) - np.searchsorted(high, lower[group], side="left")
-    return best, worst
+    count = _SAMPLES if len(scores) <= 2_000 else _SAMPLES // 2
+    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((count, len(scores)))
+    if covariance is None:
+        drawn = scores + sd * noise
+    else:
+        values, vectors = np.linalg.eigh(covariance)
+        drawn = scores + (noise * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+    order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
+    start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
+    first = np.repeat(start, np.diff(np.append(start, len(scores))))
+    rank = np.empty_like(order)
+    np.put_along_axis(rank, order, np.arange(len(scores)) - first[None, :] + 1, axis=1)
+    rank.sort(axis=0)
+    return rank[int(0.05 * count)], rank[int(np.ceil(0.95 * count)) - 1]
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:
@@ -90,34 +113,86 @@ def sign_margin(reliability: Vector, sd: Vector) -> float:
     >>> round(sign_margin(np.array([1.0, 1.0, -1.0]), np.array([0.1, 0.1, 0.1])), 3)
     0.333
     """
-    from math import erf
-
     return float(np.mean([erf(b / (s * sqrt(2.0))) for b, s in zip(reliability, sd, strict=True)]))
 
 
-def verdicts(reliability: Vector, lower: Vector, upper: Vector) -> NDArray[np.object_]:
-    """A word for every worker, from the reliability and its 90 % interval.
+class Verdicts(NamedTuple):
+    """A word for every worker, and the probabilities it rests on."""
 
-    The yardstick is the typical worker: the median reliability of those whose interval lies
-    above 0. An interval above 0 is `reliable`, or `weak` where the reliability is under half the
-    typical one. Any other interval that stays within half the typical reliability on both sides
-    is `random`. What remains is `adversarial` if it lies below 0, and otherwise the votes are
-    too few to say: `undecided`.
+    words: NDArray[np.object_]
+    adversarial: Vector
+    random: Vector
+    reliable: Vector
+
+
+def verdicts(reliability: Vector, quantiles: Vector) -> Verdicts:
+    """A word for every worker, from the distribution of its reliability (0: clicks at random).
+
+    The yardstick is the typical worker: the median reliability of those who are above 0 with 95 %.
+    Within a quarter of it around 0 a vote is worth little, which counts as random. With at least
+    90 % above that zone a worker is `reliable`, or `weak` if its reliability is under half the
+    typical one; with at least 90 % below it `adversarial`; with at least 90 % inside it, or 95 %
+    under half the typical reliability on both sides, `random`. With 95 % above 0 a worker is still
+    `weak`. Anything else is `undecided`: too few votes to say.
+
+    Parameters
+    ----------
+    reliability
+        The estimate of every worker.
+    quantiles
+        One row a worker: quantiles of equal probability that stand for the distribution.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.diagnose import verdicts
-    >>> beta = np.array([1.0, 0.9, 0.2, 0.0, -0.8, 0.3])
-    >>> half = np.array([0.2, 0.2, 0.1, 0.1, 0.3, 2.0])
-    >>> verdicts(beta, beta - half, beta + half).tolist()
+    >>> from crowdsift.diagnose import normal_quantiles, verdicts
+    >>> beta, sd = np.array([1.0, 0.9, 0.4, 0.0, -0.8, 0.3]), np.array([0.1] * 5 + [2.0])
+    >>> verdicts(beta, normal_quantiles(beta, sd)).words.tolist()
     ['reliable', 'reliable', 'weak', 'random', 'adversarial', 'undecided']
     """
-    positive = reliability[lower > 0]
-    half = 0.5 * float(np.median(positive)) if len(positive) else 0.0
-    result = np.full(len(reliability), "undecided", dtype=object)
-    result[(lower > 0) & (reliability >= half)] = "reliable"
-    result[(lower > 0) & (reliability < half)] = "weak"
-    result[upper < 0] = "adversarial"
-    result[(lower <= 0) & (upper < half) & (lower > -half)] = "random"
-    return result
+    above = 1.0 - _distribution(quantiles, 0.0)
+    trusted = reliability[above >= 0.95]
+    typical = float(np.median(trusted)) if len(trusted) else np.inf
+    zone = 0.25 * typical
+    adversarial = _distribution(quantiles, -zone)
+    reliable = 1.0 - _distribution(quantiles, zone)
+    half = _distribution(quantiles, 0.5 * typical) - _distribution(quantiles, -0.5 * typical)
+    words = np.full(len(reliability), "undecided", dtype=object)
+    words[above >= 0.95] = "weak"
+    inside = 1.0 - adversarial - reliable
+    words[(inside >= 0.9) | ((half >= 0.95) & (above < 0.95))] = "random"
+    words[(reliable >= 0.9) & (reliability >= 0.5 * typical)] = "reliable"
+    words[(reliable >= 0.9) & (reliability < 0.5 * typical)] = "weak"
+    words[adversarial >= 0.9] = "adversarial"
+    if not len(trusted):  # nobody to measure by: nothing can be said
+        words[:] = "undecided"
+    return Verdicts(words, adversarial, np.clip(inside, 0.0, 1.0), reliable)
+
+
+def normal_quantiles(mean: Vector, sd: Vector, count: int = 16) -> Vector:
+    """Quantiles of equal probability of normal distributions, one row each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.diagnose import normal_quantiles
+    >>> normal_quantiles(np.zeros(1), np.ones(1), 4).round(3)
+    array([[-1.15 , -0.319,  0.319,  1.15 ]])
+    """
+    normal = NormalDist()
+    unit = np.array([normal.inv_cdf((k + 0.5) / count) for k in range(count)])
+    return np.asarray(mean[:, None] + sd[:, None] * unit)
+
+
+def _distribution(quantiles: Vector, at: float) -> Vector:
+    """P(x ≤ at), by linear interpolation between the quantiles, clipped at half a step."""
+    count = quantiles.shape[1]
+    if not np.isfinite(at):
+        return np.full(len(quantiles), float(at > 0))
+    below = np.minimum((quantiles <= at).sum(axis=1), count - 1)
+    rows = np.arange(len(quantiles))
+    left, right = quantiles[rows, np.maximum(below - 1, 0)], quantiles[rows, below]
+    width = np.maximum(right - left, 1e-300)
+    inner = (below - 0.5 + np.clip((at - left) / width, 0.0, 1.0)) / count
+    inner = np.where(at < quantiles[:, 0], 0.0, inner)
+    return np.where(at >= quantiles[:, -1], 1.0, inner)

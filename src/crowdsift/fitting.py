@@ -12,12 +12,20 @@ import numpy as np
 from crowdsift import holdout
 from crowdsift._version import __version__
 from crowdsift.comparisons import Comparisons
-from crowdsift.diagnose import Z90, components, rank_limits, ranks, sign_margin, verdicts
+from crowdsift.diagnose import (
+    Z90,
+    components,
+    normal_quantiles,
+    rank_limits,
+    ranks,
+    sign_margin,
+    verdicts,
+)
 from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
-from crowdsift.result import Fit
+from crowdsift.result import Fit, JointPosterior
 from crowdsift.tables import Table
 
 if TYPE_CHECKING:
@@ -191,9 +199,8 @@ def _record(
             f"{chosen.name} did not converge in {rule.iterations} iterations: {rule.measure} "
             f"{rule.history[-1]:.3g}, tolerance {rule.tolerance:.3g}"
         )
-    margin = None
-    told = estimate.workers
-    if told.reliability is not None and told.reliability_sd is not None:
+    margin, told = estimate.sign_margin, estimate.workers
+    if margin is None and told.reliability is not None and told.reliability_sd is not None:
         margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
     summary = {
         "method": chosen.name,
@@ -217,25 +224,41 @@ def _record(
         "warnings": notes,
     }
     return Fit(
-        item_table=_items(votes, estimate, component),
+        item_table=_items(votes, estimate, component, seed),
         worker_table=_workers(votes, estimate, agreement),
         summary=summary,
         parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
         backend=votes.backend,
+        covariance=_joint(votes, estimate),
     )
 
 
-def _items(votes: Comparisons, estimate: Estimate, component: NDArray[np.uint32]) -> Table:
+def _joint(votes: Comparisons, estimate: Estimate) -> JointPosterior | None:
+    """What P(i better than j) is asked of: scores, and how far their errors go together."""
+    sd = _score_sd(estimate)
+    return None if sd is None else JointPosterior(votes.items, sd, estimate.covariance)
+
+
+def _score_sd(estimate: Estimate) -> NDArray[np.float64] | None:
+    if estimate.score_sd is not None or estimate.covariance is None:
+        return estimate.score_sd
+    return np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0))
+
+
+def _items(
+    votes: Comparisons, estimate: Estimate, component: NDArray[np.uint32], seed: int
+) -> Table:
     k = votes.n_items
     count = np.bincount(votes.first, votes.weight, k) + np.bincount(votes.second, votes.weight, k)
-    lower, upper = _limits(estimate.scores, estimate.score_sd)
+    sd = _score_sd(estimate)
+    lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
     rank = ranks(estimate.scores, component)
     best = worst = np.full(k, np.nan)
-    if estimate.score_sd is not None:
-        best, worst = (limit.astype(np.float64) for limit in rank_limits(lower, upper, component))
-        best[count == 0] = worst[count == 0] = np.nan
+    if sd is not None:
+        limits = rank_limits(estimate.scores, sd, estimate.covariance, component, seed)
+        best, worst = (np.where(count > 0, limit, np.nan) for limit in limits)
     order = np.lexsort((np.arange(k), rank, component))
     columns: dict[str, NDArray[Any]] = {
         "item": votes.items,
@@ -257,12 +280,22 @@ def _workers(votes: Comparisons, estimate: Estimate, agreement: NDArray[np.float
     nothing = np.full(m, np.nan)
     reliability = nothing if told.reliability is None else told.reliability
     lower, upper = _limits(reliability, told.reliability_sd)
+    if told.reliability_lower is not None and told.reliability_upper is not None:
+        lower, upper = told.reliability_lower, told.reliability_upper
     side = nothing if told.side_bias is None else told.side_bias
     side_lower, side_upper = _limits(side, told.side_sd)
-    verdict = np.full(m, "", dtype=object)
+    verdict, extra = np.full(m, "", dtype=object), dict(told.extra)
     if told.reliability is not None and told.reliability_sd is not None:
-        level = told.random_level
-        verdict = verdicts(reliability - level, lower - level, upper - level)
+        known = told.quantiles
+        if known is None:
+            known = normal_quantiles(reliability, told.reliability_sd)
+        judged = verdicts(reliability - told.random_level, known - told.random_level)
+        verdict = judged.words
+        extra |= {
+            "p_reliable": judged.reliable,
+            "p_random": judged.random,
+            "p_adversarial": judged.adversarial,
+        }
     starts = votes.offsets[:-1]
     count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
     return Table(
@@ -277,7 +310,7 @@ def _workers(votes: Comparisons, estimate: Estimate, agreement: NDArray[np.float
             "comparisons": _counts(count[:m]),
             "agreement": agreement[:m],
             "verdict": verdict,
-            **told.extra,
+            **extra,
         }
     )
 

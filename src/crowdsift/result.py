@@ -12,11 +12,31 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
+from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.tables import Backend, Table
 
 __all__ = ["Fit"]
+
+
+@dataclass(frozen=True, eq=False)
+class JointPosterior:
+    """How far the errors of scores go together; independent where no covariance is known."""
+
+    items: NDArray[np.object_]
+    sd: NDArray[np.float64]
+    covariance: NDArray[np.float64] | None
+
+    def difference_sd(
+        self, first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> NDArray[np.float64]:
+        """Standard deviations of differences of scores, by codes of items."""
+        variance = self.sd[first] ** 2 + self.sd[second] ** 2
+        if self.covariance is not None:
+            variance = variance - 2.0 * self.covariance[first, second]
+        return np.sqrt(np.maximum(variance, 0.0))
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,6 +75,7 @@ class Fit:
     parameters: dict[str, Any]
     trace: tuple[float, ...] = ()
     backend: Backend | None = None
+    covariance: JointPosterior | None = None
 
     @property
     def items(self) -> Any:
@@ -129,6 +150,55 @@ class Fit:
             beta = crowd if code is None else reliability[[code]]
             result[i] = rule.probability(np.full(len(beta), difference[i]), beta).mean()
         return float(result[0]) if single and n == 1 else result
+
+    def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
+        """Probability that `first` is truly better than `second`, given all votes.
+
+        Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes
+        come in. Labels must be of one component; sequences of labels give an array. A fit that
+        was loaded knows no covariances, and takes errors as independent.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> best, worst = fit.items["item"][0], fit.items["item"][-1]
+        >>> fit.better(best, worst) > 0.99
+        True
+        """
+        table = self.item_table
+        place = {_key(item): i for i, item in enumerate(table["item"])}
+        try:
+            one, two = (
+                np.array([place[_key(label)] for label in _as_list(side)])
+                for side in (first, second)
+            )
+            one, two = np.broadcast_arrays(one, two)
+        except KeyError as error:
+            raise RequestError(f"{error.args[0][1]!r} is not among the items") from None
+        except ValueError:
+            raise RequestError("as many first items as second ones are needed") from None
+        if (table["component"][one] != table["component"][two]).any():
+            raise RequestError("items of different components cannot be compared")
+        sd = self._difference_sd(one, two)
+        difference = table["score"][one] - table["score"][two]
+        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
+        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
+        single = not _is_sequence(first) and not _is_sequence(second)
+        return float(result[0]) if single else result
+
+    def _difference_sd(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Standard deviations of differences, by rows of the item table."""
+        table = self.item_table
+        if self.covariance is not None:
+            code = {_key(item): i for i, item in enumerate(self.covariance.items)}
+            codes = np.array([code[_key(item)] for item in table["item"]])
+            return self.covariance.difference_sd(codes[one], codes[two])
+        half = 0.5 * (table["upper"] - table["lower"]) / Z90
+        if np.isnan(half[one]).any() or np.isnan(half[two]).any():
+            raise RequestError(f"{self.method} gives no intervals for these items")
+        return np.asarray(np.sqrt(half[one] ** 2 + half[two] ** 2))
 
     def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
         """The scores of items, in the order given; NaN for an item without votes.

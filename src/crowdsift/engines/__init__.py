@@ -64,8 +64,8 @@ class Laplacian(Protocol):
     ) -> Solution:
         """Solve (L + shift I) x = rhs to a residual of `tolerance` times the norm of rhs."""
 
-    def inverse_diagonal(self, shift: float) -> Vector | None:
-        """Return the diagonal of (L + shift I)^-1, or None where it is too large to have."""
+    def dense(self) -> Vector | None:
+        """Return L as a matrix, or None where that would be too large."""
 
 
 class Engine(Protocol):
@@ -80,6 +80,7 @@ class Engine(Protocol):
     n_features: int
     total_weight: float
     passes: int
+    component: NDArray[np.uint32]  # of every item, the number of its connected component
     component_sizes: Vector  # for every item, the number of items connected with it
 
     @property

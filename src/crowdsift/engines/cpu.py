@@ -39,15 +39,15 @@ class CpuLaplacian:
         """Jacobi-preconditioned conjugate gradients from `start`."""
         return Solution(*self._core.solve(rhs, start, shift, tolerance, most))
 
-    def inverse_diagonal(self, shift: float) -> Vector | None:
-        """Exact by a dense inverse up to 2,000 items; None beyond."""
+    def dense(self) -> Vector | None:
+        """Return L as a matrix up to 2,000 items; None beyond."""
         if self._n > _DENSE_ITEMS:
             return None
         low, high, weight = self._core.weighted_pairs()
-        dense = np.zeros((self._n, self._n))
-        dense[low, high] = dense[high, low] = -weight
-        dense[np.diag_indices(self._n)] = self.diagonal() + shift
-        return np.ascontiguousarray(np.diag(np.linalg.inv(dense)))
+        matrix = np.zeros((self._n, self._n))
+        matrix[low, high] = matrix[high, low] = -weight
+        matrix[np.diag_indices(self._n)] = self.diagonal()
+        return matrix
 
 
 class CpuEngine:
@@ -69,8 +69,8 @@ class CpuEngine:
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
-        component = _core.components(comparisons.first, comparisons.second, self.n_items)
-        self.component_sizes = np.bincount(component)[component].astype(np.float64)
+        self.component = _core.components(comparisons.first, comparisons.second, self.n_items)
+        self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
         self._laplacian = CpuLaplacian(self._core, self.n_items)
 
     @property

@@ -48,9 +48,9 @@ class ReferenceLaplacian:
         x = np.linalg.solve(self.matrix + shift * np.eye(len(rhs)), rhs)
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 
-    def inverse_diagonal(self, shift: float) -> Vector | None:
-        """Return the diagonal of the inverse."""
-        return np.diag(np.linalg.inv(self.matrix + shift * np.eye(len(self.matrix)))).copy()
+    def dense(self) -> Vector | None:
+        """Return L."""
+        return self.matrix.copy()
 
 
 class ReferenceEngine:
@@ -75,7 +75,8 @@ class ReferenceEngine:
         self._precision = np.zeros(len(comparisons))
         self._a, self._b = np.zeros(len(comparisons)), np.zeros((len(comparisons), 0))
         self._laplacian = ReferenceLaplacian(self.n_items)
-        self.component_sizes = self._component_sizes()
+        self.component = self._components()
+        self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
 
     @property
     def laplacian(self) -> ReferenceLaplacian:
@@ -226,14 +227,14 @@ class ReferenceEngine:
             self._to_workers(self._n * (self._y != 0.5)),
         )
 
-    def _component_sizes(self) -> Vector:
-        """Lowest label wins along every comparison until nothing moves."""
+    def _components(self) -> NDArray[np.uint32]:
+        """Lowest label wins along every comparison until nothing moves; then numbered anew."""
         label, before = np.arange(self.n_items), np.full(self.n_items, -1)
         while (label != before).any():
             before = label.copy()
             np.minimum.at(label, self._first, before[self._second])
             np.minimum.at(label, self._second, before[self._first])
-        return np.bincount(label)[label].astype(np.float64)
+        return np.unique(label, return_inverse=True)[1].astype(np.uint32)
 
     def _differences(self, scores: Vector) -> Vector:
         return scores[self._first] - scores[self._second]

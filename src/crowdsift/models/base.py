@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
-__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_sd"]
+__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_covariance"]
 
 
 # The types that a hyper-parameter can have, in words and for isinstance.
@@ -33,12 +33,16 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
 class WorkerEstimate:
     """What a method says of workers; None where it says nothing.
 
-    `random_level` is the reliability of a worker who clicks at random, and `extra` holds further
-    parameters by name.
+    Limits of reliability come from `quantiles` where a method has a posterior (one row a worker,
+    of quantiles of equal probability), else from the standard deviation. `random_level` is the
+    reliability of a worker who clicks at random, and `extra` holds further parameters by name.
     """
 
     reliability: Vector | None = None
     reliability_sd: Vector | None = None
+    reliability_lower: Vector | None = None
+    reliability_upper: Vector | None = None
+    quantiles: Vector | None = None
     random_level: float = 0.0
     side_bias: Vector | None = None
     side_sd: Vector | None = None
@@ -57,9 +61,11 @@ class Estimate:
     rule: StoppingRule
     trace: list[float]
     score_sd: Vector | None = None
+    covariance: Vector | None = None  # of the scores, where it is small enough to have
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
+    sign_margin: float | None = None
     warnings: tuple[str, ...] = ()
 
 
@@ -78,6 +84,8 @@ class Model(ABC):
 
     def _check(self, name: str, kind: str, value: Any) -> None:
         """Refuse a hyper-parameter of the wrong type or outside what makes sense."""
+        if kind not in _TYPES:
+            return  # the model's own to check
         wanted, types = _TYPES[kind]
         fits = isinstance(value, types) and (kind == "bool" or not isinstance(value, bool))
         if not fits:
@@ -119,14 +127,23 @@ class Model(ABC):
         """P(first over second) for a difference of scores and a worker's reliability."""
 
 
-def centred_sd(engine: Engine, shift: float) -> Vector | None:
-    """Standard deviations of scores under the precision L + shift·I, about their mean.
+def centred_covariance(engine: Engine, shift: float) -> Vector | None:
+    """Covariance of the scores about the means of their components, at precision L + shift·I.
 
-    (L + shift·I) 1 = shift·1 on every component of K items, so its level has variance
-    1/(shift·K) and is independent of the differences: the variance about the mean of the
-    component is what remains. None where there are too many items.
+    On a component of K items (L + shift·I) 1 = shift·1: its level is independent of the
+    differences and of no interest. With 11ᵀ/K added, so that nothing cancels where the shift is
+    tiny, the level has variance 1/(shift + 1), which is then taken away. None where there are too
+    many items, or where the curvature is not that of a maximum.
     """
-    variance = engine.laplacian.inverse_diagonal(shift)
-    if variance is None or (variance <= 0).any():  # too large, or not a minimum of this block
+    matrix = engine.laplacian.dense()
+    if matrix is None:
         return None
-    return np.sqrt(np.maximum(variance - 1.0 / (shift * engine.component_sizes), 0.0))
+    together = engine.component[:, None] == engine.component[None, :]
+    level = together / engine.component_sizes[:, None]
+    matrix += level
+    matrix[np.diag_indices_from(matrix)] += shift
+    try:
+        np.linalg.cholesky(matrix)
+    except np.linalg.LinAlgError:
+        return None
+    return np.asarray(np.linalg.inv(matrix) - level / (shift + 1.0), dtype=np.float64)

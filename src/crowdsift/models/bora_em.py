@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_sd
+from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import polya_gamma_em
 
@@ -88,13 +88,13 @@ class BoraEM(Model):
             warnings += ("the linear solves did not reach their tolerance",)
         shift = self.item_ridge * max(state.precision / engine.total_weight, 1e-12)
         information = engine.slope_information(state.scores, state.slopes) + worker_ridge
-        engine.score_derivatives(state.scores, state.slopes)  # the curvature for centred_sd
+        engine.score_derivatives(state.scores, state.slopes)  # the curvature
         return Estimate(
             scores=state.scores,
             log_likelihood=state.log_likelihood,
             rule=rule,
             trace=trace,
-            score_sd=centred_sd(engine, shift),
+            covariance=centred_covariance(engine, shift),
             theta=state.slopes[:, None],
             workers=WorkerEstimate(state.slopes, 1.0 / np.sqrt(information)),
             warnings=warnings,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, centred_sd
+from crowdsift.models.base import Estimate, Model, centred_covariance
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
 
@@ -70,7 +70,7 @@ class BradleyTerry(Model):
             log_likelihood=objective.log_likelihood,
             rule=rule,
             trace=[-value / engine.total_weight for value in trace],
-            score_sd=centred_sd(engine, self.penalty),
+            covariance=centred_covariance(engine, self.penalty),
         )
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
