@@ -4,7 +4,8 @@ Run with ``python -m benchmarks.peers``. The environments are made on the first 
 bench-output/. Every peer maximises the Bradley-Terry likelihood in its own way; all are then
 measured by one yardstick, computed here from the scores that they return: the log-likelihood of
 the votes minus ½λ‖r‖² with λ = 0.01, after each peer's scores have been given the scale that is
-best for them, so that nobody loses by a convention.
+best for them, so that nobody loses by a convention. factor-bt and its counterpart are measured by
+the penalised likelihood of factor-bt in the same way.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -22,6 +24,7 @@ from numpy.typing import NDArray
 
 import crowdsift
 from benchmarks.data import data_folder, look_alike
+from crowdsift.engines import choose_engine
 
 PENALTY = 0.01
 OUTPUT = Path("bench-output")
@@ -54,11 +57,13 @@ def run_peer(peer: str, votes: crowdsift.Comparisons) -> dict[str, object]:
     with tempfile.TemporaryDirectory() as name:
         source, target = Path(name) / "votes.npz", Path(name) / "scores.npz"
         turned = votes.outcome < 0.5
+        rng = np.random.default_rng(0)
         np.savez(
             source,
             winner=np.where(turned, votes.second, votes.first).astype(np.int64),
             loser=np.where(turned, votes.first, votes.second).astype(np.int64),
             worker=votes.worker_codes().astype(np.int64),
+            winner_left=~turned if votes.sides_known else rng.integers(0, 2, len(votes)) > 0,
             items=votes.n_items,
         )
         try:
@@ -85,10 +90,34 @@ def yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) -> floa
         likelihood = float(np.sum(n * (y * eta - np.logaddexp(0, eta))))
         return likelihood - 0.5 * PENALTY * scale**2 * square
 
-    # The value is concave in the scale: golden section between generous ends.
+    return _largest(value)
+
+
+def factor_yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) -> float:
+    """Penalised log-likelihood of factor-bt, the workers' parameters at their best."""
+    model = crowdsift.FactorBT(penalty=PENALTY).relax(votes)[0]
+    engine = choose_engine("cpu", model.prepare(votes), 2)
+    centre = model.start(engine.n_features)
+    theta = np.tile(centre, (engine.n_workers, 1))
+    scores = scores - scores.mean()
+
+    def value(scale: float) -> float:
+        fitted = engine.fit_workers(
+            model.likelihood, scale * scores, theta,
+            centre=centre, penalty=PENALTY, bounds=model.bounds,
+        )  # fmt: skip
+        likelihood = engine.derivatives(model.likelihood, scale * scores, fitted).value
+        prior = scale**2 * float(scores @ scores) + float(np.sum((fitted - centre) ** 2))
+        return likelihood - 0.5 * PENALTY * prior
+
+    return _largest(value, steps=25)
+
+
+def _largest(value: Callable[[float], float], steps: int = 60) -> float:
+    """The largest value over scales, by golden section between generous ends."""
     low, high = 0.0, 20.0
     ratio = (np.sqrt(5) - 1) / 2
-    for _ in range(60):
+    for _ in range(steps):
         a, b = high - ratio * (high - low), low + ratio * (high - low)
         low, high = (low, b) if value(a) > value(b) else (a, high)
     return value(0.5 * (low + high))
@@ -107,16 +136,20 @@ def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
     ours(votes, mine)  # the first call loads libraries
     results = {"crowdsift bt": min((ours(votes, mine) for _ in range(3)), key=_seconds)}
     results |= {peer: run_peer(peer, votes) for peer in PEERS if peer != "crowd-kit"}
-    factor = crowdsift.FactorBT().relax(votes)[0]
-    results["crowdsift factor-bt"] = ours(votes, factor)
+    relaxed = crowdsift.FactorBT(penalty=PENALTY).relax(votes)[0]
+    results["crowdsift factor-bt"] = ours(votes, relaxed)
     results["crowd-kit"] = run_peer("crowd-kit", votes)
     rows = []
     for library, result in results.items():
-        base = "crowdsift factor-bt" if library.startswith("crowd-kit") else "crowdsift bt"
+        factor = library in ("crowd-kit", "crowdsift factor-bt")
+        base = "crowdsift factor-bt" if factor else "crowdsift bt"
         row: dict[str, object] = {"data": name, "library": library, "note": result.get("note", "")}
         if "scores" in result:
             row["seconds"] = result["seconds"]
-            row["likelihood"] = yardstick(pooled, np.asarray(result["scores"], dtype=float))
+            scores = np.asarray(result["scores"], dtype=float)
+            row["likelihood"] = (
+                factor_yardstick(votes, scores) if factor else yardstick(pooled, scores)
+            )
             row["times slower"] = _seconds(result) / _seconds(results[base])
         rows.append(row)
     return rows

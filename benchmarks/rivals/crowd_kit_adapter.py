@@ -8,8 +8,7 @@ import pandas as pd
 from crowdkit.aggregation import NoisyBradleyTerry
 
 votes = np.load(sys.argv[1])
-rng = np.random.default_rng(0)
-swap = rng.integers(0, 2, len(votes["winner"])).astype(bool)
+swap = ~votes["winner_left"]
 frame = pd.DataFrame(
     {
         "worker": votes["worker"],
