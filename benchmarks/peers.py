@@ -95,7 +95,7 @@ def yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) -> floa
 
 def factor_yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) -> float:
     """Penalised log-likelihood of factor-bt, the workers' parameters at their best."""
-    model = crowdsift.FactorBT(penalty=PENALTY).relax(votes)[0]
+    model = crowdsift.FactorBT(penalty=PENALTY, reduced=True)
     engine = choose_engine("cpu", model.prepare(votes), 2)
     centre = model.start(engine.n_features)
     theta = np.tile(centre, (engine.n_workers, 1))
@@ -136,8 +136,8 @@ def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
     ours(votes, mine)  # the first call loads libraries
     results = {"crowdsift bt": min((ours(votes, mine) for _ in range(3)), key=_seconds)}
     results |= {peer: run_peer(peer, votes) for peer in PEERS if peer != "crowd-kit"}
-    relaxed = crowdsift.FactorBT(penalty=PENALTY).relax(votes)[0]
-    results["crowdsift factor-bt"] = ours(votes, relaxed)
+    factor_bt = crowdsift.FactorBT(penalty=PENALTY, reduced=True)
+    results["crowdsift factor-bt"] = ours(votes, factor_bt)
     results["crowd-kit"] = run_peer("crowd-kit", votes)
     rows = []
     for library, result in results.items():

@@ -92,8 +92,10 @@ def rank_limits(
     if covariance is None:
         drawn = scores + sd * noise
     else:
-        values, vectors = np.linalg.eigh(covariance)
-        drawn = scores + (noise * np.sqrt(np.maximum(values, 0.0))) @ vectors.T
+        # About component means the covariance is singular; the factor of a slightly larger one.
+        slack = 1e-9 * float(np.trace(covariance)) / len(scores) + 1e-300
+        factor = np.linalg.cholesky(covariance + slack * np.eye(len(scores)))
+        drawn = scores + noise @ factor.T
     order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
     start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
     first = np.repeat(start, np.diff(np.append(start, len(scores))))
