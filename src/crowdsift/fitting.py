@@ -107,9 +107,8 @@ def fit(
     same_votes = prepared.offsets is comparisons.offsets  # not pooled
     whole = machine if same_votes else choose_engine(engine, comparisons, threads)
     agreed, decided = whole.agreement(estimate.scores)
-    seconds = time.perf_counter() - started
     agreement = np.divide(agreed, decided, out=np.full(len(agreed), np.nan), where=decided > 0)
-    result = _record(comparisons, chosen, estimate, agreement, machine.passes, seconds, seed)
+    result = _record(comparisons, chosen, estimate, agreement, machine.passes, started, seed)
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
@@ -182,10 +181,12 @@ def _record(
     estimate: Estimate,
     agreement: NDArray[np.float64],
     passes: int,
-    seconds: float,
+    started: float,
     seed: int,
 ) -> Fit:
     component = components(votes)
+    items = _items(votes, estimate, component, seed)
+    workers = _workers(votes, estimate, agreement)
     notes = list(estimate.warnings)
     n_components = int(component.max()) + 1
     if n_components > 1:
@@ -218,14 +219,14 @@ def _record(
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
-        "seconds": round(seconds, 6),
+        "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
         "seed": seed,
         "warnings": notes,
     }
     return Fit(
-        item_table=_items(votes, estimate, component, seed),
-        worker_table=_workers(votes, estimate, agreement),
+        item_table=items,
+        worker_table=workers,
         summary=summary,
         parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
