@@ -64,15 +64,15 @@ def settings() -> list[tuple[str, int, int, int]]:
 
 
 def synthetic_task(task: Task) -> list[Record]:
-    """All methods on one simulated crowd; with tune, the eight at penalties of left-out votes."""
-    beta, items, workers, comparisons, seed, tune = task
+    """Methods on one simulated crowd; with tune, at penalties chosen by left-out votes."""
+    beta, items, workers, comparisons, seed, tune, methods = task
     low = -1.0 if beta.startswith("[-1") else 0.0
     drawn = crowdsift.simulate(items, workers, comparisons, reliability=(low, 1.0), seed=seed)
     votes = drawn.comparisons()
     records = []
-    for name in (*EIGHT, "sift"):
+    for name in methods:
         chosen = crowdsift.model(name).relax(votes)[0]
-        fit = crowdsift.fit(votes, chosen, threads=1, tune=tune and name != "sift")
+        fit = crowdsift.fit(votes, chosen, threads=1, tune=tune)
         judge = measure_up_to_sign if low < 0 else measure
         result = judge(fit.scores_of(drawn.items), drawn.scores)
         records.append(
@@ -88,10 +88,14 @@ def synthetic_task(task: Task) -> list[Record]:
     return records
 
 
-def synthetic(seeds: int, tune: bool) -> None:
+def synthetic(seeds: int, tune: bool, only_eight: bool = False) -> None:
     """One row a setting: the best of the eight, sift, and the difference."""
-    tasks = [(*setting, seed, tune) for seed in range(seeds) for setting in settings()]
-    records = work("synthetic-tuned" if tune else "synthetic", synthetic_task, tasks)
+    grid = [(*setting, seed) for seed in range(seeds) for setting in settings()]
+    records = work("eight-tuned" if tune else "eight", synthetic_task,
+                   [(*point, tune, EIGHT) for point in grid])  # fmt: skip
+    if only_eight:
+        return
+    records += work("sift", synthetic_task, [(*point, False, ("sift",)) for point in grid])
     print(f"mean accuracy over {seeds} seeds; {'left-out votes chose' if tune else 'default'} λ")
     print(f"{'beta':8s}{'K':>6s}{'M':>7s}{'N':>8s}  {'best of eight':26s}{'sift':>8s}{'gain':>9s}")
     gains = []
@@ -203,11 +207,14 @@ def main() -> None:
     parser.add_argument("name", choices=["synthetic", "spammers", "left-out"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tune", action="store_true", help="penalties chosen by left-out votes")
+    parser.add_argument("--only-eight", action="store_true", help="measure the eight, no table")
     options = parser.parse_args()
     if options.name == "left-out":
         left_out()
+    elif options.name == "synthetic":
+        synthetic(options.seeds, options.tune, options.only_eight)
     else:
-        {"synthetic": synthetic, "spammers": spammers}[options.name](options.seeds, options.tune)
+        spammers(options.seeds, options.tune)
 
 
 if __name__ == "__main__":
