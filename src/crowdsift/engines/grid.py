@@ -85,8 +85,8 @@ class GridSites(Protocol):
         With `clip` ν is at least 0. Refreshes the Laplacian with n·A. Keeps Π Z^n.
         """
 
-    def type_counts(self, prior: Vector) -> tuple[Vector, float]:
-        """`counts` and `log_messages` for another prior and the messages of the last pass."""
+    def type_counts(self, prior: Vector) -> Vector:
+        """`counts` for another prior and the messages of the last pass."""
 
     def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
         """Posterior over types of the workers from `begin` to `end`, after the last pass."""

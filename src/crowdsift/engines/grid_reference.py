@@ -78,8 +78,9 @@ class ReferenceGridSites:
         messages = np.zeros((self._n_workers, len(prior)))
         np.add.at(messages, self._worker, self._n[:, None] * -np.logaddexp(0.0, -eta))
         self._messages = messages
-        counts, log_messages = self.type_counts(prior)
-        q, Z = self._posterior(prior)[0][self._worker], sigmoid(eta)
+        counts = self.type_counts(prior)
+        posterior, log_messages = self._posterior(prior)
+        q, Z = posterior[self._worker], sigmoid(eta)
         alpha = np.sum(q * (1 - Z) * slope, axis=1)
         nu = alpha**2 - np.sum(q * (1 - Z) * (1 - 2 * Z) * slope**2, axis=1)
         nu = np.maximum(nu, 0.0) if clip else nu
@@ -88,9 +89,9 @@ class ReferenceGridSites:
         self._h += damping * ((alpha + nu * m) / bottom - self._h)
         return SiteUpdate(counts, log_messages, float(self._n @ log_site), self.refresh())
 
-    def type_counts(self, prior: Vector) -> tuple[Vector, float]:
+    def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
-        q, log_messages = self._posterior(prior)
+        q, _ = self._posterior(prior)
         counts = np.zeros_like(prior)
         grid = mirrored(self._levels)
         for s in range(self._n_workers):
@@ -98,7 +99,7 @@ class ReferenceGridSites:
                 counts += _deposit(grid, mirrored(self._own[s]), q[s])
             else:
                 counts += q[s]
-        return counts, log_messages
+        return counts
 
     def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
         """Posterior over types; see the protocol."""

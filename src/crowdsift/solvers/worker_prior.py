@@ -69,12 +69,12 @@ class WorkerPrior:
         return WorkerPrior(levels, masses)
 
     def learned(
-        self, counts: Callable[[Vector], tuple[Vector, float]], n_workers: int, steps: int
+        self, counts: Callable[[Vector], Vector], n_workers: int, steps: int
     ) -> WorkerPrior:
         """So many steps of counting types under π and learning π from the counts."""
         prior = self
         for _ in range(steps):
-            prior = prior.updated(counts(prior.masses)[0], n_workers)
+            prior = prior.updated(counts(prior.masses), n_workers)
         return prior
 
     def updated(self, counts: Vector, n_workers: int) -> WorkerPrior:
