@@ -24,11 +24,16 @@ class WorkerEstimate:
     """What a method says of workers; None where it says nothing.
 
     `random_level` is the reliability of a worker who clicks at random, and `extra` holds further
-    parameters by name.
+    parameters by name. Methods with a posterior of reliability give its 90 % limits and the
+    probabilities of either sign; without limits `reliability_sd` makes them.
     """
 
     reliability: Vector | None = None
     reliability_sd: Vector | None = None
+    reliability_lower: Vector | None = None
+    reliability_upper: Vector | None = None
+    positive: Vector | None = None
+    negative: Vector | None = None
     random_level: float = 0.0
     side_bias: Vector | None = None
     side_sd: Vector | None = None
@@ -50,6 +55,7 @@ class Estimate:
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
+    sign_margin: float | None = None
     warnings: tuple[str, ...] = ()
 
 
