@@ -90,10 +90,67 @@ inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
     }
 }
 
-// For every vote and lane the slope kb and p = sigma(kb m), k = 1/sqrt(1 + c b^2 v); adds to the
-// worker's message -log of the likelihood, which is `shared` + `up` at b and `shared` + `down`
-// at -b. Of equal votes only the logarithm is multiplied, of single ones factors 1 + e^-|x| are
-// gathered in a product. At most kVoteBlock votes.
+// Eight lanes at once, where the compiler has vectors; it lowers them to what the target has.
+#if defined(__GNUC__)
+typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
+
+CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
+    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+#endif
+
+// One vote on all lanes: slopes kb with k = 1/sqrt(1 + c b^2 v), p = sigma(kb m), and its share of
+// the message. Of equal votes the logarithm is multiplied, of single ones factors are gathered.
+template <bool single>
+CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_RESTRICT level,
+                                  float m, float v, float n, float* CROWDSIFT_RESTRICT g,
+                                  float* CROWDSIFT_RESTRICT p, float* CROWDSIFT_RESTRICT loses,
+                                  float* CROWDSIFT_RESTRICT gathered) {
+    const float size = m < 0.0F ? -m : m, spread = kSmoothing * v;
+    const float small = m > 0.0F ? 0.0F : 1.0F;
+    for (std::size_t j = 0; j < lanes; ++j) {
+        const float slope = level[j] / __builtin_sqrtf(1.0F + spread * level[j] * level[j]);
+        const float x = slope * size;
+        const float e = exp_minus(x);
+        const float factor = 1.0F + e;
+        const float r = 1.0F / factor;
+        g[j] = slope;
+        p[j] = small == 0.0F ? r : e * r;
+        if (single) {
+            loses[j] += x;
+            gathered[j] *= factor;
+        } else {
+            loses[j] += n * x;
+            gathered[j] += n * log_positive(factor);
+        }
+    }
+}
+
+CROWDSIFT_INLINE void smooth_votes(std::size_t count, std::size_t lanes,
+                                   const float* CROWDSIFT_RESTRICT level,
+                                   const float* CROWDSIFT_RESTRICT m,
+                                   const float* CROWDSIFT_RESTRICT v,
+                                   const float* CROWDSIFT_RESTRICT weight,
+                                   float* CROWDSIFT_RESTRICT slope, float* CROWDSIFT_RESTRICT win,
+                                   float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
+                                   float* CROWDSIFT_RESTRICT shared,
+                                   float* CROWDSIFT_RESTRICT product) {
+    for (std::size_t j = 0; j < lanes; ++j) product[j] = 1.0F;
+    for (std::size_t i = 0; i < count; ++i) {
+        float* const loses = m[i] > 0.0F ? down : up;
+        if (weight[i] == 1.0F)
+            smooth_vote<true>(lanes, level, m[i], v[i], 1.0F, slope + i * lanes, win + i * lanes,
+                              loses, product);
+        else
+            smooth_vote<false>(lanes, level, m[i], v[i], weight[i], slope + i * lanes,
+                               win + i * lanes, loses, shared);
+    }
+    for (std::size_t j = 0; j < lanes; ++j) shared[j] += log_positive(product[j]);
+}
+
+// For every vote and lane the slope kb and p; adds to the worker's -log-likelihood, which is
+// `shared` + `up` at b and `shared` + `down` at -b. At most kVoteBlock votes. The usual number of
+// lanes is spelled out for the compiler.
 CROWDSIFT_CLONES
 inline void type_messages(std::size_t count, std::size_t lanes,
                           const float* CROWDSIFT_RESTRICT level, const float* CROWDSIFT_RESTRICT m,
@@ -101,39 +158,10 @@ inline void type_messages(std::size_t count, std::size_t lanes,
                           float* CROWDSIFT_RESTRICT slope, float* CROWDSIFT_RESTRICT win,
                           float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
                           float* CROWDSIFT_RESTRICT shared, float* CROWDSIFT_RESTRICT product) {
-    for (std::size_t j = 0; j < lanes; ++j) product[j] = 1.0F;
-    for (std::size_t i = 0; i < count; ++i) {
-        const float size = m[i] < 0.0F ? -m[i] : m[i];
-        const float spread = kSmoothing * v[i], n = weight[i];
-        const bool ahead = m[i] > 0.0F;
-        float* CROWDSIFT_RESTRICT const loses = ahead ? down : up;
-        float* CROWDSIFT_RESTRICT const g = slope + i * lanes;
-        float* CROWDSIFT_RESTRICT const p = win + i * lanes;
-        if (n == 1.0F) {
-            for (std::size_t j = 0; j < lanes; ++j) {
-                g[j] = level[j] / __builtin_sqrtf(1.0F + spread * level[j] * level[j]);
-                const float x = g[j] * size;
-                const float e = exp_minus(x);
-                const float factor = 1.0F + e;
-                const float r = 1.0F / factor;
-                p[j] = ahead ? r : e * r;
-                loses[j] += x;
-                product[j] *= factor;
-            }
-        } else {
-            for (std::size_t j = 0; j < lanes; ++j) {
-                g[j] = level[j] / __builtin_sqrtf(1.0F + spread * level[j] * level[j]);
-                const float x = g[j] * size;
-                const float e = exp_minus(x);
-                const float factor = 1.0F + e;
-                const float r = 1.0F / factor;
-                p[j] = ahead ? r : e * r;
-                loses[j] += n * x;
-                shared[j] += n * log_positive(factor);
-            }
-        }
-    }
-    for (std::size_t j = 0; j < lanes; ++j) shared[j] += log_positive(product[j]);
+    if (lanes == 24)
+        smooth_votes(count, 24, level, m, v, weight, slope, win, up, down, shared, product);
+    else
+        smooth_votes(count, lanes, level, m, v, weight, slope, win, up, down, shared, product);
 }
 
 // With u = q+(1 - p) - q- p: alpha = sum of kb u, and f = sum of (kb)^2 (1 - 2p) u, which is
@@ -144,20 +172,30 @@ inline void type_moments(std::size_t count, std::size_t lanes,
                          const float* CROWDSIFT_RESTRICT q, const float* CROWDSIFT_RESTRICT both,
                          float* CROWDSIFT_RESTRICT alpha, float* CROWDSIFT_RESTRICT f) {
     for (std::size_t i = 0; i < count; ++i) {
-        const float* CROWDSIFT_RESTRICT const g = slope + i * lanes;
-        const float* CROWDSIFT_RESTRICT const p = win + i * lanes;
-        float first[kLaneBlock] = {0, 0, 0, 0, 0, 0, 0, 0};
-        float second[kLaneBlock] = {0, 0, 0, 0, 0, 0, 0, 0};
-        for (std::size_t j = 0; j < lanes; j += kLaneBlock)
-            for (std::size_t l = 0; l < kLaneBlock; ++l) {
-                const float gu = g[j + l] * (q[j + l] - both[j + l] * p[j + l]);
-                first[l] += gu;
-                second[l] += gu * g[j + l] * (1.0F - 2.0F * p[j + l]);
-            }
-        alpha[i] = ((first[0] + first[4]) + (first[1] + first[5])) +
-                   ((first[2] + first[6]) + (first[3] + first[7]));
-        f[i] = ((second[0] + second[4]) + (second[1] + second[5])) +
-               ((second[2] + second[6]) + (second[3] + second[7]));
+#if defined(__GNUC__)
+        Lanes first = {}, second = {};
+        for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
+            const Lanes g = *reinterpret_cast<const Lanes*>(slope + i * lanes + j);
+            const Lanes p = *reinterpret_cast<const Lanes*>(win + i * lanes + j);
+            const Lanes up = *reinterpret_cast<const Lanes*>(q + j);
+            const Lanes all = *reinterpret_cast<const Lanes*>(both + j);
+            const Lanes gu = g * (up - all * p);
+            first += gu;
+            second += gu * g * (1.0F - 2.0F * p);
+        }
+        alpha[i] = sum_lanes(first);
+        f[i] = sum_lanes(second);
+#else
+        float first = 0.0F, second = 0.0F;
+        for (std::size_t j = 0; j < lanes; ++j) {
+            const float g = slope[i * lanes + j], p = win[i * lanes + j];
+            const float gu = g * (q[j] - both[j] * p);
+            first += gu;
+            second += gu * g * (1.0F - 2.0F * p);
+        }
+        alpha[i] = first;
+        f[i] = second;
+#endif
     }
 }
 
@@ -189,10 +227,17 @@ inline void likelihoods(std::size_t count, const float* CROWDSIFT_RESTRICT cost,
 CROWDSIFT_CLONES
 inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT prior,
                           const float* CROWDSIFT_RESTRICT likelihood) {
-    float sum[kLaneBlock] = {0, 0, 0, 0, 0, 0, 0, 0};
+#if defined(__GNUC__)
+    Lanes sum = {};
     for (std::size_t t = 0; t < count; t += kLaneBlock)
-        for (std::size_t l = 0; l < kLaneBlock; ++l) sum[l] += prior[t + l] * likelihood[t + l];
-    return ((sum[0] + sum[4]) + (sum[1] + sum[5])) + ((sum[2] + sum[6]) + (sum[3] + sum[7]));
+        sum += *reinterpret_cast<const Lanes*>(prior + t) *
+               *reinterpret_cast<const Lanes*>(likelihood + t);
+    return sum_lanes(sum);
+#else
+    float sum = 0.0F;
+    for (std::size_t t = 0; t < count; ++t) sum += prior[t] * likelihood[t];
+    return sum;
+#endif
 }
 
 // sums += scale * x

@@ -72,22 +72,25 @@ class WorkerPrior:
         self, counts: Callable[[Vector], Vector], n_workers: int, steps: int
     ) -> WorkerPrior:
         """So many steps of counting types under π and learning π from the counts."""
-        prior = self
+        prior, mixture = self, _Mixture(mirrored(self.levels))
         for _ in range(steps):
-            prior = prior.updated(counts(prior.masses), n_workers)
+            prior = prior._updated(mixture, counts(prior.masses), n_workers)
         return prior
 
     def updated(self, counts: Vector, n_workers: int) -> WorkerPrior:
         """π from the counts, by three steps of EM for p0."""
-        points, total = mirrored(self.levels), float(counts.sum())
+        return self._updated(_Mixture(mirrored(self.levels)), counts, n_workers)
+
+    def _updated(self, mixture: _Mixture, counts: Vector, n_workers: int) -> WorkerPrior:
         centre, spread, shares = self.centre, self.spread, self.shares
         if centre is None:
+            points, total = mirrored(self.levels), float(counts.sum())
             centre = float(points @ counts) / total
             spread = float(np.sqrt(max((points - centre) ** 2 @ counts / total, 0.0)))
             spread = max(spread, _LEAST_SPREAD)
         for _ in range(3):
-            centre, spread, shares = _mixture_step(points, counts, centre, spread, shares)
-        p0 = _components(points, centre, spread, shares).sum(axis=0)
+            centre, spread, shares = mixture.step(counts, centre, spread, shares)
+        p0 = mixture.masses(centre, spread, shares)
         masses = (counts + _PRIOR_WORKERS * p0) / (n_workers + _PRIOR_WORKERS)
         return WorkerPrior(self.levels, masses, centre, spread, shares)
 
@@ -99,26 +102,46 @@ class WorkerPrior:
         )
 
 
-def _components(points: Vector, centre: float, spread: float, shares: Vector) -> Vector:
-    """The three components of p0 on the grid, one row each, times their shares."""
-    random = np.where(points == 0.0, 1.0, 0.0)
-    parts = [gaussian_on(points, centre, spread), gaussian_on(points, -centre, spread), random]
-    return np.asarray(shares[:, None] * np.stack(parts), dtype=np.float64)
+class _Mixture:
+    """p0 on one grid: ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀, each part normalised over the points."""
 
+    def __init__(self, points: Vector) -> None:
+        self._points, self._zero = points, len(points) // 2
+        self._log_widths = np.log(np.gradient(points))
 
-def _mixture_step(
-    points: Vector, counts: Vector, centre: float, spread: float, shares: Vector
-) -> tuple[float, float, Vector]:
-    """One step of EM for p0 given the counts of types."""
-    parts = _components(points, centre, spread, shares)
-    parts = counts * parts / np.maximum(parts.sum(axis=0), 1e-300)
-    held = parts.sum(axis=1)
-    if held[1] > held[0]:  # + is the majority's side
-        parts[[0, 1]], held[[0, 1]] = parts[[1, 0]], held[[1, 0]]
-        centre = -centre
-    shares = (held + _SHARE_WORKERS * _SHARES) / (counts.sum() + _SHARE_WORKERS)
-    able = max(float(held[0] + held[1]), 1e-12)
-    centre = float(points @ (parts[0] - parts[1])) / able
-    squares = float((points - centre) ** 2 @ parts[0] + (points + centre) ** 2 @ parts[1])
-    variance = (squares + _SPREAD_WORKERS * (0.5 * centre) ** 2) / (able + _SPREAD_WORKERS)
-    return centre, max(float(np.sqrt(variance)), _LEAST_SPREAD), shares
+    def parts(self, centre: float, spread: float, shares: Vector) -> tuple[Vector, Vector]:
+        """The Gaussian parts times their shares; the grid is symmetric, so one mirrors other."""
+        logs = self._log_widths - 0.5 * ((self._points - centre) / spread) ** 2
+        able = np.exp(logs - logs.max())
+        able /= able.sum()
+        return shares[0] * able, shares[1] * able[::-1]
+
+    def masses(self, centre: float, spread: float, shares: Vector) -> Vector:
+        """p0 on the grid."""
+        plus, minus = self.parts(centre, spread, shares)
+        total = plus + minus
+        total[self._zero] += shares[2]
+        return total
+
+    def step(
+        self, counts: Vector, centre: float, spread: float, shares: Vector
+    ) -> tuple[float, float, Vector]:
+        """One step of EM for p0 given the counts of types."""
+        plus, minus = self.parts(centre, spread, shares)
+        total = plus + minus
+        total[self._zero] += shares[2]
+        ratio = counts / np.maximum(total, 1e-300)
+        plus *= ratio
+        minus *= ratio
+        held_plus, held_minus = float(plus.sum()), float(minus.sum())
+        if held_minus > held_plus:  # + is the majority's side
+            plus, minus, held_plus, held_minus = minus, plus, held_minus, held_plus
+        everyone = float(counts.sum())
+        held = np.array([held_plus, held_minus, everyone - held_plus - held_minus])
+        shares = (held + _SHARE_WORKERS * _SHARES) / (everyone + _SHARE_WORKERS)
+        able = max(held_plus + held_minus, 1e-12)
+        both = plus + minus[::-1]  # reliabilities of adversaries with their sign turned
+        centre = float(self._points @ both) / able
+        squares = float((self._points - centre) ** 2 @ both)
+        variance = (squares + _SPREAD_WORKERS * (0.5 * centre) ** 2) / (able + _SPREAD_WORKERS)
+        return centre, max(float(np.sqrt(variance)), _LEAST_SPREAD), shares
