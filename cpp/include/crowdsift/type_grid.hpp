@@ -18,6 +18,7 @@ class TypeGrid {
 public:
     static constexpr double kNarrow = 1.0;  // cells; see refined_levels in grid_reference.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
+    static constexpr double kSlack = 0.15;  // share of the span that an end may be off
 
     void set(std::size_t half, const double* levels, const double* prior) {
         half_ = half;
@@ -138,22 +139,22 @@ public:
             static_cast<std::size_t>(std::lower_bound(levels, levels + half_, mean) - levels);
         const std::size_t at = std::min(std::max<std::size_t>(found, 1), half_ - 1);
         const double cell = levels[at] - levels[at - 1];
-        if (!has_own) {
-            if (sd >= kNarrow * cell) return false;
-        } else {
-            const double span = 0.5 * (levels[half_ - 1] - levels[0]);
-            const double centre = 0.5 * (levels[half_ - 1] + levels[0]);
-            const bool settled = 0.5 * span <= kSpan * sd && kSpan * sd <= 1.5 * span;
-            if (settled && (std::fabs(mean - centre) <= sd || levels[0] < 1.5 * cell)) return false;
-        }
+        if (!has_own && sd >= kNarrow * cell) return false;
         const double reach = std::max(kSpan * sd, 1.5 * cell);
-        const double low = std::max(mean - reach, 0.0), high = mean + reach;
+        const double low = std::max(mean - reach, 0.0);
+        const double high = std::min(mean + reach, levels_.back());
         out.resize(half_);
         for (std::size_t j = 0; j < half_; ++j)
             out[j] = low == 0.0
                          ? high * static_cast<double>(j + 1) / static_cast<double>(half_)
                          : low + (high - low) * static_cast<double>(j) /
                                      static_cast<double>(half_ - 1);
+        if (has_own) {  // stay where the ends would move little, so that iterations can settle
+            const double slack = kSlack * (high - low);
+            if (std::fabs(out[0] - levels[0]) <= slack &&
+                std::fabs(high - levels[half_ - 1]) <= slack)
+                return false;
+        }
         return true;
     }
 

@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["ReferenceGridSites"]
 
-# A worker is refined where its posterior is narrower than this many cells of its grid; its own
-# levels span so many standard deviations to each side, and move when the posterior has moved.
-NARROW, SPAN = 1.0, 7.0
+# A worker is refined where its posterior is narrower than NARROW cells of its grid; its own levels
+# span SPAN standard deviations to each side, and move when an end would by this share of them.
+NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
 
 
 class ReferenceGridSites:
@@ -210,25 +210,16 @@ def refined_levels(common: Vector, own: Vector | None, q: Vector) -> Vector | No
     sd = float(np.sqrt(max(levels**2 @ size / total - mean**2, 0.0)))
     at = int(np.clip(np.searchsorted(levels, mean), 1, half - 1))
     cell = float(levels[at] - levels[at - 1])
-    if own is None:
-        if sd >= NARROW * cell:
-            return None
-    else:
-        span = 0.5 * (levels[-1] - levels[0])
-        centre = 0.5 * (levels[-1] + levels[0])
-        settled = 0.5 * span <= SPAN * sd <= 1.5 * span
-        if settled and (abs(mean - centre) <= sd or levels[0] < 1.5 * cell):
-            return None
+    if own is None and sd >= NARROW * cell:
+        return None
     reach = max(SPAN * sd, 1.5 * cell)
-    low, high = max(mean - reach, 0.0), mean + reach
-    if low == 0.0:
-        return np.linspace(0.0, high, half + 1)[1:]
-    return np.linspace(low, high, half)
-
-
-def cell_widths(levels: Vector) -> Vector:
-    """Widths of the cells of positive levels: central differences, one-sided at the ends."""
-    return np.gradient(levels)
+    low, high = max(mean - reach, 0.0), min(mean + reach, float(common[-1]))
+    new = np.linspace(0.0, high, half + 1)[1:] if low == 0.0 else np.linspace(low, high, half)
+    if own is not None:  # stay where the ends would move little, so that iterations can settle
+        slack = SLACK * (high - low)
+        if abs(new[0] - own[0]) <= slack and abs(high - own[-1]) <= slack:
+            return None
+    return np.asarray(new, dtype=np.float64)
 
 
 def interpolated_prior(common: Vector, prior: Vector, own: Vector) -> Vector:

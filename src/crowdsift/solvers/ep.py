@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 __all__ = ["Propagation", "Settings", "propagate"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
-_COUNTING_STEPS = 12  # of learning π within an iteration
+_COUNTING_CYCLES = 4  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -98,7 +98,7 @@ class Propagation:
         before = _standardised(self.means)
         self._pass_over(self.damping)
         self.prior = self.prior.learned(
-            self.sites.type_counts, self.engine.n_workers, _COUNTING_STEPS
+            self.sites.type_counts, self.engine.n_workers, _COUNTING_CYCLES
         )
         if self.settings.refine:
             self.sites.refine(self.prior.masses)
