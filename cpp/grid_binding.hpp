@@ -64,10 +64,10 @@ public:
                               hand_over<double, 2>(std::move(masses), {rows, types}));
     }
 
-    std::size_t refine(In<double> prior) {
-        require_prior(prior);
+    std::size_t refine() {
+        if (half_ == 0) throw std::invalid_argument("no update yet");
         nb::gil_scoped_release release;
-        return sites_.refine(prior.data());
+        return sites_.refine();
     }
 
     // Diagonal of the inverse, log-determinant, whether positive definite.
@@ -102,7 +102,7 @@ public:
         return refresh();
     }
 
-    void rescale(double factor) { sites_.rescale(factor); }
+    void rescale(double factor, bool levels) { sites_.rescale(factor, levels); }
 
     Out<double> correlate(bool centred, In<double> x) {
         require(x, k_, "x");
@@ -147,13 +147,13 @@ inline void bind_grid(nb::module_& m) {
              "clip"_a)
         .def("type_counts", &GridBinding::type_counts, "prior"_a)
         .def("posteriors", &GridBinding::posteriors, "prior"_a, "begin"_a, "end"_a)
-        .def("refine", &GridBinding::refine, "prior"_a)
+        .def("refine", &GridBinding::refine)
         .def("believe", &GridBinding::believe, "tolerance"_a, "most"_a)
         .def("set_pair_variances", &GridBinding::set_pair_variances, "variance"_a)
         .def("pair_variances", &GridBinding::pair_variances)
         .def("refresh", &GridBinding::refresh)
         .def("drop_negative", &GridBinding::drop_negative)
-        .def("rescale", &GridBinding::rescale, "factor"_a)
+        .def("rescale", &GridBinding::rescale, "factor"_a, "levels"_a)
         .def("correlate", &GridBinding::correlate, "centred"_a, "x"_a)
         .def("correlation_degrees", &GridBinding::correlation_degrees, "centred"_a)
         .def("mixture_likelihood", &GridBinding::mixture_likelihood, "scores"_a, "variances"_a,

@@ -131,25 +131,29 @@ public:
         }
     }
 
-    // Own levels for workers whose posterior is narrow; how many moved.
-    std::size_t refine(const double* prior) {
-        if (grid_.half() < 2) return 0;
-        grid_.set_prior(prior);
-        Scratch scratch(grid_);
+    // Own levels for workers whose likelihood is narrow; how many changed. A worker that goes back
+    // to the common levels keeps its place among the own ones, marked by -2 - place.
+    std::size_t refine() {
         std::vector<double> levels;
         std::size_t moved = 0;
         for (std::size_t s = 0; s < votes_.n_workers; ++s) {
-            const float* const p = prior_of(s, scratch);
             const bool has_own = own_[s] >= 0;
-            if (!grid_.refine(has_own ? own_levels(s) : grid_.levels().data(), has_own, p,
-                              likelihood_.data() + s * grid_.types(), levels))
+            const TypeGrid::Choice choice = grid_.refine(
+                has_own ? own_levels(s) : grid_.levels().data(), has_own,
+                likelihood_.data() + s * grid_.types(), levels);
+            if (choice == TypeGrid::Choice::stay) continue;
+            ++moved;
+            if (choice == TypeGrid::Choice::common) {
+                own_[s] = -2 - own_[s];
                 continue;
-            if (!has_own) {
+            }
+            if (own_[s] == -1) {
                 own_[s] = static_cast<std::int64_t>(own_levels_.size());
                 own_levels_.resize(own_levels_.size() + grid_.half());
+            } else if (own_[s] < -1) {
+                own_[s] = -2 - own_[s];
             }
             std::copy(levels.begin(), levels.end(), own_levels_.begin() + own_[s]);
-            ++moved;
         }
         return moved;
     }
@@ -176,12 +180,13 @@ public:
         for (float& a : a_) a = a > 0.0F ? a : 0.0F;
     }
 
-    void rescale(double factor) {
+    void rescale(double factor, bool levels) {
         const float once = static_cast<float>(factor), twice = static_cast<float>(factor * factor);
         for (float& a : a_) a *= twice;
         for (float& h : h_) h *= once;
         for (float& v : pair_variance_) v /= twice;
-        for (double& level : own_levels_) level *= factor;
+        if (levels)
+            for (double& level : own_levels_) level *= factor;
     }
 
     // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
@@ -469,7 +474,7 @@ private:
     std::vector<std::uint32_t> winner_, loser_, pair_, by_pair_, by_pair_start_;
     std::vector<float> n_, a_, h_, pair_variance_, likelihood_;
     std::vector<std::size_t> start_;
-    std::vector<std::int64_t> own_;  // where a worker's own levels start, or -1
+    std::vector<std::int64_t> own_;  // where a worker's own levels start; negative: has none
     std::vector<double> own_levels_;
 };
 

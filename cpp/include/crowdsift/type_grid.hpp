@@ -84,9 +84,7 @@ public:
     void own_prior(const double* own, float* types) const {
         std::size_t k = 0;
         for (std::size_t j = 0; j < half_; ++j) {
-            const double width = j == 0           ? own[1] - own[0]
-                                 : j + 1 == half_ ? own[j] - own[j - 1]
-                                                  : 0.5 * (own[j + 1] - own[j - 1]);
+            const double width = width_of(own, j);
             while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
             const double share = std::min(
                 std::max((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]), 0.0), 1.0);
@@ -120,45 +118,57 @@ public:
         rising[half_] += scale * static_cast<double>(prior[zero()] * likelihood[zero()]);
     }
 
-    // New levels for a posterior given as prior times likelihood over lanes, on the levels it has
-    // (own or common); false where they may stay.
-    bool refine(const double* levels, bool has_own, const float* prior, const float* likelihood,
-                std::vector<double>& out) const {
-        double total = static_cast<double>(prior[zero()] * likelihood[zero()]);
-        double first = 0.0, second = 0.0;
+    enum class Choice { stay, own, common };
+
+    // Which levels a worker should have for its likelihood over lanes on the levels it has; new
+    // ones of its own are written to `out`. See refined_levels in grid_reference.py.
+    Choice refine(const double* levels, bool has_own, const float* likelihood,
+                  std::vector<double>& out) const {
+        double total = 0.0, first = 0.0, second = 0.0;
         for (std::size_t j = 0; j < half_; ++j) {
-            const double size = static_cast<double>(prior[j] * likelihood[j]) +
-                                static_cast<double>(prior[lanes_ + j] * likelihood[lanes_ + j]);
+            const double size =
+                width_of(levels, j) *
+                (static_cast<double>(likelihood[j]) + static_cast<double>(likelihood[lanes_ + j]));
             total += size;
             first += levels[j] * size;
             second += levels[j] * levels[j] * size;
         }
         const double mean = first / total;
         const double sd = std::sqrt(std::max(second / total - mean * mean, 0.0));
-        const std::size_t found =
-            static_cast<std::size_t>(std::lower_bound(levels, levels + half_, mean) - levels);
-        const std::size_t at = std::min(std::max<std::size_t>(found, 1), half_ - 1);
-        const double cell = levels[at] - levels[at - 1];
-        if (!has_own && sd >= kNarrow * cell) return false;
-        const double reach = std::max(kSpan * sd, 1.5 * cell);
+        const double common_cell = cell_at(levels_.data(), mean);
+        if (!has_own && sd >= kNarrow * common_cell) return Choice::stay;
+        const double reach = std::max(kSpan * sd, 1.5 * cell_at(levels, mean));
         const double low = std::max(mean - reach, 0.0);
         const double high = std::min(mean + reach, levels_.back());
+        if (high - low > static_cast<double>(half_) * common_cell)
+            return has_own ? Choice::common : Choice::stay;
         out.resize(half_);
         for (std::size_t j = 0; j < half_; ++j)
-            out[j] = low == 0.0
-                         ? high * static_cast<double>(j + 1) / static_cast<double>(half_)
-                         : low + (high - low) * static_cast<double>(j) /
-                                     static_cast<double>(half_ - 1);
-        if (has_own) {  // stay where the ends would move little, so that iterations can settle
-            const double slack = kSlack * (high - low);
-            if (std::fabs(out[0] - levels[0]) <= slack &&
-                std::fabs(high - levels[half_ - 1]) <= slack)
-                return false;
-        }
-        return true;
+            out[j] = low == 0.0 ? high * static_cast<double>(j + 1) / static_cast<double>(half_)
+                                : low + (high - low) * static_cast<double>(j) /
+                                            static_cast<double>(half_ - 1);
+        const double slack = kSlack * (high - low);
+        if (has_own && std::fabs(out[0] - levels[0]) <= slack &&
+            std::fabs(high - levels[half_ - 1]) <= slack)
+            return Choice::stay;
+        return Choice::own;
     }
 
 private:
+    // Central differences, one-sided at the ends.
+    double width_of(const double* levels, std::size_t j) const {
+        if (j == 0) return levels[1] - levels[0];
+        if (j + 1 == half_) return levels[j] - levels[j - 1];
+        return 0.5 * (levels[j + 1] - levels[j - 1]);
+    }
+
+    double cell_at(const double* levels, double place) const {
+        const std::size_t found =
+            static_cast<std::size_t>(std::lower_bound(levels, levels + half_, place) - levels);
+        const std::size_t at = std::min(std::max<std::size_t>(found, 1), half_ - 1);
+        return levels[at] - levels[at - 1];
+    }
+
     std::size_t half_ = 0, lanes_ = 0;
     std::vector<double> levels_, prior_, up_density_, down_density_;
     std::vector<float> lane_level_, lane_prior_;

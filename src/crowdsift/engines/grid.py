@@ -91,8 +91,8 @@ class GridSites(Protocol):
     def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
         """Posterior over types of the workers from `begin` to `end`, after the last pass."""
 
-    def refine(self, prior: Vector) -> int:
-        """Give workers whose posterior is narrower than the grid levels of their own.
+    def refine(self) -> int:
+        """Give workers whose likelihood is narrower than the grid levels of their own.
 
         Returns how many workers' levels moved.
         """
@@ -109,8 +109,11 @@ class GridSites(Protocol):
     def drop_negative(self) -> Vector:
         """Raise negative precisions of sites to 0, then `refresh`."""
 
-    def rescale(self, factor: float) -> None:
-        """Sites for scores divided by the factor: A·factor², h·factor, variances alike."""
+    def rescale(self, factor: float, *, levels: bool) -> None:
+        """Sites for scores divided by the factor: A·factor², h·factor, variances alike.
+
+        `levels` says whether the own levels of refined workers are multiplied, too.
+        """
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x: the row of X of a worker is Σ_i n_i e_i (first - second as units).

@@ -44,9 +44,9 @@ class CpuGridSites:
         """Posterior over types; see the protocol."""
         return TypePosteriors(*self._sites.posteriors(prior, begin, end))
 
-    def refine(self, prior: Vector) -> int:
-        """Levels of their own for workers with narrow posteriors; see the protocol."""
-        return self._sites.refine(prior)
+    def refine(self) -> int:
+        """Levels of their own for workers with narrow likelihoods; see the protocol."""
+        return self._sites.refine()
 
     def pair_variances(self, *, exact: bool) -> PairVariances:
         """By a dense factorisation where `exact`, else by belief propagation."""
@@ -75,9 +75,9 @@ class CpuGridSites:
         """A at least 0; see the protocol."""
         return self._sites.drop_negative()
 
-    def rescale(self, factor: float) -> None:
+    def rescale(self, factor: float, *, levels: bool) -> None:
         """Sites in other units; see the protocol."""
-        self._sites.rescale(factor)
+        self._sites.rescale(factor, levels)
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x; see the protocol."""

@@ -105,15 +105,18 @@ class ReferenceGridSites:
         """Posterior over types; see the protocol."""
         return TypePosteriors(self._points()[begin:end], self._posterior(prior)[0][begin:end])
 
-    def refine(self, prior: Vector) -> int:
-        """Levels of their own for workers with narrow posteriors; see the protocol."""
-        q, _ = self._posterior(prior)
+    def refine(self) -> int:
+        """Levels of their own for workers with narrow likelihoods; see the protocol."""
         moved = 0
         for s in range(self._n_workers):
-            levels = refined_levels(self._levels, self._own.get(s), q[s])
-            if levels is not None:
+            own = self._own.get(s)
+            likelihood = np.exp(self._messages[s] - self._messages[s].max())
+            levels = refined_levels(self._levels, own, likelihood)
+            moved += levels is not own
+            if levels is None:
+                self._own.pop(s, None)
+            else:
                 self._own[s] = levels
-                moved += 1
         return moved
 
     def pair_variances(self, *, exact: bool) -> PairVariances:
@@ -138,12 +141,13 @@ class ReferenceGridSites:
         self._A = np.maximum(self._A, 0.0)
         return self.refresh()
 
-    def rescale(self, factor: float) -> None:
+    def rescale(self, factor: float, *, levels: bool) -> None:
         """Sites in other units; see the protocol."""
         self._A *= factor**2
         self._h *= factor
         self._V /= factor**2
-        self._own = {s: levels * factor for s, levels in self._own.items()}
+        if levels:
+            self._own = {s: own * factor for s, own in self._own.items()}
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x; see the protocol."""
@@ -195,31 +199,37 @@ class ReferenceGridSites:
         return sums
 
 
-def refined_levels(common: Vector, own: Vector | None, q: Vector) -> Vector | None:
-    """Levels that resolve a posterior q over the mirrored levels, or None where they may stay.
+def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Vector | None:
+    """Levels that resolve a worker's likelihood of types, or None where the common ones do.
 
-    The levels of a worker are refined where the sd of |β| is below `NARROW` cells at its mean.
-    The new ones are evenly spaced over mean ± `SPAN` sd, cut at 0; since a posterior in one cell
-    shows no width, never over less than 1.5 cells to each side: refinement goes in steps.
+    A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior
+    is the same for all) is narrower than `NARROW` cells of the common grid, and keeps them while
+    they are finer than that. They are evenly spaced over mean ± `SPAN` sd, within the common
+    grid; since a likelihood in one cell shows no width, never over less than 1.5 cells to each
+    side: refinement goes in steps. Levels whose ends would move little stay.
     """
     levels = common if own is None else own
     half = len(levels)
-    size = q[half + 1 :] + q[:half][::-1]  # the distribution of |β|, its mass at 0 left out
-    total = size.sum() + q[half]
-    mean = float(levels @ size / total)
-    sd = float(np.sqrt(max(levels**2 @ size / total - mean**2, 0.0)))
-    at = int(np.clip(np.searchsorted(levels, mean), 1, half - 1))
-    cell = float(levels[at] - levels[at - 1])
-    if own is None and sd >= NARROW * cell:
+    size = (likelihood[half + 1 :] + likelihood[:half][::-1]) * np.gradient(levels)
+    mean = float(levels @ size / size.sum())
+    sd = float(np.sqrt(max(levels**2 @ size / size.sum() - mean**2, 0.0)))
+    if own is None and sd >= NARROW * _cell_at(common, mean):
         return None
-    reach = max(SPAN * sd, 1.5 * cell)
+    reach = max(SPAN * sd, 1.5 * _cell_at(levels, mean))
     low, high = max(mean - reach, 0.0), min(mean + reach, float(common[-1]))
+    if high - low > half * _cell_at(common, mean):
+        return None
     new = np.linspace(0.0, high, half + 1)[1:] if low == 0.0 else np.linspace(low, high, half)
-    if own is not None:  # stay where the ends would move little, so that iterations can settle
-        slack = SLACK * (high - low)
-        if abs(new[0] - own[0]) <= slack and abs(high - own[-1]) <= slack:
-            return None
+    slack = SLACK * (high - low)
+    if own is not None and abs(new[0] - own[0]) <= slack and abs(high - own[-1]) <= slack:
+        return own
     return np.asarray(new, dtype=np.float64)
+
+
+def _cell_at(levels: Vector, place: float) -> float:
+    """The distance of the two levels about a place, or of the nearest two."""
+    at = int(np.clip(np.searchsorted(levels, place), 1, len(levels) - 1))
+    return float(levels[at] - levels[at - 1])
 
 
 def interpolated_prior(common: Vector, prior: Vector, own: Vector) -> Vector:

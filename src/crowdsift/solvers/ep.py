@@ -101,7 +101,9 @@ class Propagation:
             self.sites.type_counts, self.engine.n_workers, _COUNTING_CYCLES
         )
         if self.settings.refine:
-            self.sites.refine(self.prior.masses)
+            self.sites.refine()
+            if self.rule.history:
+                self._hold_scale()
         self._solve()
         if not self._variances():
             self.indefinite = self.clip = True
@@ -109,9 +111,9 @@ class Propagation:
             self._solve()
             self._variances()
         step = _standardised(self.means) - before
-        change = float(np.sqrt(np.mean(step**2)))
+        residual = float(np.sqrt(np.mean(step**2))) / self.damping  # what a full step would move
         self._adapt(step)
-        self._settle(change)
+        self._settle(residual)
 
     def finish(self) -> None:
         """Messages and evidence of the last state, its sites left as they are."""
@@ -135,7 +137,7 @@ class Propagation:
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance
         if self.rule.history:  # the error of the solve must vanish with the step
-            tolerance = min(tolerance, max(0.1 * self.rule.history[-1], 1e-10))
+            tolerance = min(tolerance, max(1e-3 * self.rule.history[-1], 1e-12))
         solution = self.engine.laplacian.solve(
             self.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
         )
@@ -155,9 +157,10 @@ class Propagation:
         elif self.last_step is not None:
             sizes = float(np.linalg.norm(step) * np.linalg.norm(self.last_step))
             turn = float(step @ self.last_step) / sizes if sizes > 0 else 0.0
-            if turn < -0.2:
+            grows = np.linalg.norm(step) > 0.8 * np.linalg.norm(self.last_step)
+            if turn < -0.2 and grows:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
-            elif turn > 0.2:
+            elif turn > 0.2 or not grows:
                 self.damping = min(1.15 * self.damping, _MOST_DAMPING)
         self.last_step = step
 
@@ -169,7 +172,8 @@ class Propagation:
             self.rule.stop(max(change, np.nextafter(self.rule.tolerance, np.inf)))
             self.done = self.rule.iterations >= self.rule.most
             return
-        if change <= self.rule.tolerance and self.scale_steps < _SCALE_STEPS and not staged:
+        free = not staged and not self.settings.refine and self.scale_steps < _SCALE_STEPS
+        if free and change <= self.rule.tolerance:
             factor = self.scale()
             if abs(factor - 1.0) > _SCALE_SLACK and self.means.any():
                 self.scale_steps += 1
@@ -177,10 +181,22 @@ class Propagation:
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
 
+    def _hold_scale(self) -> None:
+        """Take back what the scale has drifted, on the grid as it stands.
+
+        Votes see β·r only. Where a worker has far more votes than there are items, EP's scale of
+        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle.
+        """
+        factor = self.scale()
+        self.prior = self.prior.transported(factor)
+        self.sites.rescale(factor, levels=False)
+        self.means = self.means / factor
+        self.rhs = self.sites.refresh()
+
     def _rescale(self, factor: float) -> None:
         """Scores divided by the factor, reliabilities times it: the same probabilities."""
         self.prior = self.prior.rescaled(factor)
-        self.sites.rescale(factor)
+        self.sites.rescale(factor, levels=True)
         self.means = self.means / factor
         self.variances = self.variances / factor**2
         self.rhs = self.sites.refresh()
