@@ -140,7 +140,7 @@ public:
         const double reach = std::max(kSpan * sd, 1.5 * cell_at(levels, mean));
         const double low = std::max(mean - reach, 0.0);
         const double high = std::min(mean + reach, levels_.back());
-        if (high - low > static_cast<double>(half_) * common_cell)
+        if (high - low > 2.0 * static_cast<double>(half_) * common_cell)
             return has_own ? Choice::common : Choice::stay;
         out.resize(half_);
         for (std::size_t j = 0; j < half_; ++j)

@@ -203,8 +203,8 @@ def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Ve
     """Levels that resolve a worker's likelihood of types, or None where the common ones do.
 
     A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior
-    is the same for all) is narrower than `NARROW` cells of the common grid, and keeps them while
-    they are finer than that. They are evenly spaced over mean ± `SPAN` sd, within the common
+    is the same for all) is narrower than `NARROW` cells of the common grid, and keeps them unless
+    they become twice as coarse. They are evenly spaced over mean ± `SPAN` sd, within the common
     grid; since a likelihood in one cell shows no width, never over less than 1.5 cells to each
     side: refinement goes in steps. Levels whose ends would move little stay.
     """
@@ -217,7 +217,7 @@ def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Ve
         return None
     reach = max(SPAN * sd, 1.5 * _cell_at(levels, mean))
     low, high = max(mean - reach, 0.0), min(mean + reach, float(common[-1]))
-    if high - low > half * _cell_at(common, mean):
+    if high - low > 2 * half * _cell_at(common, mean):
         return None
     new = np.linspace(0.0, high, half + 1)[1:] if low == 0.0 else np.linspace(low, high, half)
     slack = SLACK * (high - low)

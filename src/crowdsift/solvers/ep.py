@@ -23,8 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["Propagation", "Settings", "propagate"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
-_COUNTING_CYCLES = 4  # of learning π within an iteration
+_COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
+_REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
 
@@ -65,6 +66,7 @@ class Propagation:
     clip: bool = True
     indefinite: bool = False
     scale_steps: int = 0
+    unclipped: int = 0  # iterations in stage 2
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
     done: bool = False
@@ -97,11 +99,12 @@ class Propagation:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
         before = _standardised(self.means)
         self._pass_over(self.damping)
+        last = self.rule.history[-1] if self.rule.history else 1.0
         self.prior = self.prior.learned(
-            self.sites.type_counts, self.engine.n_workers, _COUNTING_CYCLES
+            self.sites.type_counts, self.engine.n_workers, _COUNTING_CYCLES, 0.01 * last
         )
         if self.settings.refine:
-            self.sites.refine()
+            self._refine()
             if self.rule.history:
                 self._hold_scale()
         self._solve()
@@ -133,6 +136,12 @@ class Propagation:
         self.evidence.append(
             update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
         )
+
+    def _refine(self) -> None:
+        """Own levels where they are needed; those of stage 2 settle soon and then stay."""
+        self.unclipped += not self.clip
+        if self.unclipped <= _REFINING:
+            self.sites.refine()
 
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance

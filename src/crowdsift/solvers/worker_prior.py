@@ -26,7 +26,7 @@ _SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random worke
 _SHARE_WORKERS, _SPREAD_WORKERS = 5.0, 20.0  # how many workers the shares and μ/2 count for
 _LEAST_SPREAD = 0.05
 _FAR = 6.0
-_MOST_AHEAD = 30.0  # times the last step that an extrapolation may go
+_MOST_AHEAD = 6.0  # times the last step that an extrapolation may go
 
 
 def power_grid(points: int) -> Vector:
@@ -70,9 +70,11 @@ class WorkerPrior:
         return WorkerPrior(levels, masses)
 
     def learned(
-        self, counts: Callable[[Vector], Vector], n_workers: int, cycles: int
+        self, counts: Callable[[Vector], Vector], n_workers: int, cycles: int, tolerance: float
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `cycles` bring.
+
+        It is at rest where a step moves no more than `tolerance` of its mass.
 
         Plain steps creep along directions in which the votes say little, and EP would creep with
         them. Two steps x1, x2 from x0 give r = x1 - x0 and v = x2 - 2 x1 + x0, from which squared
@@ -81,6 +83,8 @@ class WorkerPrior:
         prior, mixture = self, _Mixture(mirrored(self.levels))
         for _ in range(cycles):
             one = prior._updated(mixture, counts(prior.masses), n_workers)
+            if np.abs(one.masses - prior.masses).sum() <= tolerance:
+                return one
             two = one._updated(mixture, counts(one.masses), n_workers)
             prior = _extrapolated(prior, one, two)
             prior = prior._updated(mixture, counts(prior.masses), n_workers)
