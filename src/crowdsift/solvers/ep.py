@@ -25,6 +25,7 @@ __all__ = ["Propagation", "Settings", "propagate"]
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
+_NOISE = 3e-4
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -166,7 +167,10 @@ class Propagation:
         elif self.last_step is not None:
             sizes = float(np.linalg.norm(step) * np.linalg.norm(self.last_step))
             turn = float(step @ self.last_step) / sizes if sizes > 0 else 0.0
-            grows = np.linalg.norm(step) > 0.8 * np.linalg.norm(self.last_step)
+            # Steps near the noise of single precision turn at random: there only growth counts.
+            ratio = float(np.linalg.norm(step) / max(np.linalg.norm(self.last_step), 1e-300))
+            small = np.linalg.norm(step) < _NOISE * np.sqrt(len(step))
+            grows = ratio > (1.5 if small else 0.8)
             if turn < -0.2 and grows:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif turn > 0.2 or not grows:
