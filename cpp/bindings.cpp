@@ -247,7 +247,7 @@ public:
 
     // Sites of expectation propagation over these votes; they share the Laplacian.
     std::unique_ptr<GridBinding> grid_sites() {
-        return std::make_unique<GridBinding>(votes_, pairs_, *laplacian_, pool_);
+        return std::make_unique<GridBinding>(votes_, pairs_, *laplacian_, pool_, inverse_);
     }
 
     // Solution, iterations, relative residual, whether the tolerance was reached.
@@ -325,6 +325,7 @@ private:
     Votes votes_{};
     Pairs pairs_;
     std::unique_ptr<Laplacian> laplacian_;
+    std::unique_ptr<SparseInverse> inverse_;
     std::unique_ptr<LogisticPasses> passes_;
     std::unique_ptr<EliminatedPasses> eliminated_;
     std::size_t parameters_ = 0;  // of a worker, in the last derivatives()

@@ -4,6 +4,7 @@
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
 
+#include <memory>
 #include <tuple>
 
 #include "arrays.hpp"
@@ -12,9 +13,10 @@
 class GridBinding {
 public:
     GridBinding(const crowdsift::Votes& votes, const crowdsift::Pairs& pairs,
-                crowdsift::Laplacian& laplacian, crowdsift::ThreadPool& pool)
+                crowdsift::Laplacian& laplacian, crowdsift::ThreadPool& pool,
+                std::unique_ptr<crowdsift::SparseInverse>& inverse)
         : k_(votes.n_items), m_(votes.n_workers), n_pairs_(pairs.size()),
-          sites_(votes, pairs, laplacian, pool) {}
+          pairs_(pairs), inverse_(inverse), sites_(votes, pairs, laplacian, pool) {}
 
     void reset(double variance) {
         sites_.reset(variance);
@@ -81,6 +83,26 @@ public:
         return {hand_over(std::move(variance)), report.log_determinant, report.definite};
     }
 
+    // Whether a factorisation takes at most so many multiplications.
+    bool is_sparse(double most) {
+        nb::gil_scoped_release release;
+        if (!inverse_) inverse_ = std::make_unique<crowdsift::SparseInverse>(pairs_, k_, most);
+        return inverse_->possible();
+    }
+
+    // The same as believe(), exactly, after is_sparse() said yes.
+    std::tuple<Out<double>, double, bool> factorise() {
+        if (!inverse_ || !inverse_->possible()) throw std::invalid_argument("not sparse");
+        std::vector<double> variance(k_, 1.0);
+        double log_determinant = 0.0;
+        bool definite = false;
+        {
+            nb::gil_scoped_release release;
+            definite = sites_.factorise(*inverse_, variance.data(), &log_determinant);
+        }
+        return {hand_over(std::move(variance)), log_determinant, definite};
+    }
+
     void set_pair_variances(In<float> variance) {
         require(variance, n_pairs_, "variance");
         std::copy(variance.data(), variance.data() + n_pairs_, sites_.pair_variances().begin());
@@ -136,6 +158,8 @@ private:
     }
 
     std::size_t k_, m_, n_pairs_, half_ = 0;
+    const crowdsift::Pairs& pairs_;
+    std::unique_ptr<crowdsift::SparseInverse>& inverse_;  // shared, made when first asked for
     crowdsift::GridSites sites_;
 };
 
@@ -149,6 +173,8 @@ inline void bind_grid(nb::module_& m) {
         .def("posteriors", &GridBinding::posteriors, "prior"_a, "begin"_a, "end"_a)
         .def("refine", &GridBinding::refine)
         .def("believe", &GridBinding::believe, "tolerance"_a, "most"_a)
+        .def("is_sparse", &GridBinding::is_sparse, "most"_a)
+        .def("factorise", &GridBinding::factorise)
         .def("set_pair_variances", &GridBinding::set_pair_variances, "variance"_a)
         .def("pair_variances", &GridBinding::pair_variances)
         .def("refresh", &GridBinding::refresh)

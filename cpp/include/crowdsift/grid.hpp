@@ -13,6 +13,7 @@
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/sparse_inverse.hpp"
 #include "crowdsift/type_grid.hpp"
 #include "crowdsift/votes.hpp"
 
@@ -161,6 +162,12 @@ public:
     BeliefReport believe(double tolerance, std::size_t most, double* item_variance) {
         return beliefs_.propagate(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
                                   tolerance, most, item_variance, pair_variance_.data());
+    }
+
+    // Exact variances by a sparse factorisation, whose order the caller keeps.
+    bool factorise(SparseInverse& inverse, double* item_variance, double* log_determinant) {
+        return inverse.invert(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
+                              item_variance, pair_variance_.data(), log_determinant);
     }
 
     std::vector<float>& pair_variances() { return pair_variance_; }

@@ -16,6 +16,8 @@ __all__ = ["CpuGridSites"]
 
 # Belief propagation: messages settled to this times the diagonal, in at most so many sweeps.
 _BELIEF_TOLERANCE, _BELIEF_SWEEPS = 1e-5, 30
+# Multiplications of a sparse factorisation that take about as long as belief propagation.
+_SPARSE_WORK = 4e6
 
 
 class CpuGridSites:
@@ -49,7 +51,13 @@ class CpuGridSites:
         return self._sites.refine()
 
     def pair_variances(self, *, exact: bool) -> PairVariances:
-        """By a dense factorisation where `exact`, else by belief propagation."""
+        """By a sparse factorisation, a dense one, or belief propagation.
+
+        A sparse one costs little and is used wherever it is possible; `exact` asks for a dense
+        one where it is not.
+        """
+        if self._sites.is_sparse(_SPARSE_WORK):
+            return PairVariances(*self._sites.factorise())
         if not exact:
             return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
         k = self._n_items

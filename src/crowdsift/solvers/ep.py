@@ -154,7 +154,10 @@ class Propagation:
         self.means = solution.x if np.isfinite(solution.x).all() else self.means
 
     def _variances(self) -> bool:
-        exact = self.engine.n_items <= self.settings.exact_items
+        # a dense factorisation is dear and only stage 2, which sets the intervals, asks for it
+        exact = self.engine.n_items <= self.settings.exact_items and not (
+            self.clip and not self.settings.clip
+        )
         found = self.sites.pair_variances(exact=exact)
         if found.definite:
             self.variances, self.log_determinant = found.items, found.log_determinant
