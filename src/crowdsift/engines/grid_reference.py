@@ -127,8 +127,8 @@ class ReferenceGridSites:
         except np.linalg.LinAlgError:
             return PairVariances(np.ones(self._n_items), 0.0, False)
         S = np.linalg.inv(precision)
-        w, l = self._winner, self._loser
-        self._V = S[w, w] + S[l, l] - 2.0 * S[w, l]
+        one, two = self._winner, self._loser
+        self._V = S[one, one] + S[two, two] - 2.0 * S[one, two]
         return PairVariances(np.diag(S).copy(), 2.0 * float(np.log(np.diag(factor)).sum()), True)
 
     def refresh(self) -> Vector:

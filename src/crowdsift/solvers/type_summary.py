@@ -55,7 +55,8 @@ def summarise(sites: GridSites, prior: Vector, n_workers: int, points: int = 16)
         negative = np.sum(found.masses * (found.points < 0), axis=1)
         parts.append(TypeSummary(mean, np.sqrt(square), limits[:, 0], limits[:, 1], positive,
                                  negative, limits[:, 2:]))  # fmt: skip
-    return TypeSummary(*(np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True)))
+    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
+    return TypeSummary(*map(np.ascontiguousarray, columns))
 
 
 def quantiles(posterior: TypePosteriors, levels: Vector) -> Vector:
