@@ -37,7 +37,7 @@ class ReferenceGridSites:
         laplacian: ReferenceLaplacian,
         first: NDArray[np.uint32],
         second: NDArray[np.uint32],
-        worker: NDArray[np.int64],
+        worker: NDArray[np.uint32],
         outcome: Vector,
         weight: Vector,
         n_workers: int,
@@ -46,11 +46,11 @@ class ReferenceGridSites:
         self._laplacian = laplacian
         self._n_items, self._n_workers = len(laplacian.matrix), n_workers
         won, lost = outcome > 0, outcome < 1
-        self._winner = np.concatenate([first[won], second[lost]]).astype(np.int64)
-        self._loser = np.concatenate([second[won], first[lost]]).astype(np.int64)
+        self._winner = np.concatenate([first[won], second[lost]])
+        self._loser = np.concatenate([second[won], first[lost]])
         self._worker = np.concatenate([worker[won], worker[lost]])
         self._n = np.concatenate([(weight * outcome)[won], (weight * (1 - outcome))[lost]])
-        self._rows = (first.astype(np.int64), second.astype(np.int64), worker)
+        self._rows = (first, second, worker)
         self._weight = weight
         self._e = _centred_votes(worker, outcome, weight, n_workers, sides_known)
         self.reset(2.0)
@@ -188,8 +188,8 @@ class ReferenceGridSites:
 
     def _to_items(
         self,
-        first: NDArray[np.int64],
-        second: NDArray[np.int64],
+        first: NDArray[np.uint32],
+        second: NDArray[np.uint32],
         values: Vector,
         other: Vector | None = None,
     ) -> Vector:
@@ -250,13 +250,14 @@ def _deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
     """Masses at points as masses on the grid, each shared by its two neighbours linearly."""
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
-    return np.bincount(place, masses * (1 - share), len(grid)) + np.bincount(
-        place + 1, masses * share, len(grid)
-    )
+    result = np.zeros(len(grid))
+    np.add.at(result, place, masses * (1 - share))
+    np.add.at(result, place + 1, masses * share)
+    return result
 
 
 def _centred_votes(
-    worker: NDArray[np.int64], outcome: Vector, weight: Vector, n_workers: int, sides_known: bool
+    worker: NDArray[np.uint32], outcome: Vector, weight: Vector, n_workers: int, sides_known: bool
 ) -> Vector:
     """2y - 1, less the worker's mean answer where sides are known: one-sided workers vanish."""
     signed = 2.0 * outcome - 1.0

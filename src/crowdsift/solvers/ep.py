@@ -168,12 +168,11 @@ class Propagation:
         if not self.rule.history or not self.settings.adaptive:
             self.damping = 0.5
         elif self.last_step is not None:
-            sizes = float(np.linalg.norm(step) * np.linalg.norm(self.last_step))
-            turn = float(step @ self.last_step) / sizes if sizes > 0 else 0.0
+            now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
+            turn = float(step @ self.last_step) / max(now * before, 1e-300)
             # Steps near the noise of single precision turn at random: there only growth counts.
-            ratio = float(np.linalg.norm(step) / max(np.linalg.norm(self.last_step), 1e-300))
-            small = np.linalg.norm(step) < _NOISE * np.sqrt(len(step))
-            grows = ratio > (1.5 if small else 0.8)
+            small = now < _NOISE * np.sqrt(len(step))
+            grows = now > (1.5 if small else 0.8) * before
             if turn < -0.2 and grows:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif turn > 0.2 or not grows:

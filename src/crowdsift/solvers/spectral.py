@@ -61,4 +61,4 @@ def _tridiagonal(alphas: list[float], betas: list[float]) -> tuple[Vector, Vecto
 
 def _arbitrary(n: int) -> Vector:
     """A fixed vector without structure: fractions of multiples of the golden ratio."""
-    return np.modf(np.arange(1, n + 1) * 0.6180339887498949)[0] - 0.5
+    return np.asarray(np.modf(np.arange(1, n + 1) * 0.6180339887498949)[0] - 0.5, np.float64)

@@ -99,8 +99,8 @@ class WorkerPrior:
         if centre is None:
             points, total = mirrored(self.levels), float(counts.sum())
             centre = float(points @ counts) / total
-            spread = float(np.sqrt(max((points - centre) ** 2 @ counts / total, 0.0)))
-            spread = max(spread, _LEAST_SPREAD)
+            variance = float((points - centre) ** 2 @ counts) / total
+            spread = max(float(np.sqrt(variance)), _LEAST_SPREAD)
         for _ in range(3):
             centre, spread, shares = mixture.step(counts, centre, spread, shares)
         p0 = mixture.masses(centre, spread, shares)
