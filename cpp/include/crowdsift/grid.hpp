@@ -83,7 +83,9 @@ public:
                 const float* const likelihood = likelihood_.data() + s * types;
                 const float* const p = prior_of(s, scratch);
                 const float scale = 1.0F / weighted_sum(types, p, likelihood);
-                if (own_[s] < 0) {  // the common prior is multiplied in below, once
+                if (start_[s] == start_[s + 1]) {
+                    // without votes: not counted
+                } else if (own_[s] < 0) {  // the common prior is multiplied in below, once
                     add_scaled(types, scale, likelihood, sums.data());
                 } else {
                     grid_.deposit(own_levels(s), p, likelihood, static_cast<double>(scale), out);
@@ -350,7 +352,7 @@ private:
             at.q[j] = scale * prior[j] * likelihood[j];
             at.both[j] = at.q[j] + scale * prior[lanes + j] * likelihood[lanes + j];
         }
-        count_types(s, prior, likelihood, scale, out);
+        if (count > 0) count_types(s, prior, likelihood, scale, out);
         for (std::size_t from = 0; from < count; from += kBufferVotes) {
             const std::size_t some = std::min(kBufferVotes, count - from);
             if (count > kBufferVotes) {

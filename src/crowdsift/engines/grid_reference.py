@@ -94,7 +94,7 @@ class ReferenceGridSites:
         q, _ = self._posterior(prior)
         counts = np.zeros_like(prior)
         grid = mirrored(self._levels)
-        for s in range(self._n_workers):
+        for s in np.unique(self._worker):
             if s in self._own:
                 counts += _deposit(grid, mirrored(self._own[s]), q[s])
             else:

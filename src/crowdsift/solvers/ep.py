@@ -65,6 +65,7 @@ class Propagation:
     log_determinant: float = 0.0
     damping: float = 1.0
     clip: bool = True
+    exact: bool = False
     indefinite: bool = False
     scale_steps: int = 0
     unclipped: int = 0  # iterations in stage 2
@@ -102,7 +103,7 @@ class Propagation:
         self._pass_over(self.damping)
         last = self.rule.history[-1] if self.rule.history else 1.0
         self.prior = self.prior.learned(
-            self.sites.type_counts, self.engine.n_workers, _COUNTING_CYCLES, 0.01 * last
+            self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last
         )
         if self.settings.refine:
             self._refine()
@@ -154,14 +155,17 @@ class Propagation:
         self.means = solution.x if np.isfinite(solution.x).all() else self.means
 
     def _variances(self) -> bool:
-        # a dense factorisation is dear and only stage 2, which sets the intervals, asks for it
-        exact = self.engine.n_items <= self.settings.exact_items and not (
-            self.clip and not self.settings.clip
-        )
-        found = self.sites.pair_variances(exact=exact)
+        found = self.sites.pair_variances(exact=self.exact)
+        if not found.definite and self._may_be_exact():
+            self.exact = True
+            found = self.sites.pair_variances(exact=True)
         if found.definite:
             self.variances, self.log_determinant = found.items, found.log_determinant
         return found.definite
+
+    def _may_be_exact(self) -> bool:
+        """A dense factorisation is dear: only the last iterations ask for it."""
+        return not self.exact and self.engine.n_items <= self.settings.exact_items
 
     def _adapt(self, step: Vector) -> None:
         """Damping: ½ after the first step, less where steps turn back, more where they go on."""
@@ -194,6 +198,9 @@ class Propagation:
                 self.scale_steps += 1
                 self._rescale(factor)
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
+        if change <= self.rule.tolerance and self._may_be_exact():
+            self.exact = True
+            change = float(np.nextafter(self.rule.tolerance, np.inf))
         self.done = self.rule.stop(change)
 
     def _hold_scale(self) -> None:

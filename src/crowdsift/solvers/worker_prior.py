@@ -70,11 +70,11 @@ class WorkerPrior:
         return WorkerPrior(levels, masses)
 
     def learned(
-        self, counts: Callable[[Vector], Vector], n_workers: int, cycles: int, tolerance: float
+        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `cycles` bring.
 
-        It is at rest where a step moves no more than `tolerance` of its mass.
+        It is at rest where a step moves no more than `tolerance` of its mass and of p0.
 
         Plain steps creep along directions in which the votes say little, and EP would creep with
         them. Two steps x1, x2 from x0 give r = x1 - x0 and v = x2 - 2 x1 + x0, from which squared
@@ -82,19 +82,23 @@ class WorkerPrior:
         """
         prior, mixture = self, _Mixture(mirrored(self.levels))
         for _ in range(cycles):
-            one = prior._updated(mixture, counts(prior.masses), n_workers)
-            if np.abs(one.masses - prior.masses).sum() <= tolerance:
+            one = prior._updated(mixture, counts(prior.masses))
+            if np.abs(one._vector() - prior._vector()).sum() <= tolerance:
                 return one
-            two = one._updated(mixture, counts(one.masses), n_workers)
+            two = one._updated(mixture, counts(one.masses))
             prior = _extrapolated(prior, one, two)
-            prior = prior._updated(mixture, counts(prior.masses), n_workers)
+            prior = prior._updated(mixture, counts(prior.masses))
         return prior
 
-    def updated(self, counts: Vector, n_workers: int) -> WorkerPrior:
-        """π from the counts, by three steps of EM for p0."""
-        return self._updated(_Mixture(mirrored(self.levels)), counts, n_workers)
+    def _vector(self) -> Vector:
+        """μ, log τ, ρ and π in one vector, for extrapolation."""
+        return np.concatenate([[self.centre or 0.0, np.log(self.spread)], self.shares, self.masses])
 
-    def _updated(self, mixture: _Mixture, counts: Vector, n_workers: int) -> WorkerPrior:
+    def updated(self, counts: Vector) -> WorkerPrior:
+        """π from the counts, by three steps of EM for p0."""
+        return self._updated(_Mixture(mirrored(self.levels)), counts)
+
+    def _updated(self, mixture: _Mixture, counts: Vector) -> WorkerPrior:
         centre, spread, shares = self.centre, self.spread, self.shares
         if centre is None:
             points, total = mirrored(self.levels), float(counts.sum())
@@ -104,7 +108,7 @@ class WorkerPrior:
         for _ in range(3):
             centre, spread, shares = mixture.step(counts, centre, spread, shares)
         p0 = mixture.masses(centre, spread, shares)
-        masses = (counts + _PRIOR_WORKERS * p0) / (n_workers + _PRIOR_WORKERS)
+        masses = (counts + _PRIOR_WORKERS * p0) / (counts.sum() + _PRIOR_WORKERS)
         return WorkerPrior(self.levels, masses, centre, spread, shares)
 
     def transported(self, factor: float) -> WorkerPrior:
@@ -136,15 +140,28 @@ def _transported(points: Vector, masses: Vector, factor: float) -> Vector:
 
 
 def _extrapolated(zero: WorkerPrior, one: WorkerPrior, two: WorkerPrior) -> WorkerPrior:
-    """Squared extrapolation of π from three iterates; p0 is that of the last one."""
-    r, v = one.masses - zero.masses, two.masses - 2.0 * one.masses + zero.masses
-    size = float(np.abs(v).sum())
-    if zero.centre is None or size < 1e-12:
+    """Squared extrapolation of π and p0 from three iterates."""
+    if zero.centre is None or one.centre is None or two.centre is None:
         return two
-    ahead = min(max(float(np.abs(r).sum()) / size, 1.0), _MOST_AHEAD)
-    masses = zero.masses + 2.0 * ahead * r + ahead**2 * v
-    masses = np.maximum(masses, 0.1 * two.masses)  # stays a distribution with the same support
-    return replace(two, masses=masses / masses.sum())
+    if zero.centre * one.centre < 0 or one.centre * two.centre < 0:  # the majority changed sides
+        return two
+    x, y, z = zero._vector(), one._vector(), two._vector()
+    r, v = y - x, z - 2.0 * y + x
+    size = float(np.linalg.norm(v))
+    if size < 1e-12:
+        return two
+    ahead = min(max(float(np.linalg.norm(r)) / size, 1.0), _MOST_AHEAD)
+    found = x + 2.0 * ahead * r + ahead**2 * v
+    # distributions stay distributions of the same support
+    masses = np.maximum(found[5:], 0.1 * two.masses)
+    shares = np.maximum(found[2:5], 0.1 * two.shares)
+    return WorkerPrior(
+        two.levels,
+        masses / masses.sum(),
+        float(found[0]),
+        max(float(np.exp(min(found[1], 3.0))), _LEAST_SPREAD),
+        shares / shares.sum(),
+    )
 
 
 class _Mixture:
