@@ -13,6 +13,7 @@
 #include <tuple>
 #include <utility>
 
+#include "arrays.hpp"
 #include "crowdsift/agreement.hpp"
 #include "crowdsift/collapse.hpp"
 #include "crowdsift/eliminated.hpp"
@@ -21,46 +22,13 @@
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
+#include "grid_binding.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
 using namespace crowdsift;
 
 namespace {
-
-template <class T>
-using In = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
-
-template <class T>
-using Matrix = nb::ndarray<const T, nb::numpy, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
-template <class T>
-using Blocks = nb::ndarray<const T, nb::numpy, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
-
-template <class T>
-void require(const In<T>& array, std::size_t length, const char* name) {
-    if (array.shape(0) != length)
-        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.shape(0)) +
-                                    " entries, expected " + std::to_string(length));
-}
-
-// An array that owns the vector's memory.
-template <class T>
-Out<T> hand_over(std::vector<T>&& values) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return Out<T>(kept->data(), {kept->size()}, owner);
-}
-
-// The same as an array of two or three dimensions.
-template <class T, std::size_t D>
-nb::ndarray<nb::numpy, T, nb::ndim<D>> hand_over(std::vector<T>&& values,
-                                                 const std::size_t (&shape)[D]) {
-    auto* kept = new std::vector<T>(std::move(values));
-    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
-    return nb::ndarray<nb::numpy, T, nb::ndim<D>>(kept->data(), D, shape, owner);
-}
 
 template <class T, class F>
 Out<T> column(const std::vector<VoteRow>& rows, F field) {
@@ -289,6 +257,11 @@ public:
                 hand_over(std::vector<float>(laplacian_->pair_weights()))};
     }
 
+    // Sites of expectation propagation over these votes; they share the Laplacian.
+    std::unique_ptr<GridBinding> grid_sites() {
+        return std::make_unique<GridBinding>(votes_, pairs_, *laplacian_, pool_, inverse_);
+    }
+
     // Solution, iterations, relative residual, whether the tolerance was reached.
     std::tuple<Out<double>, std::size_t, double, bool> solve(In<double> rhs, In<double> start,
                                                              double shift, double tolerance,
@@ -364,6 +337,7 @@ private:
     Votes votes_{};
     Pairs pairs_;
     std::unique_ptr<Laplacian> laplacian_;
+    std::unique_ptr<SparseInverse> inverse_;
     std::unique_ptr<LogisticPasses> passes_;
     std::unique_ptr<EliminatedPasses> eliminated_;
     std::size_t parameters_ = 0;  // of a worker, in the last derivatives()
@@ -449,6 +423,7 @@ NB_MODULE(_core, m) {
         },
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
+    bind_grid(m);
     nb::class_<Core>(m, "Core")
         .def(nb::init<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>,
                       In<std::int64_t>, std::optional<Matrix<float>>, std::size_t, std::size_t>(),
@@ -472,5 +447,6 @@ NB_MODULE(_core, m) {
         .def("multiply", &Core::multiply, "x"_a, "shift"_a)
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)
+        .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>())
         .def("solve", &Core::solve, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }

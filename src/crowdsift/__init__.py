@@ -22,6 +22,7 @@ from crowdsift.models import (
     CrowdBT,
     FactorBT,
     RankCentrality,
+    Sift,
     model,
 )
 from crowdsift.result import Fit
@@ -45,6 +46,7 @@ __all__ = [
     "InputWarning",
     "RankCentrality",
     "RequestError",
+    "Sift",
     "__version__",
     "add_spammers",
     "evaluate",

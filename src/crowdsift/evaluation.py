@@ -102,7 +102,7 @@ def evaluate(
         with warnings.catch_warnings():  # what it warns of stands in the note
             warnings.simplefilter("ignore", ConvergenceWarning)
             result = fit(comparisons, relaxed, tune=tune, engine=engine, threads=threads, seed=seed)
-        if tune:
+        if tune and relaxed.tuned:
             notes.append(f"{relaxed.tuned} {result.parameters[relaxed.tuned]:.3g}")
         notes.extend(result.warnings)
         scores = result.scores_of(comparisons.items)[known]

@@ -100,7 +100,7 @@ def fit(
     require_workers(chosen, comparisons)
     started = time.perf_counter()
     prepared = chosen.prepare(comparisons)
-    if tune:
+    if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     machine = choose_engine(engine, prepared, threads)
     estimate = chosen.estimate(machine, progress)

@@ -122,6 +122,8 @@ def tune(
     >>> chosen.parameter, max(chosen.tried, key=lambda pair: pair[1])[0] == chosen.value
     ('penalty', True)
     """
+    if not model.tuned:
+        raise RequestError(f"{model.name} has no penalty to choose: the evidence decides")
     start = float(getattr(model, model.tuned))
     tried: dict[int, float] = {}
 

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
+    from crowdsift.engines.grid import GridSites
 
     Vector = NDArray[np.float64]
 
@@ -152,6 +153,9 @@ class Engine(Protocol):
         A comparison with c = (n y + prior)/(n + 2 prior) - ½ adds c·x[second] to first and
         takes c·x[first] from second.
         """
+
+    def grid_sites(self) -> GridSites:
+        """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`."""
 
     def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
         """Per worker: the decided votes that agree with the order of scores, and all decided."""

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.engines import Curvature, Solution
+from crowdsift.engines.grid_cpu import CpuGridSites
 
 if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
@@ -65,6 +66,7 @@ class CpuEngine:
             threads,
         )
         self.n_items = comparisons.n_items
+        self._sides_known = comparisons.sides_known
         self.n_workers = comparisons.n_workers
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
@@ -146,6 +148,10 @@ class CpuEngine:
         """Product with the smoothed margins; see the protocol."""
         self.passes += 1
         return self._core.margin_flow(x, prior)
+
+    def grid_sites(self) -> CpuGridSites:
+        """New sites of expectation propagation; see the protocol."""
+        return CpuGridSites(self._core, self.n_items, self._sides_known)
 
     def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
         """Decided votes that agree, and decided votes, per worker; see the protocol."""

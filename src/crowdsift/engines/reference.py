@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines import Curvature, Solution
+from crowdsift.engines.grid_reference import ReferenceGridSites
 from crowdsift.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class ReferenceEngine:
         self.passes = 0
         self._first, self._second = comparisons.first, comparisons.second
         self._worker = comparisons.worker_codes()
+        self._sides_known = comparisons.sides_known
         self._y = comparisons.outcome.astype(np.float64)
         self._n = comparisons.weight.astype(np.float64)
         features = (
@@ -225,6 +227,19 @@ class ReferenceEngine:
         return (
             self._to_workers(self._n * agrees),
             self._to_workers(self._n * (self._y != 0.5)),
+        )
+
+    def grid_sites(self) -> ReferenceGridSites:
+        """New sites of expectation propagation; see the protocol."""
+        return ReferenceGridSites(
+            self._laplacian,
+            self._first,
+            self._second,
+            self._worker,
+            self._y,
+            self._n,
+            self.n_workers,
+            self._sides_known,
         )
 
     def _components(self) -> NDArray[np.uint32]:

@@ -19,6 +19,7 @@ from crowdsift.models.factor_bt import FactorBT
 from crowdsift.models.hbtl import HBTL
 from crowdsift.models.htcv import HTCV
 from crowdsift.models.rank_centrality import RankCentrality
+from crowdsift.models.sift import Sift
 
 __all__ = [
     "BARP",
@@ -32,6 +33,7 @@ __all__ = [
     "FactorBT",
     "Model",
     "RankCentrality",
+    "Sift",
     "model",
 ]
 
@@ -44,9 +46,10 @@ _KINDS: tuple[type[Model], ...] = (
     HTCV,
     HBTL,
     BoraEM,
+    Sift,
 )
 MODELS: dict[str, type[Model]] = {kind.name: kind for kind in _KINDS}
-DEFAULT = BoraEM.name
+DEFAULT = Sift.name
 
 
 def model(name: str, **values: Any) -> Model:

@@ -1,0 +1,47 @@
+// Arrays between NumPy and the kernels: shapes are checked, memory is handed over, never copied.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstddef>
+#include <stdexcept>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace nb = nanobind;
+
+template <class T>
+using In = nb::ndarray<const T, nb::numpy, nb::ndim<1>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Out = nb::ndarray<nb::numpy, T, nb::ndim<1>>;
+
+template <class T>
+using Matrix = nb::ndarray<const T, nb::numpy, nb::ndim<2>, nb::c_contig, nb::device::cpu>;
+template <class T>
+using Blocks = nb::ndarray<const T, nb::numpy, nb::ndim<3>, nb::c_contig, nb::device::cpu>;
+
+template <class T>
+void require(const In<T>& array, std::size_t length, const char* name) {
+    if (array.shape(0) != length)
+        throw std::invalid_argument(std::string(name) + " has " + std::to_string(array.shape(0)) +
+                                    " entries, expected " + std::to_string(length));
+}
+
+// An array that owns the vector's memory.
+template <class T>
+Out<T> hand_over(std::vector<T>&& values) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+// The same as an array of two or three dimensions.
+template <class T, std::size_t D>
+nb::ndarray<nb::numpy, T, nb::ndim<D>> hand_over(std::vector<T>&& values,
+                                                 const std::size_t (&shape)[D]) {
+    auto* kept = new std::vector<T>(std::move(values));
+    nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+    return nb::ndarray<nb::numpy, T, nb::ndim<D>>(kept->data(), D, shape, owner);
+}

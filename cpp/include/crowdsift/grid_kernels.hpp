@@ -1,0 +1,250 @@
+// Arithmetic of expectation propagation over a symmetric grid of worker types, in float32.
+//
+// A lane is a positive level b of the grid; the types b and -b share its exponential, since
+// sigma(-x) = 1 - sigma(x), and b = 0 needs none. Loops run over the lanes of one vote, so a
+// worker with few votes costs no padding. Plain pointers only: these functions are cloned per
+// instruction set.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "crowdsift/simd.hpp"
+
+namespace crowdsift {
+
+constexpr std::size_t kLaneBlock = 8;     // lanes come in blocks of this
+constexpr std::size_t kVoteBlock = 64;    // votes whose product of factors <= 2 fits a float
+constexpr std::size_t kBufferVotes = 256;  // votes of a worker whose buffers stay in cache
+constexpr float kSmoothing = static_cast<float>(3.14159 / 8.0);
+constexpr float kLeastDenominator = 0.05F;
+
+CROWDSIFT_INLINE float float_from_bits(std::int32_t bits) {
+    float value;
+    std::memcpy(&value, &bits, sizeof value);
+    return value;
+}
+
+CROWDSIFT_INLINE std::int32_t float_to_bits(float value) {
+    std::int32_t bits;
+    std::memcpy(&bits, &value, sizeof bits);
+    return bits;
+}
+
+// exp(-x) for x >= 0 in single precision, held at 2^-80: a product of two such numbers is still
+// normal, and denormal numbers cost a factor of 2.
+CROWDSIFT_INLINE float exp_minus(float x) {
+    const float held = x < 55.0F ? x : 55.0F;
+    const float shifter = 12582912.0F;  // 1.5 * 2^23
+    const float biased = held * -1.44269504F + shifter;
+    const float n = biased - shifter;
+    const float r = (-held - n * 0.693145752F) - n * 1.42860677e-6F;
+    float p = 1.3888889e-3F;
+    p = p * r + 8.3333333e-3F;
+    p = p * r + 4.1666667e-2F;
+    p = p * r + 1.6666667e-1F;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const std::int32_t exponent = float_to_bits(biased) - float_to_bits(shifter);
+    return float_from_bits(float_to_bits(p) + static_cast<std::int32_t>(
+                                                  static_cast<std::uint32_t>(exponent) << 23));
+}
+
+// log(x) of a positive normal number: exponent and 2 atanh of the mantissa in [sqrt(1/2), sqrt 2].
+CROWDSIFT_INLINE float log_positive(float x) {
+    const std::int32_t bits = float_to_bits(x);
+    const std::int32_t offset = bits - 0x3f3504f3;  // sqrt(1/2)
+    const std::int32_t exponent = offset >> 23;
+    const float m = float_from_bits(bits - static_cast<std::int32_t>(
+                                               static_cast<std::uint32_t>(exponent) << 23));
+    const float f = (m - 1.0F) / (m + 1.0F);
+    const float g = f * f;
+    float p = 2.0F / 9.0F;
+    p = p * g + 2.0F / 7.0F;
+    p = p * g + 2.0F / 5.0F;
+    p = p * g + 2.0F / 3.0F;
+    p = p * g + 2.0F;
+    return static_cast<float>(exponent) * 0.693147181F + f * p;
+}
+
+// Cavities of votes from the posterior mean E and variance V of their pairs and their sites:
+// v = V/(1 - AV), m = (E - Vh)/(1 - AV); and the site's log-normaliser
+// log Z~ = 1/2 log(1 - AV) + 1/2 (2Eh - AE^2 - Vh^2)/(1 - AV), times the weight.
+CROWDSIFT_CLONES
+inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
+                     const float* CROWDSIFT_RESTRICT variance, const float* CROWDSIFT_RESTRICT a,
+                     const float* CROWDSIFT_RESTRICT h, const float* CROWDSIFT_RESTRICT weight,
+                     float* CROWDSIFT_RESTRICT m, float* CROWDSIFT_RESTRICT v,
+                     float* CROWDSIFT_RESTRICT log_site) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const float open = 1.0F - a[i] * variance[i];
+        const float rest = open > kLeastDenominator ? open : kLeastDenominator;
+        const float inverse = 1.0F / rest;
+        v[i] = variance[i] * inverse;
+        m[i] = (mean[i] - variance[i] * h[i]) * inverse;
+        const float square =
+            2.0F * mean[i] * h[i] - a[i] * mean[i] * mean[i] - variance[i] * h[i] * h[i];
+        log_site[i] = 0.5F * weight[i] * (log_positive(rest) + square * inverse);
+    }
+}
+
+// Eight lanes at once, where the compiler has vectors; it lowers them to what the target has.
+#if defined(__GNUC__)
+typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
+
+CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
+    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+#endif
+
+// One vote on all lanes: slopes kb with k = 1/sqrt(1 + c b^2 v), p = sigma(kb m), and its share of
+// the message. Of equal votes the logarithm is multiplied, of single ones factors are gathered.
+template <bool single>
+CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_RESTRICT level,
+                                  float m, float v, float n, float* CROWDSIFT_RESTRICT g,
+                                  float* CROWDSIFT_RESTRICT p, float* CROWDSIFT_RESTRICT loses,
+                                  float* CROWDSIFT_RESTRICT gathered) {
+    const float size = m < 0.0F ? -m : m, spread = kSmoothing * v;
+    const float small = m > 0.0F ? 0.0F : 1.0F;
+    for (std::size_t j = 0; j < lanes; ++j) {
+        const float slope = level[j] / __builtin_sqrtf(1.0F + spread * level[j] * level[j]);
+        const float x = slope * size;
+        const float e = exp_minus(x);
+        const float factor = 1.0F + e;
+        const float r = 1.0F / factor;
+        g[j] = slope;
+        p[j] = small == 0.0F ? r : e * r;
+        if (single) {
+            loses[j] += x;
+            gathered[j] *= factor;
+        } else {
+            loses[j] += n * x;
+            gathered[j] += n * log_positive(factor);
+        }
+    }
+}
+
+CROWDSIFT_INLINE void smooth_votes(std::size_t count, std::size_t lanes,
+                                   const float* CROWDSIFT_RESTRICT level,
+                                   const float* CROWDSIFT_RESTRICT m,
+                                   const float* CROWDSIFT_RESTRICT v,
+                                   const float* CROWDSIFT_RESTRICT weight,
+                                   float* CROWDSIFT_RESTRICT slope, float* CROWDSIFT_RESTRICT win,
+                                   float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
+                                   float* CROWDSIFT_RESTRICT shared,
+                                   float* CROWDSIFT_RESTRICT product) {
+    for (std::size_t j = 0; j < lanes; ++j) product[j] = 1.0F;
+    for (std::size_t i = 0; i < count; ++i) {
+        float* const loses = m[i] > 0.0F ? down : up;
+        if (weight[i] == 1.0F)
+            smooth_vote<true>(lanes, level, m[i], v[i], 1.0F, slope + i * lanes, win + i * lanes,
+                              loses, product);
+        else
+            smooth_vote<false>(lanes, level, m[i], v[i], weight[i], slope + i * lanes,
+                               win + i * lanes, loses, shared);
+    }
+    for (std::size_t j = 0; j < lanes; ++j) shared[j] += log_positive(product[j]);
+}
+
+// For every vote and lane the slope kb and p; adds to the worker's -log-likelihood, which is
+// `shared` + `up` at b and `shared` + `down` at -b. At most kVoteBlock votes. The usual number of
+// lanes is spelled out for the compiler.
+CROWDSIFT_CLONES
+inline void type_messages(std::size_t count, std::size_t lanes,
+                          const float* CROWDSIFT_RESTRICT level, const float* CROWDSIFT_RESTRICT m,
+                          const float* CROWDSIFT_RESTRICT v, const float* CROWDSIFT_RESTRICT weight,
+                          float* CROWDSIFT_RESTRICT slope, float* CROWDSIFT_RESTRICT win,
+                          float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
+                          float* CROWDSIFT_RESTRICT shared, float* CROWDSIFT_RESTRICT product) {
+    if (lanes == 24)
+        smooth_votes(count, 24, level, m, v, weight, slope, win, up, down, shared, product);
+    else
+        smooth_votes(count, lanes, level, m, v, weight, slope, win, up, down, shared, product);
+}
+
+// With u = q+(1 - p) - q- p: alpha = sum of kb u, and f = sum of (kb)^2 (1 - 2p) u, which is
+// the sum over both types of q (1 - Z)(1 - 2Z)(kb)^2. both = q+ + q-.
+CROWDSIFT_CLONES
+inline void type_moments(std::size_t count, std::size_t lanes,
+                         const float* CROWDSIFT_RESTRICT slope, const float* CROWDSIFT_RESTRICT win,
+                         const float* CROWDSIFT_RESTRICT q, const float* CROWDSIFT_RESTRICT both,
+                         float* CROWDSIFT_RESTRICT alpha, float* CROWDSIFT_RESTRICT f) {
+    for (std::size_t i = 0; i < count; ++i) {
+#if defined(__GNUC__)
+        Lanes first = {}, second = {};
+        for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
+            const Lanes g = *reinterpret_cast<const Lanes*>(slope + i * lanes + j);
+            const Lanes p = *reinterpret_cast<const Lanes*>(win + i * lanes + j);
+            const Lanes up = *reinterpret_cast<const Lanes*>(q + j);
+            const Lanes all = *reinterpret_cast<const Lanes*>(both + j);
+            const Lanes gu = g * (up - all * p);
+            first += gu;
+            second += gu * g * (1.0F - 2.0F * p);
+        }
+        alpha[i] = sum_lanes(first);
+        f[i] = sum_lanes(second);
+#else
+        float first = 0.0F, second = 0.0F;
+        for (std::size_t j = 0; j < lanes; ++j) {
+            const float g = slope[i * lanes + j], p = win[i * lanes + j];
+            const float gu = g * (q[j] - both[j] * p);
+            first += gu;
+            second += gu * g * (1.0F - 2.0F * p);
+        }
+        alpha[i] = first;
+        f[i] = second;
+#endif
+    }
+}
+
+// Sites A = nu/(1 - nu v), h = (alpha + nu m)/(1 - nu v), nu = alpha^2 - f, of which `damping` is
+// taken; nu is at least `least`.
+CROWDSIFT_CLONES
+inline void move_sites(std::size_t count, const float* CROWDSIFT_RESTRICT alpha,
+                       const float* CROWDSIFT_RESTRICT f, const float* CROWDSIFT_RESTRICT m,
+                       const float* CROWDSIFT_RESTRICT v, float damping, float least,
+                       float* CROWDSIFT_RESTRICT a, float* CROWDSIFT_RESTRICT h) {
+    for (std::size_t i = 0; i < count; ++i) {
+        const float open = alpha[i] * alpha[i] - f[i];
+        const float nu = open > least ? open : least;
+        const float rest = 1.0F - nu * v[i];
+        const float inverse = 1.0F / (rest > kLeastDenominator ? rest : kLeastDenominator);
+        a[i] += damping * (nu * inverse - a[i]);
+        h[i] += damping * ((alpha[i] + nu * m[i]) * inverse - h[i]);
+    }
+}
+
+// Likelihoods of the types from their -log, relative to the likeliest: exp(top - cost).
+CROWDSIFT_CLONES
+inline void likelihoods(std::size_t count, const float* CROWDSIFT_RESTRICT cost,
+                        float* CROWDSIFT_RESTRICT likelihood) {
+    for (std::size_t t = 0; t < count; ++t) likelihood[t] = exp_minus(cost[t]);
+}
+
+// Sum over types of prior times likelihood.
+CROWDSIFT_CLONES
+inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT prior,
+                          const float* CROWDSIFT_RESTRICT likelihood) {
+#if defined(__GNUC__)
+    Lanes sum = {};
+    for (std::size_t t = 0; t < count; t += kLaneBlock)
+        sum += *reinterpret_cast<const Lanes*>(prior + t) *
+               *reinterpret_cast<const Lanes*>(likelihood + t);
+    return sum_lanes(sum);
+#else
+    float sum = 0.0F;
+    for (std::size_t t = 0; t < count; ++t) sum += prior[t] * likelihood[t];
+    return sum;
+#endif
+}
+
+// sums += scale * x
+CROWDSIFT_CLONES
+inline void add_scaled(std::size_t count, float scale, const float* CROWDSIFT_RESTRICT x,
+                       float* CROWDSIFT_RESTRICT sums) {
+    for (std::size_t t = 0; t < count; ++t) sums[t] += scale * x[t];
+}
+
+}  // namespace crowdsift

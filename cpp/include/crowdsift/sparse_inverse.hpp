@@ -1,0 +1,215 @@
+// Exact variances of items and compared pairs under the precision L + I where its factor stays
+// sparse: elimination in the order of minimum degree, P (L + I) P' = F D F', and the entries of
+// the inverse on the pattern of F by Takahashi's recursion.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <utility>
+#include <vector>
+
+#include "crowdsift/pairs.hpp"
+
+namespace crowdsift {
+
+class SparseInverse {
+public:
+    // Orders and finds the pattern; `possible` is false where the factorisation would take more
+    // than `most` multiplications.
+    SparseInverse(const Pairs& pairs, std::size_t n_items, double most)
+        : pairs_(pairs), n_(n_items) {
+        possible_ = order(most);
+        if (possible_) place_entries();
+    }
+
+    bool possible() const { return possible_; }
+
+    // Writes the diagonal of the inverse and the variances of pairs; false where the matrix is not
+    // positive definite. `weight` holds one number a pair, `diagonal` that of L.
+    bool invert(const float* weight, const double* diagonal, double* item_variance,
+                float* pair_variance, double* log_determinant) {
+        if (!factor(weight, diagonal)) return false;
+        *log_determinant = 0.0;
+        for (const double d : pivot_) *log_determinant += std::log(d);
+        recur();
+        for (std::size_t j = 0; j < n_; ++j) item_variance[order_[j]] = inverse_diagonal_[j];
+        for (std::size_t p = 0; p < pairs_.size(); ++p) {
+            const double variance = item_variance[pairs_.low[p]] + item_variance[pairs_.high[p]] -
+                                    2.0 * inverse_[entry_[p]];
+            if (!(variance > 0.0)) return false;
+            pair_variance[p] = static_cast<float>(variance);
+        }
+        return true;
+    }
+
+private:
+    // Minimum degree with explicit elimination: the neighbours of a pivot become a clique. What is
+    // left when the least degree is d costs at least d^3/3.
+    bool order(double most) {
+        std::vector<std::vector<std::uint32_t>> near(n_);
+        for (std::size_t p = 0; p < pairs_.size(); ++p) {
+            near[pairs_.low[p]].push_back(pairs_.high[p]);
+            near[pairs_.high[p]].push_back(pairs_.low[p]);
+        }
+        for (std::vector<std::uint32_t>& list : near) std::sort(list.begin(), list.end());
+        std::vector<std::vector<std::uint32_t>> by_degree(n_);
+        for (std::size_t j = n_; j-- > 0;)
+            by_degree[near[j].size()].push_back(static_cast<std::uint32_t>(j));
+        std::vector<std::uint32_t> merged;
+        std::vector<char> gone(n_, 0);
+        std::vector<std::vector<std::uint32_t>> columns;
+        order_.reserve(n_);
+        double work = 0.0;
+        std::size_t degree = 0;
+        while (order_.size() < n_) {
+            while (by_degree[degree].empty()) ++degree;
+            const std::uint32_t pivot = by_degree[degree].back();
+            by_degree[degree].pop_back();
+            if (gone[pivot] != 0 || near[pivot].size() != degree) continue;  // an old entry
+            const double d = static_cast<double>(degree);
+            work += d * d;
+            if (work > most || d * d * d / 3.0 > most || hopeless(degree, most)) return false;
+            gone[pivot] = 1;
+            order_.push_back(pivot);
+            for (const std::uint32_t other : near[pivot]) {
+                merged.clear();
+                std::set_union(near[other].begin(), near[other].end(), near[pivot].begin(),
+                               near[pivot].end(), std::back_inserter(merged));
+                merged.erase(std::remove_if(merged.begin(), merged.end(),
+                                            [&](std::uint32_t j) {
+                                                return j == other || j == pivot;
+                                            }),
+                             merged.end());
+                near[other].assign(merged.begin(), merged.end());
+                by_degree[merged.size()].push_back(other);
+                degree = std::min(degree, merged.size());
+            }
+            columns.push_back(std::move(near[pivot]));
+            near[pivot].clear();
+        }
+        lay_out(columns);
+        return true;
+    }
+
+    // Once the least degree is large, about a third of a graph without structure ends up as one
+    // clique; lattices and chains have few items left by then.
+    bool hopeless(std::size_t degree, double most) const {
+        const double core = 0.3 * static_cast<double>(n_ - order_.size());
+        return degree > 30 && core * core * core / 3.0 > most;
+    }
+
+    // Columns of the factor in elimination order, rows rising.
+    void lay_out(const std::vector<std::vector<std::uint32_t>>& columns) {
+        place_.resize(n_);
+        for (std::size_t j = 0; j < n_; ++j) place_[order_[j]] = static_cast<std::uint32_t>(j);
+        start_.assign(n_ + 1, 0);
+        for (std::size_t j = 0; j < n_; ++j) start_[j + 1] = start_[j] + columns[j].size();
+        row_.resize(start_[n_]);
+        for (std::size_t j = 0; j < n_; ++j) {
+            std::size_t at = start_[j];
+            for (const std::uint32_t item : columns[j]) row_[at++] = place_[item];
+            std::sort(row_.begin() + static_cast<std::ptrdiff_t>(start_[j]),
+                      row_.begin() + static_cast<std::ptrdiff_t>(start_[j + 1]));
+        }
+        value_.resize(row_.size());
+        inverse_.resize(row_.size());
+        pivot_.resize(n_);
+        inverse_diagonal_.resize(n_);
+    }
+
+    // Where in the pattern each compared pair stands.
+    void place_entries() {
+        entry_.resize(pairs_.size());
+        for (std::size_t p = 0; p < pairs_.size(); ++p) {
+            const std::uint32_t a = place_[pairs_.low[p]], b = place_[pairs_.high[p]];
+            const std::uint32_t column = std::min(a, b), row = std::max(a, b);
+            const auto begin = row_.begin() + static_cast<std::ptrdiff_t>(start_[column]);
+            const auto end = row_.begin() + static_cast<std::ptrdiff_t>(start_[column + 1]);
+            entry_[p] = static_cast<std::size_t>(std::lower_bound(begin, end, row) - row_.begin());
+        }
+    }
+
+    // Left-looking: a column waits in the list of its next row until that row's turn.
+    bool factor(const float* weight, const double* diagonal) {
+        std::fill(value_.begin(), value_.end(), 0.0);
+        for (std::size_t p = 0; p < pairs_.size(); ++p)
+            value_[entry_[p]] = -static_cast<double>(weight[p]);
+        const std::size_t none = n_;
+        std::vector<std::size_t> first(n_, none), next(n_, none), at(start_.begin(), start_.end());
+        std::vector<double> work(n_, 0.0);
+        for (std::size_t j = 0; j < n_; ++j) {
+            double d = 1.0 + diagonal[order_[j]];
+            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e) work[row_[e]] = value_[e];
+            for (std::size_t k = first[j]; k != none;) {
+                const std::size_t following = next[k];
+                const double scale = value_[at[k]] * pivot_[k];
+                d -= scale * value_[at[k]];
+                ++at[k];
+                for (std::size_t e = at[k]; e < start_[k + 1]; ++e)
+                    work[row_[e]] -= scale * value_[e];
+                enqueue(k, at, first, next);
+                k = following;
+            }
+            if (!(d > 0.0)) return false;
+            pivot_[j] = d;
+            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e)
+                value_[e] = work[row_[e]] / d;
+            at[j] = start_[j];
+            enqueue(j, at, first, next);
+        }
+        return true;
+    }
+
+    void enqueue(std::size_t k, const std::vector<std::size_t>& at, std::vector<std::size_t>& first,
+                 std::vector<std::size_t>& next) const {
+        if (at[k] == start_[k + 1]) return;
+        const std::size_t row = row_[at[k]];
+        next[k] = first[row];
+        first[row] = k;
+    }
+
+    // Z_ij = -sum over k of F_kj Z_ik, Z_jj = 1/D_j - sum over k of F_kj Z_kj; the rows of a
+    // column are a clique, so every Z_ik that is needed stands in the pattern.
+    void recur() {
+        std::vector<double> sum(n_, 0.0), own(n_, 0.0);
+        std::vector<char> inside(n_, 0);
+        for (std::size_t j = n_; j-- > 0;) {
+            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e) {
+                inside[row_[e]] = 1;
+                own[row_[e]] = value_[e];
+                sum[row_[e]] = 0.0;
+            }
+            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e) {
+                const std::size_t k = row_[e];
+                const double f = value_[e];
+                double back = f * inverse_diagonal_[k];
+                for (std::size_t g = start_[k]; g < start_[k + 1]; ++g) {
+                    const std::size_t i = row_[g];
+                    if (inside[i] == 0) continue;
+                    sum[i] += f * inverse_[g];
+                    back += own[i] * inverse_[g];
+                }
+                sum[k] += back;
+            }
+            double d = 1.0 / pivot_[j];
+            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e) {
+                inverse_[e] = -sum[row_[e]];
+                d -= value_[e] * inverse_[e];
+                inside[row_[e]] = 0;
+            }
+            inverse_diagonal_[j] = d;
+        }
+    }
+
+    const Pairs& pairs_;
+    std::size_t n_;
+    bool possible_ = false;
+    std::vector<std::uint32_t> order_, place_, row_;  // order_[j]: the item eliminated as j-th
+    std::vector<std::size_t> start_, entry_;
+    std::vector<double> value_, inverse_, pivot_, inverse_diagonal_;
+};
+
+}  // namespace crowdsift

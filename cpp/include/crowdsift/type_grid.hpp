@@ -1,0 +1,177 @@
+// The grid of worker types: the common levels, the own levels of workers whose posterior is
+// narrower than a cell, and the prior on either.
+//
+// Types are laid out as [up: +b of every lane][down: -b of every lane][0, then padding]; lanes
+// beyond the levels repeat the last one with prior 0.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <vector>
+
+#include "crowdsift/grid_kernels.hpp"
+
+namespace crowdsift {
+
+class TypeGrid {
+public:
+    static constexpr double kNarrow = 1.0;  // cells; see refined_levels in grid_reference.py
+    static constexpr double kSpan = 7.0;    // standard deviations to each side
+    static constexpr double kSlack = 0.15;  // share of the span that an end may be off
+
+    void set(std::size_t half, const double* levels, const double* prior) {
+        half_ = half;
+        lanes_ = (half + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+        levels_.assign(levels, levels + half);
+        lane_level_.resize(lanes_);
+        spread_levels(levels_.data(), lane_level_.data());
+        set_prior(prior);
+    }
+
+    // The prior over the common grid, in the order of rising reliability.
+    void set_prior(const double* prior) {
+        prior_.assign(prior, prior + 2 * half_ + 1);
+        lane_prior_.assign(types(), 0.0F);
+        to_lanes(prior_.data(), lane_prior_.data());
+        // densities of the common cells, for interpolation
+        up_density_.resize(half_);
+        down_density_.resize(half_);
+        for (std::size_t j = 0; j < half_; ++j) {
+            const double before = j == 0 ? 0.0 : levels_[j - 1];
+            const double width = j + 1 < half_ ? 0.5 * (levels_[j + 1] - before)
+                                               : levels_[j] - before;
+            up_density_[j] = prior_[half_ + 1 + j] / width;
+            down_density_[j] = prior_[half_ - 1 - j] / width;
+        }
+    }
+
+    std::size_t half() const { return half_; }
+    std::size_t lanes() const { return lanes_; }
+    std::size_t types() const { return 2 * lanes_ + kLaneBlock; }
+    std::size_t zero() const { return 2 * lanes_; }
+    const std::vector<double>& levels() const { return levels_; }
+    const float* lane_levels() const { return lane_level_.data(); }
+    const float* lane_prior() const { return lane_prior_.data(); }
+    const std::vector<double>& prior() const { return prior_; }
+
+    void spread_levels(const double* levels, float* lanes) const {
+        for (std::size_t j = 0; j < lanes_; ++j)
+            lanes[j] = static_cast<float>(levels[std::min(j, half_ - 1)]);
+    }
+
+    // Rising order to lanes, and back (adding).
+    template <class T>
+    void to_lanes(const double* rising, T* types) const {
+        for (std::size_t j = 0; j < half_; ++j) {
+            types[j] = static_cast<T>(rising[half_ + 1 + j]);
+            types[lanes_ + j] = static_cast<T>(rising[half_ - 1 - j]);
+        }
+        types[zero()] = static_cast<T>(rising[half_]);
+    }
+
+    template <class T>
+    void add_from_lanes(const T* types, double scale, double* rising) const {
+        for (std::size_t j = 0; j < half_; ++j) {
+            rising[half_ + 1 + j] += scale * static_cast<double>(types[j]);
+            rising[half_ - 1 - j] += scale * static_cast<double>(types[lanes_ + j]);
+        }
+        rising[half_] += scale * static_cast<double>(types[zero()]);
+    }
+
+    // The prior on a worker's own levels: the density is linear between common levels and
+    // constant outside; the mass at 0 stays.
+    void own_prior(const double* own, float* types) const {
+        std::size_t k = 0;
+        for (std::size_t j = 0; j < half_; ++j) {
+            const double width = width_of(own, j);
+            while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
+            const double share = std::min(
+                std::max((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]), 0.0), 1.0);
+            types[j] = static_cast<float>(
+                width * (up_density_[k] + share * (up_density_[k + 1] - up_density_[k])));
+            types[lanes_ + j] = static_cast<float>(
+                width * (down_density_[k] + share * (down_density_[k + 1] - down_density_[k])));
+        }
+        for (std::size_t j = half_; j < lanes_; ++j) types[j] = types[lanes_ + j] = 0.0F;
+        for (std::size_t l = 0; l < kLaneBlock; ++l) types[zero() + l] = 0.0F;
+        types[zero()] = static_cast<float>(prior_[half_]);
+    }
+
+    // Masses on own levels to the common grid, each shared by its two neighbours linearly.
+    void deposit(const double* own, const float* prior, const float* likelihood, double scale,
+                 double* rising) const {
+        std::size_t k = 0;  // the common level below, 0 being the point 0
+        for (std::size_t j = 0; j < half_; ++j) {
+            while (k + 1 < half_ && levels_[k] <= own[j]) ++k;
+            const double below = k == 0 ? 0.0 : levels_[k - 1];
+            const double share =
+                std::min(std::max((own[j] - below) / (levels_[k] - below), 0.0), 1.0);
+            const double up = scale * static_cast<double>(prior[j] * likelihood[j]);
+            const double down =
+                scale * static_cast<double>(prior[lanes_ + j] * likelihood[lanes_ + j]);
+            rising[half_ + k] += up * (1.0 - share);
+            rising[half_ + k + 1] += up * share;
+            rising[half_ - k] += down * (1.0 - share);
+            rising[half_ - k - 1] += down * share;
+        }
+        rising[half_] += scale * static_cast<double>(prior[zero()] * likelihood[zero()]);
+    }
+
+    enum class Choice { stay, own, common };
+
+    // Which levels a worker should have for its likelihood over lanes on the levels it has; new
+    // ones of its own are written to `out`. See refined_levels in grid_reference.py.
+    Choice refine(const double* levels, bool has_own, const float* likelihood,
+                  std::vector<double>& out) const {
+        double total = 0.0, first = 0.0, second = 0.0;
+        for (std::size_t j = 0; j < half_; ++j) {
+            const double size =
+                width_of(levels, j) *
+                (static_cast<double>(likelihood[j]) + static_cast<double>(likelihood[lanes_ + j]));
+            total += size;
+            first += levels[j] * size;
+            second += levels[j] * levels[j] * size;
+        }
+        const double mean = first / total;
+        const double sd = std::sqrt(std::max(second / total - mean * mean, 0.0));
+        const double common_cell = cell_at(levels_.data(), mean);
+        if (!has_own && sd >= kNarrow * common_cell) return Choice::stay;
+        const double reach = std::max(kSpan * sd, 1.5 * cell_at(levels, mean));
+        const double low = std::max(mean - reach, 0.0);
+        const double high = std::min(mean + reach, levels_.back());
+        if (high - low > 2.0 * static_cast<double>(half_) * common_cell)
+            return has_own ? Choice::common : Choice::stay;
+        out.resize(half_);
+        for (std::size_t j = 0; j < half_; ++j)
+            out[j] = low == 0.0 ? high * static_cast<double>(j + 1) / static_cast<double>(half_)
+                                : low + (high - low) * static_cast<double>(j) /
+                                            static_cast<double>(half_ - 1);
+        const double slack = kSlack * (high - low);
+        if (has_own && std::fabs(out[0] - levels[0]) <= slack &&
+            std::fabs(high - levels[half_ - 1]) <= slack)
+            return Choice::stay;
+        return Choice::own;
+    }
+
+private:
+    // Central differences, one-sided at the ends.
+    double width_of(const double* levels, std::size_t j) const {
+        if (j == 0) return levels[1] - levels[0];
+        if (j + 1 == half_) return levels[j] - levels[j - 1];
+        return 0.5 * (levels[j + 1] - levels[j - 1]);
+    }
+
+    double cell_at(const double* levels, double place) const {
+        const std::size_t found =
+            static_cast<std::size_t>(std::lower_bound(levels, levels + half_, place) - levels);
+        const std::size_t at = std::min(std::max<std::size_t>(found, 1), half_ - 1);
+        return levels[at] - levels[at - 1];
+    }
+
+    std::size_t half_ = 0, lanes_ = 0;
+    std::vector<double> levels_, prior_, up_density_, down_density_;
+    std::vector<float> lane_level_, lane_prior_;
+};
+
+}  // namespace crowdsift

@@ -1,0 +1,100 @@
+"""The grid passes over the compiled core."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import PairVariances, SiteUpdate, TypePosteriors
+
+if TYPE_CHECKING:
+    from crowdsift import _core
+    from crowdsift.engines import Vector
+
+__all__ = ["CpuGridSites"]
+
+# Belief propagation: messages settled to this times the diagonal, in at most so many sweeps.
+_BELIEF_TOLERANCE, _BELIEF_SWEEPS = 1e-5, 30
+# Multiplications of a sparse factorisation that take about as long as belief propagation.
+_SPARSE_WORK = 4e6
+
+
+class CpuGridSites:
+    """`crowdsift.engines.grid.GridSites` in single precision on the core."""
+
+    def __init__(self, core: _core.Core, n_items: int, sides_known: bool) -> None:
+        self._core, self._sites = core, core.grid_sites()
+        self._n_items, self._sides_known = n_items, sides_known
+        self._low, self._high, _ = core.weighted_pairs()
+
+    def reset(self, variance: float) -> None:
+        """Sites 0; see the protocol."""
+        self._sites.reset(variance)
+
+    def update(
+        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
+    ) -> SiteUpdate:
+        """Messages and sites in one pass; see the protocol."""
+        return SiteUpdate(*self._sites.update(levels, prior, means, damping, clip))
+
+    def type_counts(self, prior: Vector) -> Vector:
+        """Counts of types; see the protocol."""
+        return self._sites.type_counts(prior)
+
+    def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
+        """Posterior over types; see the protocol."""
+        return TypePosteriors(*self._sites.posteriors(prior, begin, end))
+
+    def refine(self) -> int:
+        """Levels of their own for workers with narrow likelihoods; see the protocol."""
+        return self._sites.refine()
+
+    def pair_variances(self, *, exact: bool) -> PairVariances:
+        """By a sparse factorisation, a dense one, or belief propagation.
+
+        A sparse one costs little and is used wherever it is possible; `exact` asks for a dense
+        one where it is not.
+        """
+        if self._sites.is_sparse(_SPARSE_WORK):
+            return PairVariances(*self._sites.factorise())
+        if not exact:
+            return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
+        k = self._n_items
+        _, _, weight = self._core.weighted_pairs()
+        precision = np.zeros((k, k))
+        precision[self._low, self._high] = precision[self._high, self._low] = -weight
+        precision[np.diag_indices(k)] = self._core.diagonal() + 1.0
+        try:
+            factor = np.linalg.cholesky(precision)
+        except np.linalg.LinAlgError:
+            return PairVariances(np.ones(k), 0.0, False)
+        S = np.linalg.inv(precision)
+        items = np.ascontiguousarray(np.diag(S))
+        pairs = items[self._low] + items[self._high] - 2.0 * S[self._low, self._high]
+        self._sites.set_pair_variances(pairs.astype(np.float32))
+        return PairVariances(items, 2.0 * float(np.log(np.diag(factor)).sum()), True)
+
+    def refresh(self) -> Vector:
+        """The Laplacian of n·A, the signed sums of n·h; see the protocol."""
+        return self._sites.refresh()
+
+    def drop_negative(self) -> Vector:
+        """A at least 0; see the protocol."""
+        return self._sites.drop_negative()
+
+    def rescale(self, factor: float, *, levels: bool) -> None:
+        """Sites in other units; see the protocol."""
+        self._sites.rescale(factor, levels)
+
+    def correlate(self, x: Vector) -> Vector:
+        """(XᵀX - L(e²)) x; see the protocol."""
+        return self._sites.correlate(self._sides_known, x)
+
+    def correlation_degrees(self) -> Vector:
+        """The diagonal of L(n e²); see the protocol."""
+        return self._sites.correlation_degrees(self._sides_known)
+
+    def mixture_likelihood(self, scores: Vector, variances: Vector, points: Vector) -> float:
+        """Predictive log-likelihood; see the protocol."""
+        return self._sites.mixture_likelihood(scores, variances, points)

@@ -1,0 +1,148 @@
+"""sift: workers integrated out, their types learned from the crowd."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, ClassVar
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.likelihoods import sigmoid
+from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.solvers.ep import Settings, propagate
+from crowdsift.solvers.type_summary import summarise
+from crowdsift.solvers.worker_prior import power_grid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines import Engine, Vector
+    from crowdsift.solvers.convergence import Progress
+    from crowdsift.solvers.ep import Propagation
+
+__all__ = ["Sift"]
+
+_CLEAR = 3.0  # nats: what counts as evidence
+
+
+@dataclass(frozen=True)
+class Sift(Model):
+    """P(w beats l | s) = σ(β_s (r_w - r_l)), r ~ N(0, 1), β_s from a distribution that is learned.
+
+    A worker is a point on a symmetric grid of reliabilities; the distribution of workers over it
+    is learned from the votes; items have a Gaussian posterior; the two exchange messages by
+    expectation propagation. A tie counts as half a win and half a loss.
+
+    Parameters
+    ----------
+    grid_points
+        Points of the grid of reliabilities, an odd number.
+    refine
+        Give workers whose posterior is narrower than a cell of the grid levels of their own.
+    starts
+        From where to start; the run with the larger evidence wins.
+    exact_items
+        Up to so many items variances come from a factorisation, beyond from belief propagation.
+    tolerance
+        Stop when the standardised scores move by at most this, root mean square.
+    most_iterations
+        Stop unconverged after so many.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(items=20, workers=50, comparisons=1000, seed=1).comparisons()
+    >>> fit = crowdsift.fit(votes, method="sift")
+    >>> fit.converged
+    True
+    """
+
+    grid_points: int = 49
+    refine: bool = True
+    starts: tuple[str, ...] = ("flat", "spectral")
+    exact_items: int = 1_200
+    tolerance: float = 1e-5
+    most_iterations: int = 500
+
+    name: ClassVar[str] = "sift"
+    tuned: ClassVar[str] = ""  # nothing: the evidence decides
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.grid_points < 5 or self.grid_points % 2 == 0:
+            raise RequestError(
+                f"{self.name}: grid_points must be odd and at least 5, not {self.grid_points}"
+            )
+        if not self.starts or not set(self.starts) <= {"flat", "spectral"}:
+            raise RequestError(
+                f"{self.name}: starts must be of 'flat' and 'spectral', not {self.starts}"
+            )
+
+    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+        """Expectation propagation from all starts; the sign by head-count."""
+        settings = Settings(
+            tolerance=self.tolerance,
+            most_iterations=self.most_iterations,
+            starts=self.starts,
+            refine=self.refine,
+            exact_items=self.exact_items,
+        )
+        run = propagate(engine, power_grid(self.grid_points), settings, progress)
+        size = run.scale()
+        told = summarise(run.sites, run.prior.masses, engine.n_workers).scaled(size)
+        scores = _about_mean(run.means / size, engine)
+        margin = float(np.mean(told.positive - told.negative))
+        if margin < 0.0:
+            told, scores, margin = told.flipped(), -scores, -margin
+        variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
+        return Estimate(
+            scores=scores,
+            log_likelihood=engine.expect(scores, told.mean)[0],
+            rule=run.rule,
+            trace=run.evidence,
+            score_sd=np.sqrt(variance) / size,
+            theta=told.spread,
+            workers=WorkerEstimate(
+                reliability=told.mean,
+                reliability_sd=told.sd,
+                reliability_lower=told.lower,
+                reliability_upper=told.upper,
+                quantiles=told.spread,
+            ),
+            evidence=run.evidence[-1],
+            sign_margin=margin,
+            warnings=_warnings(run, engine),
+        )
+
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of other votes, averaged over the posteriors of workers and items."""
+        sd = estimate.score_sd
+        variance = np.zeros_like(estimate.scores) if sd is None else sd**2
+        return engine.grid_sites().mixture_likelihood(estimate.scores, variance, estimate.theta)
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """σ(β d)."""
+        return sigmoid(reliability * difference)
+
+
+def _about_mean(scores: Vector, engine: Engine) -> Vector:
+    """Scores about their mean; zeros stay exactly zero."""
+    return scores - scores.mean() if scores.any() else np.zeros(engine.n_items)
+
+
+def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
+    notes = []
+    if run.evidence[-1] < engine.total_weight * np.log(0.5) + _CLEAR:
+        notes.append(
+            "the votes hold no information: the evidence for any worker being better than a "
+            f"coin is {run.evidence[-1] - engine.total_weight * np.log(0.5):.1f} nats"
+        )
+    if run.indefinite:
+        notes.append(
+            "votes of workers of unknown sign were held at precision 0 to keep the scores' "
+            "posterior proper; intervals may be too narrow"
+        )
+    return tuple(notes)

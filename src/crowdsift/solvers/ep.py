@@ -1,0 +1,278 @@
+"""Expectation propagation between items and workers of unknown type.
+
+Items have a Gaussian posterior N(m, (L + I)⁻¹), workers a posterior over a grid of types, and
+every vote a Gaussian site between them. All sites move in parallel, damped.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.spectral import spectral_scores
+from crowdsift.solvers.worker_prior import WorkerPrior
+
+if TYPE_CHECKING:
+    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines.grid import GridSites
+    from crowdsift.solvers.convergence import Progress
+
+__all__ = ["Propagation", "Settings", "propagate"]
+
+_STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
+_COUNTING_CYCLES = 8  # of learning π within an iteration
+_SCALE_STEPS, _SCALE_SLACK = 3, 0.01
+_NOISE = 3e-4
+_REFINING = 10  # iterations of stage 2 in which workers' levels may still move
+_TRIAL = 8  # iterations of a start before it may be dropped
+_LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
+
+
+@dataclass(frozen=True)
+class Settings:
+    """How to run: the tolerance on standardised scores, and what to use."""
+
+    tolerance: float = 1e-5
+    most_iterations: int = 500
+    starts: tuple[str, ...] = ("flat", "spectral")
+    refine: bool = True
+    exact_items: int = 1_200
+    solve_tolerance: float = 1e-4
+    clip: bool = False  # stay in stage 1
+    adaptive: bool = True
+
+
+@dataclass
+class Propagation:
+    """One run from one start: the iterate and its history.
+
+    `means` solves (L + I) m = rhs and `variances` is the diagonal of (L + I)⁻¹ for the sites as
+    they stand; `evidence` has one entry for every state that was passed over.
+    """
+
+    name: str
+    engine: Engine
+    sites: GridSites
+    prior: WorkerPrior
+    means: Vector
+    settings: Settings
+    rule: StoppingRule
+    rhs: Vector
+    variances: Vector
+    log_determinant: float = 0.0
+    damping: float = 1.0
+    clip: bool = True
+    exact: bool = False
+    indefinite: bool = False
+    scale_steps: int = 0
+    unclipped: int = 0  # iterations in stage 2
+    last_step: Vector | None = None
+    evidence: list[float] = field(default_factory=list)
+    done: bool = False
+
+    @staticmethod
+    def begin(name: str, engine: Engine, levels: Vector, settings: Settings,
+              progress: Progress | None) -> Propagation | None:  # fmt: skip
+        """The run from a start of that name; None where there is no such start."""
+        sites = engine.grid_sites()
+        k = engine.n_items
+        if name == "flat":
+            sites.reset(2.0)
+            means, prior = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5)
+        else:
+            found = spectral_scores(sites, k)
+            if found is None:
+                return None
+            sites.reset(0.5)
+            means, prior = found, WorkerPrior.start(levels, 0.0, 1.0)
+        rule = StoppingRule("change of the standardised scores", settings.tolerance,
+                            settings.most_iterations, progress)  # fmt: skip
+        return Propagation(name, engine, sites, prior, means, settings, rule,
+                           rhs=np.zeros(k), variances=np.ones(k))  # fmt: skip
+
+    def resume(self) -> None:
+        """Put the sites of this run back into the engine's Laplacian."""
+        self.rhs = self.sites.refresh()
+
+    def iterate(self) -> None:
+        """Sites, then the workers' prior, then items; then see whether that was the last."""
+        before = _standardised(self.means)
+        self._pass_over(self.damping)
+        last = self.rule.history[-1] if self.rule.history else 1.0
+        self.prior = self.prior.learned(self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last)
+        if self.settings.refine:
+            self._refine()
+            if self.rule.history:
+                self._hold_scale()
+        self._solve()
+        if not self._variances():
+            self.indefinite = self.clip = True
+            self.rhs = self.sites.drop_negative()
+            self._solve()
+            self._variances()
+        step = _standardised(self.means) - before
+        residual = float(np.sqrt(np.mean(step**2))) / self.damping  # what a full step would move
+        self._adapt(step)
+        self._settle(residual)
+
+    def finish(self) -> None:
+        """Messages and evidence of the last state, its sites left as they are."""
+        self._pass_over(0.0)
+
+    def scale(self) -> float:
+        """√((mᵀm + tr Σ)/K): 1 where the posterior has the size that the prior says."""
+        return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
+
+    def _pass_over(self, damping: float) -> None:
+        """Move the sites; the evidence is that of the state before."""
+        determinant, linear = self.log_determinant, float(self.rhs @ self.means)
+        update = self.sites.update(
+            self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip
+        )
+        self.rhs = update.rhs
+        self.evidence.append(
+            update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
+        )
+
+    def _refine(self) -> None:
+        """Own levels where they are needed; those of stage 2 settle soon and then stay."""
+        self.unclipped += not self.clip
+        if self.unclipped <= _REFINING:
+            self.sites.refine()
+
+    def _solve(self) -> None:
+        tolerance = self.settings.solve_tolerance
+        if self.rule.history:  # the error of the solve must vanish with the step
+            tolerance = min(tolerance, max(1e-3 * self.rule.history[-1], 1e-12))
+        solution = self.engine.laplacian.solve(
+            self.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
+        )
+        self.means = solution.x if np.isfinite(solution.x).all() else self.means
+
+    def _variances(self) -> bool:
+        found = self.sites.pair_variances(exact=self.exact)
+        if not found.definite and self._may_be_exact():
+            self.exact = True
+            found = self.sites.pair_variances(exact=True)
+        if found.definite:
+            self.variances, self.log_determinant = found.items, found.log_determinant
+        return found.definite
+
+    def _may_be_exact(self) -> bool:
+        """A dense factorisation is dear: only the last iterations ask for it."""
+        return not self.exact and self.engine.n_items <= self.settings.exact_items
+
+    def _adapt(self, step: Vector) -> None:
+        """Damping: ½ after the first step, less where steps turn back, more where they go on."""
+        if not self.rule.history or not self.settings.adaptive:
+            self.damping = 0.5
+        elif self.last_step is not None:
+            now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
+            turn = float(step @ self.last_step) / max(now * before, 1e-300)
+            # Steps near the noise of single precision turn at random: there only growth counts.
+            small = now < _NOISE * np.sqrt(len(step))
+            grows = now > (1.5 if small else 0.8) * before
+            if turn < -0.2 and grows:
+                self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
+            elif turn > 0.2 or not grows:
+                self.damping = min(1.15 * self.damping, _MOST_DAMPING)
+        self.last_step = step
+
+    def _settle(self, change: float) -> None:
+        """Stage 1 ends where scores settle, stage 2 where they have converged at unit scale."""
+        staged = self.clip and not self.indefinite and not self.settings.clip
+        if staged and change <= max(_STAGE_ONE, self.rule.tolerance):
+            self.clip = False
+            self.rule.stop(max(change, np.nextafter(self.rule.tolerance, np.inf)))
+            self.done = self.rule.iterations >= self.rule.most
+            return
+        free = not staged and not self.settings.refine and self.scale_steps < _SCALE_STEPS
+        if free and change <= self.rule.tolerance:
+            factor = self.scale()
+            if abs(factor - 1.0) > _SCALE_SLACK and self.means.any():
+                self.scale_steps += 1
+                self._rescale(factor)
+                change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
+        if change <= self.rule.tolerance and self._may_be_exact():
+            self.exact = True
+            change = float(np.nextafter(self.rule.tolerance, np.inf))
+        self.done = self.rule.stop(change)
+
+    def _hold_scale(self) -> None:
+        """Take back what the scale has drifted, on the grid as it stands.
+
+        Votes see β·r only. Where a worker has far more votes than there are items, EP's scale of
+        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle.
+        """
+        factor = self.scale()
+        self.prior = self.prior.transported(factor)
+        self.sites.rescale(factor, levels=False)
+        self.means = self.means / factor
+        self.rhs = self.sites.refresh()
+
+    def _rescale(self, factor: float) -> None:
+        """Scores divided by the factor, reliabilities times it: the same probabilities."""
+        self.prior = self.prior.rescaled(factor)
+        self.sites.rescale(factor, levels=True)
+        self.means = self.means / factor
+        self.variances = self.variances / factor**2
+        self.rhs = self.sites.refresh()
+        self.damping = 0.5
+
+
+def propagate(
+    engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None
+) -> Propagation:
+    """Expectation propagation from every start; the run of the largest evidence.
+
+    All starts run for a few iterations. One is dropped when it is far behind another for what it
+    still gains, or when the two have found the same scores.
+    """
+    found = (Propagation.begin(name, engine, levels, settings, progress)
+             for name in settings.starts)  # fmt: skip
+    runs = [run for run in found if run is not None]
+    for run in runs:
+        if len(runs) > 1:
+            run.resume()
+        for _ in range(_TRIAL if len(runs) > 1 else settings.most_iterations):
+            if not run.done:
+                run.iterate()
+    runs = _without_losers(runs)
+    for run in runs:
+        if len(settings.starts) > 1:
+            run.resume()
+        while not run.done:
+            run.iterate()
+        run.finish()
+    best = max(runs, key=lambda run: run.evidence[-1])
+    if len(runs) > 1:
+        best.resume()
+    return best
+
+
+def _without_losers(runs: list[Propagation]) -> list[Propagation]:
+    """Runs that may still win; where two agree, the one with the larger evidence."""
+    kept: list[Propagation] = []
+    for run in sorted(runs, key=lambda run: -run.evidence[-1]):
+        gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
+        beaten = any(
+            other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
+            or abs(_correlation(other.means, run.means)) > 0.995
+            for other in kept
+        )
+        if not beaten:
+            kept.append(run)
+    return kept
+
+
+def _standardised(means: Vector) -> Vector:
+    size = float(np.sqrt(np.mean(means**2)))
+    return means / size if size > 1e-12 else np.zeros_like(means)
+
+
+def _correlation(one: Vector, two: Vector) -> float:
+    sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
+    return float(one @ two) / sizes if sizes > 0 else 0.0

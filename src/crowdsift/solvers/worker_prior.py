@@ -1,0 +1,209 @@
+"""The distribution of worker types, learned from the crowd.
+
+π = (n + 50 p0)/(M + 50) with n the expected counts of types and p0 a mixture
+ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀ fitted to them: reliable workers, adversaries as able as they are,
+and workers who click at random. With few workers p0 speaks, with many the crowd.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import mirrored
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from crowdsift.engines import Vector
+
+__all__ = ["WorkerPrior", "gaussian_on", "power_grid"]
+
+_PRIOR_WORKERS = 50.0  # how many workers p0 counts for
+_SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random workers before any vote
+_SHARE_WORKERS, _SPREAD_WORKERS = 5.0, 20.0  # how many workers the shares and μ/2 count for
+_LEAST_SPREAD = 0.05
+_FAR = 6.0
+_MOST_AHEAD = 6.0  # times the last step that an extrapolation may go
+
+
+def power_grid(points: int) -> Vector:
+    """The positive levels of the symmetric grid 6(k/h)^1.5, h of them for 2h + 1 points.
+
+    Examples
+    --------
+    >>> from crowdsift.solvers.worker_prior import power_grid
+    >>> power_grid(5).round(3).tolist()
+    [2.121, 6.0]
+    """
+    half = (points - 1) // 2
+    return np.asarray(_FAR * (np.arange(1, half + 1) / half) ** 1.5, dtype=np.float64)
+
+
+def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
+    """Density times cell width (central differences), normalised."""
+    z = (points - mean) / sd
+    masses = np.exp(-0.5 * (z**2 - np.min(z**2))) * np.gradient(points)
+    return np.asarray(masses / masses.sum(), dtype=np.float64)
+
+
+@dataclass(frozen=True)
+class WorkerPrior:
+    """The grid of types, their distribution π, and the mixture p0 behind it.
+
+    `centre` and `spread` are μ and τ, None before the first counts; `shares` are ρ₊, ρ₋ and ρ₀.
+    """
+
+    levels: Vector
+    masses: Vector
+    centre: float | None = None
+    spread: float = 1.0
+    shares: Vector = field(default_factory=_SHARES.copy)
+
+    @staticmethod
+    def start(levels: Vector, mean: float, sd: float) -> WorkerPrior:
+        """N(mean, sd²) mixed with 3 % of uniform."""
+        points = mirrored(levels)
+        masses = 0.97 * gaussian_on(points, mean, sd) + 0.03 / len(points)
+        return WorkerPrior(levels, masses)
+
+    def learned(
+        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float
+    ) -> WorkerPrior:
+        """π at rest under counting types and learning from the counts, as near as `cycles` bring.
+
+        It is at rest where a step moves no more than `tolerance` of its mass and of p0.
+
+        Plain steps creep along directions in which the votes say little, and EP would creep with
+        them. Two steps x1, x2 from x0 give r = x1 - x0 and v = x2 - 2 x1 + x0, from which squared
+        extrapolation (Varadhan & Roland 2008) goes to x0 + 2a r + a² v with a = |r|/|v| ≥ 1.
+        """
+        prior, mixture = self, _Mixture(mirrored(self.levels))
+        for _ in range(cycles):
+            one = prior._updated(mixture, counts(prior.masses))
+            if np.abs(one._vector() - prior._vector()).sum() <= tolerance:
+                return one
+            two = one._updated(mixture, counts(one.masses))
+            prior = _extrapolated(prior, one, two)
+            prior = prior._updated(mixture, counts(prior.masses))
+        return prior
+
+    def _vector(self) -> Vector:
+        """μ, log τ, ρ and π in one vector, for extrapolation."""
+        return np.concatenate([[self.centre or 0.0, np.log(self.spread)], self.shares, self.masses])
+
+    def updated(self, counts: Vector) -> WorkerPrior:
+        """π from the counts, by three steps of EM for p0."""
+        return self._updated(_Mixture(mirrored(self.levels)), counts)
+
+    def _updated(self, mixture: _Mixture, counts: Vector) -> WorkerPrior:
+        centre, spread, shares = self.centre, self.spread, self.shares
+        if centre is None:
+            points, total = mirrored(self.levels), float(counts.sum())
+            centre = float(points @ counts) / total
+            variance = float((points - centre) ** 2 @ counts) / total
+            spread = max(float(np.sqrt(variance)), _LEAST_SPREAD)
+        for _ in range(3):
+            centre, spread, shares = mixture.step(counts, centre, spread, shares)
+        p0 = mixture.masses(centre, spread, shares)
+        masses = (counts + _PRIOR_WORKERS * p0) / (counts.sum() + _PRIOR_WORKERS)
+        return WorkerPrior(self.levels, masses, centre, spread, shares)
+
+    def transported(self, factor: float) -> WorkerPrior:
+        """The distribution of β·factor on the same grid."""
+        masses = _transported(mirrored(self.levels), self.masses, factor)
+        centre = None if self.centre is None else self.centre * factor
+        return replace(self, masses=masses, centre=centre, spread=self.spread * factor)
+
+    def rescaled(self, factor: float) -> WorkerPrior:
+        """The distribution of β·factor, on the grid times the factor."""
+        centre = None if self.centre is None else self.centre * factor
+        return replace(
+            self, levels=self.levels * factor, centre=centre, spread=self.spread * factor
+        )
+
+
+def _transported(points: Vector, masses: Vector, factor: float) -> Vector:
+    """Masses on the grid of β·factor where β has the masses given; that at 0 stays."""
+    zero, widths = len(points) // 2, np.gradient(points)
+    density = masses / widths
+    moved = np.empty_like(masses)
+    for side in (slice(zero + 1, None), slice(zero - 1, None, -1)):
+        place = np.abs(points[side])
+        moved[side] = np.interp(place / factor, place, density[side]) * widths[side] / factor
+    moved[zero] = 0.0
+    moved *= (masses.sum() - masses[zero]) / max(float(moved.sum()), 1e-300)
+    moved[zero] = masses[zero]
+    return moved
+
+
+def _extrapolated(zero: WorkerPrior, one: WorkerPrior, two: WorkerPrior) -> WorkerPrior:
+    """Squared extrapolation of π and p0 from three iterates."""
+    if zero.centre is None or one.centre is None or two.centre is None:
+        return two
+    if zero.centre * one.centre < 0 or one.centre * two.centre < 0:  # the majority changed sides
+        return two
+    x, y, z = zero._vector(), one._vector(), two._vector()
+    r, v = y - x, z - 2.0 * y + x
+    size = float(np.linalg.norm(v))
+    if size < 1e-12:
+        return two
+    ahead = min(max(float(np.linalg.norm(r)) / size, 1.0), _MOST_AHEAD)
+    found = x + 2.0 * ahead * r + ahead**2 * v
+    # distributions stay distributions of the same support
+    masses = np.maximum(found[5:], 0.1 * two.masses)
+    shares = np.maximum(found[2:5], 0.1 * two.shares)
+    return WorkerPrior(
+        two.levels,
+        masses / masses.sum(),
+        float(found[0]),
+        max(float(np.exp(min(found[1], 3.0))), _LEAST_SPREAD),
+        shares / shares.sum(),
+    )
+
+
+class _Mixture:
+    """p0 on one grid: ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀, each part normalised over the points."""
+
+    def __init__(self, points: Vector) -> None:
+        self._points, self._zero = points, len(points) // 2
+        self._log_widths = np.log(np.gradient(points))
+
+    def parts(self, centre: float, spread: float, shares: Vector) -> tuple[Vector, Vector]:
+        """The Gaussian parts times their shares; the grid is symmetric, so one mirrors other."""
+        logs = self._log_widths - 0.5 * ((self._points - centre) / spread) ** 2
+        able = np.exp(logs - logs.max())
+        able /= able.sum()
+        return shares[0] * able, shares[1] * able[::-1]
+
+    def masses(self, centre: float, spread: float, shares: Vector) -> Vector:
+        """p0 on the grid."""
+        plus, minus = self.parts(centre, spread, shares)
+        total = plus + minus
+        total[self._zero] += shares[2]
+        return total
+
+    def step(
+        self, counts: Vector, centre: float, spread: float, shares: Vector
+    ) -> tuple[float, float, Vector]:
+        """One step of EM for p0 given the counts of types."""
+        plus, minus = self.parts(centre, spread, shares)
+        total = plus + minus
+        total[self._zero] += shares[2]
+        ratio = counts / np.maximum(total, 1e-300)
+        plus *= ratio
+        minus *= ratio
+        held_plus, held_minus = float(plus.sum()), float(minus.sum())
+        if held_minus > held_plus:  # + is the majority's side
+            plus, minus, held_plus, held_minus = minus, plus, held_minus, held_plus
+        everyone = float(counts.sum())
+        held = np.array([held_plus, held_minus, everyone - held_plus - held_minus])
+        shares = (held + _SHARE_WORKERS * _SHARES) / (everyone + _SHARE_WORKERS)
+        able = max(held_plus + held_minus, 1e-12)
+        both = plus + minus[::-1]  # reliabilities of adversaries with their sign turned
+        centre = float(self._points @ both) / able
+        squares = float((self._points - centre) ** 2 @ both)
+        variance = (squares + _SPREAD_WORKERS * (0.5 * centre) ** 2) / (able + _SPREAD_WORKERS)
+        return centre, max(float(np.sqrt(variance)), _LEAST_SPREAD), shares
