@@ -201,16 +201,81 @@ def left_out() -> None:
         print(f"{data:20s}" + "".join(f"{found[name]:10.4f}" for name in methods))
 
 
+# --- coverage of intervals -------------------------------------------------------------------
+
+COVERAGE = ((100, 500, 2000), (100, 500, 5000), (200, 8000, 25000), (1000, 1000, 20000),
+            (2500, 1000, 20000))  # fmt: skip
+
+
+def coverage_task(task: Task) -> list[Record]:
+    """Shares of 90 % intervals of sift that hold the truth, and calibration of P(i better)."""
+    low, items, workers, comparisons, seed = task
+    drawn = crowdsift.simulate(items, workers, comparisons, reliability=(low, 1.0), seed=seed)
+    fit = crowdsift.fit(drawn.comparisons(), "sift", threads=1)
+    place = {item: i for i, item in enumerate(fit.items["item"])}
+    order = [place[item] for item in drawn.items]
+    score, lower, upper = (fit.items[name][order] for name in ("score", "lower", "upper"))
+    truth = drawn.scores / np.sqrt(3.0)
+    truth = truth - truth.mean()
+    if score @ truth < 0:
+        score, lower, upper, sign = -score, -upper, -lower, -1.0
+    else:
+        sign = 1.0
+    rng = np.random.default_rng(seed)
+    one = rng.integers(items, size=20_000)
+    two = (one + rng.integers(1, items, size=20_000)) % items
+    joint = fit.covariance
+    assert joint is not None
+    sd = joint.difference_sd(one, two)
+    gap, found = truth[one] - truth[two], score[one] - score[two]
+    chance = np.asarray(fit.better(list(drawn.items[one]), list(drawn.items[two])))
+    chance = chance if sign > 0 else 1.0 - chance
+    surer, right = np.maximum(chance, 1 - chance), (chance > 0.5) == (gap > 0)
+    bins = np.minimum(((surer - 0.5) * 20).astype(int), 9)
+    error = sum(
+        abs(surer[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean()
+        for b in range(10) if (bins == b).any()
+    )  # fmt: skip
+    beta = sign * drawn.reliability * np.sqrt(3.0)
+    voted = fit.workers["comparisons"] > 0
+    inside = (fit.workers["lower"] <= beta) & (beta <= fit.workers["upper"])
+    return [
+        {
+            "task": task,
+            "differences": float((np.abs(gap - found) <= 1.6448536 * sd).mean()),
+            "scores": float(((lower <= truth) & (truth <= upper)).mean()),
+            "reliabilities": float(inside[voted].mean()),
+            "calibration": float(error),
+            "converged": fit.converged,
+        }
+    ]
+
+
+def coverage(seeds: int) -> None:
+    """One row a setting."""
+    grid = [(low, *setting) for low in (0.0, -1.0) for setting in COVERAGE]
+    tasks = [(*setting, 1000 + seed) for seed in range(seeds) for setting in grid]
+    records = work("coverage", coverage_task, tasks)
+    names = ("differences", "scores", "reliabilities", "calibration")
+    print(f"{'beta':>8s}{'K':>6s}{'M':>6s}{'N':>7s}" + "".join(f"{name:>15s}" for name in names))
+    for setting in grid:
+        mine = [r for r in records if tuple(r["task"][:4]) == setting]
+        figures = "".join(f"{np.mean([r[name] for r in mine]):15.3f}" for name in names)
+        print(f"[{setting[0]:g},1]".rjust(8) + "{:6d}{:6d}{:7d}".format(*setting[1:]) + figures)
+
+
 def main() -> None:
     """Run the measurement that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=["synthetic", "spammers", "left-out"])
+    parser.add_argument("name", choices=["synthetic", "spammers", "left-out", "coverage"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tune", action="store_true", help="penalties chosen by left-out votes")
     parser.add_argument("--only-eight", action="store_true", help="measure the eight, no table")
     options = parser.parse_args()
     if options.name == "left-out":
         left_out()
+    elif options.name == "coverage":
+        coverage(options.seeds)
     elif options.name == "synthetic":
         synthetic(options.seeds, options.tune, options.only_eight)
     else:

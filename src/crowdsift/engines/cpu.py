@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CpuEngine"]
 
-# Up to this size an inverse takes well under a second.
-_DENSE_ITEMS = 2_000
+# Up to this size an inverse takes a tenth of a second.
+_DENSE_ITEMS = 1_000
 
 
 class CpuLaplacian:
@@ -41,7 +41,7 @@ class CpuLaplacian:
         return Solution(*self._core.solve(rhs, start, shift, tolerance, most))
 
     def dense(self) -> Vector | None:
-        """Return L as a matrix up to 2,000 items; None beyond."""
+        """Return L as a matrix up to 1,000 items; None beyond."""
         if self._n > _DENSE_ITEMS:
             return None
         low, high, weight = self._core.weighted_pairs()

@@ -39,8 +39,8 @@ class SiteUpdate(NamedTuple):
     """What a pass over all votes says.
 
     `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is
-    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update, `rhs` the signed sums of h per
-    item after it.
+    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update,
+    `rhs` the signed sums of h per item after it.
     """
 
     counts: Vector

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.worker_prior import power_grid
@@ -96,12 +96,14 @@ class Sift(Model):
         if margin < 0.0:
             told, scores, margin = told.flipped(), -scores, -margin
         variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
+        joint = centred_covariance(engine, 1.0)
         return Estimate(
             scores=scores,
             log_likelihood=engine.expect(scores, told.mean)[0],
             rule=run.rule,
             trace=run.evidence,
             score_sd=np.sqrt(variance) / size,
+            covariance=None if joint is None else joint / size**2,
             theta=told.spread,
             workers=WorkerEstimate(
                 reliability=told.mean,
