@@ -92,10 +92,7 @@ def rank_limits(
     if covariance is None:
         drawn = scores + sd * noise
     else:
-        # About component means the covariance is singular; the factor of a slightly larger one.
-        slack = 1e-9 * float(np.trace(covariance)) / len(scores) + 1e-300
-        factor = np.linalg.cholesky(covariance + slack * np.eye(len(scores)))
-        drawn = scores + noise @ factor.T
+        drawn = scores + noise @ _square_root(covariance).T
     order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
     start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
     first = np.repeat(start, np.diff(np.append(start, len(scores))))
@@ -103,6 +100,20 @@ def rank_limits(
     np.put_along_axis(rank, order, np.arange(len(scores)) - first[None, :] + 1, axis=1)
     rank.sort(axis=0)
     return rank[int(0.05 * count)], rank[int(np.ceil(0.95 * count)) - 1]
+
+
+def _square_root(covariance: Vector) -> Vector:
+    """F with F Fᵀ = covariance.
+
+    About component means a covariance is singular: the Cholesky factor is that of a slightly
+    larger one, and where rounding still defeats it, the eigenvectors serve.
+    """
+    slack = 1e-9 * float(np.trace(covariance)) / len(covariance) + 1e-300
+    try:
+        return np.linalg.cholesky(covariance + slack * np.eye(len(covariance)))
+    except np.linalg.LinAlgError:
+        values, vectors = np.linalg.eigh(covariance)
+        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:
