@@ -92,7 +92,8 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help="bora-em (default), bt, rank-centrality, crowd-bt, factor-bt, barp, hbtl or htcv."
+            help="sift (default), bora-em, bt, rank-centrality, crowd-bt, factor-bt, barp, htcv "
+            "or hbtl."
         ),
     ] = None,
     settings: Annotated[

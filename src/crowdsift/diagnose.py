@@ -110,7 +110,8 @@ def _square_root(covariance: Vector) -> Vector:
     """
     slack = 1e-9 * float(np.trace(covariance)) / len(covariance) + 1e-300
     try:
-        return np.linalg.cholesky(covariance + slack * np.eye(len(covariance)))
+        larger = covariance + slack * np.eye(len(covariance))
+        return np.asarray(np.linalg.cholesky(larger), dtype=np.float64)
     except np.linalg.LinAlgError:
         values, vectors = np.linalg.eigh(covariance)
         return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
