@@ -224,9 +224,7 @@ def coverage_task(task: Task) -> list[Record]:
     rng = np.random.default_rng(seed)
     one = rng.integers(items, size=20_000)
     two = (one + rng.integers(1, items, size=20_000)) % items
-    joint = fit.covariance
-    assert joint is not None
-    sd = joint.difference_sd(one, two)
+    sd = np.asarray(fit.posterior and fit.posterior.difference_sd(one, two))
     gap, found = truth[one] - truth[two], score[one] - score[two]
     chance = np.asarray(fit.better(list(drawn.items[one]), list(drawn.items[two])))
     chance = chance if sign > 0 else 1.0 - chance

@@ -145,3 +145,60 @@ def test_a_place_that_cannot_be_written(tmp_path):
     ):
         pass
     assert os.listdir(tmp_path) == ["file"]
+
+
+def test_better_against_samples_of_the_posterior():
+    drawn = crowdsift.simulate(items=12, workers=8, comparisons=200, seed=5)
+    fit = crowdsift.fit(drawn.comparisons(), "sift")
+    posterior = fit.posterior
+    rng = np.random.default_rng(0)
+    mean = fit.scores_of(posterior.items)
+    samples = rng.multivariate_normal(mean, posterior.covariance, size=40_000, method="eigh")
+    one, two = posterior.items[[0, 3, 7]], posterior.items[[5, 4, 2]]
+    chance = fit.better(list(one), list(two))
+    share = np.mean(samples[:, [0, 3, 7]] > samples[:, [5, 4, 2]], axis=0)
+    np.testing.assert_allclose(chance, share, atol=0.012)
+    assert fit.better(one[0], two[0]) + fit.better(two[0], one[0]) == pytest.approx(1.0)
+
+
+def test_better_after_loading_takes_errors_as_independent(tmp_path):
+    drawn = crowdsift.simulate(items=30, workers=8, comparisons=900, seed=5)
+    fit = crowdsift.fit(drawn.comparisons(), "sift")
+    fit.save(tmp_path)
+    back = crowdsift.load(tmp_path)
+    assert back.parameters == fit.parameters
+    best, other = fit.items["item"][[0, 8]]
+    assert back.better(best, other) == pytest.approx(fit.better(best, other), abs=0.03)
+
+
+def test_better_refuses_what_cannot_be_compared():
+    votes = Comparisons.from_arrays(["a", "c"], ["b", "d"], worker=["w", "w"])
+    fit = crowdsift.fit(votes, "sift")
+    with pytest.raises(RequestError, match="different components"):
+        fit.better("a", "c")
+    with pytest.raises(RequestError, match="'z' is not among the items"):
+        fit.better("a", "z")
+    with pytest.raises(RequestError, match="as many"):
+        fit.better(["a", "b"], ["b", "a", "b"])
+    with pytest.raises(RequestError, match="no intervals"):
+        crowdsift.fit(votes, "rank-centrality").better("a", "b")
+
+
+def test_rank_intervals_hold_the_rank_and_shrink():
+    few, many = (
+        crowdsift.fit(crowdsift.simulate(20, 30, n, seed=3).comparisons(), "sift")
+        for n in (400, 20_000)
+    )
+    for fit in (few, many):
+        assert (fit.items["rank_lower"] <= fit.items["rank"]).all()
+        assert (fit.items["rank_upper"] >= fit.items["rank"]).all()
+    width = [np.mean(fit.items["rank_upper"] - fit.items["rank_lower"]) for fit in (few, many)]
+    assert width[1] < 0.4 * width[0]
+
+
+def test_prediction_averages_over_the_posterior():
+    drawn = crowdsift.simulate(items=10, workers=6, comparisons=300, seed=4)
+    fit = crowdsift.fit(drawn.comparisons(), "sift")
+    d = np.subtract(*fit.scores_of(["i1", "i2"]))
+    beta = fit.posterior.quantiles[3]
+    assert fit.predict("i1", "i2", "w3") == pytest.approx(np.mean(1 / (1 + np.exp(-beta * d))))

@@ -25,7 +25,7 @@ from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
-from crowdsift.result import Fit, JointPosterior
+from crowdsift.result import Fit, Posterior
 from crowdsift.tables import Table
 
 if TYPE_CHECKING:
@@ -231,14 +231,10 @@ def _record(
         parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
         backend=votes.backend,
-        covariance=_joint(votes, estimate),
+        posterior=Posterior(
+            votes.items, _score_sd(estimate), estimate.covariance, estimate.workers.quantiles
+        ),
     )
-
-
-def _joint(votes: Comparisons, estimate: Estimate) -> JointPosterior | None:
-    """What P(i better than j) is asked of: scores, and how far their errors go together."""
-    sd = _score_sd(estimate)
-    return None if sd is None else JointPosterior(votes.items, sd, estimate.covariance)
 
 
 def _score_sd(estimate: Estimate) -> NDArray[np.float64] | None:

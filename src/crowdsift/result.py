@@ -18,21 +18,28 @@ from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.tables import Backend, Table
 
-__all__ = ["Fit"]
+__all__ = ["Fit", "Posterior"]
 
 
 @dataclass(frozen=True, eq=False)
-class JointPosterior:
-    """How far the errors of scores go together; independent where no covariance is known."""
+class Posterior:
+    """What a fit knows beyond its tables while it is in memory; codes as in the comparisons.
+
+    Without a covariance of the scores their errors are taken as independent; without quantiles
+    of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
+    """
 
     items: NDArray[np.object_]
-    sd: NDArray[np.float64]
-    covariance: NDArray[np.float64] | None
+    sd: NDArray[np.float64] | None = None
+    covariance: NDArray[np.float64] | None = None
+    quantiles: NDArray[np.float64] | None = None
 
     def difference_sd(
         self, first: NDArray[np.int64], second: NDArray[np.int64]
-    ) -> NDArray[np.float64]:
-        """Standard deviations of differences of scores, by codes of items."""
+    ) -> NDArray[np.float64] | None:
+        """Standard deviations of differences of scores; None where none are known."""
+        if self.sd is None:
+            return None
         variance = self.sd[first] ** 2 + self.sd[second] ** 2
         if self.covariance is not None:
             variance = variance - 2.0 * self.covariance[first, second]
@@ -75,7 +82,7 @@ class Fit:
     parameters: dict[str, Any]
     trace: tuple[float, ...] = ()
     backend: Backend | None = None
-    covariance: JointPosterior | None = None
+    posterior: Posterior | None = None
 
     @property
     def items(self) -> Any:
@@ -119,7 +126,8 @@ class Fit:
             A label each, or sequences of labels. An item without votes has the prior's score, 0.
         worker
             A label or a sequence; None, or a worker without votes, means one drawn from the
-            crowd: the mean over all workers.
+            crowd: the mean over all workers. Where reliabilities have a posterior it is averaged
+            over. For an ideal worker, who sees what is truly better, ask `better`.
 
         Examples
         --------
@@ -141,13 +149,15 @@ class Fit:
         padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
         a, b = (padded[[score.get(_key(label), -1) for label in side]] for side in (one, two))
         difference = np.broadcast_to(a - b, (n,))
-        reliability = self.worker_table["reliability"].astype(np.float64)
-        crowd = reliability if len(reliability) else np.array([np.nan])  # votes without workers
+        reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
+        if self.posterior is not None and self.posterior.quantiles is not None:
+            reliability = self.posterior.quantiles
+        crowd = reliability.ravel() if reliability.size else np.array([np.nan])  # no workers
         rule = model(self.method, **self.parameters)
         result = np.empty(n)
         for i, label in enumerate(who * n if len(who) < n else who):
             code = known.get(_key(label))
-            beta = crowd if code is None else reliability[[code]]
+            beta = crowd if code is None else reliability[code]
             result[i] = rule.probability(np.full(len(beta), difference[i]), beta).mean()
         return float(result[0]) if single and n == 1 else result
 
@@ -191,14 +201,16 @@ class Fit:
     def _difference_sd(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
         """Standard deviations of differences, by rows of the item table."""
         table = self.item_table
-        if self.covariance is not None:
-            code = {_key(item): i for i, item in enumerate(self.covariance.items)}
+        if self.posterior is not None:
+            code = {_key(item): i for i, item in enumerate(self.posterior.items)}
             codes = np.array([code[_key(item)] for item in table["item"]])
-            return self.covariance.difference_sd(codes[one], codes[two])
-        half = 0.5 * (table["upper"] - table["lower"]) / Z90
-        if np.isnan(half[one]).any() or np.isnan(half[two]).any():
+            sd = self.posterior.difference_sd(codes[one], codes[two])
+        else:
+            half = 0.5 * (table["upper"] - table["lower"]) / Z90
+            sd = np.sqrt(half[one] ** 2 + half[two] ** 2)
+        if sd is None or np.isnan(sd).any():
             raise RequestError(f"{self.method} gives no intervals for these items")
-        return np.asarray(np.sqrt(half[one] ** 2 + half[two] ** 2))
+        return np.asarray(sd)
 
     def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
         """The scores of items, in the order given; NaN for an item without votes.

@@ -101,8 +101,9 @@ class Model(ABC):
             raise RequestError(f"{self.name}: {name} must be {bound}, not {value}")
 
     def parameters(self) -> dict[str, Any]:
-        """The hyper-parameters by name."""
-        return asdict(self)
+        """The hyper-parameters by name, as JSON can hold them."""
+        values = asdict(self)
+        return {k: list(v) if isinstance(v, tuple) else v for k, v in values.items()}
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """The comparisons in the form that the model needs, or an error that says what lacks."""

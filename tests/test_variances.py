@@ -1,0 +1,52 @@
+"""Variances of scores at 5,000 items, by whatever way is chosen, against exact solves."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crowdsift import Comparisons
+from crowdsift.engines.cpu import CpuEngine
+
+K = 5_000
+
+
+def random_design(rng):
+    first = rng.integers(K, size=4 * K)
+    return first, (first + rng.integers(1, K, size=4 * K)) % K
+
+
+def lattice_design(rng):
+    side = 50
+    code = np.arange(K).reshape(side, K // side)
+    across = np.stack([code[:, :-1].ravel(), code[:, 1:].ravel()])
+    down = np.stack([code[:-1].ravel(), code[1:].ravel()])
+    return np.concatenate([across, down], axis=1)
+
+
+def chain_design(rng):
+    """A chain with a short loop here and there."""
+    chain = np.stack([np.arange(K - 1), np.arange(1, K)])
+    start = rng.integers(K - 10, size=300)
+    loops = np.stack([start, start + rng.integers(2, 10, size=300)])
+    return np.concatenate([chain, loops], axis=1)
+
+
+@pytest.mark.parametrize("design", [random_design, lattice_design, chain_design])
+def test_variances_are_within_five_percent(design):
+    rng = np.random.default_rng(1)
+    first, second = design(rng)
+    votes = Comparisons.from_arrays(
+        first, second, worker=np.zeros(len(first), int), weight=rng.integers(1, 9, len(first))
+    )
+    assert votes.n_items == K
+    engine = CpuEngine(votes, 1)
+    engine.score_derivatives(np.zeros(K), np.ones(1))
+    found = engine.grid_sites().pair_variances(exact=True)
+    assert found.definite
+    for item in rng.integers(K, size=30):
+        unit = np.zeros(K)
+        unit[item] = 1.0
+        solution = engine.laplacian.solve(unit, np.zeros(K), shift=1.0, tolerance=1e-10)
+        assert solution.converged
+        assert found.items[item] == pytest.approx(solution.x[item], rel=0.05)
