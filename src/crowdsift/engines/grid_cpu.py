@@ -18,6 +18,9 @@ __all__ = ["CpuGridSites"]
 _BELIEF_TOLERANCE, _BELIEF_SWEEPS = 1e-5, 30
 # Multiplications of a sparse factorisation that take about as long as belief propagation.
 _SPARSE_WORK = 4e6
+# Where no dense one is possible, a lattice of some thousand items is still worth its factor:
+# belief propagation is off by more than 5 % there.
+_SPARSE_WORK_LARGE = 3e7
 
 
 class CpuGridSites:
@@ -56,7 +59,7 @@ class CpuGridSites:
         A sparse one costs little and is used wherever it is possible; `exact` asks for a dense
         one where it is not.
         """
-        if self._sites.is_sparse(_SPARSE_WORK):
+        if self._sites.is_sparse(_SPARSE_WORK if exact else _SPARSE_WORK_LARGE):
             return PairVariances(*self._sites.factorise())
         if not exact:
             return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
