@@ -43,8 +43,6 @@ class Sift:
         Give workers whose posterior is narrower than a cell of the grid levels of their own.
     starts
         From where to start; the run with the larger evidence wins.
-    exact_items
-        Up to so many items variances come from a factorisation, beyond from belief propagation.
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
@@ -62,7 +60,6 @@ class Sift:
     grid_points: int = 49
     refine: bool = True
     starts: tuple[str, ...] = ("flat", "spectral")
-    exact_items: int = 1_200
     tolerance: float = 1e-5
     most_iterations: int = 500
 
@@ -72,7 +69,7 @@ class Sift:
 
     def __post_init__(self) -> None:
         require_positive(self, "grid_points", "most_iterations")
-        require_positive(self, "tolerance", "exact_items", zero=True)
+        require_positive(self, "tolerance", zero=True)
         if self.grid_points < 5 or self.grid_points % 2 == 0:
             raise RequestError(
                 f"{self.name}: grid_points must be odd and at least 5, not {self.grid_points}"
@@ -93,7 +90,6 @@ class Sift:
             most_iterations=self.most_iterations,
             starts=self.starts,
             refine=self.refine,
-            exact_items=self.exact_items,
         )
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         size = run.scale()

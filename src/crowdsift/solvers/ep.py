@@ -26,6 +26,7 @@ _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisio
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 3e-4
+_NOTHING = 0.01  # scores of this size hold no information
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -39,7 +40,7 @@ class Settings:
     most_iterations: int = 500
     starts: tuple[str, ...] = ("flat", "spectral")
     refine: bool = True
-    exact_items: int = 1_200
+    exact: bool = True  # end with a factorisation where the engine can make one
     solve_tolerance: float = 1e-4
     clip: bool = False  # stay in stage 1
     adaptive: bool = True
@@ -102,9 +103,7 @@ class Propagation:
         before = _standardised(self.means)
         self._pass_over(self.damping)
         last = self.rule.history[-1] if self.rule.history else 1.0
-        self.prior = self.prior.learned(
-            self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last
-        )
+        self.prior = self.prior.learned(self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last)
         if self.settings.refine:
             self._refine()
             if self.rule.history:
@@ -164,8 +163,8 @@ class Propagation:
         return found.definite
 
     def _may_be_exact(self) -> bool:
-        """A dense factorisation is dear: only the last iterations ask for it."""
-        return not self.exact and self.engine.n_items <= self.settings.exact_items
+        """A large factorisation is dear: only the last iterations ask for it."""
+        return self.settings.exact and not self.exact
 
     def _adapt(self, step: Vector) -> None:
         """Damping: ½ after the first step, less where steps turn back, more where they go on."""
@@ -271,8 +270,8 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _standardised(means: Vector) -> Vector:
-    size = float(np.sqrt(np.mean(means**2)))
-    return means / size if size > 1e-12 else np.zeros_like(means)
+    """Means at root mean square 1, unless they are nothing beside their prior sd of 1."""
+    return means / max(float(np.sqrt(np.mean(means**2))), _NOTHING)
 
 
 def _correlation(one: Vector, two: Vector) -> float:

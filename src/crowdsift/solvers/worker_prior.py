@@ -26,7 +26,7 @@ _SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random worke
 _SHARE_WORKERS, _SPREAD_WORKERS = 5.0, 20.0  # how many workers the shares and μ/2 count for
 _LEAST_SPREAD = 0.05
 _FAR = 6.0
-_MOST_AHEAD = 6.0  # times the last step that an extrapolation may go
+_MOST_AHEAD = 12.0  # times the last step that an extrapolation may go
 
 
 def power_grid(points: int) -> Vector:
@@ -87,7 +87,8 @@ class WorkerPrior:
                 return one
             two = one._updated(mixture, counts(one.masses))
             prior = _extrapolated(prior, one, two)
-            prior = prior._updated(mixture, counts(prior.masses))
+            for _ in range(2):  # what an extrapolation stirs up in other directions dies down
+                prior = prior._updated(mixture, counts(prior.masses))
         return prior
 
     def _vector(self) -> Vector:
