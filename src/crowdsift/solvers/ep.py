@@ -25,8 +25,10 @@ __all__ = ["Propagation", "Settings", "propagate"]
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
-_NOISE = 3e-4
+_NOISE = 1e-3
 _NOTHING = 0.01  # scores of this size hold no information
+_AHEAD = 12.0  # steps by which learning π may extrapolate
+_HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -103,7 +105,11 @@ class Propagation:
         before = _standardised(self.means)
         self._pass_over(self.damping)
         last = self.rule.history[-1] if self.rule.history else 1.0
-        self.prior = self.prior.learned(self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last)
+        ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
+        self.prior = self.prior.learned(
+            self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last, ahead=ahead
+        )
+        self.unclipped += not self.clip
         if self.settings.refine:
             self._refine()
             if self.rule.history:
@@ -140,7 +146,6 @@ class Propagation:
 
     def _refine(self) -> None:
         """Own levels where they are needed; those of stage 2 settle soon and then stay."""
-        self.unclipped += not self.clip
         if self.unclipped <= _REFINING:
             self.sites.refine()
 
@@ -175,7 +180,7 @@ class Propagation:
             turn = float(step @ self.last_step) / max(now * before, 1e-300)
             # Steps near the noise of single precision turn at random: there only growth counts.
             small = now < _NOISE * np.sqrt(len(step))
-            grows = now > (1.5 if small else 0.8) * before
+            grows = now > (3.0 if small else 0.8) * before
             if turn < -0.2 and grows:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif turn > 0.2 or not grows:
