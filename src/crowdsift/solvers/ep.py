@@ -72,6 +72,7 @@ class Propagation:
     indefinite: bool = False
     scale_steps: int = 0
     unclipped: int = 0  # iterations in stage 2
+    swings: int = 0  # steps in a row that took back the one before
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
     done: bool = False
@@ -178,12 +179,13 @@ class Propagation:
         elif self.last_step is not None:
             now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
             turn = float(step @ self.last_step) / max(now * before, 1e-300)
-            # Steps near the noise of single precision turn at random: there only growth counts.
+            # Small steps may turn at random: there only growth or a habit counts.
+            swings = turn < -0.2 and now > 0.8 * before
+            self.swings = self.swings + 1 if swings else 0
             small = now < _NOISE * np.sqrt(len(step))
-            grows = now > (3.0 if small else 0.8) * before
-            if turn < -0.2 and grows:
+            if swings and (not small or now > 3.0 * before or self.swings >= 4):
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
-            elif turn > 0.2 or not grows:
+            elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = min(1.15 * self.damping, _MOST_DAMPING)
         self.last_step = step
 
