@@ -213,10 +213,10 @@ class Propagation:
         """Take back what the scale has drifted, on the grid as it stands.
 
         Votes see β·r only. Where a worker has far more votes than there are items, EP's scale of
-        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle.
+        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle. π is
+        not touched: it is learned anew at every iteration, from messages at the scale held.
         """
         factor = self.scale()
-        self.prior = self.prior.transported(factor)
         self.sites.rescale(factor, levels=False)
         self.means = self.means / factor
         self.rhs = self.sites.refresh()

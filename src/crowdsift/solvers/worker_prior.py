@@ -112,32 +112,12 @@ class WorkerPrior:
         masses = (counts + _PRIOR_WORKERS * p0) / (counts.sum() + _PRIOR_WORKERS)
         return WorkerPrior(self.levels, masses, centre, spread, shares)
 
-    def transported(self, factor: float) -> WorkerPrior:
-        """The distribution of β·factor on the same grid."""
-        masses = _transported(mirrored(self.levels), self.masses, factor)
-        centre = None if self.centre is None else self.centre * factor
-        return replace(self, masses=masses, centre=centre, spread=self.spread * factor)
-
     def rescaled(self, factor: float) -> WorkerPrior:
         """The distribution of β·factor, on the grid times the factor."""
         centre = None if self.centre is None else self.centre * factor
         return replace(
             self, levels=self.levels * factor, centre=centre, spread=self.spread * factor
         )
-
-
-def _transported(points: Vector, masses: Vector, factor: float) -> Vector:
-    """Masses on the grid of β·factor where β has the masses given; that at 0 stays."""
-    zero, widths = len(points) // 2, np.gradient(points)
-    density = masses / widths
-    moved = np.empty_like(masses)
-    for side in (slice(zero + 1, None), slice(zero - 1, None, -1)):
-        place = np.abs(points[side])
-        moved[side] = np.interp(place / factor, place, density[side]) * widths[side] / factor
-    moved[zero] = 0.0
-    moved *= (masses.sum() - masses[zero]) / max(float(moved.sum()), 1e-300)
-    moved[zero] = masses[zero]
-    return moved
 
 
 def _extrapolated(
