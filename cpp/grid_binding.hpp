@@ -86,8 +86,9 @@ public:
     // Whether a factorisation takes at most so many multiplications.
     bool is_sparse(double most) {
         nb::gil_scoped_release release;
-        if (!inverse_) inverse_ = std::make_unique<crowdsift::SparseInverse>(pairs_, k_, most);
-        return inverse_->possible();
+        if (!inverse_ || (!inverse_->possible() && most > inverse_->most()))
+            inverse_ = std::make_unique<crowdsift::SparseInverse>(pairs_, k_, most);
+        return inverse_->possible() && inverse_->work() <= most;
     }
 
     // The same as believe(), exactly, after is_sparse() said yes.

@@ -11,6 +11,7 @@
 #include "crowdsift/agreement.hpp"
 #include "crowdsift/collapse.hpp"
 #include "crowdsift/eliminated.hpp"
+#include "crowdsift/grid.hpp"
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/likelihoods.hpp"
 #include "crowdsift/logistic.hpp"
@@ -416,6 +417,80 @@ void test_pool_pairs(std::size_t n, std::size_t items) {
     for (const double left : wins) NEAR(left, 0.0, 0.0);
 }
 
+void test_float_functions() {
+    for (float x = 0.0F; x < 54.0F; x += 0.37F)
+        NEAR(exp_minus(x) / std::exp(-static_cast<double>(x)), 1.0, 3e-7);
+    NEAR(exp_minus(1e30F) > 1e-38F, 1.0, 0.0);  // never denormal
+    for (float x = 1e-30F; x < 1e30F; x *= 3.1F)
+        NEAR(log_positive(x), std::log(static_cast<double>(x)), 2e-7);
+}
+
+// Few items, so that workers have many votes and get levels of their own; outcomes of all kinds.
+void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
+    std::mt19937 random(7);
+    std::vector<std::uint32_t> first(n), second(n);
+    std::vector<float> outcome(n), weight(n);
+    std::vector<std::int64_t> offsets(workers + 1, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+        first[i] = static_cast<std::uint32_t>(random() % items);
+        second[i] = static_cast<std::uint32_t>((first[i] + 1 + random() % (items - 1)) % items);
+        outcome[i] = static_cast<float>(random() % 5) / 4.0F;
+        weight[i] = static_cast<float>(1 + random() % 3);
+    }
+    for (std::size_t s = 1; s < workers; ++s)  // the last worker has no votes
+        offsets[s] = static_cast<std::int64_t>(s + 1 == workers ? n : n * s / workers);
+    offsets[workers] = static_cast<std::int64_t>(n);
+    const Votes votes{n, items, workers, first.data(), second.data(), outcome.data(),
+                      weight.data(), offsets.data()};
+    votes.validate();
+    ThreadPool pool(threads);
+    const Pairs pairs = group_by_pair(n, items, first.data(), second.data());
+    Laplacian laplacian(items, pairs, pool);
+    GridSites sites(votes, pairs, laplacian, pool);
+    const std::size_t half = 20, types = 2 * half + 1;
+    std::vector<double> levels(half), prior(types, 1.0 / static_cast<double>(types));
+    for (std::size_t j = 0; j < half; ++j) levels[j] = 0.3 * static_cast<double>(j + 1);
+    std::vector<double> means(items), counts(types), rhs(items), variance(items), exact(items);
+    for (std::size_t j = 0; j < items; ++j)
+        means[j] = static_cast<double>(j) / static_cast<double>(items);
+    double voting = 0.0, log_determinant = 0.0;
+    for (std::size_t s = 0; s < workers; ++s) voting += offsets[s] < offsets[s + 1] ? 1.0 : 0.0;
+    SparseInverse inverse(pairs, items, 1e9);
+    NEAR(inverse.possible(), 1.0, 0.0);
+    for (int round = 0; round < 4; ++round) {
+        sites.update(half, levels.data(), prior.data(), means.data(), 0.5, true, counts.data(),
+                     rhs.data());
+        double total = 0.0;
+        for (const double count : counts) total += count;
+        NEAR(total, voting, 1e-4);
+        sites.type_counts(prior.data(), counts.data());
+        total = 0.0;
+        for (const double count : counts) total += count;
+        NEAR(total, voting, 1e-4);
+        sites.refine();
+        NEAR(sites.believe(1e-6, 100, variance.data()).definite, 1.0, 0.0);
+        NEAR(sites.factorise(inverse, exact.data(), &log_determinant), 1.0, 0.0);
+    }
+    // a column of the inverse: (L + I) x = unit gives x_j = the variance of item j
+    std::vector<double> unit(items, 0.0), x(items, 0.0);
+    unit[0] = 1.0;
+    laplacian.solve(1.0, unit.data(), x.data(), 1e-12, 10000);
+    NEAR(exact[0], x[0], 1e-9);
+    std::vector<double> points(workers * types), masses(workers * types);
+    sites.posteriors(prior.data(), 0, workers, points.data(), masses.data());
+    for (std::size_t s = 0; s < workers; ++s) {
+        double total = 0.0;
+        for (std::size_t t = 0; t < types; ++t) total += masses[s * types + t];
+        NEAR(total, 1.0, 1e-5);
+    }
+    NEAR(sites.mixture_likelihood(means.data(), variance.data(), points.data(), types) < 0.0, 1.0,
+         0.0);
+    sites.correlate(true, means.data(), rhs.data());
+    sites.drop_negative();
+    sites.rescale(1.1, true);
+    sites.refresh(rhs.data());
+}
+
 void test_components() {
     const std::vector<std::uint32_t> first{0, 3, 4}, second{1, 4, 5};
     const std::vector<std::uint32_t> found = components(7, 3, first.data(), second.data());
@@ -438,6 +513,10 @@ int main() {
     test_likelihoods(25000, 60, 40, 3);
     test_pool_pairs(1, 2);
     test_pool_pairs(3000, 25);
+    test_float_functions();
+    test_grid(1, 2, 1, 1);
+    test_grid(3000, 12, 4, 1);    // workers of many votes, in several blocks
+    test_grid(30000, 90, 40, 3);  // threads
     std::printf("%d passed, %d failed\n", checks - failures, failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

@@ -20,12 +20,14 @@ public:
     // Orders and finds the pattern; `possible` is false where the factorisation would take more
     // than `most` multiplications.
     SparseInverse(const Pairs& pairs, std::size_t n_items, double most)
-        : pairs_(pairs), n_(n_items) {
+        : pairs_(pairs), n_(n_items), most_(most) {
         possible_ = order(most);
         if (possible_) place_entries();
     }
 
     bool possible() const { return possible_; }
+    double most() const { return most_; }
+    double work() const { return work_; }  // multiplications of a factorisation
 
     // Writes the diagonal of the inverse and the variances of pairs; false where the matrix is not
     // positive definite. `weight` holds one number a pair, `diagonal` that of L.
@@ -55,6 +57,8 @@ private:
             near[pairs_.high[p]].push_back(pairs_.low[p]);
         }
         for (std::vector<std::uint32_t>& list : near) std::sort(list.begin(), list.end());
+        const double width = 2.0 * static_cast<double>(level_width(near));
+        const bool slender = static_cast<double>(n_) * width * width <= most;
         std::vector<std::vector<std::uint32_t>> by_degree(n_);
         for (std::size_t j = n_; j-- > 0;)
             by_degree[near[j].size()].push_back(static_cast<std::uint32_t>(j));
@@ -62,7 +66,6 @@ private:
         std::vector<char> gone(n_, 0);
         std::vector<std::vector<std::uint32_t>> columns;
         order_.reserve(n_);
-        double work = 0.0;
         std::size_t degree = 0;
         while (order_.size() < n_) {
             while (by_degree[degree].empty()) ++degree;
@@ -70,8 +73,9 @@ private:
             by_degree[degree].pop_back();
             if (gone[pivot] != 0 || near[pivot].size() != degree) continue;  // an old entry
             const double d = static_cast<double>(degree);
-            work += d * d;
-            if (work > most || d * d * d / 3.0 > most || hopeless(degree, most)) return false;
+            work_ += d * d;
+            if (work_ > most || d * d * d / 3.0 > most || (!slender && hopeless(degree, most)))
+                return false;
             gone[pivot] = 1;
             order_.push_back(pivot);
             for (const std::uint32_t other : near[pivot]) {
@@ -92,6 +96,38 @@ private:
         }
         lay_out(columns);
         return true;
+    }
+
+    // The most items at one distance from an item at the rim: chains, bands and lattices are
+    // slender, and elimination along the distance costs about n (2 width)^2.
+    std::size_t level_width(const std::vector<std::vector<std::uint32_t>>& near) const {
+        std::vector<std::uint32_t> seen(n_, 0), level, next;
+        std::size_t widest = 0;
+        const auto search = [&](std::uint32_t from, std::uint32_t mark) {
+            std::size_t width = 1;
+            std::uint32_t last = from;
+            level.assign(1, from);
+            seen[from] = mark;
+            while (!level.empty()) {
+                next.clear();
+                for (const std::uint32_t j : level)
+                    for (const std::uint32_t k : near[j])
+                        if (seen[k] < mark) {
+                            seen[k] = mark;
+                            next.push_back(k);
+                        }
+                width = std::max(width, level.size());
+                last = level.front();
+                level.swap(next);
+            }
+            return std::make_pair(last, width);
+        };
+        for (std::size_t j = 0; j < n_; ++j)
+            if (seen[j] == 0) {
+                const std::uint32_t rim = search(static_cast<std::uint32_t>(j), 1).first;
+                widest = std::max(widest, search(rim, 2).second);
+            }
+        return widest;
     }
 
     // Once the least degree is large, about a third of a graph without structure ends up as one
@@ -206,6 +242,7 @@ private:
 
     const Pairs& pairs_;
     std::size_t n_;
+    double most_, work_ = 0.0;
     bool possible_ = false;
     std::vector<std::uint32_t> order_, place_, row_;  // order_[j]: the item eliminated as j-th
     std::vector<std::size_t> start_, entry_;

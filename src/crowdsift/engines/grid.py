@@ -39,8 +39,8 @@ class SiteUpdate(NamedTuple):
     """What a pass over all votes says.
 
     `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is
-    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update,
-    `rhs` the signed sums of h per item after it.
+    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update, `rhs`
+    the signed sums of h per item after it.
     """
 
     counts: Vector
@@ -100,7 +100,8 @@ class GridSites(Protocol):
     def pair_variances(self, *, exact: bool) -> PairVariances:
         """Variances of compared pairs under the precision L + I, kept for the next update.
 
-        `exact` asks for a factorisation where one is possible; else belief propagation.
+        `exact` asks for a factorisation where one is possible in reasonable time; otherwise one
+        is used only where it is cheap, and belief propagation elsewhere.
         """
 
     def refresh(self) -> Vector:

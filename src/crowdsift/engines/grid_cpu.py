@@ -16,11 +16,10 @@ __all__ = ["CpuGridSites"]
 
 # Belief propagation: messages settled to this times the diagonal, in at most so many sweeps.
 _BELIEF_TOLERANCE, _BELIEF_SWEEPS = 1e-5, 30
-# Multiplications of a sparse factorisation that take about as long as belief propagation.
-_SPARSE_WORK = 4e6
-# Where no dense one is possible, a lattice of some thousand items is still worth its factor:
-# belief propagation is off by more than 5 % there.
-_SPARSE_WORK_LARGE = 3e7
+# Multiplications of a sparse factorisation that take milliseconds, and a tenth of a second.
+_CHEAP_WORK, _MOST_WORK = 4e6, 5e7
+# Up to this size a dense factorisation takes a tenth of a second.
+_DENSE_ITEMS = 1_200
 
 
 class CpuGridSites:
@@ -56,12 +55,12 @@ class CpuGridSites:
     def pair_variances(self, *, exact: bool) -> PairVariances:
         """By a sparse factorisation, a dense one, or belief propagation.
 
-        A sparse one costs little and is used wherever it is possible; `exact` asks for a dense
-        one where it is not.
+        `exact` asks for a factorisation where it takes a fraction of a second; otherwise only
+        one that is as fast as belief propagation is used.
         """
-        if self._sites.is_sparse(_SPARSE_WORK if exact else _SPARSE_WORK_LARGE):
+        if self._sites.is_sparse(_MOST_WORK if exact else _CHEAP_WORK):
             return PairVariances(*self._sites.factorise())
-        if not exact:
+        if not exact or self._n_items > _DENSE_ITEMS:
             return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
         k = self._n_items
         _, _, weight = self._core.weighted_pairs()

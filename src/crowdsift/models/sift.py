@@ -42,8 +42,6 @@ class Sift(Model):
         Give workers whose posterior is narrower than a cell of the grid levels of their own.
     starts
         From where to start; the run with the larger evidence wins.
-    exact_items
-        Up to so many items variances come from a factorisation, beyond from belief propagation.
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
@@ -61,7 +59,6 @@ class Sift(Model):
     grid_points: int = 49
     refine: bool = True
     starts: tuple[str, ...] = ("flat", "spectral")
-    exact_items: int = 1_200
     tolerance: float = 1e-5
     most_iterations: int = 500
 
@@ -86,7 +83,6 @@ class Sift(Model):
             most_iterations=self.most_iterations,
             starts=self.starts,
             refine=self.refine,
-            exact_items=self.exact_items,
         )
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         size = run.scale()

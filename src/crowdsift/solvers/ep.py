@@ -25,7 +25,10 @@ __all__ = ["Propagation", "Settings", "propagate"]
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
-_NOISE = 3e-4
+_NOISE = 1e-3
+_NOTHING = 0.01  # scores of this size hold no information
+_AHEAD = 12.0  # steps by which learning π may extrapolate
+_HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -39,7 +42,7 @@ class Settings:
     most_iterations: int = 500
     starts: tuple[str, ...] = ("flat", "spectral")
     refine: bool = True
-    exact_items: int = 1_200
+    exact: bool = True  # end with a factorisation where the engine can make one
     solve_tolerance: float = 1e-4
     clip: bool = False  # stay in stage 1
     adaptive: bool = True
@@ -69,6 +72,7 @@ class Propagation:
     indefinite: bool = False
     scale_steps: int = 0
     unclipped: int = 0  # iterations in stage 2
+    swings: int = 0  # steps in a row that took back the one before
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
     done: bool = False
@@ -102,7 +106,11 @@ class Propagation:
         before = _standardised(self.means)
         self._pass_over(self.damping)
         last = self.rule.history[-1] if self.rule.history else 1.0
-        self.prior = self.prior.learned(self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last)
+        ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
+        self.prior = self.prior.learned(
+            self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last, ahead=ahead
+        )
+        self.unclipped += not self.clip
         if self.settings.refine:
             self._refine()
             if self.rule.history:
@@ -139,7 +147,6 @@ class Propagation:
 
     def _refine(self) -> None:
         """Own levels where they are needed; those of stage 2 settle soon and then stay."""
-        self.unclipped += not self.clip
         if self.unclipped <= _REFINING:
             self.sites.refine()
 
@@ -162,8 +169,8 @@ class Propagation:
         return found.definite
 
     def _may_be_exact(self) -> bool:
-        """A dense factorisation is dear: only the last iterations ask for it."""
-        return not self.exact and self.engine.n_items <= self.settings.exact_items
+        """A large factorisation is dear: only the last iterations ask for it."""
+        return self.settings.exact and not self.exact
 
     def _adapt(self, step: Vector) -> None:
         """Damping: ½ after the first step, less where steps turn back, more where they go on."""
@@ -172,12 +179,13 @@ class Propagation:
         elif self.last_step is not None:
             now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
             turn = float(step @ self.last_step) / max(now * before, 1e-300)
-            # Steps near the noise of single precision turn at random: there only growth counts.
+            # Small steps may turn at random: there only growth or a habit counts.
+            swings = turn < -0.2 and now > 0.8 * before
+            self.swings = self.swings + 1 if swings else 0
             small = now < _NOISE * np.sqrt(len(step))
-            grows = now > (1.5 if small else 0.8) * before
-            if turn < -0.2 and grows:
+            if swings and (not small or now > 3.0 * before or self.swings >= 4):
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
-            elif turn > 0.2 or not grows:
+            elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = min(1.15 * self.damping, _MOST_DAMPING)
         self.last_step = step
 
@@ -205,10 +213,10 @@ class Propagation:
         """Take back what the scale has drifted, on the grid as it stands.
 
         Votes see β·r only. Where a worker has far more votes than there are items, EP's scale of
-        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle.
+        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle. π is
+        not touched: it is learned anew at every iteration, from messages at the scale held.
         """
         factor = self.scale()
-        self.prior = self.prior.transported(factor)
         self.sites.rescale(factor, levels=False)
         self.means = self.means / factor
         self.rhs = self.sites.refresh()
@@ -269,8 +277,8 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _standardised(means: Vector) -> Vector:
-    size = float(np.sqrt(np.mean(means**2)))
-    return means / size if size > 1e-12 else np.zeros_like(means)
+    """Means at root mean square 1, unless they are nothing beside their prior sd of 1."""
+    return means / max(float(np.sqrt(np.mean(means**2))), _NOTHING)
 
 
 def _correlation(one: Vector, two: Vector) -> float:

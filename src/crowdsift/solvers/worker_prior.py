@@ -26,7 +26,6 @@ _SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random worke
 _SHARE_WORKERS, _SPREAD_WORKERS = 5.0, 20.0  # how many workers the shares and μ/2 count for
 _LEAST_SPREAD = 0.05
 _FAR = 6.0
-_MOST_AHEAD = 6.0  # times the last step that an extrapolation may go
 
 
 def power_grid(points: int) -> Vector:
@@ -70,7 +69,7 @@ class WorkerPrior:
         return WorkerPrior(levels, masses)
 
     def learned(
-        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float
+        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float, *, ahead: float
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `cycles` bring.
 
@@ -78,7 +77,8 @@ class WorkerPrior:
 
         Plain steps creep along directions in which the votes say little, and EP would creep with
         them. Two steps x1, x2 from x0 give r = x1 - x0 and v = x2 - 2 x1 + x0, from which squared
-        extrapolation (Varadhan & Roland 2008) goes to x0 + 2a r + a² v with a = |r|/|v| ≥ 1.
+        extrapolation (Varadhan & Roland 2008) goes to x0 + 2a r + a² v with a = |r|/|v|, at least 1
+        and at most `ahead`; with 1 it is a plain step.
         """
         prior, mixture = self, _Mixture(mirrored(self.levels))
         for _ in range(cycles):
@@ -86,8 +86,9 @@ class WorkerPrior:
             if np.abs(one._vector() - prior._vector()).sum() <= tolerance:
                 return one
             two = one._updated(mixture, counts(one.masses))
-            prior = _extrapolated(prior, one, two)
-            prior = prior._updated(mixture, counts(prior.masses))
+            prior = _extrapolated(prior, one, two, ahead)
+            for _ in range(2):  # what an extrapolation stirs up in other directions dies down
+                prior = prior._updated(mixture, counts(prior.masses))
         return prior
 
     def _vector(self) -> Vector:
@@ -111,12 +112,6 @@ class WorkerPrior:
         masses = (counts + _PRIOR_WORKERS * p0) / (counts.sum() + _PRIOR_WORKERS)
         return WorkerPrior(self.levels, masses, centre, spread, shares)
 
-    def transported(self, factor: float) -> WorkerPrior:
-        """The distribution of β·factor on the same grid."""
-        masses = _transported(mirrored(self.levels), self.masses, factor)
-        centre = None if self.centre is None else self.centre * factor
-        return replace(self, masses=masses, centre=centre, spread=self.spread * factor)
-
     def rescaled(self, factor: float) -> WorkerPrior:
         """The distribution of β·factor, on the grid times the factor."""
         centre = None if self.centre is None else self.centre * factor
@@ -125,22 +120,10 @@ class WorkerPrior:
         )
 
 
-def _transported(points: Vector, masses: Vector, factor: float) -> Vector:
-    """Masses on the grid of β·factor where β has the masses given; that at 0 stays."""
-    zero, widths = len(points) // 2, np.gradient(points)
-    density = masses / widths
-    moved = np.empty_like(masses)
-    for side in (slice(zero + 1, None), slice(zero - 1, None, -1)):
-        place = np.abs(points[side])
-        moved[side] = np.interp(place / factor, place, density[side]) * widths[side] / factor
-    moved[zero] = 0.0
-    moved *= (masses.sum() - masses[zero]) / max(float(moved.sum()), 1e-300)
-    moved[zero] = masses[zero]
-    return moved
-
-
-def _extrapolated(zero: WorkerPrior, one: WorkerPrior, two: WorkerPrior) -> WorkerPrior:
-    """Squared extrapolation of π and p0 from three iterates."""
+def _extrapolated(
+    zero: WorkerPrior, one: WorkerPrior, two: WorkerPrior, most: float
+) -> WorkerPrior:
+    """Squared extrapolation of π and p0 from three iterates, by at most so many steps."""
     if zero.centre is None or one.centre is None or two.centre is None:
         return two
     if zero.centre * one.centre < 0 or one.centre * two.centre < 0:  # the majority changed sides
@@ -150,7 +133,7 @@ def _extrapolated(zero: WorkerPrior, one: WorkerPrior, two: WorkerPrior) -> Work
     size = float(np.linalg.norm(v))
     if size < 1e-12:
         return two
-    ahead = min(max(float(np.linalg.norm(r)) / size, 1.0), _MOST_AHEAD)
+    ahead = min(max(float(np.linalg.norm(r)) / size, 1.0), most)
     found = x + 2.0 * ahead * r + ahead**2 * v
     # distributions stay distributions of the same support
     masses = np.maximum(found[5:], 0.1 * two.masses)
