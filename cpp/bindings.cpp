@@ -148,16 +148,6 @@ public:
         return hand_over(std::move(information));
     }
 
-    std::pair<Out<double>, Out<double>> agreement(In<double> scores) {
-        require(scores, votes_.n_items, "scores");
-        std::vector<double> agreed(votes_.n_workers), decided(votes_.n_workers);
-        {
-            nb::gil_scoped_release release;
-            crowdsift::agreement(votes_, pool_, scores.data(), agreed.data(), decided.data());
-        }
-        return {hand_over(std::move(agreed)), hand_over(std::move(decided))};
-    }
-
     // Log-likelihood, gradient in items and in workers, blocks of workers, preconditioner.
     nb::tuple derivatives(const std::string& likelihood, In<double> scores, Matrix<double> theta) {
         require(scores, votes_.n_items, "scores");
@@ -424,6 +414,28 @@ NB_MODULE(_core, m) {
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
     bind_grid(m);
+    m.def(
+        "agreement",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
+           In<std::int64_t> offsets, In<double> scores, std::size_t threads) {
+            const std::size_t n = first.shape(0), m_workers = offsets.shape(0) - 1;
+            require(second, n, "second");
+            require(outcome, n, "outcome");
+            require(weight, n, "weight");
+            const Votes votes{n, scores.shape(0), m_workers, first.data(), second.data(),
+                              outcome.data(), weight.data(), offsets.data()};
+            std::vector<double> agreed(m_workers), decided(m_workers);
+            {
+                nb::gil_scoped_release release;
+                votes.validate();
+                ThreadPool pool(threads);
+                crowdsift::agreement(votes, pool, scores.data(), agreed.data(), decided.data());
+            }
+            return std::make_pair(hand_over(std::move(agreed)), hand_over(std::move(decided)));
+        },
+        "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "scores"_a, "threads"_a,
+        "Per worker: the weight of decided votes that agree with the order of scores, and of all.");
+
     nb::class_<Core>(m, "Core")
         .def(nb::init<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>,
                       In<std::int64_t>, std::optional<Matrix<float>>, std::size_t, std::size_t>(),
@@ -435,7 +447,6 @@ NB_MODULE(_core, m) {
         .def("regress_workers", &Core::regress_workers, "scores"_a, "ridge"_a)
         .def("score_derivatives", &Core::score_derivatives, "scores"_a, "slopes"_a)
         .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
-        .def("agreement", &Core::agreement, "scores"_a)
         .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)
         .def("fit_workers", &Core::fit_workers, "likelihood"_a, "scores"_a, "theta"_a, "centre"_a,
              "penalty"_a, "low"_a, "high"_a)

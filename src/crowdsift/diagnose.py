@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift import _core
+from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = [
     "Z90",
     "Verdicts",
+    "agreement",
     "components",
     "normal_quantiles",
     "rank_limits",
@@ -43,6 +45,32 @@ def components(comparisons: Comparisons) -> NDArray[np.uint32]:
     array([0, 0, 1, 1], dtype=uint32)
     """
     return _core.components(comparisons.first, comparisons.second, comparisons.n_items)
+
+
+def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = None) -> Vector:
+    """Share of every worker's decided votes that agree with the order of scores; NaN for none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.diagnose import agreement
+    >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "c"], worker=[1, 1, 2])
+    >>> agreement(votes, np.array([2.0, 1.0, 0.0]))
+    array([0.5, 1. ])
+    """
+    agreed, decided = _core.agreement(
+        comparisons.first,
+        comparisons.second,
+        comparisons.outcome,
+        comparisons.weight,
+        comparisons.offsets,
+        scores,
+        thread_count(threads),
+    )
+    share = np.full(len(agreed), np.nan)
+    np.divide(agreed, decided, out=share, where=decided > 0)
+    return share
 
 
 def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:

@@ -14,6 +14,7 @@ from crowdsift._version import __version__
 from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import (
     Z90,
+    agreement,
     components,
     normal_quantiles,
     rank_limits,
@@ -104,11 +105,8 @@ def fit(
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     machine = choose_engine(engine, prepared, threads)
     estimate = chosen.estimate(machine, progress)
-    same_votes = prepared.offsets is comparisons.offsets  # not pooled
-    whole = machine if same_votes else choose_engine(engine, comparisons, threads)
-    agreed, decided = whole.agreement(estimate.scores)
-    agreement = np.divide(agreed, decided, out=np.full(len(agreed), np.nan), where=decided > 0)
-    result = _record(comparisons, chosen, estimate, agreement, machine.passes, started, seed)
+    agreed = agreement(comparisons, estimate.scores, threads)
+    result = _record(comparisons, chosen, estimate, agreed, machine.passes, started, seed)
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
@@ -179,14 +177,14 @@ def _record(
     votes: Comparisons,
     chosen: Model,
     estimate: Estimate,
-    agreement: NDArray[np.float64],
+    agreed: NDArray[np.float64],
     passes: int,
     started: float,
     seed: int,
 ) -> Fit:
     component = components(votes)
     items = _items(votes, estimate, component, seed)
-    workers = _workers(votes, estimate, agreement)
+    workers = _workers(votes, estimate, agreed)
     notes = list(estimate.warnings)
     n_components = int(component.max()) + 1
     if n_components > 1:
@@ -271,7 +269,7 @@ def _items(
     return Table({name: column[order] for name, column in columns.items()})
 
 
-def _workers(votes: Comparisons, estimate: Estimate, agreement: NDArray[np.float64]) -> Table:
+def _workers(votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64]) -> Table:
     m = votes.n_workers if votes.has_workers else 0
     told = estimate.workers
     nothing = np.full(m, np.nan)
@@ -305,7 +303,7 @@ def _workers(votes: Comparisons, estimate: Estimate, agreement: NDArray[np.float
             "side_lower": side_lower,
             "side_upper": side_upper,
             "comparisons": _counts(count[:m]),
-            "agreement": agreement[:m],
+            "agreement": agreed[:m],
             "verdict": verdict,
             **extra,
         }

@@ -157,9 +157,6 @@ class Engine(Protocol):
     def grid_sites(self) -> GridSites:
         """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`."""
 
-    def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
-        """Per worker: the decided votes that agree with the order of scores, and all decided."""
-
 
 def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:
     """The engine of that name over the comparisons.

@@ -152,8 +152,3 @@ class CpuEngine:
     def grid_sites(self) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
         return CpuGridSites(self._core, self.n_items, self._sides_known)
-
-    def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
-        """Decided votes that agree, and decided votes, per worker; see the protocol."""
-        self.passes += 1
-        return self._core.agreement(scores)

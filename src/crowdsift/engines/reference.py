@@ -220,15 +220,6 @@ class ReferenceEngine:
         c = (self._n * self._y + prior) / (self._n + 2 * prior) - 0.5
         return self._to_both(c * x[self._second], -c * x[self._first])
 
-    def agreement(self, scores: Vector) -> tuple[Vector, Vector]:
-        """Decided votes that agree, and decided votes, per worker; see the protocol."""
-        self.passes += 1
-        agrees = (self._y - 0.5) * self._differences(scores) > 0
-        return (
-            self._to_workers(self._n * agrees),
-            self._to_workers(self._n * (self._y != 0.5)),
-        )
-
     def grid_sites(self) -> ReferenceGridSites:
         """New sites of expectation propagation; see the protocol."""
         return ReferenceGridSites(
