@@ -230,10 +230,10 @@ def coverage_task(task: Task) -> list[Record]:
     chance = chance if sign > 0 else 1.0 - chance
     surer, right = np.maximum(chance, 1 - chance), (chance > 0.5) == (gap > 0)
     bins = np.minimum(((surer - 0.5) * 20).astype(int), 9)
-    error = sum(
-        abs(surer[bins == b].mean() - right[bins == b].mean()) * (bins == b).mean()
-        for b in range(10) if (bins == b).any()
-    )  # fmt: skip
+    sums = [
+        [int((bins == b).sum()), float(surer[bins == b].sum()), float(right[bins == b].sum())]
+        for b in range(10)
+    ]
     beta = sign * drawn.reliability * np.sqrt(3.0)
     voted = fit.workers["comparisons"] > 0
     inside = (fit.workers["lower"] <= beta) & (beta <= fit.workers["upper"])
@@ -243,7 +243,7 @@ def coverage_task(task: Task) -> list[Record]:
             "differences": float((np.abs(gap - found) <= 1.6448536 * sd).mean()),
             "scores": float(((lower <= truth) & (truth <= upper)).mean()),
             "reliabilities": float(inside[voted].mean()),
-            "calibration": float(error),
+            "bins": sums,
             "converged": fit.converged,
         }
     ]
@@ -254,11 +254,15 @@ def coverage(seeds: int) -> None:
     grid = [(low, *setting) for low in (0.0, -1.0) for setting in COVERAGE]
     tasks = [(*setting, 1000 + seed) for seed in range(seeds) for setting in grid]
     records = work("coverage", coverage_task, tasks)
-    names = ("differences", "scores", "reliabilities", "calibration")
-    print(f"{'beta':>8s}{'K':>6s}{'M':>6s}{'N':>7s}" + "".join(f"{name:>15s}" for name in names))
+    names = ("differences", "scores", "reliabilities")
+    heads = "".join(f"{name:>15s}" for name in (*names, "calibration"))
+    print(f"{'beta':>8s}{'K':>6s}{'M':>6s}{'N':>7s}{heads}")
     for setting in grid:
         mine = [r for r in records if tuple(r["task"][:4]) == setting]
         figures = "".join(f"{np.mean([r[name] for r in mine]):15.3f}" for name in names)
+        # Pairs of one crowd share its items, so bins are pooled over crowds before comparing.
+        count, chance, right = np.sum([r["bins"] for r in mine], axis=0).T
+        figures += f"{np.abs(chance - right).sum() / count.sum():15.3f}"
         print(f"[{setting[0]:g},1]".rjust(8) + "{:6d}{:6d}{:7d}".format(*setting[1:]) + figures)
 
 
