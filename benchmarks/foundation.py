@@ -1,4 +1,4 @@
-"""Start-up, reading and bora-em: seconds on this machine, against the limits we set ourselves.
+"""Start-up, reading, bora-em and sift: seconds on this machine, against our own limits.
 
 Run with ``python -m benchmarks.foundation``.
 """
@@ -78,7 +78,15 @@ def main() -> None:
     passage = crowdsift.read(folder / "passage.csv")
     seconds = best_of(5, lambda: crowdsift.fit(passage, "bora-em", threads=1))
     rows.append(("bora-em, Passage, 1 thread", seconds, 0.15))
+    faces = crowdsift.read(folder / "faceage_subset.csv")
     votes = look_alike()
+    for name, data, limit in (
+        ("Passage", passage, 0.15),
+        ("FaceAge subset", faces, 0.6),
+        ("FaceAge look-alike", votes, 1.0),
+    ):
+        seconds = best_of(3, partial(crowdsift.fit, data, "sift", threads=1))
+        rows.append((f"sift, {name}, 1 thread", seconds, limit))
     for threads in (1, 2):
         seconds = best_of(2, partial(crowdsift.fit, votes, "bora-em", threads=threads))
         rows.append((f"bora-em, FaceAge look-alike, {threads} thread(s)", seconds, 4.0))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import re
 from pathlib import Path
 
@@ -36,5 +37,17 @@ def test_every_method_has_a_page():
 
 def test_every_public_name_has_an_example():
     for name in crowdsift.__all__:
-        if not name.startswith("__"):
+        if not name.startswith("__") and not inspect.ismodule(getattr(crowdsift, name)):
             assert ">>>" in (getattr(crowdsift, name).__doc__ or ""), name
+
+
+def test_public_names_are_told_once():
+    named = {name for names in crowdsift._MODULES.values() for name in names}
+    assert named | {"__version__", "metrics", "models"} == set(crowdsift.__all__)
+    assert crowdsift.__all__ == sorted(crowdsift.__all__, key=_constants_first)
+
+
+def _constants_first(name):
+    """The order of the linter: CONSTANTS, Classes, functions."""
+    kind = 0 if name.isupper() else 1 if name[0].isupper() else 2
+    return kind, name

@@ -1,34 +1,73 @@
-"""Scores for items and a verdict on every worker, from pairwise votes alone."""
+"""Scores for items and a verdict on every worker, from pairwise votes alone.
+
+Names are loaded when they are first used, so that importing the package costs nothing.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
-from crowdsift.comparisons import Comparisons
-from crowdsift.errors import (
-    ConvergenceWarning,
-    CrowdsiftError,
-    InputError,
-    InputWarning,
-    RequestError,
-)
-from crowdsift.evaluation import evaluate
-from crowdsift.fitting import fit
-from crowdsift.holdout import tune
-from crowdsift.ingest import read
-from crowdsift.models import (
-    BARP,
-    HBTL,
-    HTCV,
-    BoraEM,
-    BradleyTerry,
-    CrowdBT,
-    FactorBT,
-    RankCentrality,
-    Sift,
-    model,
-)
-from crowdsift.result import Fit
-from crowdsift.simulate import simulate
-from crowdsift.spam import add_spammers
-from crowdsift.storage import load
+
+if TYPE_CHECKING:
+    from crowdsift import metrics, models
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.errors import (
+        ConvergenceWarning,
+        CrowdsiftError,
+        InputError,
+        RequestError,
+    )
+    from crowdsift.evaluation import evaluate
+    from crowdsift.fitting import fit
+    from crowdsift.holdout import tune
+    from crowdsift.ingest import read
+    from crowdsift.models import (
+        BARP,
+        HBTL,
+        HTCV,
+        BoraEM,
+        BradleyTerry,
+        CrowdBT,
+        FactorBT,
+        RankCentrality,
+        Sift,
+        model,
+    )
+    from crowdsift.result import Fit
+    from crowdsift.simulation import simulate
+    from crowdsift.spam import add_spammers
+    from crowdsift.storage import load
+
+_MODULES = {
+    "comparisons": ("Comparisons",),
+    "errors": (
+        "ConvergenceWarning",
+        "CrowdsiftError",
+        "InputError",
+        "RequestError",
+    ),
+    "evaluation": ("evaluate",),
+    "fitting": ("fit",),
+    "holdout": ("tune",),
+    "ingest": ("read",),
+    "models": (
+        "BARP",
+        "HBTL",
+        "HTCV",
+        "BoraEM",
+        "BradleyTerry",
+        "CrowdBT",
+        "FactorBT",
+        "RankCentrality",
+        "Sift",
+        "model",
+    ),
+    "result": ("Fit",),
+    "simulation": ("simulate",),
+    "spam": ("add_spammers",),
+    "storage": ("load",),
+}
+_HOME = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = [
     "BARP",
@@ -43,7 +82,6 @@ __all__ = [
     "FactorBT",
     "Fit",
     "InputError",
-    "InputWarning",
     "RankCentrality",
     "RequestError",
     "Sift",
@@ -52,8 +90,25 @@ __all__ = [
     "evaluate",
     "fit",
     "load",
+    "metrics",
     "model",
+    "models",
     "read",
     "simulate",
     "tune",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """A public name, loaded on first use (PEP 562)."""
+    if name in _HOME:
+        value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
+        globals()[name] = value
+        return value
+    if name in ("metrics", "models"):
+        return import_module(f"crowdsift.{name}")
+    raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

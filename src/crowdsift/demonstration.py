@@ -9,7 +9,7 @@ import numpy as np
 from crowdsift import console
 from crowdsift.evaluation import evaluate
 from crowdsift.fitting import fit
-from crowdsift.simulate import Simulation, simulate
+from crowdsift.simulation import Simulation, simulate
 
 __all__ = ["crowd_with_spammers", "run"]
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from math import erf, sqrt
-from statistics import NormalDist
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -221,6 +220,8 @@ def normal_quantiles(mean: Vector, sd: Vector, count: int = 16) -> Vector:
     >>> normal_quantiles(np.zeros(1), np.ones(1), 4).round(3)
     array([[-1.15 , -0.319,  0.319,  1.15 ]])
     """
+    from statistics import NormalDist  # here, because it loads half of the standard library
+
     normal = NormalDist()
     unit = np.array([normal.inv_cdf((k + 0.5) / count) for k in range(count)])
     return np.asarray(mean[:, None] + sd[:, None] * unit)

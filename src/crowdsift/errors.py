@@ -6,7 +6,7 @@ what to do; the command line prints it without a traceback and exits with status
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "InputWarning", "RequestError"]
+__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError"]
 
 
 class CrowdsiftError(Exception):
@@ -71,17 +71,6 @@ class RequestError(CrowdsiftError):
     Traceback (most recent call last):
     ...
     crowdsift.errors.RequestError: unknown method 'elo'; the methods are ...
-    """
-
-
-class InputWarning(UserWarning):
-    """The votes were used, but something about them deserves a look.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> issubclass(crowdsift.InputWarning, UserWarning)
-    True
     """
 
 

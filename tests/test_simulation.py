@@ -9,9 +9,9 @@ import pytest
 from scipy.special import expit, ndtr
 
 from crowdsift.errors import RequestError
-from crowdsift.simulate import MODELS, simulate
+from crowdsift.simulation import MODELS, simulate
 
-MODULE = sys.modules["crowdsift.simulate"]  # the name in the package is the function
+MODULE = sys.modules["crowdsift.simulation"]
 
 
 def chances(drawn):

@@ -58,7 +58,7 @@ class Simulation:
 
     Examples
     --------
-    >>> from crowdsift.simulate import simulate
+    >>> from crowdsift.simulation import simulate
     >>> drawn = simulate(items=5, workers=12, comparisons=100, seed=1)
     >>> drawn.items[:2], drawn.workers[:2]
     (array(['i0', 'i1'], dtype=object), array(['w00', 'w01'], dtype=object))
@@ -99,7 +99,7 @@ class Simulation:
 
         Examples
         --------
-        >>> from crowdsift.simulate import simulate
+        >>> from crowdsift.simulation import simulate
         >>> simulate(items=100, workers=5, comparisons=50, seed=1).comparisons()
         Comparisons(50 votes in 50 distinct rows, 100 items, 5 workers, sides known)
         """
@@ -129,7 +129,7 @@ class Simulation:
         Examples
         --------
         >>> import pathlib, tempfile
-        >>> from crowdsift.simulate import simulate
+        >>> from crowdsift.simulation import simulate
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     simulate(items=3, workers=2, comparisons=10).write(folder)
         ...     print(pathlib.Path(folder, "votes.csv").read_text().splitlines()[0])
@@ -200,7 +200,7 @@ def simulate(
 
     Examples
     --------
-    >>> from crowdsift.simulate import simulate
+    >>> from crowdsift.simulation import simulate
     >>> drawn = simulate(10, 2, 1000, reliability=(-1, 1), loads=[1, 3], seed=7)
     >>> float((drawn.worker == 1).mean())
     0.75
