@@ -20,16 +20,16 @@ test: test-core test-python
 test-python: $(VENV)/.developing
 	$(BIN)/python -m pytest
 
-# The core by itself under AddressSanitizer and UndefinedBehaviorSanitizer.
-test-core: build/sanitize/core_tests
-	build/sanitize/core_tests
+# The core by itself, under sanitizers of memory, undefined behaviour and threads.
+test-core: build/core_tests-address,undefined build/core_tests-thread
+	build/core_tests-address,undefined
+	build/core_tests-thread
 
-build/sanitize/core_tests: cpp/tests/core_tests.cpp $(SOURCES)
-	mkdir -p build/sanitize
+build/core_tests-%: cpp/tests/core_tests.cpp $(SOURCES)
+	mkdir -p build
 	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
 	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
-	  -fsanitize=address,undefined -fno-sanitize-recover=all -fno-omit-frame-pointer \
-	  $< -o $@
+	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $< -o $@
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
