@@ -90,25 +90,28 @@ public:
         const std::size_t p = Likelihood::parameters(n_x_);
         std::vector<std::size_t> steps(ranges_.size() - 1, 0);
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            WorkerProblem at{}, ahead{};
+            WorkerProblem one{}, two{};
+            WorkerProblem *at = &one, *ahead = &two;  // exchanged by pointer: they are large
+            Local scratch{};
             for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
                 double* const t = theta + s * p;
                 double trial[kMostParameters];
                 double damping = 0.0;
-                evaluate_worker<Likelihood>(s, scores, t, centre, penalty, at);
+                evaluate_worker<Likelihood>(s, scores, t, centre, penalty, *at, scratch);
                 for (std::size_t step = 0; step < most; ++step) {
-                    if (at.settled(t, low, high, p)) break;
+                    if (at->settled(t, low, high, p)) break;
                     steps[range] = std::max(steps[range], step + 1);
-                    while (!at.newton_step(t, damping, low, high, p, trial))
-                        damping = 4.0 * damping + at.scale(p);
-                    evaluate_worker<Likelihood>(s, scores, trial, centre, penalty, ahead);
+                    while (!at->newton_step(t, damping, low, high, p, trial))
+                        damping = 4.0 * damping + at->scale(p);
+                    evaluate_worker<Likelihood>(s, scores, trial, centre, penalty, *ahead,
+                                                scratch);
                     // Equal values up to rounding count as progress: the gradient decides.
-                    if (ahead.value <= at.value + 1e-14 * (1.0 + std::fabs(at.value))) {
+                    if (ahead->value <= at->value + 1e-14 * (1.0 + std::fabs(at->value))) {
                         std::copy(trial, trial + p, t);
                         std::swap(at, ahead);
                         damping *= 0.1;
                     } else {
-                        damping = 4.0 * damping + at.scale(p);
+                        damping = 4.0 * damping + at->scale(p);
                     }
                 }
             }
@@ -174,7 +177,7 @@ private:
         // Whether the gradient is as small as rounding lets it be.
         bool settled(const double* t, double low, double high, std::size_t p) const {
             for (std::size_t k = 0; k < p; ++k)
-                if (!held(t[k], k, low, high) && std::fabs(gradient[k]) > 1e-10) return false;
+                if (!held(t[k], k, low, high) && std::fabs(gradient[k]) > 1e-9) return false;
             return true;
         }
 
@@ -215,7 +218,8 @@ private:
 
     template <class Likelihood>
     void evaluate_worker(std::size_t s, const double* scores, const double* t,
-                         const double* centre, double penalty, WorkerProblem& out) const {
+                         const double* centre, double penalty, WorkerProblem& out,
+                         Local& at) const {
         const std::size_t p = Likelihood::parameters(n_x_);
         out.value = 0.0;
         for (std::size_t j = 0; j < p; ++j) {
@@ -224,7 +228,6 @@ private:
             out.gradient[j] = penalty * drift;
             for (std::size_t k = 0; k < p; ++k) out.hessian[j * p + k] = j == k ? penalty : 0.0;
         }
-        Local at{};
         for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
             const double n = static_cast<double>(votes_.weight[i]);
             Likelihood::evaluate(scores[votes_.first[i]] - scores[votes_.second[i]], t,
