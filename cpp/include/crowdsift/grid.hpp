@@ -11,6 +11,7 @@
 #include "crowdsift/beliefs.hpp"
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/laplacian.hpp"
+#include "crowdsift/pair_effect.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/sparse_inverse.hpp"
@@ -22,7 +23,7 @@
 namespace crowdsift {
 
 struct SiteSums {
-    double log_messages = 0.0, log_sites = 0.0;
+    double log_messages = 0.0, log_sites = 0.0, log_pairs = 0.0;
 };
 
 class GridSites {
@@ -46,7 +47,11 @@ public:
         own_levels_.clear();
         likelihood_.clear();
         beliefs_.forget();
+        effect_.set(0.0, pairs_.size());
     }
+
+    // The variance of a common effect of all votes on a pair; refresh() before the next pass.
+    void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
 
     SiteSums update(std::size_t half, const double* levels, const double* prior,
                     const double* means, double damping, bool clip, double* counts, double* rhs) {
@@ -61,6 +66,7 @@ public:
                               scratch, parts[range], rhs_.range(range));
         });
         SiteSums sums;
+        sums.log_pairs = effect_.log_pairs();
         std::fill(counts, counts + n_types(), 0.0);
         for (const Partial& part : parts) {
             sums.log_messages += part.log_messages;
@@ -68,7 +74,7 @@ public:
             for (std::size_t t = 0; t < n_types(); ++t) counts[t] += part.counts[t];
         }
         rhs_.reduce(rhs);
-        refresh_laplacian();
+        refresh_laplacian(rhs);
         return sums;
     }
 
@@ -184,7 +190,7 @@ public:
             for (std::size_t i = split_.start[ranges_[range]]; i < end; ++i) push(i, sums);
         });
         rhs_.reduce(rhs);
-        refresh_laplacian();
+        refresh_laplacian(rhs);
     }
 
     void drop_negative() {
@@ -196,8 +202,9 @@ public:
         for (float& a : a_) a *= twice;
         for (float& h : h_) h *= once;
         for (float& v : pair_variance_) v /= twice;
-        if (levels)
-            for (double& level : own_levels_) level *= factor;
+        if (!levels) return;
+        for (double& level : own_levels_) level *= factor;
+        effect_.rescale(factor);
     }
 
     // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
@@ -207,6 +214,31 @@ public:
 
     void correlation_degrees(bool centred, double* out) const {
         VoteCorrelations(votes_, centred).degrees(out);
+    }
+
+    // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
+    // the evidence in the variance of the pair effect.
+    double pair_posteriors(const double* means, double* mean, double* variance) const {
+        for (std::size_t p = 0; p < pairs_.size(); ++p) {
+            float e = static_cast<float>(means[pairs_.low[p]] - means[pairs_.high[p]]);
+            float v = pair_variance_[p];
+            if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
+            mean[p] = static_cast<double>(e);
+            variance[p] = static_cast<double>(v);
+        }
+        return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
+    }
+
+    // Of the votes, for differences (lower less higher item) and variances of pairs.
+    double pair_likelihood(const double* differences, const double* variances,
+                           const double* points, std::size_t n_points) const {
+        return crowdsift::mixture_likelihood(
+            split_, ranges_, pool_, points, n_points,
+            [&](std::size_t i) {
+                const double d = differences[split_.pair[i]];
+                return split_.straight(i) ? d : -d;
+            },
+            [&](std::size_t i) { return variances[split_.pair[i]]; });
     }
 
     // Of the votes, for scores and variances of items and points of workers.
@@ -302,6 +334,11 @@ private:
             at.variance[i] = pair_variance_[split_.pair[begin + i]];
             votes += static_cast<double>(split_.n[begin + i]);
         }
+        if (effect_.on())
+            for (std::size_t i = 0; i < count; ++i)
+                effect_.posterior(split_.pair[begin + i],
+                                  split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
+                                  at.variance[i]);
         cavities(count, at.mean.data(), at.variance.data(), a_.data() + begin, h_.data() + begin,
                  split_.n.data() + begin, at.m.data(), at.v.data(), at.log_site.data());
         for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
@@ -366,8 +403,14 @@ private:
         rhs[split_.loser[i]] -= value;
     }
 
-    void refresh_laplacian() {
+    void refresh_laplacian(double* rhs) {
         std::vector<float>& weights = laplacian_.pair_weights();
+        if (effect_.on()) {
+            effect_.gather(split_, pairs_, a_.data(), h_.data(), pool_, votes_.n_items,
+                           weights.data(), rhs);
+            laplacian_.refresh();
+            return;
+        }
         const std::vector<std::size_t> parts =
             even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
         pool_.run(parts.size() - 1, [&](std::size_t part) {
@@ -389,6 +432,7 @@ private:
     Laplacian& laplacian_;
     ThreadPool& pool_;
     PairBeliefs beliefs_;
+    PairEffect effect_;
     TypeGrid grid_;
     const std::vector<std::size_t> ranges_;
     ItemSums rhs_;
