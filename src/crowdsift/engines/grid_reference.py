@@ -217,7 +217,7 @@ class ReferenceGridSites:
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
 
     def _by_pair(self, values: Vector) -> Vector:
-        return np.bincount(self._pair, values, len(self._pairs))
+        return np.bincount(self._pair, values, len(self._pairs)).astype(np.float64)
 
     def _points(self) -> Vector:
         points = np.tile(mirrored(self._levels), (self._n_workers, 1))
