@@ -170,6 +170,11 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
             "the votes hold no information: the evidence for any worker being better than a "
             f"coin is {run.evidence[-1] - engine.total_weight * np.log(0.5):.1f} nats"
         )
+    if run.pair_effect > 2.0:  # the variance of a difference of two scores, before any vote
+        notes.append(
+            "votes on the same pair agree far beyond what scores of items explain (pair effect "
+            f"{run.pair_effect:.1f}): answers may be copied, and scores say little"
+        )
     if run.indefinite:
         notes.append(
             "votes of workers of unknown sign were held at precision 0 to keep the scores' "
