@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["Sift"]
 
 _CLEAR = 3.0  # nats: what counts as evidence
+_COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 
 
 @dataclass(frozen=True)
@@ -49,7 +50,7 @@ class Sift(Model):
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
-        Stop unconverged after so many.
+        Stop unconverged after so many; trying a pair effect may take as many again.
 
     Examples
     --------
@@ -170,7 +171,7 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
             "the votes hold no information: the evidence for any worker being better than a "
             f"coin is {run.evidence[-1] - engine.total_weight * np.log(0.5):.1f} nats"
         )
-    if run.pair_effect > 2.0:  # the variance of a difference of two scores, before any vote
+    if run.pair_effect > _COPIED:
         notes.append(
             "votes on the same pair agree far beyond what scores of items explain (pair effect "
             f"{run.pair_effect:.1f}): answers may be copied, and scores say little"
