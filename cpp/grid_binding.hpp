@@ -23,11 +23,19 @@ public:
         half_ = 0;
     }
 
-    // Counts of types, sums of log messages and of log site normalisers, right-hand side.
-    std::tuple<Out<double>, double, double, Out<double>> update(In<double> levels,
-                                                                In<double> prior,
-                                                                In<double> means, double damping,
-                                                                bool clip) {
+    // A copy of the sites as they stand, over the same Laplacian.
+    std::unique_ptr<GridBinding> copy() const { return std::make_unique<GridBinding>(*this); }
+
+    Out<double> set_pair_effect(double variance) {
+        if (!(variance >= 0.0)) throw std::invalid_argument("a variance is at least 0");
+        sites_.set_pair_effect(variance);
+        return refresh();
+    }
+
+    // Counts of types, sums of log messages, of log site normalisers and of the pairs' evidence,
+    // right-hand side.
+    std::tuple<Out<double>, double, double, double, Out<double>> update(
+        In<double> levels, In<double> prior, In<double> means, double damping, bool clip) {
         if (levels.shape(0) < 2) throw std::invalid_argument("at least two levels are needed");
         half_ = levels.shape(0);
         require_prior(prior);
@@ -39,7 +47,7 @@ public:
             sums = sites_.update(half_, levels.data(), prior.data(), means.data(), damping, clip,
                                  counts.data(), rhs.data());
         }
-        return {hand_over(std::move(counts)), sums.log_messages, sums.log_sites,
+        return {hand_over(std::move(counts)), sums.log_messages, sums.log_sites, sums.log_pairs,
                 hand_over(std::move(rhs))};
     }
 
@@ -152,6 +160,23 @@ public:
                                          points.shape(1));
     }
 
+    // Posterior mean and variance of the pairs, the derivative of the evidence in the effect.
+    std::tuple<Out<double>, Out<double>, double> pair_posteriors(In<double> means) {
+        require(means, k_, "means");
+        std::vector<double> mean(n_pairs_), variance(n_pairs_);
+        const double slope = sites_.pair_posteriors(means.data(), mean.data(), variance.data());
+        return {hand_over(std::move(mean)), hand_over(std::move(variance)), slope};
+    }
+
+    double pair_likelihood(In<double> differences, In<double> variances, Matrix<double> points) {
+        require(differences, n_pairs_, "differences");
+        require(variances, n_pairs_, "variances");
+        if (points.shape(0) != m_) throw std::invalid_argument("points need one row a worker");
+        nb::gil_scoped_release release;
+        return sites_.pair_likelihood(differences.data(), variances.data(), points.data(),
+                                      points.shape(1));
+    }
+
 private:
     void require_prior(const In<double>& prior) const {
         if (half_ == 0) throw std::invalid_argument("no update yet");
@@ -168,6 +193,8 @@ inline void bind_grid(nb::module_& m) {
     using namespace nb::literals;
     nb::class_<GridBinding>(m, "GridSites")
         .def("reset", &GridBinding::reset, "variance"_a)
+        .def("copy", &GridBinding::copy, nb::keep_alive<0, 1>())
+        .def("set_pair_effect", &GridBinding::set_pair_effect, "variance"_a)
         .def("update", &GridBinding::update, "levels"_a, "prior"_a, "means"_a, "damping"_a,
              "clip"_a)
         .def("type_counts", &GridBinding::type_counts, "prior"_a)
@@ -184,5 +211,8 @@ inline void bind_grid(nb::module_& m) {
         .def("correlate", &GridBinding::correlate, "centred"_a, "x"_a)
         .def("correlation_degrees", &GridBinding::correlation_degrees, "centred"_a)
         .def("mixture_likelihood", &GridBinding::mixture_likelihood, "scores"_a, "variances"_a,
+             "points"_a)
+        .def("pair_posteriors", &GridBinding::pair_posteriors, "means"_a)
+        .def("pair_likelihood", &GridBinding::pair_likelihood, "differences"_a, "variances"_a,
              "points"_a);
 }

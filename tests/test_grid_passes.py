@@ -67,6 +67,89 @@ def test_updates(case):
         np.testing.assert_allclose(ours, theirs, **CLOSE)
 
 
+@given(passes(), st.sampled_from([0.01, 0.3, 4.0]))
+def test_updates_with_a_pair_effect(case, effect):
+    """The same with an effect of every pair, and what is told of pairs."""
+    cpu, reference, levels, prior, means, clip = case
+    found = []
+    for engine in (cpu, reference):
+        sites = engine.grid_sites()
+        sites.reset(1.5)
+        sites.update(levels, prior, means[0], damping=1.0, clip=True)
+        plain = sites.pair_posteriors(means[0])
+        twin = sites.copy()
+        rhs = twin.set_pair_effect(effect)
+        variances = twin.pair_variances(exact=True)
+        first = twin.pair_posteriors(means[1])
+        update = twin.update(levels, prior, means[1], damping=0.5, clip=clip)
+        twin.rescale(1.25, levels=True)
+        rescaled = twin.refresh()
+        product = engine.laplacian.multiply(means[0])
+        twin.set_pair_effect(0.0)
+        unchanged = sites.refresh()
+        found.append(
+            [
+                *plain[:4],
+                rhs,
+                variances.items,
+                variances.log_determinant,
+                *first[:4],
+                update.log_messages,
+                update.log_sites,
+                update.log_pairs,
+                update.rhs,
+                rescaled,
+                product,
+                unchanged,
+                sites.update(levels, prior, means[1], damping=0.5, clip=clip).log_pairs,
+            ]
+        )
+        found[-1].append(first.slope / (1.0 + engine.total_weight**2))
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
+    assert found[0][-2] == 0.0
+
+
+def test_the_slope_is_the_derivative_of_the_evidence_in_the_pair_effect():
+    """At fixed sites, by differences; and the closed form against an integral over the effects."""
+    votes = simulate(6, 10, 80, seed=4).comparisons()
+    engine = ReferenceEngine(votes)
+    sites = engine.grid_sites()
+    levels = power_grid(17)
+    prior = WorkerPrior.start(levels, 1.0, 0.5).masses
+    rng = np.random.default_rng(1)
+    sites.update(levels, prior, rng.normal(size=6), damping=1.0, clip=True)
+    A, h, n = sites._A, sites._h, sites._n
+
+    def evidence(s):
+        """What of the evidence depends on s, and its slope."""
+        rhs = sites.set_pair_effect(s)
+        means = np.linalg.solve(engine.laplacian.matrix + np.eye(6), rhs)
+        determinant = sites.pair_variances(exact=True).log_determinant
+        slope = sites.pair_posteriors(means).slope
+        return sites._log_pairs - 0.5 * determinant + 0.5 * rhs @ means, slope
+
+    for s in (0.0, 0.2, 1.0):
+        up, down = evidence(s + 1e-4)[0], evidence(max(s - 1e-4, 0.0))[0]
+        slope = (up - down) / (1e-4 if s == 0 else 2e-4)
+        assert evidence(s)[1] == pytest.approx(slope, rel=2e-3)
+        # scores and effects together are Gaussian, of precision P about P⁻¹ b
+        k, p = 6, len(sites._pairs)
+        design = np.zeros((len(n), k + p))
+        rows = np.arange(len(n))
+        design[rows, sites._winner], design[rows, sites._loser] = 1.0, -1.0
+        design[rows, k + sites._pair] = np.sqrt(s) * sites._sign
+        P = np.eye(k + p) + design.T @ (design * (n * A)[:, None])
+        b = design.T @ (n * h)
+        whole = 0.5 * b @ np.linalg.solve(P, b) - 0.5 * np.linalg.slogdet(P)[1]
+        assert evidence(s)[0] == pytest.approx(whole, abs=1e-9)
+        told = sites.pair_posteriors(np.linalg.solve(P, b)[:k])
+        order = design * sites._sign[:, None]
+        means, cov = order @ np.linalg.solve(P, b), order @ np.linalg.inv(P) @ order.T
+        np.testing.assert_allclose(told.mean[sites._pair], means, atol=1e-9)
+        np.testing.assert_allclose(told.variance[sites._pair], np.diag(cov), atol=1e-9)
+
+
 @given(passes(), st.sampled_from([0.5, 1.25]))
 def test_refresh_rescale_and_guard(case, factor):
     cpu, reference, levels, prior, means, _ = case
@@ -118,6 +201,13 @@ def test_mixture_likelihood(votes, scores, threads):
         for engine in (CpuEngine(votes, threads), ReferenceEngine(votes))
     )
     assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-6)
+    told = [CpuEngine(votes, threads).grid_sites(), ReferenceEngine(votes).grid_sites()]
+    for sites in told:  # the same by pair
+        first, second = sites.pair_posteriors(np.zeros(votes.n_items))[:2]
+        by_pair = sites.pair_likelihood(
+            scores[first] - scores[second], variances[first] + variances[second], points
+        )
+        assert by_pair == pytest.approx(theirs, rel=1e-6, abs=1e-6)
 
 
 def test_refined_workers_agree_with_the_specification():

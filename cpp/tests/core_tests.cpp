@@ -471,6 +471,23 @@ void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_
         NEAR(sites.believe(1e-6, 100, variance.data()).definite, 1.0, 0.0);
         NEAR(sites.factorise(inverse, exact.data(), &log_determinant), 1.0, 0.0);
     }
+    {  // a pair effect on a copy of the sites; without one, the same right-hand side as before
+        std::vector<double> with(items), mean(pairs.size()), spread(pairs.size());
+        GridSites twin(sites);
+        twin.set_pair_effect(0.3);
+        twin.refresh(with.data());
+        NEAR(twin.factorise(inverse, exact.data(), &log_determinant), 1.0, 0.0);
+        twin.update(half, levels.data(), prior.data(), means.data(), 0.5, false, counts.data(),
+                    with.data());
+        const double slope = twin.pair_posteriors(means.data(), mean.data(), spread.data());
+        NEAR(std::isfinite(slope), 1.0, 0.0);
+        const std::vector<double> points(workers, 1.0);
+        NEAR(twin.pair_likelihood(mean.data(), spread.data(), points.data(), 1) < 0.0, 1.0, 0.0);
+        twin.set_pair_effect(0.0);
+        sites.refresh(with.data());
+        for (std::size_t j = 0; j < items; ++j) NEAR(with[j], rhs[j], 1e-9);
+        NEAR(sites.factorise(inverse, exact.data(), &log_determinant), 1.0, 0.0);
+    }
     // a column of the inverse: (L + I) x = unit gives x_j = the variance of item j
     std::vector<double> unit(items, 0.0), x(items, 0.0);
     unit[0] = 1.0;

@@ -217,6 +217,7 @@ def _record(
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
+        **estimate.details,
         "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
         "seed": seed,

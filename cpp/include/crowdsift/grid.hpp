@@ -11,16 +11,19 @@
 #include "crowdsift/beliefs.hpp"
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/laplacian.hpp"
+#include "crowdsift/pair_effect.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/sparse_inverse.hpp"
+#include "crowdsift/split_votes.hpp"
 #include "crowdsift/type_grid.hpp"
+#include "crowdsift/vote_correlations.hpp"
 #include "crowdsift/votes.hpp"
 
 namespace crowdsift {
 
 struct SiteSums {
-    double log_messages = 0.0, log_sites = 0.0;
+    double log_messages = 0.0, log_sites = 0.0, log_pairs = 0.0;
 };
 
 class GridSites {
@@ -28,8 +31,8 @@ public:
     GridSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool)
         : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
           beliefs_(pairs, votes.n_items, pool), ranges_(votes.worker_ranges(pool.size())),
-          rhs_(ranges_.size() - 1, votes.n_items) {
-        divide_votes();
+          rhs_(ranges_.size() - 1, votes.n_items), split_(votes, pairs), a_(split_.size()),
+          h_(split_.size()), pair_variance_(pairs.size()), own_(votes.n_workers) {
         reset(2.0);
     }
 
@@ -44,7 +47,11 @@ public:
         own_levels_.clear();
         likelihood_.clear();
         beliefs_.forget();
+        effect_.set(0.0, pairs_.size());
     }
+
+    // The variance of a common effect of all votes on a pair; refresh() before the next pass.
+    void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
 
     SiteSums update(std::size_t half, const double* levels, const double* prior,
                     const double* means, double damping, bool clip, double* counts, double* rhs) {
@@ -59,6 +66,7 @@ public:
                               scratch, parts[range], rhs_.range(range));
         });
         SiteSums sums;
+        sums.log_pairs = effect_.log_pairs();
         std::fill(counts, counts + n_types(), 0.0);
         for (const Partial& part : parts) {
             sums.log_messages += part.log_messages;
@@ -66,7 +74,7 @@ public:
             for (std::size_t t = 0; t < n_types(); ++t) counts[t] += part.counts[t];
         }
         rhs_.reduce(rhs);
-        refresh_laplacian();
+        refresh_laplacian(rhs);
         return sums;
     }
 
@@ -83,7 +91,7 @@ public:
                 const float* const likelihood = likelihood_.data() + s * types;
                 const float* const p = prior_of(s, scratch);
                 const float scale = 1.0F / weighted_sum(types, p, likelihood);
-                if (start_[s] == start_[s + 1]) {
+                if (split_.start[s] == split_.start[s + 1]) {
                     // without votes: not counted
                 } else if (own_[s] < 0) {  // the common prior is multiplied in below, once
                     add_scaled(types, scale, likelihood, sums.data());
@@ -178,11 +186,11 @@ public:
         rhs_.clear();
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
             double* const sums = rhs_.range(range);
-            for (std::size_t i = start_[ranges_[range]]; i < start_[ranges_[range + 1]]; ++i)
-                push(i, sums);
+            const std::size_t end = split_.start[ranges_[range + 1]];
+            for (std::size_t i = split_.start[ranges_[range]]; i < end; ++i) push(i, sums);
         });
         rhs_.reduce(rhs);
-        refresh_laplacian();
+        refresh_laplacian(rhs);
     }
 
     void drop_negative() {
@@ -194,69 +202,53 @@ public:
         for (float& a : a_) a *= twice;
         for (float& h : h_) h *= once;
         for (float& v : pair_variance_) v /= twice;
-        if (levels)
-            for (double& level : own_levels_) level *= factor;
+        if (!levels) return;
+        for (double& level : own_levels_) level *= factor;
+        effect_.rescale(factor);
     }
 
     // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
     void correlate(bool centred, const double* x, double* out) {
-        rhs_.clear();
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            double* const sums = rhs_.range(range);
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                const double mean = centred ? mean_answer(s) : 0.0;
-                double product = 0.0;
-                for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i)
-                    product += answer(i, mean) * static_cast<double>(votes_.weight[i]) *
-                               (x[votes_.first[i]] - x[votes_.second[i]]);
-                for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-                    const double e = answer(i, mean);
-                    const double d = x[votes_.first[i]] - x[votes_.second[i]];
-                    const double value =
-                        static_cast<double>(votes_.weight[i]) * (e * product - e * e * d);
-                    sums[votes_.first[i]] += value;
-                    sums[votes_.second[i]] -= value;
-                }
-            }
-        });
-        rhs_.reduce(out);
+        VoteCorrelations(votes_, centred).multiply(ranges_, pool_, rhs_, x, out);
     }
 
-    void correlation_degrees(bool centred, double* out) {
-        std::fill(out, out + votes_.n_items, 0.0);
-        for (std::size_t s = 0; s < votes_.n_workers; ++s) {
-            const double mean = centred ? mean_answer(s) : 0.0;
-            for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-                const double e = answer(i, mean);
-                out[votes_.first[i]] += static_cast<double>(votes_.weight[i]) * e * e;
-                out[votes_.second[i]] += static_cast<double>(votes_.weight[i]) * e * e;
-            }
+    void correlation_degrees(bool centred, double* out) const {
+        VoteCorrelations(votes_, centred).degrees(out);
+    }
+
+    // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
+    // the evidence in the variance of the pair effect.
+    double pair_posteriors(const double* means, double* mean, double* variance) const {
+        for (std::size_t p = 0; p < pairs_.size(); ++p) {
+            float e = static_cast<float>(means[pairs_.low[p]] - means[pairs_.high[p]]);
+            float v = pair_variance_[p];
+            if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
+            mean[p] = static_cast<double>(e);
+            variance[p] = static_cast<double>(v);
         }
+        return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
     }
 
-    // Sum of n log mean_j sigma(b_j d / sqrt(1 + c b_j^2 v)) over the worker's points b_j.
+    // Of the votes, for differences (lower less higher item) and variances of pairs.
+    double pair_likelihood(const double* differences, const double* variances,
+                           const double* points, std::size_t n_points) const {
+        return crowdsift::mixture_likelihood(
+            split_, ranges_, pool_, points, n_points,
+            [&](std::size_t i) {
+                const double d = differences[split_.pair[i]];
+                return split_.straight(i) ? d : -d;
+            },
+            [&](std::size_t i) { return variances[split_.pair[i]]; });
+    }
+
+    // Of the votes, for scores and variances of items and points of workers.
     double mixture_likelihood(const double* scores, const double* variances, const double* points,
                               std::size_t n_points) const {
-        std::vector<double> part(ranges_.size() - 1, 0.0);
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s)
-                for (std::size_t i = start_[s]; i < start_[s + 1]; ++i) {
-                    const double d = scores[winner_[i]] - scores[loser_[i]];
-                    const double v = variances[winner_[i]] + variances[loser_[i]];
-                    double sum = 0.0;
-                    for (std::size_t j = 0; j < n_points; ++j) {
-                        const double b = points[s * n_points + j];
-                        const double x = b * d / std::sqrt(1.0 + 3.14159 / 8.0 * b * b * v);
-                        const double e = exp_minus(x < 0.0 ? -x : x);
-                        sum += (x > 0.0 ? 1.0 : e) / (1.0 + e);
-                    }
-                    part[range] += static_cast<double>(n_[i]) *
-                                   std::log(std::max(sum / static_cast<double>(n_points), 1e-300));
-                }
-        });
-        double total = 0.0;
-        for (const double value : part) total += value;
-        return total;
+        const auto &winner = split_.winner, &loser = split_.loser;
+        return crowdsift::mixture_likelihood(
+            split_, ranges_, pool_, points, n_points,
+            [&](std::size_t i) { return scores[winner[i]] - scores[loser[i]]; },
+            [&](std::size_t i) { return variances[winner[i]] + variances[loser[i]]; });
     }
 
 private:
@@ -280,42 +272,6 @@ private:
         std::vector<double> total;
     };
 
-    // A row of outcome y and weight n is a win of weight n y and a loss of weight n (1 - y).
-    void divide_votes() {
-        std::vector<std::uint32_t> pair(votes_.n);
-        for (std::size_t p = 0; p < pairs_.size(); ++p)
-            for (std::uint32_t k = pairs_.start[p]; k < pairs_.start[p + 1]; ++k)
-                pair[pairs_.comparison[k]] = static_cast<std::uint32_t>(p);
-        start_.assign(votes_.n_workers + 1, 0);
-        for (std::size_t s = 0; s < votes_.n_workers; ++s) {
-            for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-                const float y = votes_.outcome[i], n = votes_.weight[i];
-                if (y > 0.0F) add_vote(votes_.first[i], votes_.second[i], n * y, pair[i]);
-                if (y < 1.0F) add_vote(votes_.second[i], votes_.first[i], n * (1.0F - y), pair[i]);
-            }
-            start_[s + 1] = winner_.size();
-        }
-        a_.resize(winner_.size());
-        h_.resize(winner_.size());
-        own_.resize(votes_.n_workers);
-        pair_variance_.resize(pairs_.size());
-        // votes by pair, in order, so that a pair's weight is a sum over few places
-        by_pair_start_.assign(pairs_.size() + 1, 0);
-        for (const std::uint32_t p : pair_) ++by_pair_start_[p + 1];
-        for (std::size_t p = 0; p < pairs_.size(); ++p) by_pair_start_[p + 1] += by_pair_start_[p];
-        by_pair_.resize(pair_.size());
-        std::vector<std::uint32_t> next(by_pair_start_.begin(), by_pair_start_.end() - 1);
-        for (std::size_t i = 0; i < pair_.size(); ++i)
-            by_pair_[next[pair_[i]]++] = static_cast<std::uint32_t>(i);
-    }
-
-    void add_vote(std::uint32_t winner, std::uint32_t loser, float n, std::uint32_t pair) {
-        winner_.push_back(winner);
-        loser_.push_back(loser);
-        n_.push_back(n);
-        pair_.push_back(pair);
-    }
-
     const double* own_levels(std::size_t s) const {
         return own_levels_.data() + static_cast<std::size_t>(own_[s]);
     }
@@ -328,7 +284,7 @@ private:
 
     void update_worker(std::size_t s, const double* means, float damping, float least,
                        Scratch& at, Partial& out, double* rhs) {
-        const std::size_t begin = start_[s], count = start_[s + 1] - begin;
+        const std::size_t begin = split_.start[s], count = split_.start[s + 1] - begin;
         const std::size_t lanes = grid_.lanes(), types = grid_.types();
         const float* level = grid_.lane_levels();
         if (own_[s] >= 0) {
@@ -373,13 +329,18 @@ private:
                       double& log_sites) const {
         double votes = 0.0, sites = 0.0;
         for (std::size_t i = 0; i < count; ++i) {
-            at.mean[i] =
-                static_cast<float>(means[winner_[begin + i]] - means[loser_[begin + i]]);
-            at.variance[i] = pair_variance_[pair_[begin + i]];
-            votes += static_cast<double>(n_[begin + i]);
+            at.mean[i] = static_cast<float>(means[split_.winner[begin + i]] -
+                                            means[split_.loser[begin + i]]);
+            at.variance[i] = pair_variance_[split_.pair[begin + i]];
+            votes += static_cast<double>(split_.n[begin + i]);
         }
+        if (effect_.on())
+            for (std::size_t i = 0; i < count; ++i)
+                effect_.posterior(split_.pair[begin + i],
+                                  split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
+                                  at.variance[i]);
         cavities(count, at.mean.data(), at.variance.data(), a_.data() + begin, h_.data() + begin,
-                 n_.data() + begin, at.m.data(), at.v.data(), at.log_site.data());
+                 split_.n.data() + begin, at.m.data(), at.v.data(), at.log_site.data());
         for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
         log_sites += sites;
         return votes;
@@ -394,7 +355,7 @@ private:
             std::fill(at.down.begin(), at.down.end(), 0.0F);
             std::fill(at.shared.begin(), at.shared.end(), 0.0F);
             type_messages(some, lanes, level, at.m.data() + from, at.v.data() + from,
-                          n_.data() + begin + from, at.slope.data() + from * lanes,
+                          split_.n.data() + begin + from, at.slope.data() + from * lanes,
                           at.win.data() + from * lanes, at.up.data(), at.down.data(),
                           at.shared.data(), at.product.data());
             if (!keep) continue;
@@ -437,21 +398,28 @@ private:
     }
 
     void push(std::size_t i, double* rhs) const {
-        const double value = static_cast<double>(n_[i] * h_[i]);
-        rhs[winner_[i]] += value;
-        rhs[loser_[i]] -= value;
+        const double value = static_cast<double>(split_.n[i] * h_[i]);
+        rhs[split_.winner[i]] += value;
+        rhs[split_.loser[i]] -= value;
     }
 
-    void refresh_laplacian() {
+    void refresh_laplacian(double* rhs) {
         std::vector<float>& weights = laplacian_.pair_weights();
+        if (effect_.on()) {
+            effect_.gather(split_, pairs_, a_.data(), h_.data(), pool_, votes_.n_items,
+                           weights.data(), rhs);
+            laplacian_.refresh();
+            return;
+        }
         const std::vector<std::size_t> parts =
             even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;
-                for (std::size_t k = by_pair_start_[p]; k < by_pair_start_[p + 1]; ++k) {
-                    const std::size_t i = by_pair_[k];
-                    sum += static_cast<double>(n_[i] * a_[i]);
+                const std::size_t end = split_.by_pair_start[p + 1];
+                for (std::size_t k = split_.by_pair_start[p]; k < end; ++k) {
+                    const std::size_t i = split_.by_pair[k];
+                    sum += static_cast<double>(split_.n[i] * a_[i]);
                 }
                 weights[p] = static_cast<float>(sum);
             }
@@ -459,30 +427,17 @@ private:
         laplacian_.refresh();
     }
 
-    double mean_answer(std::size_t s) const {
-        double sum = 0.0, total = 0.0;
-        for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-            sum += static_cast<double>(votes_.weight[i]) * answer(i, 0.0);
-            total += static_cast<double>(votes_.weight[i]);
-        }
-        return total > 0.0 ? sum / total : 0.0;
-    }
-
-    double answer(std::size_t i, double mean) const {
-        return 2.0 * static_cast<double>(votes_.outcome[i]) - 1.0 - mean;
-    }
-
     const Votes& votes_;
     const Pairs& pairs_;
     Laplacian& laplacian_;
     ThreadPool& pool_;
     PairBeliefs beliefs_;
+    PairEffect effect_;
     TypeGrid grid_;
     const std::vector<std::size_t> ranges_;
     ItemSums rhs_;
-    std::vector<std::uint32_t> winner_, loser_, pair_, by_pair_, by_pair_start_;
-    std::vector<float> n_, a_, h_, pair_variance_, likelihood_;
-    std::vector<std::size_t> start_;
+    const SplitVotes split_;
+    std::vector<float> a_, h_, pair_variance_, likelihood_;
     std::vector<std::int64_t> own_;  // where a worker's own levels start; negative: has none
     std::vector<double> own_levels_;
 };

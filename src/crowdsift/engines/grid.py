@@ -18,11 +18,14 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 import numpy as np
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.engines import Vector
 
 __all__ = [
     "SMOOTHING",
     "GridSites",
+    "PairPosteriors",
     "PairVariances",
     "SiteUpdate",
     "TypePosteriors",
@@ -39,13 +42,15 @@ class SiteUpdate(NamedTuple):
     """What a pass over all votes says.
 
     `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is
-    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update, `rhs`
-    the signed sums of h per item after it.
+    Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update,
+    `log_pairs` what the pair effect adds to the evidence before it, `rhs` the signed sums of h per
+    item after it.
     """
 
     counts: Vector
     log_messages: float
     log_sites: float
+    log_pairs: float
     rhs: Vector
 
 
@@ -55,6 +60,19 @@ class PairVariances(NamedTuple):
     items: Vector
     log_determinant: float
     definite: bool
+
+
+class PairPosteriors(NamedTuple):
+    """Posterior of the difference, first less second item, of compared pairs, effect included.
+
+    `slope` is the derivative of the evidence in the variance of the pair effect.
+    """
+
+    first: NDArray[np.uint32]
+    second: NDArray[np.uint32]
+    mean: Vector
+    variance: Vector
+    slope: float
 
 
 class TypePosteriors(NamedTuple):
@@ -71,7 +89,25 @@ class GridSites(Protocol):
     """The sites of one run of expectation propagation and the passes that move them."""
 
     def reset(self, variance: float) -> None:
-        """All sites 0, the variance of every compared pair as given, no worker refined."""
+        """All sites 0, the variance of every compared pair as given, no worker refined.
+
+        There is no pair effect.
+        """
+
+    def copy(self) -> GridSites:
+        """The same sites once more; the Laplacian is shared."""
+
+    def set_pair_effect(self, variance: float) -> Vector:
+        """Add u ~ N(0, s) to the difference of every pair, one u a pair, then `refresh`.
+
+        With a = Σ n·A, H = Σ ±n·h of a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`: the
+        Laplacian gets a/D, rhs the signed H/D; cavities start from E = (E_r + s·H)/D and
+        V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the evidence gains
+        Σ ½(s·H²/D - log D).
+        """
+
+    def pair_posteriors(self, means: Vector) -> PairPosteriors:
+        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
 
     def update(
         self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
@@ -131,6 +167,9 @@ class GridSites(Protocol):
 
         v is the sum of the variances of the two items; `points` has one row a worker.
         """
+
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: Vector) -> float:
+        """The same for differences and variances of the pairs, as `pair_posteriors` has them."""
 
 
 def mirrored(levels: Vector) -> Vector:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PairVariances, SiteUpdate, TypePosteriors
+from crowdsift.engines.grid import PairPosteriors, PairVariances, SiteUpdate, TypePosteriors
 
 if TYPE_CHECKING:
     from crowdsift import _core
@@ -33,6 +34,20 @@ class CpuGridSites:
     def reset(self, variance: float) -> None:
         """Sites 0; see the protocol."""
         self._sites.reset(variance)
+
+    def copy(self) -> CpuGridSites:
+        """The same sites once more; see the protocol."""
+        twin = copy(self)
+        twin._sites = self._sites.copy()
+        return twin
+
+    def set_pair_effect(self, variance: float) -> Vector:
+        """A common effect of votes on a pair; see the protocol."""
+        return self._sites.set_pair_effect(variance)
+
+    def pair_posteriors(self, means: Vector) -> PairPosteriors:
+        """Differences of pairs; see the protocol."""
+        return PairPosteriors(self._low, self._high, *self._sites.pair_posteriors(means))
 
     def update(
         self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
@@ -100,3 +115,7 @@ class CpuGridSites:
     def mixture_likelihood(self, scores: Vector, variances: Vector, points: Vector) -> float:
         """Predictive log-likelihood; see the protocol."""
         return self._sites.mixture_likelihood(scores, variances, points)
+
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: Vector) -> float:
+        """Predictive log-likelihood by pair; see the protocol."""
+        return self._sites.pair_likelihood(differences, variances, points)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from crowdsift.engines.grid import (
     LEAST_DENOMINATOR,
     SMOOTHING,
+    PairPosteriors,
     PairVariances,
     SiteUpdate,
     TypePosteriors,
@@ -53,6 +55,10 @@ class ReferenceGridSites:
         self._rows = (first, second, worker)
         self._weight = weight
         self._e = _centred_votes(worker, outcome, weight, n_workers, sides_known)
+        ends = np.sort(np.stack([self._winner, self._loser], axis=1), axis=1)
+        self._pairs, pair = np.unique(ends, axis=0, return_inverse=True)
+        self._pair = pair.ravel()
+        self._sign = np.where(self._winner < self._loser, 1.0, -1.0)
         self.reset(2.0)
 
     def reset(self, variance: float) -> None:
@@ -60,17 +66,43 @@ class ReferenceGridSites:
         self._A, self._h = np.zeros(len(self._n)), np.zeros(len(self._n))
         self._V = np.full(len(self._n), variance)
         self._own: dict[int, Vector] = {}
+        self._effect, self._log_pairs = 0.0, 0.0
+        self._D, self._H = np.ones(len(self._pairs)), np.zeros(len(self._pairs))
+
+    def copy(self) -> ReferenceGridSites:
+        """The same sites once more; see the protocol."""
+        twin = copy(self)
+        twin._A, twin._h, twin._V = self._A.copy(), self._h.copy(), self._V.copy()
+        twin._own = dict(self._own)
+        return twin
+
+    def set_pair_effect(self, variance: float) -> Vector:
+        """A common effect of votes on a pair; see the protocol."""
+        self._effect = variance
+        return self.refresh()
+
+    def pair_posteriors(self, means: Vector) -> PairPosteriors:
+        """Differences of pairs; see the protocol."""
+        low, high = (np.ascontiguousarray(x) for x in self._pairs.T)
+        s, a, H = self._effect, self._by_pair(self._n * self._A), self._H
+        V_r = np.zeros(len(low))
+        V_r[self._pair] = self._V
+        E = (means[low] - means[high] + s * H) / self._D
+        V = V_r / self._D**2 + s / self._D
+        return PairPosteriors(low, high, E, V, 0.5 * float(np.sum((H - a * E) ** 2 + a**2 * V - a)))
 
     def update(
         self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
     ) -> SiteUpdate:
         """Messages and sites; see the protocol."""
         self._levels = levels
-        E = means[self._winner] - means[self._loser]
-        rest = np.maximum(1.0 - self._A * self._V, LEAST_DENOMINATOR)
-        v, m = self._V / rest, (E - self._V * self._h) / rest
+        told = self.pair_posteriors(means)
+        E, V = self._sign * told.mean[self._pair], told.variance[self._pair]
+        log_pairs = self._log_pairs
+        rest = np.maximum(1.0 - self._A * V, LEAST_DENOMINATOR)
+        v, m = V / rest, (E - V * self._h) / rest
         log_site = 0.5 * np.log(rest) + 0.5 * (
-            (2.0 * E * self._h - self._A * E**2 - self._V * self._h**2) / rest
+            (2.0 * E * self._h - self._A * E**2 - V * self._h**2) / rest
         )
         beta = self._points()[self._worker]
         slope = beta / np.sqrt(1.0 + SMOOTHING * beta**2 * v[:, None])
@@ -87,7 +119,8 @@ class ReferenceGridSites:
         bottom = np.maximum(1.0 - nu * v, LEAST_DENOMINATOR)
         self._A += damping * (nu / bottom - self._A)
         self._h += damping * ((alpha + nu * m) / bottom - self._h)
-        return SiteUpdate(counts, log_messages, float(self._n @ log_site), self.refresh())
+        return SiteUpdate(counts, log_messages, float(self._n @ log_site), log_pairs,
+                          self.refresh())  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
@@ -133,8 +166,13 @@ class ReferenceGridSites:
 
     def refresh(self) -> Vector:
         """The Laplacian of n·A, the signed sums of n·h; see the protocol."""
-        self._laplacian.refresh(self._winner, self._loser, self._n * self._A)
-        return self._to_items(self._winner, self._loser, self._n * self._h)
+        s, a = self._effect, self._by_pair(self._n * self._A)
+        self._H = self._by_pair(self._sign * self._n * self._h)
+        self._D = np.maximum(1.0 + s * a, LEAST_DENOMINATOR)
+        self._log_pairs = 0.5 * float(np.sum(s * self._H**2 / self._D - np.log(self._D)))
+        D = self._D[self._pair]
+        self._laplacian.refresh(self._winner, self._loser, self._n * self._A / D)
+        return self._to_items(self._winner, self._loser, self._n * self._h / D)
 
     def drop_negative(self) -> Vector:
         """A at least 0; see the protocol."""
@@ -148,6 +186,7 @@ class ReferenceGridSites:
         self._V /= factor**2
         if levels:
             self._own = {s: own * factor for s, own in self._own.items()}
+            self._effect /= factor**2
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x; see the protocol."""
@@ -166,9 +205,19 @@ class ReferenceGridSites:
         """Predictive log-likelihood; see the protocol."""
         d = scores[self._winner] - scores[self._loser]
         v = variances[self._winner] + variances[self._loser]
+        return self._likelihood(d, v, points)
+
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: Vector) -> float:
+        """Predictive log-likelihood by pair; see the protocol."""
+        return self._likelihood(self._sign * differences[self._pair], variances[self._pair], points)
+
+    def _likelihood(self, d: Vector, v: Vector, points: Vector) -> float:
         beta = points[self._worker]
         Z = sigmoid(beta * d[:, None] / np.sqrt(1.0 + SMOOTHING * beta**2 * v[:, None]))
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
+
+    def _by_pair(self, values: Vector) -> Vector:
+        return np.bincount(self._pair, values, len(self._pairs)).astype(np.float64)
 
     def _points(self) -> Vector:
         points = np.tile(mirrored(self._levels), (self._n_workers, 1))

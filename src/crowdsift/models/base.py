@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine, Vector
+    from crowdsift.engines.grid import PairPosteriors
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
 __all__ = ["Estimate", "Model", "WorkerEstimate", "centred_covariance"]
@@ -66,6 +67,8 @@ class Estimate:
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
     sign_margin: float | None = None
+    details: dict[str, float] = field(default_factory=dict)  # more for the summary, by name
+    pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     warnings: tuple[str, ...] = ()
 
 

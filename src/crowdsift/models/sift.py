@@ -18,12 +18,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines import Engine, Vector
+    from crowdsift.engines.grid import PairPosteriors
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep import Propagation
 
 __all__ = ["Sift"]
 
 _CLEAR = 3.0  # nats: what counts as evidence
+_COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 
 
 @dataclass(frozen=True)
@@ -40,12 +42,15 @@ class Sift(Model):
         Points of the grid of reliabilities, an odd number.
     refine
         Give workers whose posterior is narrower than a cell of the grid levels of their own.
+    pair_effect
+        Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
+        the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
-        Stop unconverged after so many.
+        Stop unconverged after so many; trying a pair effect may take as many again.
 
     Examples
     --------
@@ -58,6 +63,7 @@ class Sift(Model):
 
     grid_points: int = 49
     refine: bool = True
+    pair_effect: bool = True
     starts: tuple[str, ...] = ("flat", "spectral")
     tolerance: float = 1e-5
     most_iterations: int = 500
@@ -83,14 +89,19 @@ class Sift(Model):
             most_iterations=self.most_iterations,
             starts=self.starts,
             refine=self.refine,
+            pair_effect=self.pair_effect,
         )
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         size = run.scale()
         told = summarise(run.sites, run.prior.masses, engine.n_workers).scaled(size)
         scores = _about_mean(run.means / size, engine)
         margin = float(np.mean(told.positive - told.negative))
+        sign = -1.0 if margin < 0.0 else 1.0
         if margin < 0.0:
             told, scores, margin = told.flipped(), -scores, -margin
+        pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
+        if pairs is not None:
+            pairs = pairs._replace(mean=sign * pairs.mean / size, variance=pairs.variance / size**2)
         variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
         joint = centred_covariance(engine, 1.0)
         return Estimate(
@@ -110,6 +121,8 @@ class Sift(Model):
             ),
             evidence=run.evidence[-1],
             sign_margin=margin,
+            details={"pair_effect": run.pair_effect / size**2},
+            pairs=pairs,
             warnings=_warnings(run, engine),
         )
 
@@ -117,13 +130,33 @@ class Sift(Model):
         """Log-likelihood of other votes, averaged over the posteriors of workers and items."""
         sd = estimate.score_sd
         variance = np.zeros_like(estimate.scores) if sd is None else sd**2
-        return engine.grid_sites().mixture_likelihood(estimate.scores, variance, estimate.theta)
+        sites = engine.grid_sites()
+        if estimate.pairs is None:
+            return sites.mixture_likelihood(estimate.scores, variance, estimate.theta)
+        first, second = sites.pair_posteriors(estimate.scores)[:2]
+        differences = estimate.scores[first] - estimate.scores[second]
+        variances = variance[first] + variance[second] + estimate.details["pair_effect"]
+        known, place = _found(estimate.pairs, first, second, engine.n_items)
+        differences[known] = estimate.pairs.mean[place]
+        variances[known] = estimate.pairs.variance[place]
+        return sites.pair_likelihood(differences, variances, estimate.theta)
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """σ(β d)."""
         return sigmoid(reliability * difference)
+
+
+def _found(
+    pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
+) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
+    """Which of the pairs are among those known, and where; both in the order of items."""
+    keys = pairs.first.astype(np.int64) * n_items + pairs.second
+    wanted = first.astype(np.int64) * n_items + second
+    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    known = keys[place] == wanted
+    return known, place[known]
 
 
 def _about_mean(scores: Vector, engine: Engine) -> Vector:
@@ -137,6 +170,11 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
         notes.append(
             "the votes hold no information: the evidence for any worker being better than a "
             f"coin is {run.evidence[-1] - engine.total_weight * np.log(0.5):.1f} nats"
+        )
+    if run.pair_effect > _COPIED:
+        notes.append(
+            "votes on the same pair agree far beyond what scores of items explain (pair effect "
+            f"{run.pair_effect:.1f}): answers may be copied, and scores say little"
         )
     if run.indefinite:
         notes.append(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.spectral import spectral_scores
 from crowdsift.solvers.worker_prior import WorkerPrior
 
@@ -46,6 +47,7 @@ class Settings:
     solve_tolerance: float = 1e-4
     clip: bool = False  # stay in stage 1
     adaptive: bool = True
+    pair_effect: bool = False  # try an effect of every pair at the end
 
 
 @dataclass
@@ -76,6 +78,7 @@ class Propagation:
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
     done: bool = False
+    pair_effect: float = 0.0  # its variance
 
     @staticmethod
     def begin(name: str, engine: Engine, levels: Vector, settings: Settings,
@@ -101,6 +104,12 @@ class Propagation:
         """Put the sites of this run back into the engine's Laplacian."""
         self.rhs = self.sites.refresh()
 
+    def restart(self) -> None:
+        """Items for `rhs` as it stands; whatever was said of convergence no longer holds."""
+        self._items()
+        self.done, self.rule.converged = False, False
+        self.damping, self.last_step, self.swings, self.unclipped = 0.5, None, 0, 0
+
     def iterate(self) -> None:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
         before = _standardised(self.means)
@@ -115,12 +124,7 @@ class Propagation:
             self._refine()
             if self.rule.history:
                 self._hold_scale()
-        self._solve()
-        if not self._variances():
-            self.indefinite = self.clip = True
-            self.rhs = self.sites.drop_negative()
-            self._solve()
-            self._variances()
+        self._items()
         step = _standardised(self.means) - before
         residual = float(np.sqrt(np.mean(step**2))) / self.damping  # what a full step would move
         self._adapt(step)
@@ -142,13 +146,26 @@ class Propagation:
         )
         self.rhs = update.rhs
         self.evidence.append(
-            update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
+            update.log_messages
+            - update.log_sites
+            - 0.5 * determinant
+            + 0.5 * linear
+            + update.log_pairs
         )
 
     def _refine(self) -> None:
         """Own levels where they are needed; those of stage 2 settle soon and then stay."""
         if self.unclipped <= _REFINING:
             self.sites.refine()
+
+    def _items(self) -> None:
+        """Means and variances; should there be none, without negative precisions of sites."""
+        self._solve()
+        if not self._variances():
+            self.indefinite = self.clip = True
+            self.rhs = self.sites.drop_negative()
+            self._solve()
+            self._variances()
 
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance
@@ -227,6 +244,7 @@ class Propagation:
         self.sites.rescale(factor, levels=True)
         self.means = self.means / factor
         self.variances = self.variances / factor**2
+        self.pair_effect = self.pair_effect / factor**2
         self.rhs = self.sites.refresh()
         self.damping = 0.5
 
@@ -258,7 +276,7 @@ def propagate(
     best = max(runs, key=lambda run: run.evidence[-1])
     if len(runs) > 1:
         best.resume()
-    return best
+    return with_pair_effect(best) if settings.pair_effect else best
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:

@@ -1,0 +1,98 @@
+"""Whether votes on the same pair share an effect: one more variance, chosen by evidence."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from crowdsift.solvers.ep import Propagation
+
+__all__ = ["with_pair_effect"]
+
+_REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
+_CLEAR = 3.0  # nats by which the evidence must rise
+_LEAST, _MOST = 1e-3, 4.0  # variances worth a trial
+_SETTLED, _PATIENCE = 1e-3, 30  # how far a trial goes before its slope is read
+_STRIDE, _CLOSE, _TRIALS = 4.0, 0.1, 6  # first steps in s, last ones in log s, how many of those
+
+
+def with_pair_effect(run: Propagation) -> Propagation:
+    """The run with the effect u ~ N(0, s) of a pair where that has clearly more evidence.
+
+    At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so the
+    maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
+    gain is then less than the slope at 0 times s, which tells where to start and when not to.
+    """
+    told = run.sites.pair_posteriors(run.means)
+    votes = run.engine.total_weight
+    if not _settled(run) or votes - len(told.mean) <= _REPEATS * votes:
+        return run
+    if told.slope * _MOST <= _CLEAR:
+        return run
+    trial = _branch(run)
+    best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / told.slope, _LEAST), _MOST))
+    if best > 0.0:
+        _at(trial, best)
+        while not trial.done:
+            trial.iterate()
+        trial.finish()
+        if _settled(trial) and trial.evidence[-1] > run.evidence[-1] + _CLEAR:
+            return trial
+    run.resume()
+    return run
+
+
+def _settled(run: Propagation) -> bool:
+    return bool(run.rule.history) and run.rule.history[-1] <= _SETTLED
+
+
+def _branch(run: Propagation) -> Propagation:
+    """The same state with sites of its own, and as many iterations to come as the run had."""
+    rule = replace(run.rule, history=list(run.rule.history), converged=False,
+                   most=run.rule.iterations + run.rule.most)  # fmt: skip
+    return replace(run, sites=run.sites.copy(), rule=rule, evidence=run.evidence[:-1])
+
+
+def _zero_of_slope(trial: Propagation, start: float) -> float:
+    """The variance of largest evidence; 0 where it is below the start."""
+    low, high = np.log(start), np.log(start)
+    at_low = at_high = _slope(trial, start)
+    if at_low <= 0.0:
+        return 0.0
+    while at_high > 0.0:
+        if high >= np.log(_MOST):
+            return _MOST
+        low, at_low = high, at_high
+        high = min(high + np.log(_STRIDE), np.log(_MOST))
+        at_high = _slope(trial, float(np.exp(high)))
+    for _ in range(_TRIALS):  # regula falsi; an end that stays counts half (Illinois)
+        if high - low <= _CLOSE:
+            break
+        middle = low + (high - low) * at_low / (at_low - at_high)
+        slope = _slope(trial, float(np.exp(middle)))
+        if abs(slope) <= 0.01 * _CLEAR:
+            return float(np.exp(middle))
+        if slope > 0.0:
+            low, at_low, at_high = middle, slope, 0.5 * at_high
+        else:
+            high, at_high, at_low = middle, slope, 0.5 * at_low
+    return float(np.exp(low + (high - low) * at_low / (at_low - at_high)))
+
+
+def _slope(trial: Propagation, variance: float) -> float:
+    """Derivative of the evidence in log s, EP being settled there."""
+    _at(trial, variance)
+    for _ in range(_PATIENCE):
+        trial.iterate()
+        if _settled(trial):
+            break
+    return variance * trial.sites.pair_posteriors(trial.means).slope
+
+
+def _at(trial: Propagation, variance: float) -> None:
+    trial.pair_effect = variance
+    trial.rhs = trial.sites.set_pair_effect(variance)
+    trial.restart()
