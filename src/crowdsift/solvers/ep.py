@@ -33,6 +33,7 @@ _HASTE = 50  # iterations of stage 2 after which it must not, in case that is wh
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
+_PATIENCE = 40  # iterations before the largest damping falls
 
 
 @dataclass(frozen=True)
@@ -203,7 +204,10 @@ class Propagation:
             if swings and (not small or now > 3.0 * before or self.swings >= 4):
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif not swings and (turn > 0.2 or now < 0.8 * before):
-                self.damping = min(1.15 * self.damping, _MOST_DAMPING)
+                self.damping = 1.15 * self.damping
+            # A run that takes long goes in circles: the longer, the smaller its steps may be.
+            most = _MOST_DAMPING * min(1.0, _PATIENCE / self.rule.iterations)
+            self.damping = min(self.damping, most)
         self.last_step = step
 
     def _settle(self, change: float) -> None:
