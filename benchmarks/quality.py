@@ -256,14 +256,17 @@ def coverage(seeds: int) -> None:
     tasks = [(*setting, 1000 + seed) for seed in range(seeds) for setting in grid]
     records = work("coverage", coverage_task, tasks)
     names = ("differences", "scores", "reliabilities")
-    heads = "".join(f"{name:>15s}" for name in (*names, "calibration"))
+    heads = "".join(f"{name:>15s}" for name in (*names, "pooled", "per crowd"))
     print(f"{'beta':>8s}{'K':>6s}{'M':>6s}{'N':>7s}{heads}")
     for setting in grid:
         mine = [r for r in records if tuple(r["task"][:4]) == setting]
         figures = "".join(f"{np.mean([r[name] for r in mine]):15.3f}" for name in names)
-        # Pairs of one crowd share its items, so bins are pooled over crowds before comparing.
+        # Calibration both ways: pairs of one crowd share its items, so that within a crowd the
+        # bins are noisy and the error is biased upwards; pooled over crowds that averages out.
         count, chance, right = np.sum([r["bins"] for r in mine], axis=0).T
         figures += f"{np.abs(chance - right).sum() / count.sum():15.3f}"
+        each = [np.abs(np.subtract(*np.array(r["bins"])[:, 1:].T)).sum() / 20_000 for r in mine]
+        figures += f"{np.mean(each):15.3f}"
         print(f"[{setting[0]:g},1]".rjust(8) + "{:6d}{:6d}{:7d}".format(*setting[1:]) + figures)
 
 

@@ -33,7 +33,7 @@ _HASTE = 50  # iterations of stage 2 after which it must not, in case that is wh
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
-_PATIENCE = 40  # iterations before the largest damping falls
+_PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
 
 
 @dataclass(frozen=True)
@@ -206,7 +206,7 @@ class Propagation:
             elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = 1.15 * self.damping
             # A run that takes long goes in circles: the longer, the smaller its steps may be.
-            most = _MOST_DAMPING * min(1.0, _PATIENCE / self.rule.iterations)
+            most = min(_MOST_DAMPING, max(_PATIENCE / self.rule.iterations, _CALM_DAMPING))
             self.damping = min(self.damping, most)
         self.last_step = step
 
