@@ -210,7 +210,7 @@ def test_a_pair_effect_is_found_where_there_is_one(effect):
 
 
 def test_the_pair_effect_is_the_same_on_the_reference_engine():
-    votes = votes_on_pairs(3, 1.0, pairs=80)
+    votes = votes_on_pairs(3, 1.0, pairs=200)
     ours = crowdsift.fit(votes, Sift(tolerance=1e-6), engine="cpu", threads=1)
     theirs = crowdsift.fit(votes, Sift(tolerance=1e-6), engine="reference")
     assert ours.summary["pair_effect"] > 0.0
