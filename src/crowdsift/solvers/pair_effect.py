@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 __all__ = ["with_pair_effect"]
 
 _REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
-_CLEAR = 3.0  # nats by which the evidence must rise, beyond the cost of one more parameter
+_CLEAR = 3.0  # nats by which the evidence must rise
 _LEAST, _MOST = 1e-3, 4.0  # variances worth a trial
 _SETTLED, _PATIENCE = 1e-3, 30  # how far a trial goes before its slope is read
 _STRIDE, _CLOSE, _TRIALS = 4.0, 0.1, 6  # first steps in s, last ones in log s, how many of those
@@ -25,16 +25,12 @@ def with_pair_effect(run: Propagation) -> Propagation:
     At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so the
     maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
     gain is then less than the slope at 0 times s, which tells where to start and when not to.
-
-    The evidence is maximised over s, not averaged, so it must rise by ½ log(pairs) more than it
-    would have to between two fixed models: the cost of a fitted parameter (Schwarz, 1978).
     """
     told = run.sites.pair_posteriors(run.means)
     votes = run.engine.total_weight
     if not _settled(run) or votes - len(told.mean) <= _REPEATS * votes:
         return run
-    needed = _CLEAR + 0.5 * float(np.log(len(told.mean)))
-    if told.slope * _MOST <= needed:
+    if told.slope * _MOST <= _CLEAR:
         return run
     trial = _branch(run)
     best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / told.slope, _LEAST), _MOST))
@@ -43,7 +39,7 @@ def with_pair_effect(run: Propagation) -> Propagation:
         while not trial.done:
             trial.iterate()
         trial.finish()
-        if _settled(trial) and trial.evidence[-1] > run.evidence[-1] + needed:
+        if _settled(trial) and trial.evidence[-1] > run.evidence[-1] + _CLEAR:
             return trial
     run.resume()
     return run
