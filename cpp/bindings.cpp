@@ -158,7 +158,8 @@ public:
 
     // Parameters of workers at their maximum given the scores, and the most steps taken.
     nb::tuple fit_workers(const std::string& likelihood, In<double> scores, Matrix<double> theta,
-                          In<double> centre, double penalty, double low, double high) {
+                          In<double> centre, double penalty, double low, double high,
+                          double tolerance) {
         require(scores, votes_.n_items, "scores");
         return with_likelihood(likelihood, [&](auto kind) {
             using Likelihood = decltype(kind);
@@ -169,7 +170,7 @@ public:
             {
                 nb::gil_scoped_release release;
                 steps = eliminated_->fit_workers<Likelihood>(
-                    scores.data(), fitted.data(), centre.data(), penalty, low, high, 100);
+                    scores.data(), fitted.data(), centre.data(), penalty, low, high, tolerance, 100);
             }
             return nb::make_tuple(
                 hand_over<double, 2>(std::move(fitted), {votes_.n_workers, p}), steps);
@@ -449,7 +450,7 @@ NB_MODULE(_core, m) {
         .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
         .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)
         .def("fit_workers", &Core::fit_workers, "likelihood"_a, "scores"_a, "theta"_a, "centre"_a,
-             "penalty"_a, "low"_a, "high"_a)
+             "penalty"_a, "low"_a, "high"_a, "tolerance"_a)
         .def("couple", &Core::couple, "v"_a)
         .def("spread", &Core::spread, "u"_a)
         .def("reduced", &Core::reduced, "v"_a, "inverse"_a)

@@ -361,7 +361,7 @@ struct EliminatedTest {
         const Vector centre(p, middle);
         Vector g, h;
         passes.template fit_workers<Likelihood>(scores.data(), theta.data(), centre.data(),
-                                                penalty, low, high, 100);
+                                                penalty, low, high, 1e-10, 100);
         gradients(scores, theta, g, h);
         for (std::size_t k = 0; k < workers * p; ++k) {
             const double slope = h[k] - penalty * (theta[k] - middle);

@@ -86,7 +86,8 @@ public:
     // the parameters given. Returns the most steps that a worker took.
     template <class Likelihood>
     std::size_t fit_workers(const double* scores, double* theta, const double* centre,
-                            double penalty, double low, double high, std::size_t most) const {
+                            double penalty, double low, double high, double tolerance,
+                            std::size_t most) const {
         const std::size_t p = Likelihood::parameters(n_x_);
         std::vector<std::size_t> steps(ranges_.size() - 1, 0);
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
@@ -99,7 +100,7 @@ public:
                 double damping = 0.0;
                 evaluate_worker<Likelihood>(s, scores, t, centre, penalty, *at, scratch);
                 for (std::size_t step = 0; step < most; ++step) {
-                    if (at->settled(t, low, high, p)) break;
+                    if (at->settled(t, low, high, tolerance, p)) break;
                     steps[range] = std::max(steps[range], step + 1);
                     while (!at->newton_step(t, damping, low, high, p, trial))
                         damping = 4.0 * damping + at->scale(p);
@@ -174,10 +175,10 @@ private:
             return (t <= low && gradient[k] > 0.0) || (t >= high && gradient[k] < 0.0);
         }
 
-        // Whether the gradient is as small as rounding lets it be.
-        bool settled(const double* t, double low, double high, std::size_t p) const {
+        bool settled(const double* t, double low, double high, double tolerance,
+                     std::size_t p) const {
             for (std::size_t k = 0; k < p; ++k)
-                if (!held(t[k], k, low, high) && std::fabs(gradient[k]) > 1e-9) return false;
+                if (!held(t[k], k, low, high) && std::fabs(gradient[k]) > tolerance) return false;
             return true;
         }
 

@@ -128,11 +128,12 @@ class Engine(Protocol):
         centre: Vector,
         penalty: float,
         bounds: tuple[float, float],
+        tolerance: float = 1e-9,
     ) -> Vector:
         """Every worker's parameters at the maximum of its own penalised likelihood.
 
         Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these
-        scores, from `theta`.
+        scores, from `theta`, until no entry of its gradient is above the tolerance.
         """
 
     def couple(self, v: Vector) -> Vector:

@@ -119,10 +119,13 @@ class CpuEngine:
         centre: Vector,
         penalty: float,
         bounds: tuple[float, float],
+        tolerance: float = 1e-9,
     ) -> Vector:
         """Every worker's parameters given the scores; see the protocol."""
         self.passes += 1
-        return self._core.fit_workers(likelihood, scores, theta, centre, penalty, *bounds)[0]
+        return self._core.fit_workers(
+            likelihood, scores, theta, centre, penalty, *bounds, tolerance
+        )[0]
 
     def couple(self, v: Vector) -> Vector:
         """B' v; see the protocol."""

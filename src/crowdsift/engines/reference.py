@@ -152,6 +152,7 @@ class ReferenceEngine:
         centre: Vector,
         penalty: float,
         bounds: tuple[float, float],
+        tolerance: float = 1e-9,
     ) -> Vector:
         """Every worker's parameters given the scores, by damped Newton steps all at once."""
         p = theta.shape[1]
@@ -160,7 +161,7 @@ class ReferenceEngine:
         for _ in range(200):
             held = ((theta <= bounds[0]) & (gradient > 0)) | ((theta >= bounds[1]) & (gradient < 0))
             slope = np.where(held, 0.0, gradient)
-            if np.abs(slope).max(initial=0.0) < 1e-10:
+            if np.abs(slope).max(initial=0.0) <= tolerance:
                 break
             eigenvalues, vectors = np.linalg.eigh(hessian)
             size = np.maximum(np.abs(eigenvalues), 1e-8) + damping[:, None]

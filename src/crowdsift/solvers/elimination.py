@@ -53,6 +53,8 @@ class WorkerElimination:
                 centre=self._centre,
                 penalty=self._penalty,
                 bounds=self._bounds,
+                # Far from the optimum the workers need not be settled to the last digit.
+                tolerance=min(max(1e-5 * float(np.abs(self._gradient).max()), 1e-9), 1e-6),
             )
         self._at = self._engine.derivatives(self._likelihood, x, self.theta)
         self.log_likelihood = self._at.value
