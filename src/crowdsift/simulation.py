@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdsift.comparisons import Comparisons
 from crowdsift.errors import RequestError
 from crowdsift.files import write_folder
+from crowdsift.likelihoods import sigmoid
 
 __all__ = ["MODELS", "Simulation", "simulate"]
 
@@ -288,13 +289,9 @@ def _coins(rng: np.random.Generator, size: int) -> _Floats:
     return rng.integers(2, size=size).astype(np.float64)
 
 
-def _sigmoid(x: _Floats) -> _Floats:
-    return 0.5 + 0.5 * np.tanh(0.5 * x)  # unlike 1 / (1 + exp(-x)) it cannot overflow
-
-
 def _logistic_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
     """P = sigma(beta d)."""
-    return rng.random(len(v["score"])) < _sigmoid(v["reliability"] * v["score"])
+    return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
 
 
 def _probit_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
@@ -305,21 +302,21 @@ def _probit_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[
 
 def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
     """P = beta sigma(d) + (1 - beta) sigma(-d)."""
-    honest = _sigmoid(v["score"])
+    honest = sigmoid(v["score"])
     chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
     return rng.random(len(honest)) < chance
 
 
 def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
     """P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
-    skill = _sigmoid(v["reliability"])
-    chance = skill * _sigmoid(v["score"]) + (1.0 - skill) * _sigmoid(v["side_bias"])
+    skill = sigmoid(v["reliability"])
+    chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
     return rng.random(len(skill)) < chance
 
 
 def _barp_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
     """P = sigma(d + theta (class of first - class of second))."""
-    return rng.random(len(v["score"])) < _sigmoid(v["score"] + v["class_bias"] * v["class"])
+    return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
 
 
 _UNIT = {"reliability": _uniform(0.0, 1.0)}
