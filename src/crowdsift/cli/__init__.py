@@ -1,0 +1,94 @@
+"""The command line: parses, calls the library, prints; no arithmetic here. One file a command."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import warnings
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.demo import demo
+from crowdsift.cli.evaluate import evaluate
+from crowdsift.cli.fit import fit
+from crowdsift.cli.simulate import simulate
+from crowdsift.cli.spam import spam
+from crowdsift.cli.terminal import say
+from crowdsift.errors import CrowdsiftError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="crowdsift",
+    help="Scores for items and a verdict on every worker, from pairwise votes alone.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from crowdsift._version import __version__
+
+        print(f"crowdsift {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Scores for items and a verdict on every worker, from pairwise votes alone."""
+
+
+for command in (fit, evaluate, spam, simulate, demo):
+    app.command()(command)
+
+
+class Interrupted(BaseException):
+    """Ctrl-C, under a name that no library in between catches and turns into its own."""
+
+
+def _interrupt(_signal: int, _frame: object) -> None:
+    raise Interrupted
+
+
+def main() -> None:
+    """Entry point: errors of ours become one line and status 1, never a traceback."""
+    signal.signal(signal.SIGINT, _interrupt)
+    warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
+    try:
+        app()
+    except CrowdsiftError as error:
+        _fail(str(error))
+    except Interrupted:
+        say("crowdsift: interrupted; nothing was written")
+        sys.exit(130)
+    except OSError as error:  # our output cannot be written; `head` closes the pipe early
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if isinstance(error, BrokenPipeError):
+            sys.exit(1)
+        _fail(f"cannot write the output: {error.strerror or error}")
+    except MemoryError:
+        _fail("not enough memory for these votes")
+    except Exception as error:
+        if os.environ.get("CROWDSIFT_DEBUG"):
+            raise
+        _fail(
+            f"internal error ({type(error).__name__}: {error}); this is a fault of crowdsift. "
+            "Set CROWDSIFT_DEBUG=1 to see where it happened"
+        )
+
+
+def _fail(message: str) -> None:
+    say(f"crowdsift: error: {message}")
+    sys.exit(1)

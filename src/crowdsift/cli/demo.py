@@ -1,0 +1,20 @@
+"""`crowdsift demo`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import Seed
+
+
+def demo(
+    out: Annotated[Path, typer.Option(help="Folder for the votes and the fit.")] = Path(
+        "demo-output"
+    ),
+    seed: Seed = 0,
+) -> None:
+    """Simulate a crowd with spammers, fit it, and show what was found."""
+    from crowdsift import demonstration
+
+    demonstration.run(out, seed)

@@ -1,0 +1,64 @@
+"""`crowdsift evaluate`."""
+
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import (
+    AsJson,
+    Classes,
+    Columns,
+    EngineName,
+    Features,
+    NoWorkers,
+    Seed,
+    Sides,
+    Threads,
+    Tune,
+    Votes,
+    mapping,
+    names,
+)
+from crowdsift.cli.terminal import print_text, step_progress, to_json
+
+
+def evaluate(
+    votes: Votes,
+    truth: Annotated[str, typer.Option(help="File with the columns item and score.")],
+    methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
+    tune: Tune = False,
+    columns: Columns = None,
+    features: Features = None,
+    classes: Classes = None,
+    as_json: AsJson = False,
+    no_workers: NoWorkers = False,
+    sides: Sides = None,
+    engine: EngineName = "auto",
+    threads: Threads = None,
+    seed: Seed = 0,
+) -> None:
+    """Compare methods on votes about items whose true scores are known."""
+    import crowdsift
+
+    with step_progress("Fitting") as progress:
+        records = crowdsift.evaluate(
+            votes,
+            truth,
+            methods,
+            columns=mapping(columns),
+            workers=not no_workers,
+            sides=sides,
+            features=names(features),
+            classes=classes,
+            tune=tune,
+            engine=engine,
+            threads=threads,
+            seed=seed,
+            progress=progress,
+        )
+    if as_json:
+        print_text(to_json(records))
+        return
+    from crowdsift import console
+
+    console.show_evaluation(records)

@@ -1,0 +1,90 @@
+"""`crowdsift fit`."""
+
+# Annotations are read by typer when the command is registered.
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import (
+    AsJson,
+    Classes,
+    Columns,
+    EngineName,
+    Features,
+    NoWorkers,
+    Seed,
+    Sides,
+    Threads,
+    Tune,
+    Votes,
+    hyper_parameters,
+    mapping,
+    names,
+)
+from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
+
+
+def fit(
+    votes: Votes,
+    method: Annotated[
+        str | None,
+        typer.Option(
+            help="sift (default), bora-em, bt, rank-centrality, crowd-bt, factor-bt, barp, htcv "
+            "or hbtl."
+        ),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A hyper-parameter of the method, as alternations=5."),
+    ] = None,
+    tune: Tune = False,
+    columns: Columns = None,
+    features: Features = None,
+    classes: Classes = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
+    ] = None,
+    as_json: AsJson = False,
+    no_workers: NoWorkers = False,
+    sides: Sides = None,
+    engine: EngineName = "auto",
+    threads: Threads = None,
+    seed: Seed = 0,
+) -> None:
+    """Fit votes: scores and ranks of items, reliability and verdict of workers."""
+    import crowdsift
+    from crowdsift.files import require_folder
+    from crowdsift.models import DEFAULT
+
+    chosen = crowdsift.model(method or DEFAULT, **hyper_parameters(settings or []))
+    if out is not None:
+        require_folder(out)
+    with fit_progress(f"Fitting {chosen.name}", chosen) as progress:
+        result = crowdsift.fit(
+            votes,
+            chosen,
+            columns=mapping(columns),
+            workers=not no_workers,
+            sides=sides,
+            features=names(features),
+            classes=classes,
+            tune=tune,
+            engine=engine,
+            threads=threads,
+            seed=seed,
+            progress=progress,
+        )
+    text = to_json(result.to_json()) if as_json else ""
+    if out is not None:
+        result.save(out)
+    warn(result.warnings)
+    if as_json:
+        print_text(text)
+        return
+    from crowdsift import console
+
+    console.show_fit(result)
+    if out is not None:
+        say(f"Written: {out}/items.csv, workers.csv, summary.json")

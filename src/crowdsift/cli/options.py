@@ -1,0 +1,81 @@
+"""Options that several commands share, and what their texts mean."""
+
+from __future__ import annotations
+
+import json
+from typing import Annotated, Any
+
+import typer
+
+from crowdsift.errors import RequestError
+
+Votes = Annotated[
+    str,
+    typer.Argument(
+        help="CSV, TSV, JSONL or Parquet file (also .gz, also a glob in quotes), or - for "
+        "standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
+        "first,second,outcome,worker; and optionally weight."
+    ),
+]
+Columns = Annotated[
+    str | None,
+    typer.Option(help="Other column names, as winner=chosen,loser=rejected,worker=annotator."),
+]
+NoWorkers = Annotated[
+    bool, typer.Option("--no-workers", help="The votes have no worker; pool them all.")
+]
+Sides = Annotated[
+    bool | None,
+    typer.Option(
+        "--sides/--no-sides",
+        help="Whether first/second (or left/right) is where the items were shown. Default: yes "
+        "for left,right columns, no for others.",
+    ),
+]
+Features = Annotated[
+    str | None,
+    typer.Option(help="Further columns that may sway a vote towards the first item, as a,b."),
+]
+Classes = Annotated[
+    str | None,
+    typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
+]
+Tune = Annotated[
+    bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
+]
+EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu or reference.")]
+Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
+Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
+
+
+def mapping(text: str | None) -> dict[str, str] | None:
+    """Pairs of winner=...,loser=...; a name with a comma cannot be given here."""
+    if text is None:
+        return None
+    pairs = {}
+    for part in text.split(","):
+        name, equals, column = part.partition("=")
+        if not equals or not name.strip() or not column.strip():
+            raise RequestError(f"--columns wants OURS=YOURS,... as winner=chosen, not {part!r}")
+        pairs[name.strip()] = column.strip()
+    return pairs
+
+
+def names(text: str | None) -> tuple[str, ...]:
+    """Names separated by commas."""
+    return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def hyper_parameters(texts: list[str]) -> dict[str, Any]:
+    """Values of hyper-parameters: numbers where they look like numbers."""
+    values: dict[str, Any] = {}
+    for text in texts:
+        name, equals, value = text.partition("=")
+        if not equals:
+            raise RequestError(f"--set wants NAME=VALUE, as alternations=5, not {text!r}")
+        try:
+            values[name.replace("-", "_")] = json.loads(value)
+        except json.JSONDecodeError:
+            raise RequestError(f"--set {text}: {value!r} is not a number") from None
+    return values

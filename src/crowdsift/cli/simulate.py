@@ -1,0 +1,57 @@
+"""`crowdsift simulate`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import Columns, Seed, mapping
+from crowdsift.cli.terminal import say
+from crowdsift.errors import RequestError
+
+
+def simulate(
+    items: Annotated[int, typer.Option(help="How many items.")],
+    comparisons: Annotated[int, typer.Option(help="How many votes.")],
+    out: Annotated[Path, typer.Option(help="Folder for votes.csv, items.csv, workers.csv.")],
+    workers: Annotated[
+        int | None, typer.Option(help="How many workers; with --like default as many as there.")
+    ] = None,
+    reliability: Annotated[
+        str | None, typer.Option(help="Draw reliabilities from LOW,HIGH, as -1,1.")
+    ] = None,
+    model: Annotated[str, typer.Option(help="The model that votes are drawn from.")] = "bora-em",
+    like: Annotated[
+        str | None, typer.Option(help="Votes whose workers' loads are taken over.")
+    ] = None,
+    columns: Columns = None,
+    seed: Seed = 0,
+) -> None:
+    """Draw votes from a model with known scores and workers."""
+    import crowdsift
+
+    loads = None
+    if like is not None:
+        loads = crowdsift.read(like, columns=mapping(columns)).worker_loads()
+        workers = len(loads) if workers is None else workers
+    if workers is None:
+        raise RequestError("say how many workers with --workers, or take them --like VOTES")
+    drawn = crowdsift.simulate(
+        items,
+        workers,
+        comparisons,
+        reliability=None if reliability is None else _interval(reliability),
+        model=model,
+        loads=loads,
+        seed=seed,
+    )
+    drawn.write(out)
+    say(f"Written: {out}/votes.csv, items.csv, workers.csv ({comparisons} votes)")
+
+
+def _interval(text: str) -> tuple[float, float]:
+    try:
+        low, high = (float(part) for part in text.split(","))
+    except ValueError:
+        raise RequestError(f"--reliability wants LOW,HIGH, as -1,1, not {text!r}") from None
+    return low, high
