@@ -78,6 +78,7 @@ class Engine(Protocol):
 
     n_items: int
     n_workers: int
+    known_workers: int  # how many of the last workers are gold, of known reliability
     n_features: int
     total_weight: float
     passes: int

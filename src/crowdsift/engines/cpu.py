@@ -68,6 +68,7 @@ class CpuEngine:
         self.n_items = comparisons.n_items
         self._sides_known = comparisons.sides_known
         self.n_workers = comparisons.n_workers
+        self.known_workers = comparisons.n_gold
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
