@@ -23,6 +23,7 @@
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
 #include "grid_binding.hpp"
+#include "side_binding.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -253,6 +254,11 @@ public:
         return std::make_unique<GridBinding>(votes_, pairs_, *laplacian_, pool_, inverse_);
     }
 
+    // Passes of the model with a side term; they share the Laplacian.
+    std::unique_ptr<SideBinding> side_passes() {
+        return std::make_unique<SideBinding>(votes_, *passes_, pool_);
+    }
+
     // Solution, iterations, relative residual, whether the tolerance was reached.
     std::tuple<Out<double>, std::size_t, double, bool> solve(In<double> rhs, In<double> start,
                                                              double shift, double tolerance,
@@ -415,6 +421,7 @@ NB_MODULE(_core, m) {
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
     bind_grid(m);
+    bind_sides(m);
     m.def(
         "agreement",
         [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
@@ -460,5 +467,6 @@ NB_MODULE(_core, m) {
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)
         .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>())
+        .def("side_passes", &Core::side_passes, nb::keep_alive<0, 1>())
         .def("solve", &Core::solve, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines.grid import GridSites
+    from crowdsift.engines.sides import SidePasses
 
     Vector = NDArray[np.float64]
 
@@ -158,6 +159,9 @@ class Engine(Protocol):
 
     def grid_sites(self) -> GridSites:
         """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`."""
+
+    def side_passes(self) -> SidePasses:
+        """Passes of the model with a side term; see `crowdsift.engines.sides`."""
 
 
 def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:

@@ -9,6 +9,7 @@ import numpy as np
 from crowdsift import _core
 from crowdsift.engines import Curvature, Solution
 from crowdsift.engines.grid_cpu import CpuGridSites
+from crowdsift.engines.sides_cpu import CpuSidePasses
 
 if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
@@ -156,3 +157,7 @@ class CpuEngine:
     def grid_sites(self) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
         return CpuGridSites(self._core, self.n_items, self._sides_known)
+
+    def side_passes(self) -> CpuSidePasses:
+        """Passes with a side term; see the protocol."""
+        return CpuSidePasses(self, self._core.side_passes())

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift.engines import Curvature, Solution
 from crowdsift.engines.grid_reference import ReferenceGridSites
+from crowdsift.engines.sides_reference import ReferenceSidePasses
 from crowdsift.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
@@ -64,6 +65,7 @@ class ReferenceEngine:
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
+        self._comparisons = comparisons
         self._first, self._second = comparisons.first, comparisons.second
         self._worker = comparisons.worker_codes()
         self._sides_known = comparisons.sides_known
@@ -234,6 +236,10 @@ class ReferenceEngine:
             self.n_workers,
             self._sides_known,
         )
+
+    def side_passes(self) -> ReferenceSidePasses:
+        """Passes with a side term; see the protocol."""
+        return ReferenceSidePasses(self, self._comparisons)
 
     def _components(self) -> NDArray[np.uint32]:
         """Lowest label wins along every comparison until nothing moves; then numbered anew."""
