@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import normal_cdf
@@ -62,6 +63,11 @@ class Fit:
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
         The hyper-parameters of the method.
+    crowd
+        What was learned of workers in general, where a method learns it: a later fit can start
+        from it, as `update` does.
+    votes
+        The votes, while the fit is in memory.
     trace
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
@@ -84,6 +90,8 @@ class Fit:
     trace: tuple[float, ...] = ()
     backend: Backend | None = None
     posterior: Posterior | None = None
+    crowd: dict[str, Any] | None = None
+    votes: Comparisons | None = None
 
     @property
     def items(self) -> Any:
@@ -288,6 +296,29 @@ class Fit:
         place = self._places()
         padded = np.append(self.item_table["score"], np.nan)
         return np.asarray(padded[[place.get(_key(item), -1) for item in items]])
+
+    def update(self, votes: Any, **options: Any) -> Fit:
+        """The fit of the old votes and further ones, from where this one ended.
+
+        Parameters
+        ----------
+        votes
+            The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
+        options
+            As for `crowdsift.fit`: columns, threads, gold, ...
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> new = {"winner": ["i1", "i2"], "loser": ["i2", "i3"], "worker": ["w1", "new"]}
+        >>> fit.update(new).summary["votes"]
+        302.0
+        """
+        from crowdsift.fitting import go_on
+
+        return go_on(self, votes, options)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.

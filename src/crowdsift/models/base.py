@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import PairPosteriors, WorkerPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
-__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_covariance"]
+__all__ = ["Estimate", "Model", "Start", "WorkerEstimate", "centred_covariance"]
 
 
 # The types that a hyper-parameter can have, in words and for isinstance.
@@ -73,7 +73,20 @@ class Estimate:
     sign_margin: float | None = None
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
+    crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where an earlier fit ended, by code: scores, their variances, and the `crowd` it learned.
+
+    An item that is new has score 0 and variance 1.
+    """
+
+    scores: Vector
+    variances: Vector
+    crowd: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -125,6 +138,10 @@ class Model(ABC):
     @abstractmethod
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Fit the model to the comparisons of the engine."""
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """Fit the model from where an earlier fit ended."""
+        raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
 
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
