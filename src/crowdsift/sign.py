@@ -84,11 +84,12 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         return None if values is None else 2.0 * level - values
 
     quantiles = turned(told.quantiles)
-    pairs = estimate.pairs
+    pairs, points = estimate.pairs, estimate.points
     return replace(
         estimate,
         scores=0.0 - estimate.scores,
         theta=model.mirrored(estimate.theta, level),
+        points=None if points is None else points._replace(reliability=-points.reliability),
         workers=replace(
             told,
             reliability=turned(told.reliability),
@@ -105,7 +106,7 @@ def voters(estimate: Estimate, count: int) -> Estimate:
     """The estimate without the rows of gold, which follow those of the workers that voted."""
     if len(estimate.theta) <= count:
         return estimate
-    told = estimate.workers
+    told, points = estimate.workers, estimate.points
     workers: dict[str, Any] = {
         entry.name: getattr(told, entry.name)[:count]
         for entry in fields(told)
@@ -115,6 +116,7 @@ def voters(estimate: Estimate, count: int) -> Estimate:
     return replace(
         estimate,
         theta=estimate.theta[:count],
+        points=None if points is None else type(points)(*(each[:count] for each in points)),
         workers=replace(told, extra=extra, **workers),
     )
 
