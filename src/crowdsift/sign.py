@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
@@ -116,7 +117,7 @@ def voters(estimate: Estimate, count: int) -> Estimate:
     return replace(
         estimate,
         theta=estimate.theta[:count],
-        points=None if points is None else type(points)(*(each[:count] for each in points)),
+        points=None if points is None else WorkerPoints(*(x[:count] for x in points)),
         workers=replace(told, extra=extra, **workers),
     )
 
