@@ -112,6 +112,23 @@ def test_half_win_methods_split_by_what_predict_says(method):
     assert told["win"][0] == pytest.approx((1 - rate) * share)
 
 
+def test_a_model_with_ties_of_its_own_is_averaged_over_the_posterior(monkeypatch):
+    """What a rule of Rao and Kupper needs: the workers' joint points of reliability and width."""
+    votes, _ = tied()
+    fit = crowdsift.fit(votes, "sift")
+    monkeypatch.setattr(crowdsift.Sift, "tie_column", "tie_width")
+    monkeypatch.setattr(
+        crowdsift.Sift,
+        "outcome_probabilities",
+        lambda self, difference, beta, width: rao_kupper(beta * difference, width),
+    )
+    told = fit.predict_outcomes("i0", "i1", "w3")
+    beta, width = (getattr(fit.posterior.points, name)[3] for name in ("reliability", "width"))
+    gap = fit.scores_of(["i0"])[0] - fit.scores_of(["i1"])[0]
+    assert told["win"][0] == pytest.approx(np.mean(1 / (1 + np.exp(width - beta * gap))))
+    assert told["loss"][0] == pytest.approx(np.mean(1 / (1 + np.exp(width + beta * gap))))
+
+
 def test_without_ties_there_is_no_tie():
     drawn = crowdsift.simulate(items=8, workers=5, comparisons=300, seed=1)
     for method in ("bora-em", "sift"):
