@@ -30,6 +30,7 @@ from crowdsift.gold import read_gold
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.outcomes import tie_rates
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.start import starting_point
@@ -286,6 +287,7 @@ def _record(
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
+        "tie_rate": tie_rates(votes)[1],
         **estimate.details,
         "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
@@ -306,7 +308,11 @@ def _record(
         crowd=estimate.crowd,
         votes=votes,
         posterior=Posterior(
-            votes.items, _score_sd(estimate), estimate.covariance, estimate.workers.quantiles
+            votes.items,
+            _score_sd(estimate),
+            estimate.covariance,
+            estimate.workers.quantiles,
+            estimate.points,
         ),
     )
 
@@ -406,6 +412,8 @@ def _workers(
             "p_random": judged.random,
             "p_adversarial": judged.adversarial,
         }
+    if votes.has_workers and votes.ties_are_outcomes:
+        extra["tie_rate"] = tie_rates(votes)[0]
     starts = votes.offsets[:-1]
     count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
     return Table(

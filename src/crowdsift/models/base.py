@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -98,6 +99,7 @@ class Model(ABC):
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
     free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
+    tie_column: ClassVar[str] = "tie_rate"  # of the workers: what settles how often they tie
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
 
     def __post_init__(self) -> None:
@@ -159,6 +161,19 @@ class Model(ABC):
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """P(first over second) for a difference of scores and a worker's reliability."""
+
+    def outcome_probabilities(
+        self,
+        difference: NDArray[np.float64],
+        reliability: NDArray[np.float64],
+        tie: NDArray[np.float64],
+    ) -> Outcomes:
+        """P(win), P(tie) and P(loss) of the first item; arrays that broadcast.
+
+        `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
+        half a win, the rate of ties.
+        """
+        return half_win(self.probability(difference, reliability), tie)
 
 
 def centred_covariance(engine: Engine, shift: float) -> Vector | None:
