@@ -17,7 +17,7 @@ from crowdsift.models import MODELS
 
 METHODS = sorted(MODELS)
 # The methods whose reliabilities tell an adversary from a coin.
-SIGNED_METHODS = ["bora-em", "crowd-bt", "hbtl"]
+SIGNED_METHODS = ["bora-em", "bora-map", "crowd-bt", "hbtl"]
 
 
 @pytest.fixture(scope="module")
