@@ -439,7 +439,8 @@ NB_MODULE(_core, m) {
                 column<Codes>(out.rows, [](const VoteRow& r) { return r.second; }),
                 column<float>(out.rows, [](const VoteRow& r) { return r.outcome; }),
                 column<float>(out.rows, [](const VoteRow& r) { return r.weight; }),
-                column<Codes>(out.rows, [](const VoteRow& r) { return r.context; }),
+                context ? column<Codes>(out.rows, [](const VoteRow& r) { return r.context; })
+                        : hand_over(std::vector<Codes>()),
                 hand_over(std::move(out.turned)), hand_over(std::move(out.offsets)));
         },
         "first"_a, "second"_a, "worker"_a.none(), "outcome"_a.none(), "weight"_a.none(),
@@ -475,6 +476,18 @@ NB_MODULE(_core, m) {
             return hand_over(components(n_items, n, first.data(), second.data()));
         },
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
+
+    m.def(
+        "appearances",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> weight,
+           std::size_t n_items) {
+            const std::size_t n = require_items(first, second, n_items);
+            require(weight, n, "weight");
+            return hand_over(
+                appearances(n, n_items, first.data(), second.data(), weight.data()));
+        },
+        "first"_a, "second"_a, "weight"_a, "n_items"_a,
+        "Sums of weights of the comparisons of every item.");
 
     bind_grid(m);
     m.def(

@@ -73,9 +73,9 @@ def test_bora_em_has_the_same_fixed_point(seed):
 def test_bora_em_has_the_same_fixed_point_on_passage(data_dir):
     votes = crowdsift.read(data_dir / "passage.csv")
     fast, plain = both(votes, 120)
-    np.testing.assert_allclose(
-        fast.scores_of(votes.items), plain.scores_of(votes.items), rtol=0, atol=2e-6
-    )
+    difference = fast.scores_of(votes.items) - plain.scores_of(votes.items)
+    assert np.sqrt(np.mean(difference**2)) < 1e-6
+    assert np.abs(difference).max() < 2e-6  # the plain iteration itself wobbles by 1e-6
     assert fast.summary["mean_log_likelihood"] == pytest.approx(
         plain.summary["mean_log_likelihood"], abs=1e-8
     )

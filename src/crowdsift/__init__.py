@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CrowdsiftError,
         InputError,
         RequestError,
+        ResourceError,
     )
     from crowdsift.evaluation import evaluate
     from crowdsift.fitting import fit
@@ -46,6 +47,7 @@ _MODULES = {
         "CrowdsiftError",
         "InputError",
         "RequestError",
+        "ResourceError",
     ),
     "evaluation": ("evaluate",),
     "fitting": ("fit",),
@@ -87,6 +89,7 @@ __all__ = [
     "InputError",
     "RankCentrality",
     "RequestError",
+    "ResourceError",
     "Sift",
     "__version__",
     "add_spammers",

@@ -15,6 +15,7 @@ from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import (
     Z90,
     agreement,
+    appearances,
     components,
     normal_quantiles,
     rank_limits,
@@ -26,8 +27,10 @@ from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
+from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.tables import Table
+from crowdsift.threads import thread_notes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -103,10 +106,15 @@ def fit(
     prepared = chosen.prepare(comparisons)
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
+    require_memory(
+        chosen.bytes_a_comparison * len(prepared),
+        f"fitting {chosen.name} to {len(prepared):,} comparisons",
+    )
     machine = choose_engine(engine, prepared, threads)
     estimate = chosen.estimate(machine, progress)
     agreed = agreement(comparisons, estimate.scores, threads)
-    result = _record(comparisons, chosen, estimate, agreed, machine.passes, started, seed)
+    notes = thread_notes(threads)
+    result = _record(comparisons, chosen, estimate, agreed, machine.passes, started, seed, notes)
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
@@ -181,11 +189,12 @@ def _record(
     passes: int,
     started: float,
     seed: int,
+    notes: list[str],
 ) -> Fit:
     component = components(votes)
     items = _items(votes, estimate, component, seed)
     workers = _workers(votes, estimate, agreed)
-    notes = list(estimate.warnings)
+    notes = [*notes, *estimate.warnings]
     n_components = int(component.max()) + 1
     if n_components > 1:
         notes.append(
@@ -246,7 +255,7 @@ def _items(
     votes: Comparisons, estimate: Estimate, component: NDArray[np.uint32], seed: int
 ) -> Table:
     k = votes.n_items
-    count = np.bincount(votes.first, votes.weight, k) + np.bincount(votes.second, votes.weight, k)
+    count = appearances(votes)
     sd = _score_sd(estimate)
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
@@ -292,8 +301,9 @@ def _workers(votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64]
             "p_random": judged.random,
             "p_adversarial": judged.adversarial,
         }
-    starts = votes.offsets[:-1]
-    count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
+    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+    count = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+    count *= np.diff(votes.offsets) > 0
     return Table(
         {
             "worker": votes.workers[:m],

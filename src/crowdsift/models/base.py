@@ -80,6 +80,7 @@ class Model(ABC):
     uses_workers: ClassVar[bool] = True
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
+    bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
     def __post_init__(self) -> None:
         for entry in fields(self):

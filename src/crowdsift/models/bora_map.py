@@ -55,6 +55,7 @@ class BoraMAP(Model):
 
     name: ClassVar[str] = "bora-map"
     tuned: ClassVar[str] = "reliability_sd"
+    bytes_a_comparison: ClassVar[int] = 16
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Newton steps from 0; standard deviations from the curvature at the end."""

@@ -53,6 +53,7 @@ class BradleyTerry(Model):
 
     name: ClassVar[str] = "bt"
     uses_workers: ClassVar[bool] = False
+    bytes_a_comparison: ClassVar[int] = 12
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """One comparison a pair, since counts are sufficient, where it is sure to halve them."""
