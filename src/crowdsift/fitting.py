@@ -233,6 +233,7 @@ def _record(
         posterior=Posterior(
             votes.items, _score_sd(estimate), estimate.covariance, estimate.workers.quantiles
         ),
+        votes=votes,
     )
 
 

@@ -1,0 +1,167 @@
+"""Everything a report shows, as figures: gathered once, drawn elsewhere."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.models import model
+from crowdsift.report.crowd import Crowd, describe_crowd
+from crowdsift.report.disputes import Dispute, disputed_pairs
+from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.result import Fit
+
+__all__ = ["MOST_REFITTED", "Facts", "gather"]
+
+# Distinct votes above which the two refits are made only on request: they cost as much as the fit.
+MOST_REFITTED = 1_000_000
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What a report states; where something could not be found out, the reason why.
+
+    Attributes
+    ----------
+    fit, votes
+        What is reported on; the votes may be unknown.
+    crowd
+        The workers.
+    code
+        The code in the votes of every row of the table of items; empty without votes.
+    calibration
+        Predictions of left-out votes, or why there are none.
+    without
+        The ranking without flagged workers, or why there is none.
+    disputes
+        Divided pairs, or why there are none.
+    side_excess
+        Share of decided votes for the left item beyond what the scores explain, its standard
+        error, and the share itself; None where sides are unknown.
+    fingerprint
+        The start of the SHA-256 of the votes as they were fitted.
+    """
+
+    fit: Fit
+    votes: Comparisons | None
+    crowd: Crowd
+    code: NDArray[np.int64]
+    calibration: Calibration | str
+    without: Without | str
+    disputes: list[Dispute] | str
+    side_excess: tuple[float, float, float] | None
+    fingerprint: str
+
+
+def gather(
+    fit: Fit,
+    votes: Comparisons | None = None,
+    *,
+    refit: bool | None = None,
+    threads: int | None = None,
+) -> Facts:
+    """Find out everything; the two refits only where they are cheap, or on request.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report.facts import gather
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> facts = gather(crowdsift.fit(votes), votes)
+    >>> 0.3 < facts.calibration.log_loss < 0.7
+    True
+    """
+    crowd_votes = votes if votes is not None else fit.votes
+    crowd = describe_crowd(fit, crowd_votes)
+    if crowd_votes is None:
+        absent = (
+            "The votes are not at hand: this fit was loaded from a folder. Give them as "
+            "fit.report(..., votes=crowdsift.read(...))."
+        )
+        return Facts(
+            fit, None, crowd, np.empty(0, np.int64), absent, absent, absent, None, ""
+        )
+    code = _codes(fit, crowd_votes)
+    rule = model(fit.method, **fit.parameters)
+    scores = np.empty(len(code))
+    scores[code] = fit.item_table["score"]
+    wanted = len(crowd_votes) <= MOST_REFITTED if refit is None else refit
+    calibration: Calibration | str
+    without: Without | str
+    if not wanted:
+        calibration = without = (
+            f"Left out, because it takes another fit of {len(crowd_votes):,} distinct votes; "
+            "fit.report(..., refit=True) in Python does it."
+            if refit is None
+            else "Left out on request."
+        )
+    else:
+        seed = int(fit.summary.get("seed", 0))
+        calibration = calibrate(crowd_votes, rule, seed=seed, threads=threads)
+        without = (
+            fit_without(crowd_votes, rule, crowd.flagged, scores, threads=threads)
+            if crowd.judged
+            else f"{fit.method} does not judge workers, so nobody is flagged."
+        )
+    return Facts(
+        fit=fit,
+        votes=crowd_votes,
+        crowd=crowd,
+        code=code,
+        calibration=calibration,
+        without=without,
+        disputes=disputed_pairs(crowd_votes, crowd.flagged),
+        side_excess=_side_excess(fit, crowd_votes, scores),
+        fingerprint=_fingerprint(crowd_votes),
+    )
+
+
+def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:
+    """The code of every row of the table of items."""
+    place = {(type(label), label): code for code, label in enumerate(votes.items)}
+    found = [place.get((type(label), label), -1) for label in fit.item_table["item"]]
+    workers = votes.n_workers if votes.has_workers else 0
+    same = len(found) == votes.n_items and min(found, default=-1) >= 0
+    if not same or workers != fit.worker_table.height:
+        raise RequestError(
+            "these are not the votes of this fit: "
+            f"{votes.n_items} items and {workers} workers here, "
+            f"{fit.item_table.height} and {fit.worker_table.height} there, or other labels"
+        )
+    return np.array(found, np.int64)
+
+
+def _side_excess(
+    fit: Fit, votes: Comparisons, scores: NDArray[np.float64]
+) -> tuple[float, float, float] | None:
+    """Votes for the left item beyond those that scores and reliabilities foretell, as a share."""
+    counted = votes.weight * (votes.outcome != 0.5)
+    total = float(counted.sum(dtype=np.float64))
+    if not votes.sides_known or not total:
+        return None
+    reliability = fit.worker_table["reliability"].astype(np.float64)
+    worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
+    beta = reliability[worker] if votes.has_workers else np.full(len(votes), np.nan)
+    difference = scores[votes.first.astype(np.int64)] - scores[votes.second.astype(np.int64)]
+    p = model(fit.method, **fit.parameters).probability(difference, beta)
+    left = votes.outcome > 0.5
+    excess = float((counted * (left - p)).sum()) / total
+    error = float(np.sqrt((counted * p * (1.0 - p)).sum())) / total
+    return excess, error, float((counted * left).sum()) / total
+
+
+def _fingerprint(votes: Comparisons) -> str:
+    """Equal for equal votes, whatever file or order they came in."""
+    told = sha256()
+    for column in (votes.first, votes.second, votes.outcome, votes.weight, votes.offsets):
+        told.update(np.ascontiguousarray(column).data)
+    return told.hexdigest()[:16]
