@@ -287,9 +287,7 @@ class Fit:
         """
         from crowdsift.report import make_report
 
-        made = make_report(
-            self, votes, title=title, command=command, refit=refit, threads=threads
-        )
+        made = make_report(self, votes, title=title, command=command, refit=refit, threads=threads)
         if path is not None:
             made.save(path)
         return made

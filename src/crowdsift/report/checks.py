@@ -164,8 +164,7 @@ def _sign(facts: Facts) -> Check:
     told = {
         "good": "most workers vote with the ranking rather than against it",
         "care": "those who vote with the ranking are only somewhat more than those against it",
-        "bad": "about as many workers vote against the ranking as with it: it might be upside "
-        "down",
+        "bad": "about as many workers vote against the ranking as with it: it might be upside down",
     }[state]
     advice = "Have a few pairs with a known answer judged, to see which end is the better one."
     return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {told}.",
@@ -186,8 +185,8 @@ def _converged(facts: Facts) -> Check:
 def _flagged(facts: Facts) -> Check:
     crowd, title = facts.crowd, "Votes from flagged workers"
     if not crowd.judged:
-        return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.",
-                     "Use the method sift to find bad voters." if len(crowd.votes) else "")  # fmt: skip
+        advice = "Use the method sift to find bad voters." if len(crowd.votes) else ""
+        return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.", advice)
     number = int(crowd.flagged.sum())
     if not number:
         return Check("flagged", title, "good", "No worker is flagged as random, one-sided or "
@@ -258,8 +257,7 @@ def _calibration(facts: Facts) -> Check:
         return Check("calibration", title, "none", found)
     state = _graded(found.gap, CALIBRATION)
     finding = (
-        "Fitted again without a fifth of the votes, it foretold "
-        f"{percent(found.accuracy)} of them"
+        f"Fitted again without a fifth of the votes, it foretold {percent(found.accuracy)} of them"
     )
     if found.log_loss >= COIN:
         return Check("calibration", title, "bad", f"{finding}, no better than a coin.",

@@ -161,4 +161,4 @@ def _left_shares(
     left = np.bincount(worker, counted * (votes.outcome > 0.5), workers)
     share = np.full(workers, np.nan)
     np.divide(left, decided, out=share, where=decided > 0)
-    return share, decided
+    return share, decided.astype(np.float64)

@@ -26,9 +26,7 @@ class Dispute(NamedTuple):
     votes_second: float
 
 
-def disputed_pairs(
-    votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12
-) -> list[Dispute]:
+def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12) -> list[Dispute]:
     """Pairs with votes on both sides, the most divided first; flagged workers do not count.
 
     Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the
@@ -45,7 +43,9 @@ def disputed_pairs(
     >>> disputed_pairs(votes, np.zeros(29, bool))
     [Dispute(first=0, second=1, votes_first=12.0, votes_second=11.0)]
     """
-    keep = np.repeat(~flagged, np.diff(votes.offsets)) if len(flagged) else np.ones(len(votes), bool)
+    keep = np.ones(len(votes), bool)
+    if len(flagged):
+        keep = np.repeat(~flagged, np.diff(votes.offsets))
     if not keep.any():
         return []
     pairs = votes.select(keep).pooled()

@@ -20,7 +20,12 @@ if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
     from crowdsift.result import Fit
 
-__all__ = ["MOST_REFITTED", "Facts", "gather"]
+__all__ = ["ABSENT", "MOST_REFITTED", "Facts", "codes", "gather"]
+
+ABSENT = (
+    "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read "
+    "by crowdsift.read."
+)
 
 # Distinct votes above which the two refits are made only on request: they cost as much as the fit.
 MOST_REFITTED = 1_000_000
@@ -80,49 +85,40 @@ def gather(
     >>> 0.3 < facts.calibration.log_loss < 0.7
     True
     """
-    crowd_votes = votes if votes is not None else fit.votes
-    crowd = describe_crowd(fit, crowd_votes)
-    if crowd_votes is None:
-        absent = (
-            "The votes are not at hand: this fit was loaded from a folder. Give them as "
-            "fit.report(..., votes=crowdsift.read(...))."
-        )
-        return Facts(
-            fit, None, crowd, np.empty(0, np.int64), absent, absent, absent, None, ""
-        )
-    code = _codes(fit, crowd_votes)
-    rule = model(fit.method, **fit.parameters)
-    scores = np.empty(len(code))
-    scores[code] = fit.item_table["score"]
-    wanted = len(crowd_votes) <= MOST_REFITTED if refit is None else refit
-    calibration: Calibration | str
-    without: Without | str
-    if not wanted:
-        calibration = without = (
-            f"Left out, because it takes another fit of {len(crowd_votes):,} distinct votes; "
-            "fit.report(..., refit=True) in Python does it."
-            if refit is None
-            else "Left out on request."
-        )
-    else:
-        seed = int(fit.summary.get("seed", 0))
-        calibration = calibrate(crowd_votes, rule, seed=seed, threads=threads)
-        without = (
-            fit_without(crowd_votes, rule, crowd.flagged, scores, threads=threads)
-            if crowd.judged
-            else f"{fit.method} does not judge workers, so nobody is flagged."
-        )
+    votes = fit.votes if votes is None else votes
+    crowd = describe_crowd(fit, votes)
+    if votes is None:
+        return Facts(fit, None, crowd, np.empty(0, np.int64), ABSENT, ABSENT, ABSENT, None, "")
+    code, scores = codes(fit, votes)
+    skipped = ""
+    if not (len(votes) <= MOST_REFITTED if refit is None else refit):
+        skipped = "Left out on request."
+        if refit is None:
+            skipped = (
+                f"Left out, because it takes another fit of {len(votes):,} distinct votes; "
+                "fit.report(..., refit=True) in Python does it."
+            )
+    rule, seed = model(fit.method, **fit.parameters), int(fit.summary.get("seed", 0))
     return Facts(
         fit=fit,
-        votes=crowd_votes,
+        votes=votes,
         crowd=crowd,
         code=code,
-        calibration=calibration,
-        without=without,
-        disputes=disputed_pairs(crowd_votes, crowd.flagged),
-        side_excess=_side_excess(fit, crowd_votes, scores),
-        fingerprint=_fingerprint(crowd_votes),
+        calibration=skipped or calibrate(votes, rule, seed=seed, threads=threads),
+        without=(skipped if crowd.flagged.any() else "")
+        or fit_without(votes, rule, crowd.flagged, scores, threads=threads),
+        disputes=disputed_pairs(votes, crowd.flagged),
+        side_excess=_side_excess(fit, votes, scores),
+        fingerprint=_fingerprint(votes),
     )
+
+
+def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    """The code in the votes of every row of the table of items, and the scores by code."""
+    code = _codes(fit, votes)
+    scores = np.empty(len(code))
+    scores[code] = fit.item_table["score"]
+    return code, scores
 
 
 def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:

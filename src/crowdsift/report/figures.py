@@ -186,7 +186,7 @@ def calibration_figure(found: Calibration, width: float) -> str:
     picture.axis_x(x, top, bottom, "predicted, % for the favourite", 6)
     picture.axis_y(y, left, right, "observed, %")
     picture.line(x(50), y(50), x(100), y(100), "ideal")
-    for p, seen, half, votes in zip(found.predicted, found.observed, error, found.votes, strict=True):
+    for p, half in zip(found.predicted, error, strict=True):
         ends = [y(100.0 * min(max(p + side * half, floor / 100), 1.0)) for side in (-1, 1)]
         picture.rectangle(x(100 * p) - 6, ends[1], 12, ends[0] - ends[1], "expected")
     for p, seen, votes in zip(found.predicted, found.observed, found.votes, strict=True):

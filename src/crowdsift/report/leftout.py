@@ -107,7 +107,7 @@ def calibrate(
     surer = np.maximum(p, 1.0 - p)
     place = np.clip(np.searchsorted(_EDGES, surer, side="right") - 1, 0, len(_EDGES) - 2)
     count, predicted, observed = (
-        np.bincount(place, values, len(_EDGES) - 1)
+        np.bincount(place, values, len(_EDGES) - 1).astype(np.float64)
         for values in (weight, weight * surer, weight * follows)
     )
     full = count > 0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from collections.abc import Callable
 from functools import cache
 from hashlib import sha256
 from pathlib import Path
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 
     from crowdsift.report.facts import Facts
 
-__all__ = ["MOST_ROWS", "render"]
+__all__ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
 
 MOST_ROWS = 100_000  # of a table; the CSV files hold all
 FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
@@ -34,7 +35,8 @@ _MOVERS = 8
 
 
 @cache
-def _environment() -> Environment:
+def environment() -> Environment:
+    """The templates; everything that goes in is escaped."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -60,15 +62,15 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     """
     from markupsafe import Markup
 
-    environment = _environment()
+    templates = environment()
     style, script = (
-        environment.loader.get_source(environment, name)[0]  # type: ignore[union-attr]
+        (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
         for name in ("report.css", "report.js")
     )
     checks = run_checks(facts)
     state, answer, sentence = overall(checks)
     items, workers = _items(facts), _workers(facts)
-    return environment.get_template("report.html").render(
+    return templates.get_template("report.html").render(
         title=title,
         summary=facts.fit.summary,
         parameters=facts.fit.parameters,
@@ -100,7 +102,9 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     )
 
 
-def bar(value: float | None, low: float | None, high: float | None, scale: list[float]) -> list[str]:
+def bar(
+    value: float | None, low: float | None, high: float | None, scale: list[float]
+) -> list[str]:
     """Where a dot and the ends of its interval stand, in per cent of the width.
 
     Examples
@@ -118,7 +122,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
     """Every picture twice: for a wide screen and for a phone."""
     calibration, without = facts.calibration, facts.without
     overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
-    drawn = {
+    drawn: dict[str, Callable[[float], str]] = {
         "scores": lambda width: figures.scores_figure(facts, width) if overview else "",
         "workers": lambda width: figures.workers_figure(facts, width),
         "without": lambda width: (
@@ -153,7 +157,7 @@ def _items(facts: Facts) -> dict[str, Any]:
         "group": table["component"],
     }
     told = _columns(columns)
-    told["scale"] = _range(table["score"], table["lower"], table["upper"])
+    told["scale"] = value_range(table["score"], table["lower"], table["upper"])
     last = int(table["rank"].max(initial=1))
     told["ranks"] = [1 - 0.03 * last, 1.03 * last]
     return told
@@ -183,14 +187,12 @@ def _workers(facts: Facts) -> dict[str, Any]:
         [[reason.code, *reason.figures] for reason in crowd.reasons[i]]
         for i in order[:MOST_ROWS].tolist()
     ]
-    told["why_text"] = [
-        " ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()
-    ]
-    told["scale"] = _range(table["reliability"], table["lower"], table["upper"], crowd.level)
+    told["why_text"] = [" ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()]
+    told["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
     told["level"] = crowd.level
     if "side_bias" in columns:
         names = ("side_bias", "side_lower", "side_upper")
-        told["side_scale"] = _range(*(table[name] for name in names), 0.0)
+        told["side_scale"] = value_range(*(table[name] for name in names), 0.0)
     return told
 
 
@@ -208,7 +210,7 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     return told
 
 
-def _range(*columns: Any) -> list[float]:
+def value_range(*columns: Any) -> list[float]:
     """The limits of all values, with a little air."""
     values = np.concatenate([np.atleast_1d(np.asarray(c, np.float64)) for c in columns])
     values = values[np.isfinite(values)]
@@ -279,7 +281,7 @@ def _disputes(facts: Facts) -> dict[str, Any]:
         if score[row[one]] < score[row[two]]:
             one, two, for_one, for_two = two, one, for_two, for_one
         ordered.append((one, two, for_one, for_two))
-    sure = _better(facts, [names[pair[0]] for pair in ordered], [names[pair[1]] for pair in ordered])
+    sure = _better(facts, *([names[pair[side]] for pair in ordered] for side in (0, 1)))
     pairs = [
         {
             "first": label(names[one]),

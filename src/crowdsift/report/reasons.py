@@ -73,8 +73,10 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     1.5
     """
     trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
-    return float(np.median(table["reliability"][trusted] - random_level)) if trusted.any() else (
-        np.nan
+    return (
+        float(np.median(table["reliability"][trusted] - random_level))
+        if trusted.any()
+        else (np.nan)
     )
 
 
@@ -146,4 +148,4 @@ def _chances(table: Table) -> NDArray[np.float64]:
     """Probabilities of being reliable, random and adversarial, one row a worker."""
     names = ("p_reliable", "p_random", "p_adversarial")
     nothing = np.full(table.height, np.nan)
-    return np.stack([table[name] if name in table else nothing for name in names], axis=1)
+    return np.stack([table.get(name, nothing) for name in names], axis=1)

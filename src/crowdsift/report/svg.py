@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 from math import ceil, floor, log10
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,7 +54,7 @@ class Scale:
         width = self._high - self._low or 1.0
         return self._begin + (at - self._low) / width * (self._end - self._begin)
 
-    def many(self, values: NDArray[np.float64]) -> NDArray[np.float64]:
+    def many(self, values: NDArray[Any]) -> NDArray[np.float64]:
         """The coordinates of many values."""
         at = np.log10(np.maximum(values, 1e-300)) if self.log else values
         width = self._high - self._low or 1.0

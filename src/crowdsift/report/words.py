@@ -63,12 +63,12 @@ def chance(probability: float) -> str:
 
 
 def label(value: Any) -> str:
-    """The text of a label: control characters, which nobody can see, made visible.
+    r"""The text of a label: control characters, which nobody can see, made visible.
 
     Examples
     --------
     >>> from crowdsift.report.words import label
-    >>> label("a\\nb"), label(7)
+    >>> label("a\nb"), label(7)
     ('a⏎b', '7')
     """
     text = str(value)

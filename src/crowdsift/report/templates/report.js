@@ -29,6 +29,7 @@
 
   const cell = (kind, content) => {
     const td = make("td", kind);
+    td.setAttribute("role", "cell"); // rows are no table rows to a browser where they are grids
     if (content !== null && content !== undefined) td.append(content);
     return td;
   };
@@ -119,6 +120,7 @@
       const fragment = document.createDocumentFragment();
       for (const i of shown) {
         const tr = make("tr");
+        tr.setAttribute("role", "row");
         tr.append(...rows[id](columns, i, has));
         fragment.append(tr);
       }
