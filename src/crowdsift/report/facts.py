@@ -86,10 +86,11 @@ def gather(
     True
     """
     votes = fit.votes if votes is None else votes
-    crowd = describe_crowd(fit, votes)
     if votes is None:
+        crowd = describe_crowd(fit, None)
         return Facts(fit, None, crowd, np.empty(0, np.int64), ABSENT, ABSENT, ABSENT, None, "")
     code, scores = codes(fit, votes)
+    crowd = describe_crowd(fit, votes)
     skipped = ""
     if not (len(votes) <= MOST_REFITTED if refit is None else refit):
         skipped = "Left out on request."

@@ -104,7 +104,7 @@ def scores_figure(facts: Facts, width: float) -> str:
     table = facts.fit.item_table
     score = table["score"].astype(np.float64)
     k = len(score)
-    height, left, right, top, bottom = 300.0, 46.0, width - 12.0, 30.0, 252.0
+    height, left, right, top, bottom = 300.0, 46.0, width - 26.0, 30.0, 252.0
     picture = Drawing(width, height, "Scores of all items from the best to the worst")
     take = np.unique(np.linspace(0, k - 1, min(k, _BAND)).round().astype(np.int64))
     lower, upper = (_smooth(table[name].astype(np.float64), k)[take] for name in ("lower", "upper"))

@@ -18,7 +18,7 @@ from crowdsift.report.checks import overall, run_checks
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.reasons import TEMPLATES
-from crowdsift.report.words import chance, count, label, many, percent
+from crowdsift.report.words import chance, count, decimal, label, many, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -98,6 +98,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         many=many,
         percent=percent,
         chance=chance,
+        decimal=decimal,
         bar=bar,
     )
 
@@ -115,7 +116,7 @@ def bar(
     """
     width = (scale[1] - scale[0]) or 1.0
     ends = [value if end is None else end for end in (low, high)]
-    return [f"{100 * ((at or 0.0) - scale[0]) / width:.1f}" for at in (value, *ends)]
+    return [decimal(100 * ((at or 0.0) - scale[0]) / width, 1) for at in (value, *ends)]
 
 
 def _pictures(facts: Facts) -> dict[str, str]:
@@ -281,7 +282,8 @@ def _disputes(facts: Facts) -> dict[str, Any]:
         if score[row[one]] < score[row[two]]:
             one, two, for_one, for_two = two, one, for_two, for_one
         ordered.append((one, two, for_one, for_two))
-    sure = _better(facts, *([names[pair[side]] for pair in ordered] for side in (0, 1)))
+    ones, twos = [names[pair[0]] for pair in ordered], [names[pair[1]] for pair in ordered]
+    sure = _better(facts, ones, twos)
     pairs = [
         {
             "first": label(names[one]),

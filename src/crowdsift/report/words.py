@@ -1,10 +1,14 @@
-"""Figures in words, the same everywhere in a report."""
+"""Figures in words, the same everywhere in a report.
+
+Halves are rounded up, not to even, because the page's script does so too.
+"""
 
 from __future__ import annotations
 
+from math import floor
 from typing import Any
 
-__all__ = ["chance", "count", "label", "many", "percent", "shortened"]
+__all__ = ["chance", "count", "decimal", "label", "many", "percent", "shortened"]
 
 
 def count(number: float) -> str:
@@ -42,7 +46,7 @@ def percent(share: float) -> str:
     """
     if share != share:
         return "an unknown share"
-    rounded = round(100.0 * share)
+    rounded = floor(100.0 * share + 0.5)
     if rounded == 0 and share > 0.0:
         return "under 1 %"
     if rounded == 100 and share < 1.0:
@@ -60,6 +64,19 @@ def chance(probability: float) -> str:
     ('96 %', 'over 99 %')
     """
     return percent(min(max(probability, 1e-9), 1.0 - 1e-9))
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """A number with so many decimals, and a minus sign that is one.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import decimal
+    >>> decimal(0.125), decimal(-2.0), decimal(-0.001)
+    ('0.13', '−2.00', '0.00')
+    """
+    size = floor(abs(value) * 10**digits + 0.5) / 10**digits
+    return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
 
 
 def label(value: Any) -> str:

@@ -20,12 +20,16 @@
   const count = (value) => value.toLocaleString("en-US", { maximumFractionDigits: 1 });
   const percent = (share) => {
     if (share === null) return "–";
-    const rounded = Math.round(100 * share);
+    const rounded = Math.floor(100 * share + 0.5);
     if (rounded === 0 && share > 0) return "under 1 %";
     if (rounded === 100 && share < 1) return "over 99 %";
     return `${rounded} %`;
   };
-  const number = (value) => (value === null ? "–" : value.toFixed(2).replace("-0.00", "0.00").replace("-", "−"));
+  const decimal = (value, digits) => {
+    const size = Math.floor(Math.abs(value) * 10 ** digits + 0.5) / 10 ** digits;
+    return `${value < 0 && size ? "−" : ""}${size.toFixed(digits)}`;
+  };
+  const number = (value) => (value === null ? "–" : decimal(value, 2));
 
   const cell = (kind, content) => {
     const td = make("td", kind);
@@ -41,7 +45,7 @@
   };
   const interval = (value, low, high, scale, kind, zero) => {
     if (value === null) return null;
-    const at = (v) => `${((100 * (v - scale[0])) / (scale[1] - scale[0] || 1)).toFixed(1)}%`;
+    const at = (v) => `${decimal((100 * (v - scale[0])) / (scale[1] - scale[0] || 1), 1)}%`;
     const svg = shape("svg", { class: `bar ${kind}`, width: "100%", height: 16, "aria-hidden": "true" });
     if (zero !== null) svg.append(shape("line", { class: "zero", x1: at(zero), x2: at(zero), y1: 0, y2: 16 }));
     svg.append(
@@ -61,7 +65,7 @@
   const rows = {
     items(t, i, has) {
       const zero = t.scale[0] < 0 && t.scale[1] > 0 ? 0 : null;
-      const cells = [cell("num", String(t.rank[i])), name(t.name[i])];
+      const cells = [cell("num", count(t.rank[i])), name(t.name[i])];
       if (has("group")) cells.push(cell("num", String(t.group[i])));
       cells.push(
         cell("bars", interval(t.score[i], t.lower[i], t.upper[i], t.scale, "score", zero)),
@@ -71,7 +75,7 @@
         const known = t.rank_lower[i] !== null;
         cells.push(
           cell("small optional", interval(t.rank[i], t.rank_lower[i], t.rank_upper[i], t.ranks, "rank", null)),
-          cell("num", known ? `${t.rank_lower[i]}–${t.rank_upper[i]}` : "–"),
+          cell("num", known ? `${count(t.rank_lower[i])}–${count(t.rank_upper[i])}` : "–"),
         );
       }
       cells.push(cell("num optional", count(t.votes[i])));
@@ -80,7 +84,7 @@
     workers(t, i, has) {
       const cells = [name(t.name[i])];
       if (has("verdict")) cells.push(cell("verdict", chip(t.verdict[i])));
-      if (document.querySelector("#workers-table td.bars"))
+      if (has("bars"))
         cells.push(cell("bars", interval(t.reliability[i], t.lower[i], t.upper[i], t.scale, `v-${t.verdict[i] || "none"}`, t.level)));
       cells.push(
         cell("num optional", number(t.reliability[i])),
@@ -102,6 +106,7 @@
     const body = table.tBodies[0];
     const heads = [...table.querySelectorAll("th[data-key]")];
     const keys = new Set(heads.map((th) => th.dataset.key));
+    if (table.querySelector("th[data-bars]")) keys.add("bars");
     const has = (key) => keys.has(key);
     const tools = document.querySelector(`[data-tools="${id}"]`);
     const search = document.querySelector(`[data-search="${id}"]`);
@@ -178,6 +183,7 @@
     tools.hidden = false;
     tell();
   };
+  for (const note of document.querySelectorAll("[data-still]")) note.hidden = true;
   start("items");
   start("workers");
 
