@@ -20,6 +20,7 @@ from crowdsift.report.words import label, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.result import Fit
@@ -99,6 +100,7 @@ def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
     crowd = describe_crowd(fit, None)
     ax = _axes(ax, height=4.5)
     ax.set_xscale("log")
+    _whole_numbers(ax, crowd.votes)
     ax.axhline(crowd.level, color="#5a6775", lw=1)
     for word in (*VERDICTS, ""):
         members = crowd.verdict == word
@@ -246,6 +248,16 @@ def _axes(ax: Axes | None, height: float) -> Axes:
     except ImportError:
         raise RequestError("the plots need matplotlib: pip install 'crowdsift[plots]'") from None
     return pyplot.subplots(figsize=(7.0, height), layout="constrained")[1]
+
+
+def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
+    """Plain figures on a logarithmic axis; between powers of ten only where there are few."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    plain = FuncFormatter(lambda value, _: f"{value:,.0f}")
+    narrow = values.max() < 20.0 * max(values.min(), 1e-300)
+    ax.xaxis.set_major_formatter(plain)
+    ax.xaxis.set_minor_formatter(plain if narrow else NullFormatter())
 
 
 def _text(value: Any) -> str:

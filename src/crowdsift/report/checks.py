@@ -114,11 +114,11 @@ def _item_votes(facts: Facts) -> Check:
     if middle < FEW_ITEM_VOTES / 2:
         state = "bad"
     advice = "Ask for more votes about the items with wide intervals." if state != "good" else ""
-    return Check("item-votes", "Enough votes per item", state, finding, advice)
+    return Check("item-votes", "Votes per item", state, finding, advice)
 
 
 def _worker_votes(facts: Facts) -> Check:
-    title, votes = "Enough votes per worker", facts.crowd.votes
+    title, votes = "Votes per worker", facts.crowd.votes
     if not len(votes):
         return Check("worker-votes", title, "none", "The votes do not say who gave them.",
                      "Record a worker for every vote: then bad voters can be found.")  # fmt: skip
@@ -175,15 +175,15 @@ def _converged(facts: Facts) -> Check:
     s = facts.fit.summary
     how = f"{many(int(s['iterations']), 'iteration')}"
     if facts.fit.converged:
-        return Check("converged", "Calculation finished", "good",
+        return Check("converged", "Convergence", "good",
                      f"The calculation settled after {how}.")  # fmt: skip
-    return Check("converged", "Calculation finished", "bad",
+    return Check("converged", "Convergence", "bad",
                  f"The calculation had not settled after {how}.",
                  "Allow more iterations: --set most_iterations=2000.")  # fmt: skip
 
 
 def _flagged(facts: Facts) -> Check:
-    crowd, title = facts.crowd, "Votes from flagged workers"
+    crowd, title = facts.crowd, "Flagged workers"
     if not crowd.judged:
         advice = "Use the method sift to find bad voters." if len(crowd.votes) else ""
         return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.", advice)
@@ -206,7 +206,7 @@ def _flagged(facts: Facts) -> Check:
 
 
 def _one_worker(facts: Facts) -> Check:
-    crowd, title = facts.crowd, "No single voice"
+    crowd, title = facts.crowd, "One worker's weight"
     if not len(crowd.votes):
         return Check("one-worker", title, "none", "The votes do not say who gave them.")
     who = int(np.argmax(crowd.say))
@@ -222,7 +222,7 @@ def _one_worker(facts: Facts) -> Check:
 
 
 def _sides(facts: Facts) -> Check:
-    title = "No side preferred"
+    title = "Side bias"
     if facts.side_excess is None:
         return Check("sides", title, "none", "The votes do not say which item stood on which "
                      "side." if facts.votes is not None else "Needs the votes.",
@@ -236,6 +236,9 @@ def _sides(facts: Facts) -> Check:
     )
     loud = float(crowd.decided[always].sum() / max(crowd.decided.sum(), 1.0))
     state = _graded(max(abs(excess) if clear else 0.0, loud / 2.0), SIDE)
+    modelled = bool(np.isfinite(facts.fit.worker_table["side_bias"].astype(float)).any())
+    if modelled and state == "bad":
+        state = "care"
     explained = (
         f"that is {100 * abs(excess):.1f} points more for the {side} than the scores explain"
         if clear
@@ -247,12 +250,14 @@ def _sides(facts: Facts) -> Check:
         if always.any()
         else "No worker nearly always chose one side."
     )
+    if modelled:
+        finding += " The fit knows a side habit of every worker and corrects the scores for it."
     advice = "Show every pair in both orders, and look at the one-sided workers."
     return Check("sides", title, state, finding, advice if state != "good" else "")
 
 
 def _calibration(facts: Facts) -> Check:
-    title, found = "Predictions hold", facts.calibration
+    title, found = "Predictions of left-out votes", facts.calibration
     if isinstance(found, str):
         return Check("calibration", title, "none", found)
     state = _graded(found.gap, CALIBRATION)

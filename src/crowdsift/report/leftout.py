@@ -11,6 +11,7 @@ from crowdsift.diagnose import components, ranks
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
 from crowdsift.holdout import folds
+from crowdsift.likelihoods import sigmoid
 from crowdsift.metrics import kendall_tau
 
 if TYPE_CHECKING:
@@ -24,7 +25,7 @@ __all__ = ["PARTS", "Calibration", "Without", "calibrate", "fit_without"]
 PARTS = 5  # one part in so many is left out
 _EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])
 _FEWEST = 50  # left-out votes
-_CHUNK = 100_000
+_CHUNK = 20_000
 
 
 @dataclass(frozen=True)
@@ -126,31 +127,34 @@ def calibrate(
 def predicted_probability(
     votes: Comparisons, rule: Model, estimate: Estimate
 ) -> NDArray[np.float64]:
-    """P(first over second) of every vote, averaged over what is not known.
+    """The expected outcome of every vote, a tie being one half, averaged over what is not known.
 
-    Reliabilities are averaged over their quantiles. A difference of scores of variance v counts
-    as one that is smaller by √(1 + π β² v / 8), which is the average of the logistic function.
+    With points of a worker's posterior (reliability β, tie width δ, side habit γ), x = 1 where
+    sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
+    where there are no ties. Scores and side habits of variance v count as arguments smaller by
+    √(1 + πv/8), which is the average of the logistic function.
     """
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
-    variance = np.zeros(len(votes))
-    if estimate.score_sd is not None:
-        variance = estimate.score_sd[first] ** 2 + estimate.score_sd[second] ** 2
-        if estimate.covariance is not None:
-            variance = variance - 2.0 * estimate.covariance[first, second]
-        variance = np.maximum(variance, 0.0) + estimate.details.get("pair_effect", 0.0)
-    told = estimate.workers
-    if told.quantiles is None:
-        beta = np.ones(votes.n_workers) if told.reliability is None else told.reliability
-        worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
-        return rule.probability(difference, beta[worker])
-    result = np.empty(len(votes))
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
+    told, points = estimate.workers, estimate.points
+    if points is None or estimate.score_sd is None:
+        beta = np.ones(votes.n_workers) if told.reliability is None else told.reliability
+        return rule.probability(difference, beta[worker])
+    variance = estimate.score_sd[first] ** 2 + estimate.score_sd[second] ** 2
+    if estimate.covariance is not None:
+        variance = variance - 2.0 * estimate.covariance[first, second]
+    variance = np.maximum(variance, 0.0) + (estimate.details.get("pair_effect") or 0.0)
+    side = 1.0 if votes.sides_known else 0.0
+    result = np.empty(len(votes))
     for begin in range(0, len(votes), _CHUNK):
         part = slice(begin, begin + _CHUNK)
-        beta = told.quantiles[worker[part]]
-        shrunk = difference[part, None] / np.sqrt(1.0 + np.pi / 8 * beta**2 * variance[part, None])
-        result[part] = rule.probability(shrunk, beta).mean(axis=1)
+        beta, width, habit, spread = (column[worker[part]] for column in points)
+        unsure = beta**2 * variance[part, None] + side * spread
+        size = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * unsure)
+        z = beta * difference[part, None] + side * habit
+        won, lost = sigmoid(size * (z - width)), sigmoid(size * (-z - width))
+        result[part] = (0.5 * (1.0 + won - lost)).mean(axis=1)
     return result
 
 

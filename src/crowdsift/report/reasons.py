@@ -30,7 +30,7 @@ TEMPLATES = (
     "At best half as reliable as the typical worker (at least 95 % sure), and not clearly better "
     "than a coin.",
     "The answers go against the quality of the items ({0} sure).",
-    "The answers say on which side an item stood, not how good it is.",
+    "The answers say on which side an item stood, not how good it is ({0} sure).",
     "Not settled by {0}: it could be useful ({1}), random ({2}) or against the crowd ({3}).",
     "Nobody in this crowd is clearly better than a coin, so nobody can be judged.",
     "Agrees with the ranking in {0} of the decided votes.",
@@ -113,7 +113,13 @@ def reasons(
 
 
 def _main(
-    verdict: str, ratio: float, votes: float, reliable: float, random: float, against: float
+    verdict: str,
+    ratio: float,
+    votes: float,
+    reliable: float,
+    random: float,
+    against: float,
+    sided: float,
 ) -> Reason:
     """The reason of the word itself; see `crowdsift.diagnose.verdicts`."""
     if verdict == "reliable":
@@ -129,7 +135,7 @@ def _main(
     if verdict == "adversarial":
         return Reason(_AGAINST, (chance(against),))
     if verdict == "one-sided":
-        return Reason(_SIDED)
+        return Reason(_SIDED, (chance(sided),))
     if ratio != ratio:
         return Reason(_NOBODY)
     return Reason(_OPEN, (many(votes, "vote"), chance(reliable), chance(random), chance(against)))
@@ -145,7 +151,7 @@ def _habit(table: Table, row: int) -> list[Reason]:
 
 
 def _chances(table: Table) -> NDArray[np.float64]:
-    """Probabilities of being reliable, random and adversarial, one row a worker."""
-    names = ("p_reliable", "p_random", "p_adversarial")
+    """Probabilities of being reliable, random, adversarial and one-sided, one row a worker."""
+    names = ("p_reliable", "p_random", "p_adversarial", "p_one_sided")
     nothing = np.full(table.height, np.nan)
     return np.stack([table.get(name, nothing) for name in names], axis=1)
