@@ -255,13 +255,13 @@ def _table(verdict: str, **figures: float) -> Table:
 )  # fmt: skip
 def test_every_verdict_has_its_reasons(verdict, figures, words):
     told = reasons(_table(verdict, **figures), np.full(2, np.nan), np.zeros(2))[1]
-    assert words in " ".join(map(str, told))
+    assert words in " ".join(map(str, told)).replace("\u00a0", " ")
 
 
 def test_a_lopsided_worker_is_told_so_only_with_enough_votes():
     table = _table("random", p_random=0.95)
     loud = reasons(table, np.array([0.5, 0.97]), np.array([30.0, 30.0]))[1]
-    assert "Chose the left item in 97 % of the decided votes." in map(str, loud)
+    assert "Chose the left item in 97\u00a0% of the decided votes." in map(str, loud)
     quiet = reasons(table, np.array([0.5, 1.0]), np.array([30.0, 3.0]))[1]
     assert not any("left" in str(reason) for reason in quiet)
 

@@ -36,32 +36,32 @@ def many(number: float, noun: str) -> str:
 
 
 def percent(share: float) -> str:
-    """A share as a percentage; never 0 % or 100 % unless it is exactly that.
+    r"""A share as a percentage; never 0 % or 100 % unless it is exactly that.
 
     Examples
     --------
     >>> from crowdsift.report.words import percent
     >>> percent(0.254), percent(0.9999), percent(0.0004), percent(1.0)
-    ('25 %', 'over 99 %', 'under 1 %', '100 %')
+    ('25\xa0%', 'over 99\xa0%', 'under 1\xa0%', '100\xa0%')
     """
     if share != share:
         return "an unknown share"
     rounded = floor(100.0 * share + 0.5)
     if rounded == 0 and share > 0.0:
-        return "under 1 %"
+        return "under 1\u00a0%"
     if rounded == 100 and share < 1.0:
-        return "over 99 %"
-    return f"{rounded} %"
+        return "over 99\u00a0%"
+    return f"{rounded}\u00a0%"
 
 
 def chance(probability: float) -> str:
-    """A probability as a percentage; votes make nothing certain, so never 0 % or 100 %.
+    r"""A probability as a percentage; votes make nothing certain, so never 0 % or 100 %.
 
     Examples
     --------
     >>> from crowdsift.report.words import chance
     >>> chance(0.963), chance(1.0)
-    ('96 %', 'over 99 %')
+    ('96\xa0%', 'over 99\xa0%')
     """
     return percent(min(max(probability, 1e-9), 1.0 - 1e-9))
 

@@ -21,9 +21,9 @@
   const percent = (share) => {
     if (share === null) return "–";
     const rounded = Math.floor(100 * share + 0.5);
-    if (rounded === 0 && share > 0) return "under 1 %";
-    if (rounded === 100 && share < 1) return "over 99 %";
-    return `${rounded} %`;
+    if (rounded === 0 && share > 0) return "under 1\u00a0%";
+    if (rounded === 100 && share < 1) return "over 99\u00a0%";
+    return `${rounded}\u00a0%`;
   };
   const decimal = (value, digits) => {
     const size = Math.floor(Math.abs(value) * 10 ** digits + 0.5) / 10 ** digits;
