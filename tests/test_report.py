@@ -24,7 +24,7 @@ from crowdsift.report import page as page_module
 from crowdsift.report.checks import Check, overall, run_checks
 from crowdsift.report.crowd import describe_crowd
 from crowdsift.report.disputes import disputed_pairs
-from crowdsift.report.facts import gather
+from crowdsift.report.facts import gather, settled
 from crowdsift.report.leftout import Calibration, calibrate, fit_without
 from crowdsift.report.reasons import TEMPLATES, reasons
 from crowdsift.tables import Table
@@ -435,6 +435,27 @@ def test_a_loaded_fit_reports_what_it_knows_and_all_with_its_votes(crowd, facts,
 def test_refits_can_be_left_out(facts):
     html = facts.fit.report(refit=False).html
     assert html.count("Left out on request.") == 3  # the check and both sections
+
+
+def test_refits_that_take_long_are_left_out_with_the_reason(facts, monkeypatch):
+    from crowdsift.report import facts as module
+
+    monkeypatch.setattr(module, "MOST_SECONDS", 0.0)
+    text = " ".join(Elements(facts.fit.report().html).text)
+    assert "Left out, because it takes another fit, here about 0 seconds of one core" in text
+    assert "Left out" not in " ".join(Elements(facts.fit.report(refit=True).html).text)
+
+
+def test_refits_keep_the_habits_that_were_found_and_drop_the_others(facts):
+    rule = settled(facts.fit)  # a crowd without side habits or repeated pairs
+    assert (rule.sides, rule.pair_effect, rule.ties) == (False, False, True)
+    sided = replace(
+        facts.fit,
+        worker_table=Table({**facts.fit.worker_table, "side_bias": np.ones(80)}),
+        summary={**facts.fit.summary, "pair_effect": 0.5},
+    )
+    assert settled(sided).sides
+    assert settled(sided).pair_effect
 
 
 def test_long_tables_are_cut_with_a_note(crowd, monkeypatch):

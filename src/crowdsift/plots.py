@@ -12,9 +12,8 @@ import numpy as np
 
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
-from crowdsift.models import model
 from crowdsift.report.crowd import VERDICTS, describe_crowd
-from crowdsift.report.facts import ABSENT, codes
+from crowdsift.report.facts import ABSENT, codes, settled
 from crowdsift.report.leftout import calibrate, fit_without
 from crowdsift.report.words import label, shortened
 
@@ -142,8 +141,7 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
     """
     votes = _votes(fit, votes)
     codes(fit, votes)  # refuses votes of another fit
-    rule, seed = model(fit.method, **fit.parameters), int(fit.summary.get("seed", 0))
-    found = calibrate(votes, rule, seed=seed)
+    found = calibrate(votes, settled(fit), seed=int(fit.summary.get("seed", 0)))
     if isinstance(found, str):
         raise RequestError(found)
     ax = _axes(ax, height=4.5)
@@ -182,7 +180,7 @@ def without_flagged(
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
     flagged = describe_crowd(fit, votes).flagged
-    found = fit_without(votes, model(fit.method, **fit.parameters), flagged, scores)
+    found = fit_without(votes, settled(fit), flagged, scores)
     if isinstance(found, str):
         raise RequestError(found)
     rows = np.argsort(found.before[code], kind="stable")[:top].tolist()

@@ -273,7 +273,7 @@ class Fit:
             What the page names as the way to make it again.
         refit
             Whether to fit twice more, for predictions of left-out votes and for the ranking
-            without flagged workers. By default up to a million distinct votes.
+            without flagged workers. By default where each takes some seconds at most.
         threads
             How many threads the refits may use.
 
