@@ -415,6 +415,32 @@ def test_groups_are_shown_where_items_cannot_be_compared():
     assert 'data-key="group"' in html
 
 
+def test_contexts_are_shown_beside_their_items():
+    first, second = ["a", "b", "c"] * 12, ["b", "c", "a"] * 12
+    votes = crowdsift.read(
+        {"winner": first, "loser": second, "worker": list(range(4)) * 9, "p": ["q", "r"] * 18},
+        by="p",
+    )
+    fit = crowdsift.fit(votes)
+    html = fit.report(refit=False).html
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.DOTALL).group(1))["items"]
+    assert list(zip(data["context"], data["name"], strict=True)) == fit.labels
+    assert 'data-key="context"' in html
+    assert "by='p'" in " ".join(Elements(html).text)
+
+
+def test_gold_settles_which_end_is_up_and_the_refit_follows_it():
+    kinds = np.array([1.0] * 8 + [-1.0] * 12)
+    drawn = crowdsift.simulate(15, 20, 4000, reliabilities=kinds, seed=2)
+    order = np.argsort(-drawn.scores)
+    gold = {"winner": drawn.items[order[:4]], "loser": drawn.items[order[-4:]]}
+    facts = gather(crowdsift.fit(drawn.comparisons(), gold=gold))
+    assert _state(facts, "sign") == "good"  # although most workers answer the opposite
+    assert facts.without.tau > 0.8
+    check = next(check for check in run_checks(facts) if check.key == "sign")
+    assert check.finding == "4 of 4 pairs with a known answer agree with the ranking."
+
+
 def test_side_habits_are_shown_where_a_method_finds_them(crowd):
     html = crowdsift.fit(crowd, "factor-bt").report(refit=False).html
     assert 'data-key="side_bias"' in html

@@ -11,12 +11,12 @@ from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+from benchmarks.browser import find_chromium
+from benchmarks.data import data_folder
 from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import crowdsift
-from benchmarks.browser import find_chromium
-from benchmarks.data import data_folder
 from crowdsift import plots
 from crowdsift.demonstration import crowd_with_spammers
 

@@ -6,16 +6,16 @@ into new ones, and returns them.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
 from crowdsift.report.crowd import VERDICTS, describe_crowd
-from crowdsift.report.facts import ABSENT, codes, settled
+from crowdsift.report.facts import ABSENT, codes, has_gold, settled
 from crowdsift.report.leftout import calibrate, fit_without
-from crowdsift.report.words import label, shortened
+from crowdsift.report.words import item_label, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -69,7 +69,7 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
     reach = np.stack([value - low, high - value])
     ax.errorbar(value, at, xerr=np.nan_to_num(np.maximum(reach, 0.0)), fmt="o", ms=5,
                 color=_COLOURS["reliable"], ecolor="#9dbde2", elinewidth=3)  # fmt: skip
-    ax.set_yticks(at, [_text(item) for item in table["item"][shown]], parse_math=False)
+    ax.set_yticks(at, [_text(fit, i) for i in range(len(value))], parse_math=False)
     ax.set_xlabel(f"{names[0]}, 90 % interval")
     ax.grid(axis="x", alpha=0.3)
     return _plain(ax)
@@ -180,7 +180,7 @@ def without_flagged(
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
     flagged = describe_crowd(fit, votes).flagged
-    found = fit_without(votes, settled(fit), flagged, scores)
+    found = fit_without(votes, settled(fit), flagged, scores, mirror=has_gold(fit))
     if isinstance(found, str):
         raise RequestError(found)
     rows = np.argsort(found.before[code], kind="stable")[:top].tolist()
@@ -191,7 +191,7 @@ def without_flagged(
         end = min(after or lowest, lowest)
         moved = "reliable" if end < before else "undecided" if end == before else "adversarial"
         ax.plot([0, 1], [before, end], "o-", color=_COLOURS[moved], ms=4)
-        name = _text(fit.item_table["item"][i])
+        name = _text(fit, i)
         ax.annotate(f"{name} {before}", (0, before), (-8, 0), textcoords="offset points",
                     ha="right", va="center", fontsize="small", parse_math=False)  # fmt: skip
         ax.annotate(f"{after or '–'} {name}", (1, end), (8, 0), textcoords="offset points",
@@ -258,8 +258,9 @@ def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
     ax.xaxis.set_minor_formatter(plain if narrow else NullFormatter())
 
 
-def _text(value: Any) -> str:
-    return shortened(label(value), _LONGEST)
+def _text(fit: Fit, row: int) -> str:
+    """The name of an item, by its row."""
+    return shortened(item_label(fit.labels[row], fit.summary.get("by")), _LONGEST)
 
 
 def _plain(ax: Axes) -> Axes:

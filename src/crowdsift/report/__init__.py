@@ -95,9 +95,10 @@ def _python_command(fit: Fit, source: str) -> str:
     """What makes the fit and its report again in Python."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)
+    by = f", by={fit.summary['by']!r}" if fit.summary.get("by") else ""
     return (
         "import crowdsift\n"
         f"model = crowdsift.model({fit.method!r}, {given})\n"
-        f"fit = crowdsift.fit({votes}, model, seed={fit.summary.get('seed', 0)})\n"
+        f"fit = crowdsift.fit({votes}, model{by}, seed={fit.summary.get('seed', 0)})\n"
         'fit.report("report.html")'
     )

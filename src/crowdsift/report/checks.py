@@ -155,20 +155,36 @@ def _connected(facts: Facts) -> Check:
 
 
 def _sign(facts: Facts) -> Check:
-    margin, title = facts.fit.summary.get("sign_margin"), "Which end is up"
+    s, title = facts.fit.summary, "Which end is up"
+    margin, agree = s.get("sign_margin"), s.get("gold_agree")
+    if agree is not None:
+        return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0), title)
     if margin is None:
         return Check("sign", title, "none",
                      f"{facts.fit.method} takes the majority's word for which end is the "
                      "better one.")  # fmt: skip
     state: State = "good" if margin >= SIGN[0] else "care" if margin >= SIGN[1] else "bad"
+    if state == "good" and s.get("sign_unsettled"):
+        state = "care"
     told = {
         "good": "most workers vote with the ranking rather than against it",
         "care": "those who vote with the ranking are only somewhat more than those against it",
         "bad": "about as many workers vote against the ranking as with it: it might be upside down",
     }[state]
-    advice = "Have a few pairs with a known answer judged, to see which end is the better one."
+    needed = s.get("gold_needed")
+    pairs = f"{count(needed)} pairs" if needed else "A few pairs"
+    advice = f"{pairs} with a known answer would settle it: --gold FILE."
     return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {told}.",
                  advice if state != "good" else "")  # fmt: skip
+
+
+def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
+    """The sign where pairs with a known answer were given."""
+    told = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
+    if agree > disagree:
+        return Check("sign", title, "good", f"{told} with the ranking.")
+    return Check("sign", title, "bad", f"Only {told} with the ranking.",
+                 "The votes contradict the known answers: look at both.")  # fmt: skip
 
 
 def _converged(facts: Facts) -> Check:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.labels import key_of
 from crowdsift.models import model
 from crowdsift.report.crowd import Crowd, describe_crowd
 from crowdsift.report.disputes import Dispute, disputed_pairs
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.result import Fit
 
-__all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "settled"]
+__all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "settled"]
 
 ABSENT = (
     "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read "
@@ -112,7 +113,7 @@ def gather(
         code=code,
         calibration=skipped or calibrate(votes, rule, seed=seed, threads=threads),
         without=(skipped if crowd.flagged.any() else "")
-        or fit_without(votes, rule, crowd.flagged, scores, threads=threads),
+        or fit_without(votes, rule, crowd.flagged, scores, mirror=has_gold(fit), threads=threads),
         disputes=disputed_pairs(votes, crowd.flagged),
         side_excess=_side_excess(fit, votes, scores),
         fingerprint=_fingerprint(votes),
@@ -132,6 +133,11 @@ def settled(fit: Fit) -> Model:
         changes["pair_effect"] = False
     found: Model = replace(rule, **changes)
     return found
+
+
+def has_gold(fit: Fit) -> bool:
+    """Whether pairs with a known answer settled the sign; refits do not know them."""
+    return fit.summary.get("gold_agree") is not None
 
 
 def _refit_seconds(fit: Fit, votes: Comparisons) -> float:
@@ -154,8 +160,8 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
 
 def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:
     """The code of every row of the table of items."""
-    place = {(type(label), label): code for code, label in enumerate(votes.items)}
-    found = [place.get((type(label), label), -1) for label in fit.item_table["item"]]
+    place = {_key(label): code for code, label in enumerate(votes.items)}
+    found = [place.get(_key(label), -1) for label in fit.labels]
     workers = votes.n_workers if votes.has_workers else 0
     same = len(found) == votes.n_items and min(found, default=-1) >= 0
     if not same or workers != fit.worker_table.height:
@@ -165,6 +171,11 @@ def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:
             f"{fit.item_table.height} and {fit.worker_table.height} there, or other labels"
         )
     return np.array(found, np.int64)
+
+
+def _key(label: Any) -> Any:
+    """Equal for equal labels; those of a context are pairs."""
+    return tuple(map(key_of, label)) if isinstance(label, tuple) else key_of(label)
 
 
 def _side_excess(

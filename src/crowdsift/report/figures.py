@@ -11,7 +11,7 @@ from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import Calibration, Without
 from crowdsift.report.reasons import typical_reliability
 from crowdsift.report.svg import Drawing, Scale, isolated
-from crowdsift.report.words import count, label, many, percent, shortened
+from crowdsift.report.words import count, item_label, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -134,7 +134,7 @@ def _smooth(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
 
 def without_figure(facts: Facts, found: Without, width: float) -> str:
     """The best items with all votes and without those of flagged workers."""
-    names = facts.fit.item_table["item"]
+    names, by = facts.fit.labels, facts.fit.summary.get("by")
     shown = _slopes(facts, found)
     if len(shown) < 2:
         return ""
@@ -153,7 +153,7 @@ def without_figure(facts: Facts, found: Without, width: float) -> str:
         rank = int(found.rank[facts.code[i]])
         before = int(found.before[facts.code[i]])
         one, two = (top + step * best[side][i] for side in ("before", "after"))
-        name = label(names[i])
+        name = item_label(names[i], by)
         short = isolated(shortened(name, most))
         move = "up" if 0 < rank < before else "down" if rank > before or not rank else "same"
         picture.line(left, one, right, two, f"slope {move}")

@@ -102,6 +102,8 @@ def calibrate(
         estimate = rule.estimate(choose_engine("auto", prepared, threads))
     except CrowdsiftError as error:
         return f"The part that was kept could not be fitted: {error}"
+    if estimate.points is None and estimate.workers.side_bias is not None:
+        return "Predictions by the side habits of this method are not made here."
     p = predicted_probability(left_out, rule, estimate)
     outcome, weight = left_out.outcome.astype(np.float64), left_out.weight.astype(np.float64)
     follows = np.where(p >= 0.5, outcome, 1.0 - outcome)
@@ -164,6 +166,7 @@ def fit_without(
     flagged: NDArray[np.bool_],
     scores: NDArray[np.float64],
     *,
+    mirror: bool = False,
     threads: int | None = None,
 ) -> Without | str:
     """Fit again without the votes of flagged workers, or say why not.
@@ -176,6 +179,8 @@ def fit_without(
         Which workers to leave out.
     scores
         Of the whole fit, by item code.
+    mirror
+        Whether the sign was settled by more than the votes: the refit is turned to agree.
     """
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."
@@ -190,13 +195,16 @@ def fit_without(
     k = votes.n_items
     count = np.bincount(kept.first, kept.weight, k) + np.bincount(kept.second, kept.weight, k)
     left = count > 0
-    group = components(kept)
+    group, found = components(kept), estimate.scores
+    tau = _agreement(found[left], scores[left], components(votes)[left])
+    if mirror and tau < 0.0:
+        found, tau = -found, -tau
     rank = np.zeros(k, np.int64)
-    rank[left] = ranks(estimate.scores[left], group[left])
+    rank[left] = ranks(found[left], group[left])
     return Without(
         rank=rank,
         before=ranks(scores, components(votes)),
-        tau=_agreement(estimate.scores[left], scores[left], components(votes)[left]),
+        tau=tau,
         lost=int((~left).sum()),
         components=len(np.unique(group[left])),
     )

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.page import bar, environment, value_range
-from crowdsift.report.words import count, label, many, shortened
+from crowdsift.report.words import count, item_label, many, shortened
 
 if TYPE_CHECKING:
     from crowdsift.result import Fit
@@ -55,7 +55,7 @@ def _row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
     known = bool(np.isfinite([low, high]).all())
     return {
         "rank": int(table["rank"][i]),
-        "name": shortened(label(table["item"][i]), _LONGEST),
+        "name": shortened(item_label(fit.labels[i], fit.summary.get("by")), _LONGEST),
         "score": score,
         "at": bar(score, low, high, scale) if known else [],
         "told": f"{low:.2f} to {high:.2f}",

@@ -18,7 +18,7 @@ from crowdsift.report.checks import overall, run_checks
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.reasons import TEMPLATES
-from crowdsift.report.words import chance, count, decimal, label, many, percent
+from crowdsift.report.words import chance, count, decimal, item_label, label, many, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -157,6 +157,9 @@ def _items(facts: Facts) -> dict[str, Any]:
         "votes": table["comparisons"],
         "group": table["component"],
     }
+    by = facts.fit.summary.get("by")
+    if by:
+        columns["context"] = np.array([label(value) for value in table[by]], dtype=object)
     told = _columns(columns)
     told["scale"] = value_range(table["score"], table["lower"], table["upper"])
     last = int(table["rank"].max(initial=1))
@@ -242,7 +245,7 @@ def _without(facts: Facts) -> dict[str, Any]:
     before, after = found.before[facts.code], found.rank[facts.code]
     move = np.where(after > 0, before - after, 0)
     order = np.lexsort((before, -np.abs(move)))[:_MOVERS]
-    names = facts.fit.item_table["item"]
+    names, by = facts.fit.labels, facts.fit.summary.get("by")
     best = {side: set(np.flatnonzero((ranks > 0) & (ranks <= 10)).tolist()) for side, ranks in (
         ("before", before), ("after", after))}  # fmt: skip
     return {
@@ -255,7 +258,7 @@ def _without(facts: Facts) -> dict[str, Any]:
         "same_first": bool((before == 1)[after == 1].any()),
         "moved": int((move != 0).sum()),
         "movers": [
-            {"name": label(names[i]), "before": int(before[i]), "after": int(after[i])}
+            {"name": item_label(names[i], by), "before": int(before[i]), "after": int(after[i])}
             for i in order.tolist()
             if move[i]
         ],
@@ -273,7 +276,7 @@ def _disputes(facts: Facts) -> dict[str, Any]:
             "pairs": [],
         }
     assert facts.votes is not None
-    names = facts.votes.items
+    names, by = facts.votes.items, facts.votes.by
     row = np.empty(len(facts.code), np.int64)
     row[facts.code] = np.arange(len(facts.code))
     score = facts.fit.item_table["score"]
@@ -286,8 +289,8 @@ def _disputes(facts: Facts) -> dict[str, Any]:
     sure = _better(facts, ones, twos)
     pairs = [
         {
-            "first": label(names[one]),
-            "second": label(names[two]),
+            "first": item_label(names[one], by),
+            "second": item_label(names[two], by),
             "votes_first": for_one,
             "votes_second": for_two,
             "sure": chance,

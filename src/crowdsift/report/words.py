@@ -8,7 +8,7 @@ from __future__ import annotations
 from math import floor
 from typing import Any
 
-__all__ = ["chance", "count", "decimal", "label", "many", "percent", "shortened"]
+__all__ = ["chance", "count", "decimal", "item_label", "label", "many", "percent", "shortened"]
 
 
 def count(number: float) -> str:
@@ -92,6 +92,18 @@ def label(value: Any) -> str:
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() or _harmless(c) else _VISIBLE.get(c, "�") for c in text)
+
+
+def item_label(value: Any, by: str | None) -> str:
+    """The text of an item's label; with a context, the item and where it was compared.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import item_label
+    >>> item_label("a", None), item_label(("prompt 7", "a"), "prompt")
+    ('a', 'a (prompt 7)')
+    """
+    return f"{label(value[1])} ({label(value[0])})" if by else label(value)
 
 
 def _harmless(character: str) -> bool:

@@ -37,11 +37,11 @@
     if (content !== null && content !== undefined) td.append(content);
     return td;
   };
-  const name = (text) => {
+  const name = (text, kind = "name") => {
     const node = make("bdi", "clip", text);
     node.dir = "auto";
     if (text.length > 80) node.title = text;
-    return cell("name", node);
+    return cell(kind, node);
   };
   const interval = (value, low, high, scale, kind, zero) => {
     if (value === null) return null;
@@ -66,6 +66,7 @@
     items(t, i, has) {
       const zero = t.scale[0] < 0 && t.scale[1] > 0 ? 0 : null;
       const cells = [cell("num", count(t.rank[i])), name(t.name[i])];
+      if (has("context")) cells.push(name(t.context[i], "context optional"));
       if (has("group")) cells.push(cell("num", String(t.group[i])));
       cells.push(
         cell("bars", interval(t.score[i], t.lower[i], t.upper[i], t.scale, "score", zero)),
@@ -114,7 +115,7 @@
     const pager = document.querySelector(`[data-pager="${id}"]`);
     const [previous, next] = pager.querySelectorAll("button");
     const told = pager.querySelector("span");
-    const filtered = id === "items" ? columns.group : columns.verdict;
+    const filtered = id === "items" ? columns.context || columns.group : columns.verdict;
     let order = columns.name.map((_, i) => i);
     let found = order;
     let page = 0;
@@ -171,7 +172,7 @@
     search.addEventListener("input", choose);
     if (filter) {
       if (id === "items")
-        for (const group of [...new Set(filtered)].sort((a, b) => a - b))
+        for (const group of [...new Set(filtered)].sort((a, b) => (columns.context ? collator.compare(a, b) : a - b)))
           filter.append(make("option", "", String(group)));
       filter.addEventListener("change", choose);
     }
