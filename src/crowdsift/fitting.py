@@ -30,8 +30,10 @@ from crowdsift.gold import read_gold
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.outcomes import tie_rates
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
+from crowdsift.start import starting_point
 from crowdsift.tables import Table
 
 if TYPE_CHECKING:
@@ -53,6 +55,7 @@ def fit(
     classes: Any = None,
     by: str = "",
     gold: Any = None,
+    start: Any = None,
     tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -71,6 +74,9 @@ def fit(
         As in `crowdsift.read`.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    start
+        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
+        of the passes. The votes are all votes, the old ones and the new.
     gold
         Pairs of items of which it is known which one is better: a file or frame with the columns
         winner and loser. They settle the sign of the scores where the method leaves it free.
@@ -120,7 +126,11 @@ def fit(
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     machine = choose_engine(engine, prepared, threads)
-    estimate = voters(chosen.estimate(machine, progress), comparisons.n_workers)
+    if start is None:
+        estimate = chosen.estimate(machine, progress)
+    else:
+        estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
+    estimate = voters(estimate, comparisons.n_workers)
     component = machine.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))
     found = None if known is None else count_gold(estimate.scores, component, known)
@@ -136,6 +146,22 @@ def fit(
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
+
+
+def go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
+    """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
+    if earlier.votes is None:
+        raise RequestError(
+            "a fit that was loaded does not hold its votes; fit all votes with start=FOLDER"
+        )
+    reading = ("columns", "workers", "sides", "features", "classes", "by", "threads")
+    given = {name: options.pop(name) for name in reading if name in options}
+    given = {"columns": None, "workers": True, "sides": None, "features": (), "classes": None,
+             "threads": None, "by": earlier.votes.by, **given}  # fmt: skip
+    new = votes if isinstance(votes, Comparisons) else read_votes(votes, **given)
+    chosen = model(earlier.method, **earlier.parameters)
+    return fit(earlier.votes.extended(new), chosen, start=earlier, threads=given["threads"],
+               **options)  # fmt: skip
 
 
 def read_votes(
@@ -261,6 +287,7 @@ def _record(
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
+        "tie_rate": tie_rates(votes)[1],
         **estimate.details,
         "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
@@ -278,10 +305,15 @@ def _record(
         parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
         backend=votes.backend,
-        posterior=Posterior(
-            votes.items, _score_sd(estimate), estimate.covariance, estimate.workers.quantiles
-        ),
+        crowd=estimate.crowd,
         votes=votes,
+        posterior=Posterior(
+            votes.items,
+            _score_sd(estimate),
+            estimate.covariance,
+            estimate.workers.quantiles,
+            estimate.points,
+        ),
     )
 
 
@@ -380,6 +412,8 @@ def _workers(
             "p_random": judged.random,
             "p_adversarial": judged.adversarial,
         }
+    if votes.has_workers and votes.ties_are_outcomes:
+        extra["tie_rate"] = tie_rates(votes)[0]
     starts = votes.offsets[:-1]
     count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
     return Table(

@@ -65,6 +65,10 @@ def fit(
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
+    ] = None,
     engine: EngineName = "auto",
     threads: Threads = None,
     seed: Seed = 0,
@@ -91,6 +95,7 @@ def fit(
             by=by or "",
             gold=gold,
             tune=tune,
+            start=start,
             engine=engine,
             threads=threads,
             seed=seed,
