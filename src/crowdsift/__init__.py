@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import metrics, models
+    from crowdsift import metrics, models, plots
     from crowdsift.comparisons import Comparisons
     from crowdsift.errors import (
         ConvergenceWarning,
@@ -102,6 +102,7 @@ __all__ = [
     "metrics",
     "model",
     "models",
+    "plots",
     "read",
     "simulate",
     "tune",
@@ -114,7 +115,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("metrics", "models"):
+    if name in ("metrics", "models", "plots"):
         return import_module(f"crowdsift.{name}")
     raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
 
