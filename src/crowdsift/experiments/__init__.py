@@ -1,0 +1,42 @@
+"""The experiments of the paper, each with one command: settings, runs, tables, figures, pages.
+
+A new experiment is one new file and one line here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from crowdsift.errors import RequestError
+from crowdsift.experiments.base import Experiment, Options
+from crowdsift.experiments.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from collections.abc import Collection
+    from pathlib import Path
+
+    from crowdsift.experiments.runner import Progress
+
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "experiment"]
+
+_KINDS: tuple[type[Experiment], ...] = (Synthetic,)
+EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in _KINDS}
+
+
+def experiment(name: str, options: Options) -> Experiment:
+    """The experiment of that name.
+
+    Examples
+    --------
+    >>> from crowdsift.experiments import Options, experiment
+    >>> len(experiment("synthetic", Options(seeds=10)).settings())
+    580
+    """
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise RequestError(
+            f"unknown experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}{hint}"
+        )
+    return EXPERIMENTS[name](options)
