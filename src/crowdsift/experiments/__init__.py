@@ -9,18 +9,18 @@ import difflib
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
+from crowdsift.experiments.ablations import Ablations
 from crowdsift.experiments.base import Experiment, Options
+from crowdsift.experiments.real import Real
+from crowdsift.experiments.spammers import Spammers
 from crowdsift.experiments.synthetic import Synthetic
 
 if TYPE_CHECKING:
-    from collections.abc import Collection
     from pathlib import Path
 
-    from crowdsift.experiments.runner import Progress
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "experiment", "requested"]
 
-__all__ = ["EXPERIMENTS", "Experiment", "Options", "experiment"]
-
-_KINDS: tuple[type[Experiment], ...] = (Synthetic,)
+_KINDS: tuple[type[Experiment], ...] = (Real, Synthetic, Spammers, Ablations)
 EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in _KINDS}
 
 
@@ -40,3 +40,24 @@ def experiment(name: str, options: Options) -> Experiment:
             f"unknown experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}{hint}"
         )
     return EXPERIMENTS[name](options)
+
+
+def requested(
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    tune: bool = False,
+    data: Path | None = None,
+    fetch: bool = False,
+) -> Options:
+    """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given.
+
+    Examples
+    --------
+    >>> from crowdsift.experiments import requested
+    >>> requested(quick=True).seeds
+    2
+    """
+    if seeds is None:
+        seeds = 2 if quick else 10
+    return Options(quick, seeds, tune, data, fetch)

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.experiments.figures import Figure
+    from crowdsift.experiments.summary import Standing
     from crowdsift.result import Fit
 
 __all__ = [
@@ -60,13 +61,16 @@ class Options:
     tune
         Beside the defaults, penalties chosen by left-out votes.
     data
-        The folder of the data sets; by default they are looked for.
+        A folder to look for data sets in first.
+    fetch
+        Download data sets that are in no folder.
     """
 
     quick: bool = False
     seeds: int = 10
     tune: bool = False
     data: Path | None = None
+    fetch: bool = False
 
     def __post_init__(self) -> None:
         if self.seeds < 1:
@@ -88,7 +92,8 @@ class Experiment(ABC):
     name: ClassVar[str]
     title: ClassVar[str]
     seeded: ClassVar[bool] = True  # whether it has random numbers, hence seeds
-    tunable: ClassVar[bool] = False
+    tunable: ClassVar[bool] = False  # whether penalties can be chosen by left-out votes
+    by_method: ClassVar[bool] = False  # whether methods are shared out too, for few settings
 
     def __init__(self, options: Options) -> None:
         if options.tune and not self.tunable:
@@ -123,6 +128,10 @@ class Experiment(ABC):
     @abstractmethod
     def page(self, records: list[Record]) -> Page:
         """What is shown of finished records."""
+
+    def standings(self, records: list[Record]) -> dict[str, Standing]:
+        """Where our default stands against the best of the eight, by parts of the experiment."""
+        return {}
 
 
 def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, str]:
@@ -159,4 +168,3 @@ def judged(
         "seconds": seconds,
         "note": note,
     }
-

@@ -38,6 +38,8 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
 
     experiment = store.experiment
     left = [(setting, store.missing(setting)) for setting in experiment.settings()]
+    if experiment.by_method:
+        left = [(setting, (name,)) for setting, methods in left for name in methods]
     left = [(setting, methods) for setting, methods in left if methods]
     if not left:
         return
