@@ -49,7 +49,7 @@ def described(experiment: Experiment, records: list[Record]) -> str:
     settings = experiment.settings()
     wanted = sum(len(experiment.methods(setting)) for setting in settings)
     seeds = f", {len(experiment.seeds)} seeds" if experiment.seeded else ""
-    quick = " Quick run: two seeds, thinned grids." if experiment.options.quick else ""
+    quick = " A quick run, with thinned grids." if experiment.options.quick else ""
     state = "" if len(records) == wanted else f" Only {len(records)} of {wanted} fits are done."
     return (
         f"crowdsift {__version__}, `crowdsift reproduce {experiment.name}`: {len(settings)} "

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_results"]
 
-_LARGE = 1_000_000  # bytes of a table that is left out
+_LARGE = 600_000  # bytes of a table that is left out
 
 
 def write_results(runs: Path, out: Path, data: Path | None = None) -> None:
@@ -50,8 +50,8 @@ def write_results(runs: Path, out: Path, data: Path | None = None) -> None:
         page = chosen.page(records)
         parts.append(f"## {chosen.title}\n\n{described(chosen, records)}\n{page.text}")
         for name, body in content(chosen, records, page).items():
-            size = len(body) if isinstance(body, str) else 0
-            if not name.endswith("-seconds.csv") and size < _LARGE:
+            large = isinstance(body, str) and len(body) > _LARGE
+            if not large and not name.endswith(("-seconds.csv", ".svg")):  # as in the runs
                 files[name] = body
     write_folder(out / "results", files)
     write_folder(out, {"results.md": "\n".join(parts).replace(FOLDER, "results/")})
@@ -79,7 +79,9 @@ def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
         if told:
             lines.append(f"- **{chosen.title}** ({'; '.join(told)})")
     missing = [EXPERIMENTS[name].title for name in EXPERIMENTS if name not in found]
-    lines += ["", f"Not run: {', '.join(missing)}." if missing else "", ""]
+    if missing:
+        lines += ["", f"Not run: {', '.join(missing)}."]
+    lines += ["", ""]
     return "\n".join(lines) + _ABOUT
 
 

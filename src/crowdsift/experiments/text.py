@@ -38,7 +38,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: in
 
 def figure_link(name: str, title: str) -> str:
     """A figure on a page."""
-    return f"![{title}]({FOLDER}{name}.svg)\n"
+    return f"![{title}]({FOLDER}{name}.png)\n"
 
 
 def comma_separated(rows: Sequence[dict[str, Any]]) -> str:
