@@ -16,9 +16,10 @@ from crowdsift.models import MODELS
 from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
+    from crowdsift.experiments.base import Experiment
     from crowdsift.experiments.runner import Progress
 
-__all__ = ["reproduce"]
+__all__ = ["perform", "reproduce"]
 
 
 def reproduce(
@@ -66,6 +67,18 @@ def reproduce(
             raise RequestError(
                 f"cannot redo {method!r}; give all or methods of {', '.join(MODELS)}"
             )
+    return perform(chosen, out, jobs=jobs, redo=redo, progress=progress)
+
+
+def perform(
+    chosen: Experiment,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[str]:
+    """The same for an experiment that is made already."""
     require_matplotlib()
     with Store(Path(out), chosen).opened(redo) as store:
         run_missing(store, thread_count(jobs), progress)

@@ -56,7 +56,7 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
         )
         try:
             tasks = {
-                pool.submit(_work, experiment.name, experiment.options, setting, methods): share
+                pool.submit(_work, type(experiment), experiment.options, setting, methods): share
                 for (setting, methods), share in zip(left, shares, strict=True)
             }
             for count, task in enumerate(as_completed(tasks), 1):
@@ -76,22 +76,16 @@ def run_missing(store: Store, jobs: int, progress: Progress | None = None) -> No
             raise
 
 
-def _work(name: str, options: Options, setting: Setting, methods: Sequence[str]) -> list[Record]:
-    from crowdsift.experiments import experiment
-
-    return _experiment(experiment, name, options).run(setting, methods)
+_made: dict[tuple[type[Experiment], Options], Experiment] = {}  # in each process
 
 
-_made: dict[tuple[str, Options], Experiment] = {}
-
-
-def _experiment(
-    make: Callable[[str, Options], Experiment], name: str, options: Options
-) -> Experiment:
-    """One object a process, so that data are read once."""
-    if (name, options) not in _made:
-        _made[name, options] = make(name, options)
-    return _made[name, options]
+def _work(
+    kind: type[Experiment], options: Options, setting: Setting, methods: Sequence[str]
+) -> list[Record]:
+    """Run a setting; one experiment a process, so that data are read once."""
+    if (kind, options) not in _made:
+        _made[kind, options] = kind(options)
+    return _made[kind, options].run(setting, methods)
 
 
 def _start_worker() -> None:
