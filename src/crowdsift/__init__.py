@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import metrics, models
+    from crowdsift import datasets, metrics, models
     from crowdsift.comparisons import Comparisons
     from crowdsift.errors import (
         ConvergenceWarning,
@@ -87,6 +87,7 @@ __all__ = [
     "Sift",
     "__version__",
     "add_spammers",
+    "datasets",
     "evaluate",
     "fit",
     "load",
@@ -105,7 +106,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("metrics", "models"):
+    if name in ("datasets", "metrics", "models"):
         return import_module(f"crowdsift.{name}")
     raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
 
