@@ -249,8 +249,20 @@ public:
     }
 
     // Sites of expectation propagation over these votes; they share the Laplacian.
-    std::unique_ptr<GridBinding> grid_sites() {
-        return std::make_unique<GridBinding>(votes_, pairs_, *laplacian_, pool_, inverse_);
+    std::unique_ptr<GridBinding> grid_sites(std::size_t known) {
+        return std::make_unique<GridBinding>(world(false, known));
+    }
+
+    std::unique_ptr<HabitBinding> habit_sites(std::vector<double> widths,
+                                              std::vector<double> pure_sides,
+                                              std::vector<double> pure_widths, bool sides,
+                                              std::size_t known) {
+        if (widths.empty() || pure_sides.size() != pure_widths.size())
+            throw std::invalid_argument("a tie width is needed, and one for every pure type");
+        const bool ties = widths[0] > 0.0;
+        return std::make_unique<HabitBinding>(
+            world(ties, known), crowdsift::HabitShape{std::move(widths), std::move(pure_sides),
+                                                      std::move(pure_widths), sides});
     }
 
     // Solution, iterations, relative residual, whether the tolerance was reached.
@@ -269,6 +281,15 @@ public:
     }
 
 private:
+    // What sites are made over; the votes are split once for each way to see ties.
+    SiteWorld world(bool ties, std::size_t known) {
+        if (known >= votes_.n_workers && known > 0)
+            throw std::invalid_argument("only known workers are no crowd");
+        std::shared_ptr<const crowdsift::SplitVotes>& split = split_[ties ? 1 : 0];
+        if (!split) split = std::make_shared<crowdsift::SplitVotes>(votes_, pairs_, ties);
+        return {votes_, pairs_, *laplacian_, pool_, inverse_, split, known};
+    }
+
     template <class Task>
     static nb::tuple with_likelihood(const std::string& name, const Task& task) {
         if (name == "scaled-logit") return task(ScaledLogit{});
@@ -329,6 +350,7 @@ private:
     Pairs pairs_;
     std::unique_ptr<Laplacian> laplacian_;
     std::unique_ptr<SparseInverse> inverse_;
+    std::shared_ptr<const crowdsift::SplitVotes> split_[2];
     std::unique_ptr<LogisticPasses> passes_;
     std::unique_ptr<EliminatedPasses> eliminated_;
     std::size_t parameters_ = 0;  // of a worker, in the last derivatives()
@@ -459,6 +481,8 @@ NB_MODULE(_core, m) {
         .def("multiply", &Core::multiply, "x"_a, "shift"_a)
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)
-        .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>())
+        .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>(), "known"_a = 0)
+        .def("habit_sites", &Core::habit_sites, nb::keep_alive<0, 1>(), "widths"_a,
+             "pure_sides"_a, "pure_widths"_a, "sides"_a, "known"_a = 0)
         .def("solve", &Core::solve, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }

@@ -111,6 +111,14 @@ class Comparisons:
         """Whether any vote is a tie (an outcome of exactly one half)."""
         return bool((self.outcome == 0.5).any())
 
+    @property
+    def ties_are_outcomes(self) -> bool:
+        """Whether one half means a tie: there are some, and no other outcome between 0 and 1.
+
+        Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
+        """
+        return self.has_ties and bool(np.isin(self.outcome, (0.0, 0.5, 1.0)).all())
+
     def __len__(self) -> int:
         return len(self.first)
 

@@ -287,6 +287,9 @@ def _workers(votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64]
             known = normal_quantiles(reliability, told.reliability_sd)
         judged = verdicts(reliability - told.random_level, known - told.random_level)
         verdict = judged.words
+        if told.one_sided is not None:
+            verdict[told.one_sided >= 0.5] = "one-sided"
+            extra["p_one_sided"] = told.one_sided
         extra |= {
             "p_reliable": judged.reliable,
             "p_random": judged.random,

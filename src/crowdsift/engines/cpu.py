@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.engines import Curvature, Solution
+from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
 
 if TYPE_CHECKING:
@@ -66,10 +67,11 @@ class CpuEngine:
             threads,
         )
         self.n_items = comparisons.n_items
-        self._sides_known = comparisons.sides_known
+        self.sides_known, self.ties = comparisons.sides_known, comparisons.ties_are_outcomes
         self.n_workers = comparisons.n_workers
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
+        self.known_workers = getattr(comparisons, "n_gold", 0)
         self.passes = 0
         self.component = _core.components(comparisons.first, comparisons.second, self.n_items)
         self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
@@ -152,6 +154,6 @@ class CpuEngine:
         self.passes += 1
         return self._core.margin_flow(x, prior)
 
-    def grid_sites(self) -> CpuGridSites:
+    def grid_sites(self, habits: Habits = PLAIN) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
-        return CpuGridSites(self._core, self.n_items, self._sides_known)
+        return CpuGridSites(self, self._core, habits)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines import Curvature, Solution
+from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_reference import ReferenceGridSites
 from crowdsift.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
 
@@ -65,7 +66,8 @@ class ReferenceEngine:
         self.passes = 0
         self._first, self._second = comparisons.first, comparisons.second
         self._worker = comparisons.worker_codes()
-        self._sides_known = comparisons.sides_known
+        self.sides_known, self.ties = comparisons.sides_known, comparisons.ties_are_outcomes
+        self.known_workers = getattr(comparisons, "n_gold", 0)
         self._y = comparisons.outcome.astype(np.float64)
         self._n = comparisons.weight.astype(np.float64)
         features = (
@@ -221,7 +223,7 @@ class ReferenceEngine:
         c = (self._n * self._y + prior) / (self._n + 2 * prior) - 0.5
         return self._to_both(c * x[self._second], -c * x[self._first])
 
-    def grid_sites(self) -> ReferenceGridSites:
+    def grid_sites(self, habits: Habits = PLAIN) -> ReferenceGridSites:
         """New sites of expectation propagation; see the protocol."""
         return ReferenceGridSites(
             self._laplacian,
@@ -231,7 +233,9 @@ class ReferenceEngine:
             self._y,
             self._n,
             self.n_workers,
-            self._sides_known,
+            self.sides_known,
+            habits,
+            self.known_workers,
         )
 
     def _components(self) -> NDArray[np.uint32]:
