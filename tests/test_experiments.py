@@ -25,6 +25,7 @@ from crowdsift.errors import RequestError
 from crowdsift.experiments import EXPERIMENTS, Options, experiment, store
 from crowdsift.experiments.base import EIGHT
 from crowdsift.experiments.figures import Figure, Line, Panel
+from crowdsift.experiments.published import Published
 from crowdsift.experiments.reproduce import perform, reproduce
 from crowdsift.experiments.results import write_results
 from crowdsift.experiments.summary import Cell, cells, like_published, standing
@@ -444,6 +445,27 @@ def test_the_paper_turns_the_scores_of_methods_that_model_workers():
     assert like_published("bora-em", "accuracy") == "accuracy_up_to_sign"
     assert like_published("bt", "accuracy") == "accuracy"
     assert like_published("barp", "kendall_tau") == "kendall_tau"
+
+
+def test_distance_from_the_published_mean_is_in_standard_errors_of_both(tmp_path, monkeypatch):
+    (tmp_path / "paper_synthetic.csv").write_text(
+        "beta,sweep,items,workers,comparisons,method,acc,acc_sd,wacc,tau,tau_sd\n"
+        '"[0,1]",items,50,10,100,BoRaEM,0.8,0.04,0.9,0.6,0.1\n'
+    )
+    monkeypatch.setenv("CROWDSIFT_REFERENCE", str(tmp_path))
+    names = ("beta", "sweep", "items", "workers", "comparisons")
+    published = Published("synthetic", names, None)
+    key = ("[0,1]", "items", 50, 10, 100)
+    ours = [0.86, 0.9, 0.82, 0.88]
+    cell = Cell({"accuracy_up_to_sign": ours, "accuracy": [0.1] * 4})
+    error = math.sqrt(np.var(ours, ddof=1) / 4 + 0.04**2 / 10)
+    expected = (np.mean(ours) - 0.8) / error
+    assert published.distance(key, "bora-em", cell) == pytest.approx(expected)
+    mean, deviation = published.figure(key, "bora-em", "weighted_accuracy")
+    assert mean == 0.9
+    assert math.isnan(deviation)
+    assert published.mean(key, "bt") is None
+    assert math.isnan(published.distance(key, "bt", cell))
 
 
 def test_our_figure_beside_the_published():

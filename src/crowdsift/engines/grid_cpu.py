@@ -38,7 +38,9 @@ class CpuGridSites:
 
     _sites: _core.GridSites | _core.HabitSites
 
-    def __init__(self, engine: Engine, core: _core.Core, habits: Habits = PLAIN) -> None:
+    def __init__(
+        self, engine: Engine, core: _core.Core, habits: Habits = PLAIN
+    ) -> None:
         self._engine, self._core, self._habits = engine, core, habits
         known = engine.known_workers
         if habits.sides or habits.ties:

@@ -141,7 +141,9 @@ class ReferenceGridSites:
         m_side, v_side = m_side * np.abs(x), v_side * np.abs(x)  # none of known workers
 
         beta, width, pure, regular = self._types()
-        k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None]))
+        k = 1.0 / np.sqrt(
+            1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None])
+        )
         z = beta[s] * m[:, None] + x[:, None] * (regular * m_side[:, None] + pure)
         log_Z, e, f = _outcome(k * z, k * width, self._tied[:, None])
         messages = np.zeros((self._n_workers, len(prior)))

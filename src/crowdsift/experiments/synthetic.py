@@ -43,12 +43,12 @@ _COMPARED = (
 _WHY = (
     "Of differences that are chance alone about 6 % are beyond two standard errors (both are "
     "estimated from ten seeds), and settings are not independent: with the same seed all points of "
-    "a sweep over workers or comparisons have the same true scores, so that one draw shows in "
-    "several rows. Where β is in [-1,1] and votes are few, bora-em ends in one of two kinds of "
+    "a sweep over workers or comparisons have the same true scores, in both ranges of β, so that "
+    "one draw shows in several rows. Where β is in [-1,1] and votes are few, bora-em ends in one of two kinds of "
     "optimum, a good one or one with an accuracy near ½ and a smaller likelihood; the mean then "
     "counts in how many seeds it fell into which, and has no use for a normal error. In the same "
-    "place bt, rank-centrality and barp have an arbitrary sign. The published hbtl, htcv, crowd-bt, "
-    "factor-bt and bt are an early stop of Adam without a penalty; ours are the optimum with a "
+    "place bt, rank-centrality and barp have an arbitrary sign. The published figures of the other "
+    "likelihood methods are an early stop of Adam without a penalty; ours are the optimum with a "
     "penalty of .01, which differs most where votes are few.\n"
 )
 
@@ -188,10 +188,8 @@ def _agreement(found: dict[Key, dict[str, Cell]], published: Published) -> str:
         near = sum(abs(z) <= _NEAR for z in distances)
         typical = math.sqrt(math.fsum(z * z for z in distances) / len(distances))
         mean = math.fsum(gaps) / len(gaps)
-        share = f"{near / len(distances):.0%}"
-        rows.append(
-            [method, f"{near} of {len(distances)}", share, f"{typical:.1f}", f"{mean:+.4f}"]
-        )
+        within = [f"{near} of {len(distances)}", f"{near / len(distances):.0%}"]
+        rows.append([method, *within, f"{typical:.1f}", f"{mean:+.4f}"])
     head = ["method", "within", "share", "root mean square distance, s.e.", "mean difference"]
     return "\n".join([_COMPARED, markdown_table(head, rows), _far(found, published), _WHY])
 
