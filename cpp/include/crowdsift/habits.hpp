@@ -202,10 +202,11 @@ private:
                 at.total[t] += static_cast<double>(at.cost[t]);
         }
         const float* const prior = prior_of(s, at.prior);
-        const double regular = posterior_of(s, prior, family, sided, at, out);
+        double regular = posterior_of(s, prior, family, sided, at, out);
         if (s < crowd_ && count > 0) {
             const double g = side_mean_[s], v = side_variance_[s];
             types_.count(levels_of(s), at.q.data(), nullptr, 1.0F, out.counts.data());
+            if (!sided) regular = 0.0;  // no side habits to add up
             out.side.count += regular;
             out.side.first += regular * g;
             out.side.second += regular * (g * g + v);

@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from crowdsift.engines import Vector
 
 __all__ = [
+    "NO_HABIT",
     "PLAIN",
     "SMOOTHING",
     "GridSites",
@@ -82,10 +83,13 @@ class SidePrior(NamedTuple):
     variance: float = 0.25
 
 
+NO_HABIT = SidePrior()
+
+
 class SideSums(NamedTuple):
     """Over workers with votes, ω the probability of being regular: Σω, ΣωG, Σω(G² + V)."""
 
-    count: float
+    weight: float
     first: float
     second: float
 
@@ -191,7 +195,7 @@ class GridSites(Protocol):
         *,
         damping: float,
         clip: bool,
-        side: SidePrior = SidePrior(),
+        side: SidePrior = NO_HABIT,
     ) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.engines.grid import (
+    NO_HABIT,
     PLAIN,
     Habits,
     PairPosteriors,
@@ -38,9 +39,7 @@ class CpuGridSites:
 
     _sites: _core.GridSites | _core.HabitSites
 
-    def __init__(
-        self, engine: Engine, core: _core.Core, habits: Habits = PLAIN
-    ) -> None:
+    def __init__(self, engine: Engine, core: _core.Core, habits: Habits = PLAIN) -> None:
         self._engine, self._core, self._habits = engine, core, habits
         known = engine.known_workers
         if habits.sides or habits.ties:
@@ -86,17 +85,15 @@ class CpuGridSites:
         *,
         damping: float,
         clip: bool,
-        side: SidePrior = SidePrior(),  # noqa: B008 - it is immutable
+        side: SidePrior = NO_HABIT,
     ) -> SiteUpdate:
         """Messages and sites in one pass; see the protocol."""
         self._engine.passes += 1
         if isinstance(self._sites, _core.HabitSites):
-            *told, count, first, second = self._sites.update(
-                levels, prior, means, damping, clip, side.mean, side.variance
-            )
-            return SiteUpdate(*told, sides=SideSums(count, first, second))
-        told = self._sites.update(levels, prior, means, damping, clip)
-        return SiteUpdate(*told, sides=SideSums(0.0, 0.0, 0.0))
+            told = self._sites.update(levels, prior, means, damping, clip, side.mean, side.variance)
+            return SiteUpdate(*told[:6], SideSums(*told[6:]))
+        plain = self._sites.update(levels, prior, means, damping, clip)
+        return SiteUpdate(*plain, SideSums(0.0, 0.0, 0.0))
 
     def sides(self) -> tuple[Vector, Vector]:
         """Side habits; see the protocol."""

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdsift.engines.grid import (
     LEAST_DENOMINATOR,
+    NO_HABIT,
     PLAIN,
     SMOOTHING,
     Habits,
@@ -123,7 +124,7 @@ class ReferenceGridSites:
         *,
         damping: float,
         clip: bool,
-        side: SidePrior = SidePrior(),  # noqa: B008 - it is immutable
+        side: SidePrior = NO_HABIT,
     ) -> SiteUpdate:
         """Messages and sites; see the protocol."""
         self._levels = levels
@@ -141,9 +142,7 @@ class ReferenceGridSites:
         m_side, v_side = m_side * np.abs(x), v_side * np.abs(x)  # none of known workers
 
         beta, width, pure, regular = self._types()
-        k = 1.0 / np.sqrt(
-            1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None])
-        )
+        k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None]))
         z = beta[s] * m[:, None] + x[:, None] * (regular * m_side[:, None] + pure)
         log_Z, e, f = _outcome(k * z, k * width, self._tied[:, None])
         messages = np.zeros((self._n_workers, len(prior)))
@@ -175,7 +174,7 @@ class ReferenceGridSites:
 
     def sides(self) -> tuple[Vector, Vector]:
         """Side habits; see the protocol."""
-        return self._G.copy(), self._W.copy()
+        return np.array(self._G), np.array(self._W)
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
@@ -345,7 +344,7 @@ def _cavity(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector,
 
 
 def _outcome(z: Vector, width: Vector, tied: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
-    """log Z and its first two derivatives in z, the second as f: e² + (log Z)''."""
+    """Log Z and its first two derivatives in z, the second as f: e² + (log Z)''."""
     p1, p2 = sigmoid(z - width), sigmoid(-z - width)
     log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
     with np.errstate(divide="ignore"):

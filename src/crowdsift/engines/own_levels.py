@@ -1,4 +1,4 @@
-"""Levels of reliability of a worker's own, where its likelihood is narrower than the common grid."""
+"""Own levels of reliability for a worker whose likelihood is narrower than the common grid."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ from crowdsift.engines.grid import PLAIN
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
+from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.worker_prior import habits_of, power_grid
@@ -20,12 +21,14 @@ if TYPE_CHECKING:
 
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors
+    from crowdsift.solvers.blind import blind_evidence
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep import Propagation
+from crowdsift.solvers.ep import Propagation
 
 __all__ = ["Sift"]
 
 _CLEAR = 3.0  # nats: what counts as evidence
+_FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 
 
@@ -195,11 +198,13 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
 
 def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
-    if run.evidence[-1] < engine.total_weight * np.log(0.5) + _CLEAR:
-        notes.append(
-            "the votes hold no information: the evidence for any worker being better than a "
-            f"coin is {run.evidence[-1] - engine.total_weight * np.log(0.5):.1f} nats"
-        )
+    if float(np.mean(run.means**2)) < _FAINT:
+        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.side)
+        if gain < _CLEAR:
+            notes.append(
+                "the votes hold no information: the evidence for any worker seeing which item is "
+                f"better is {gain:.1f} nats"
+            )
     if run.pair_effect > _COPIED:
         notes.append(
             "votes on the same pair agree far beyond what scores of items explain (pair effect "

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior
+from crowdsift.engines.grid import NO_HABIT, PLAIN, Habits, SidePrior
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.spectral import spectral_scores
@@ -94,7 +94,7 @@ class Propagation:
     evidence: list[float] = field(default_factory=list)
     done: bool = False
     pair_effect: float = 0.0  # its variance
-    side: SidePrior = SidePrior()
+    side: SidePrior = NO_HABIT
     known_margin: float = 0.0
 
     @staticmethod

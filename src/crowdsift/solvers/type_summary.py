@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crowdsift.engines import Vector
     from crowdsift.engines.grid import GridSites, TypePosteriors
     from crowdsift.solvers.worker_prior import WorkerPrior
@@ -65,10 +67,14 @@ def summarise(sites: GridSites, prior: WorkerPrior, n_workers: int) -> TypeSumma
         end = min(begin + chunk, n_workers)
         found = sites.posteriors(prior.masses, begin, end)
         parts.append(_summary(found, prior, side_mean[begin:end], side_variance[begin:end]))
-    *columns, points = zip(*parts, strict=True)
-    joined = (np.ascontiguousarray(np.concatenate(column)) for column in columns)
-    joint = (np.ascontiguousarray(np.concatenate(c)) for c in zip(*points, strict=True))
-    return TypeSummary(*joined, points=WorkerPoints(*joint))
+    points = WorkerPoints(*_joined([part.points for part in parts]))
+    joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
+    return TypeSummary(**joined, points=points)
+
+
+def _joined(parts: list[Any]) -> Iterator[Vector]:
+    """The columns of all parts, one below the other."""
+    return (np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True))
 
 
 def _summary(
@@ -148,8 +154,9 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
     Examples
     --------
     >>> import numpy as np
-    >>> quantiles(np.array([[-1.0, 0.0, 1.0]]), np.full((1, 3), 1 / 3), np.array([0.0, 0.5, 1.0]))
-    array([[-1.5,  0. ,  1.5]])
+    >>> even, levels = np.full((1, 3), 1 / 3), np.array([0.0, 0.5, 1.0])
+    >>> quantiles(np.array([[-1.0, 0.0, 1.0]]), even, levels).round(6).tolist()
+    [[-1.5, 0.0, 1.5]]
     """
     middle = 0.5 * (points[:, 1:] + points[:, :-1])
     first = 2.0 * points[:, :1] - middle[:, :1]

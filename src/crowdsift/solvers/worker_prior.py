@@ -76,9 +76,9 @@ def learned_sides(sums: SideSums) -> SidePrior:
     One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
     which would hand a biased but good worker to a pure type.
     """
-    held = sums.count + 1.0
+    held = sums.weight + 1.0
     mean = float(np.clip(sums.first / held, -_FARTHEST_SIDE, _FARTHEST_SIDE))
-    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.count
+    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.weight
     variance = (squares + 0.1) / held
     return SidePrior(mean, float(np.clip(variance, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE)))
 
