@@ -42,14 +42,14 @@ _COMPARED = (
 )
 _WHY = (
     "Of differences that are chance alone about 6 % are beyond two standard errors (both are "
-    "estimated from ten seeds), and settings are not independent: with the same seed all points of "
-    "a sweep over workers or comparisons have the same true scores, in both ranges of β, so that "
-    "one draw shows in several rows. Where β is in [-1,1] and votes are few, bora-em ends in one "
-    "of two kinds of optimum, a good one or one with an accuracy near ½ and a smaller likelihood; "
-    "the mean then counts in how many seeds it fell into which, and has no use for a normal error. In the same "
-    "place bt, rank-centrality and barp have an arbitrary sign. The published figures of the other "
-    "likelihood methods are an early stop of Adam without a penalty; ours are the optimum with a "
-    "penalty of .01, which differs most where votes are few.\n"
+    "estimated from ten seeds), and settings are not independent: with the same seed all points "
+    "of a sweep over workers or comparisons have the same true scores, in both ranges of β, so "
+    "that one draw shows in several rows. Where β is in [-1,1] and votes are few, bora-em ends in "
+    "one of two kinds of optimum, a good one or one with an accuracy near ½ and a smaller "
+    "likelihood; the mean then counts in how many seeds it fell into which, and has no use for a "
+    "normal error. In the same place bt, rank-centrality and barp have an arbitrary sign. The "
+    "published figures of the other likelihood methods are an early stop of Adam without a "
+    "penalty; ours are the optimum with a penalty of .01, which differs most where votes are few.\n"
 )
 
 #: What is held and what varies, as in the paper: items, workers, comparisons of every point.
