@@ -62,7 +62,7 @@ def reproduce(
         from crowdsift.experiments.results import write_results
 
         target = out or Path("docs")
-        write_results(runs, target, data)
+        write_results(runs, target, data, fetch=download)
         say(f"Written: {target}/results.md and {target}/results/")
         return
     options = requested(quick=quick, seeds=seeds, tune=tune, data=data, fetch=download)

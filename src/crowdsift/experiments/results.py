@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
-from crowdsift.experiments import EXPERIMENTS, Options, experiment
+from crowdsift.experiments import EXPERIMENTS, experiment
 from crowdsift.experiments.output import Files, content, described
-from crowdsift.experiments.store import Store
+from crowdsift.experiments.store import Store, made_with
 from crowdsift.experiments.summary import MARGIN
 from crowdsift.experiments.text import FOLDER
 from crowdsift.files import write_folder
@@ -22,7 +21,7 @@ __all__ = ["write_results"]
 _LARGE = 600_000  # bytes of a table that is left out
 
 
-def write_results(runs: Path, out: Path, data: Path | None = None) -> None:
+def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: bool = False) -> None:
     """Write results.md, and beside it results/ with tables and figures, of the runs in a folder.
 
     Parameters
@@ -32,13 +31,13 @@ def write_results(runs: Path, out: Path, data: Path | None = None) -> None:
         the page; of those that are not finished it shows what is there, and says so.
     out
         The folder of the page.
-    data
-        A folder to look for data sets in first.
+    data, fetch
+        As in the runs: a folder to look for data sets in first, and whether to download.
     """
     found = {}
     for name in EXPERIMENTS:
         if (runs / name / "run.json").is_file():
-            found[name] = _finished(name, runs / name, data)
+            found[name] = _finished(name, runs / name, data, fetch)
     if not found:
         raise RequestError(
             f"{runs} holds no run; make one with crowdsift reproduce synthetic --out "
@@ -57,10 +56,11 @@ def write_results(runs: Path, out: Path, data: Path | None = None) -> None:
     write_folder(out, {"results.md": "\n".join(parts).replace(FOLDER, "results/")})
 
 
-def _finished(name: str, folder: Path, data: Path | None) -> tuple[Experiment, list[Record]]:
+def _finished(
+    name: str, folder: Path, data: Path | None, fetch: bool
+) -> tuple[Experiment, list[Record]]:
     """What is there of a run, under the options that it was made with."""
-    said = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    options = Options(quick=said["quick"], seeds=said["seeds"], tune=said["tune"], data=data)
+    options = made_with(folder, data, fetch)
     chosen = experiment(name, options)
     with Store(folder, chosen).opened() as store:
         return chosen, store.records()

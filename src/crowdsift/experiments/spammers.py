@@ -34,7 +34,11 @@ __all__ = ["PERCENTS", "Spammers"]
 
 #: How many spammers are added, in percent of the workers.
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)
-_QUICK = {"passage": (20, 80, 233), "faceage_subset": (40,)}
+_QUICK: dict[str, dict[str, tuple[int, ...]]] = {
+    "passage": dict.fromkeys(KINDS, (20, 80, 233)),
+    "faceage_subset": {"random": (40,), "combined": (40,)},
+}
+_FULL = dict.fromkeys(KINDS, PERCENTS)
 _SIZE = {"passage": 1.0, "faceage_subset": 9.0}
 _NAMES = ("data", "kind", "percent")
 _FAR = 0.01  # from the published figure, which has no standard error
@@ -56,8 +60,8 @@ class Spammers(Experiment):
             {"data": data, "kind": kind, "percent": percent, "seed": seed}
             for data in self._sets.names
             for seed in self.seeds
-            for kind in KINDS
-            for percent in (_QUICK[data] if self.options.quick else PERCENTS)
+            for kind, percents in (_QUICK[data] if self.options.quick else _FULL).items()
+            for percent in percents
         ]
 
     def cost(self, setting: Setting) -> float:

@@ -17,12 +17,13 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
 from crowdsift.errors import RequestError
+from crowdsift.experiments.base import Options
 from crowdsift.files import require_folder, write_folder
 
 if TYPE_CHECKING:
     from crowdsift.experiments.base import Experiment, Record, Setting
 
-__all__ = ["Store"]
+__all__ = ["Store", "made_with"]
 
 _RUN = "run.json"
 _FINISHED = "finished.jsonl"
@@ -142,6 +143,16 @@ class Store:
         }
         lines = [json.dumps(record, ensure_ascii=False) for record in self._records.values()]
         write_folder(self.folder, {_FINISHED: "".join(line + "\n" for line in lines)})
+
+
+def made_with(folder: Path, data: Path | None = None, fetch: bool = False) -> Options:
+    """The options that a folder was made with."""
+    path = folder / _RUN
+    found = _read_json(path)
+    try:
+        return Options(bool(found["quick"]), int(found["seeds"]), bool(found["tune"]), data, fetch)
+    except (KeyError, TypeError, ValueError):
+        raise RequestError(f"{path} is damaged; run that experiment in another folder") from None
 
 
 def _key(setting: Setting, method: str) -> str:
