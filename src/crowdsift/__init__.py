@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CrowdsiftError,
         InputError,
         RequestError,
+        SignWarning,
     )
     from crowdsift.evaluation import evaluate
     from crowdsift.fitting import fit
@@ -45,6 +46,7 @@ _MODULES = {
         "CrowdsiftError",
         "InputError",
         "RequestError",
+        "SignWarning",
     ),
     "evaluation": ("evaluate",),
     "fitting": ("fit",),
@@ -85,6 +87,7 @@ __all__ = [
     "RankCentrality",
     "RequestError",
     "Sift",
+    "SignWarning",
     "__version__",
     "add_spammers",
     "datasets",

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdsift import _core
 from crowdsift._frames import MOST_WEIGHT, ArrayTable, first_outside
 from crowdsift.errors import InputError
+from crowdsift.labels import merge
 from crowdsift.tables import Backend
 from crowdsift.threads import thread_count
 
@@ -63,6 +64,11 @@ class Comparisons:
         Their names.
     item_class, class_names
         The class of every item as a code into the names, or None.
+    by
+        The name of the context column, or "". With a context an item is a pair (value, item),
+        so that items of different contexts are never compared.
+    n_gold
+        How many of the workers, the last ones, are no workers but gold; see `with_gold`.
 
     Examples
     --------
@@ -88,6 +94,8 @@ class Comparisons:
     feature_names: tuple[str, ...] = ()
     item_class: NDArray[np.uint32] | None = None
     class_names: tuple[Any, ...] = ()
+    by: str = ""
+    n_gold: int = 0
     source: str = "votes"
     backend: Backend | None = None
 
@@ -207,6 +215,7 @@ class Comparisons:
         features: NDArray[np.floating[Any]] | None = None,
         feature_names: tuple[str, ...] = (),
         threads: int | None = None,
+        by: str = "",
         source: str = "votes",
         backend: Backend | None = None,
     ) -> Comparisons:
@@ -264,6 +273,7 @@ class Comparisons:
             rows=len(first),
             features=None if table is None else _frozen(table),
             feature_names=feature_names,
+            by=by,
             source=source,
             backend=backend,
         )
@@ -292,6 +302,41 @@ class Comparisons:
         """
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
+
+    def extended(self, other: Comparisons) -> Comparisons:
+        """These votes and others; labels that are equal are the same item or worker.
+
+        Where the others know no sides, neither does the whole.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.extended(Comparisons.from_arrays(["a"], ["d"], worker=["z"]))
+        Comparisons(3 votes in 3 distinct rows, 4 items, 3 workers, sides unknown)
+        """
+        if self.features is not None or other.features is not None or self.by != other.by:
+            raise InputError("votes with features or of other contexts cannot be put together")
+        if self.has_workers != other.has_workers or self.n_gold or other.n_gold:
+            raise InputError("votes with workers and votes without cannot be put together")
+        both = (self, other)
+        items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
+        workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
+        pairs = list(zip(both, codes, strict=True))
+        worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
+        return Comparisons.from_codes(
+            np.concatenate([table[v.first] for v, table in pairs]),
+            np.concatenate([table[v.second] for v, table in pairs]),
+            items=items,
+            workers=workers,
+            worker=np.concatenate(worker) if self.has_workers else None,
+            outcome=np.concatenate([v.outcome for v in both]),
+            weight=np.concatenate([v.weight for v in both]),
+            sides_known=self.sides_known and other.sides_known,
+            by=self.by,
+            source=self.source,
+            backend=self.backend,
+        )
 
     def with_features(
         self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
@@ -326,6 +371,44 @@ class Comparisons:
         table = ArrayTable({"class": list(classes)}, source="classes")
         names, (codes,) = table.labels(["class"], "class")
         return replace(self, item_class=_frozen(codes), class_names=tuple(names))
+
+    def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Comparisons:
+        """The comparisons, and pairs known for certain as the votes of one more worker, the last.
+
+        For methods that know what to do with a worker of known reliability; `n_gold` marks it.
+        Its votes have the winner first, also where sides are known: they say nothing of a side.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> told = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
+        >>> told.n_workers, told.n_gold, told.offsets.tolist()
+        (3, 1, [0, 1, 2, 3])
+        """
+        if self.n_gold:
+            raise InputError("these comparisons hold gold already", source=self.source)
+        count = len(winner)
+        labels = np.empty(self.n_workers + 1, dtype=object)
+        labels[:-1], labels[-1] = self.workers, "gold"
+        features = self.features
+        if features is not None:
+            empty = np.zeros((count, features.shape[1]), np.float32)
+            features = _frozen(np.concatenate([features, empty]))
+        ones = np.ones(count, np.float32)
+        return replace(
+            self,
+            first=_frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
+            second=_frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
+            outcome=_frozen(np.concatenate([self.outcome, ones])),
+            weight=_frozen(np.concatenate([self.weight, ones])),
+            offsets=_frozen(np.append(self.offsets, self.offsets[-1] + count)),
+            workers=_frozen(labels),
+            rows=self.rows + count,
+            features=features,
+            n_gold=1,
+        )
 
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """The comparisons where `keep` is true, with the same items, workers and codes.
@@ -379,6 +462,7 @@ class Comparisons:
             workers=_frozen(np.array([None], dtype=object)),
             has_workers=False,
             rows=len(one),
+            by=self.by,
             source=self.source,
             backend=self.backend,
         )

@@ -7,16 +7,21 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.tables import Backend, Table
+
+if TYPE_CHECKING:
+    from crowdsift.engines.grid import WorkerPoints
+    from crowdsift.models import Model
 
 __all__ = ["Fit", "Posterior"]
 
@@ -27,12 +32,14 @@ class Posterior:
 
     Without a covariance of the scores their errors are taken as independent; without quantiles
     of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
+    `points` stand for the joint posterior of reliability and tie width, where there is one.
     """
 
     items: NDArray[np.object_]
     sd: NDArray[np.float64] | None = None
     covariance: NDArray[np.float64] | None = None
     quantiles: NDArray[np.float64] | None = None
+    points: WorkerPoints | None = None
 
     def difference_sd(
         self, first: NDArray[np.int64], second: NDArray[np.int64]
@@ -46,6 +53,14 @@ class Posterior:
         return np.sqrt(np.maximum(variance, 0.0))
 
 
+class _Asked(NamedTuple):
+    """A question about votes: differences of scores, codes of workers (-1: the crowd)."""
+
+    difference: NDArray[np.float64]
+    worker: NDArray[np.int64]
+    single: bool
+
+
 @dataclass(frozen=True, eq=False)
 class Fit:
     """What was estimated from the votes, and how.
@@ -54,13 +69,19 @@ class Fit:
     ----------
     items, workers
         The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper,
-        comparisons, component; and worker, reliability, lower, upper, side_bias, side_lower,
-        side_upper, comparisons, agreement, verdict. Intervals are 90 %. Data frames of the kind
-        that the votes came in, otherwise a `Table`.
+        comparisons, component, before them the context where there is one, after them a flag
+        (only won, only lost) where any item has one; and worker, reliability, lower, upper,
+        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are 90 %.
+        Data frames of the kind that the votes came in, otherwise a `Table`.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
         The hyper-parameters of the method.
+    crowd
+        What was learned of workers in general, where a method learns it: a later fit can start
+        from it, as `update` does.
+    votes
+        The votes, while the fit is in memory.
     trace
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
@@ -83,6 +104,8 @@ class Fit:
     trace: tuple[float, ...] = ()
     backend: Backend | None = None
     posterior: Posterior | None = None
+    crowd: dict[str, Any] | None = None
+    votes: Comparisons | None = None
 
     @property
     def items(self) -> Any:
@@ -109,6 +132,22 @@ class Fit:
         """What deserves a look."""
         return tuple(self.summary["warnings"])
 
+    @property
+    def labels(self) -> list[Any]:
+        """The labels of the items, the best first; with a context (value, item) each.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt").labels
+        ['a', 'b']
+        """
+        items = self.item_table["item"].tolist()
+        context = self.summary.get("by")
+        if not context:
+            return items  # type: ignore[no-any-return]
+        return list(zip(self.item_table[context].tolist(), items, strict=True))
+
     def __repr__(self) -> str:
         s = self.summary
         how = "converged in" if self.converged else "NOT converged after"
@@ -123,7 +162,8 @@ class Fit:
         Parameters
         ----------
         first, second
-            A label each, or sequences of labels. An item without votes has the prior's score, 0.
+            A label each, or sequences of labels. An item without votes has the prior's score, 0;
+            two items of different components cannot be compared.
         worker
             A label or a sequence; None, or a worker without votes, means one drawn from the
             crowd: the mean over all workers. Where reliabilities have a posterior it is averaged
@@ -137,29 +177,83 @@ class Fit:
         >>> round(fit.predict("a", "b"), 3)
         0.666
         """
-        single = not _is_sequence(first) and not _is_sequence(second)
+        asked = self._asked(first, second, worker)
+        reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
+        if self.posterior is not None and self.posterior.quantiles is not None:
+            reliability = self.posterior.quantiles
+        crowd = reliability.ravel() if reliability.size else np.array([np.nan])  # no workers
+        rule = model(self.method, **self.parameters)
+        result = np.empty(len(asked.difference))
+        for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
+            beta = crowd if code < 0 else reliability[code]
+            result[i] = rule.probability(np.full(len(beta), difference), beta).mean()
+        return float(result[0]) if asked.single else result
+
+    def predict_outcomes(self, first: Any, second: Any, worker: Any = None) -> Table:
+        """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
+
+        The columns are win, tie and loss, one row a pair; what may be asked is as in `predict`.
+        A method for which a tie is an outcome of its own gives its own probabilities. For the
+        others, where it counts as half a win, the tie has the rate of the worker (`tie_rate` in
+        the workers' table), and the rest is shared as `predict` says.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(
+        ...     ["a", "a", "b"], ["b", "b", "a"], outcome=[1, 0.5, 0], worker=["x"] * 3)
+        >>> told = crowdsift.fit(votes, method="bora-em").predict_outcomes("a", "b")
+        >>> list(told), round(float(sum(told[name][0] for name in told)), 12)
+        (['win', 'tie', 'loss'], 1.0)
+        """
+        asked = self._asked(first, second, worker)
+        rule = model(self.method, **self.parameters)
+        reliability, tie = self._worker_draws(rule)
+        result = np.empty((3, len(asked.difference)))
+        for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
+            row = slice(None) if code < 0 else slice(code, code + 1)
+            parts = rule.outcome_probabilities(difference, reliability[row], tie[row])
+            result[:, i] = [part.mean() for part in parts]
+        return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
+
+    def _worker_draws(self, rule: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Reliability and tie parameter of every worker: one row each, points of its posterior."""
+        table = self.worker_table
+        height = max(table.height, 1)  # without workers: one who is nobody
+        reliability = np.full((height, 1), np.nan)
+        if table.height:
+            reliability = table["reliability"].astype(np.float64)[:, None]
+        tie = np.full((height, 1), float(self.summary.get("tie_rate") or 0.0))
+        if rule.tie_column != "tie_rate":
+            tie[:] = 0.0
+        if rule.tie_column in table:
+            tie = table[rule.tie_column].astype(np.float64)[:, None]
+        known = self.posterior
+        if known is not None and known.points is not None and rule.tie_column == "tie_width":
+            return known.points.reliability, known.points.width
+        if known is not None and known.quantiles is not None:
+            reliability = known.quantiles
+        return reliability, tie
+
+    def _asked(self, first: Any, second: Any, worker: Any) -> _Asked:
+        """Differences of scores and codes of workers for what is asked of `predict`."""
         one, two, who = _as_list(first), _as_list(second), _as_list(worker)
         n = max(len(one), len(two), len(who))
         if {len(one), len(two), len(who)} - {1, n}:
             raise RequestError(
                 f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
             )
-        score = {_key(item): i for i, item in enumerate(self.item_table["item"])}
         known = {_key(label): i for i, label in enumerate(self.worker_table["worker"])}
         padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
-        a, b = (padded[[score.get(_key(label), -1) for label in side]] for side in (one, two))
-        difference = np.broadcast_to(a - b, (n,))
-        reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
-        if self.posterior is not None and self.posterior.quantiles is not None:
-            reliability = self.posterior.quantiles
-        crowd = reliability.ravel() if reliability.size else np.array([np.nan])  # no workers
-        rule = model(self.method, **self.parameters)
-        result = np.empty(n)
-        for i, label in enumerate(who * n if len(who) < n else who):
-            code = known.get(_key(label))
-            beta = crowd if code is None else reliability[code]
-            result[i] = rule.probability(np.full(len(beta), difference[i]), beta).mean()
-        return float(result[0]) if single and n == 1 else result
+        place = self._places()
+        a, b = (
+            np.broadcast_to([place.get(_key(label), -1) for label in side], (n,))
+            for side in (one, two)
+        )
+        self._refuse_across(a, b)
+        codes = np.broadcast_to([known.get(_key(label), -1) for label in who], (n,))
+        single = not _is_sequence(first) and not _is_sequence(second) and n == 1
+        return _Asked(padded[a] - padded[b], codes, single)
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
         """Probability that `first` is truly better than `second`, given all votes.
@@ -177,8 +271,37 @@ class Fit:
         >>> fit.better(best, worst) > 0.99
         True
         """
-        table = self.item_table
-        place = {_key(item): i for i, item in enumerate(table["item"])}
+        difference, sd = self._differences(first, second)
+        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
+        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
+        single = not _is_sequence(first) and not _is_sequence(second)
+        return float(result[0]) if single else result
+
+    def difference(self, first: Any, second: Any) -> Table:
+        """How far `first` is above `second`, with a 90 % interval: difference, lower, upper.
+
+        Labels must be of one component; sequences of labels give a row a pair.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> told = fit.difference(fit.labels[0], fit.labels[-1])
+        >>> bool(0 < told["lower"][0] < told["difference"][0] < told["upper"][0])
+        True
+        """
+        difference, sd = self._differences(first, second)
+        half = Z90 * sd
+        return Table(
+            {"difference": difference, "lower": difference - half, "upper": difference + half}
+        )
+
+    def _differences(
+        self, first: Any, second: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Differences of scores and their standard deviations, of items that have votes."""
+        place = self._places()
         try:
             one, two = (
                 np.array([place[_key(label)] for label in _as_list(side)])
@@ -189,21 +312,33 @@ class Fit:
             raise RequestError(f"{error.args[0][1]!r} is not among the items") from None
         except ValueError:
             raise RequestError("as many first items as second ones are needed") from None
-        if (table["component"][one] != table["component"][two]).any():
-            raise RequestError("items of different components cannot be compared")
-        sd = self._difference_sd(one, two)
-        difference = table["score"][one] - table["score"][two]
-        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
-        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
-        single = not _is_sequence(first) and not _is_sequence(second)
-        return float(result[0]) if single else result
+        self._refuse_across(one, two)
+        score = self.item_table["score"]
+        return score[one] - score[two], self._difference_sd(one, two)
+
+    def _places(self) -> dict[tuple[Any, Any], int]:
+        """The row of every item in the item table, by what tells labels apart."""
+        return {_key(label): row for row, label in enumerate(self.labels)}
+
+    def _refuse_across(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
+        """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
+        component = np.append(self.item_table["component"], 0)
+        across = (component[one] != component[two]) & (one >= 0) & (two >= 0)
+        if not across.any():
+            return
+        pair = int(np.argmax(across))
+        a, b, labels = one[pair], two[pair], self.labels
+        raise RequestError(
+            f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in component "
+            f"{component[b]}: no chain of votes connects them, so they cannot be compared"
+        )
 
     def _difference_sd(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
         """Standard deviations of differences, by rows of the item table."""
         table = self.item_table
         if self.posterior is not None:
             code = {_key(item): i for i, item in enumerate(self.posterior.items)}
-            codes = np.array([code[_key(item)] for item in table["item"]])
+            codes = np.array([code[_key(item)] for item in self.labels])
             sd = self.posterior.difference_sd(codes[one], codes[two])
         else:
             half = 0.5 * (table["upper"] - table["lower"]) / Z90
@@ -222,9 +357,32 @@ class Fit:
         >>> fit.scores_of(["b", "a"]).round(2)
         array([-1.96,  1.96])
         """
-        place = {_key(item): i for i, item in enumerate(self.item_table["item"])}
+        place = self._places()
         padded = np.append(self.item_table["score"], np.nan)
         return np.asarray(padded[[place.get(_key(item), -1) for item in items]])
+
+    def update(self, votes: Any, **options: Any) -> Fit:
+        """The fit of the old votes and further ones, from where this one ended.
+
+        Parameters
+        ----------
+        votes
+            The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
+        options
+            As for `crowdsift.fit`: columns, threads, gold, ...
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> new = {"winner": ["i1", "i2"], "loser": ["i2", "i3"], "worker": ["w1", "new"]}
+        >>> fit.update(new).summary["votes"]
+        302.0
+        """
+        from crowdsift.fitting import go_on
+
+        return go_on(self, votes, options)
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.
@@ -254,7 +412,7 @@ class Fit:
         """
         return {
             "summary": dict(self.summary),
-            "items": _json_labels(self.item_table.records(), "item"),
+            "items": _json_labels(self.item_table.records(), "item", self.summary.get("by")),
             "workers": _json_labels(self.worker_table.records(), "worker"),
         }
 
@@ -262,13 +420,14 @@ class Fit:
         return table if self.backend is None else table.to_frame(self.backend)
 
 
-def _json_labels(records: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def _json_labels(records: list[dict[str, Any]], *kinds: str | None) -> list[dict[str, Any]]:
     """Labels that JSON does not know (dates, tuples, infinity) as text."""
     for record in records:
-        label = record[kind]
-        finite = not isinstance(label, float) or isfinite(label)
-        if not isinstance(label, str | int | float | bool | None) or not finite:
-            record[kind] = str(label)
+        for kind in filter(None, kinds):
+            label = record[kind]
+            finite = not isinstance(label, float) or isfinite(label)
+            if not isinstance(label, str | int | float | bool | None) or not finite:
+                record[kind] = str(label)
     return records
 
 

@@ -35,7 +35,8 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_TEXT_COLUMNS = {"verdict"}
+_CROWD = "crowd.json"
+_TEXT_COLUMNS = {"verdict", "flag"}
 
 
 def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
@@ -47,6 +48,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
         "trace": list(fit.trace),
         "label_types": {
             "item": _label_types(fit.item_table["item"]),
+            **_context_types(fit),
             "worker": _label_types(fit.worker_table["worker"]),
         },
     }
@@ -56,6 +58,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
             "items.csv": fit.item_table.to_csv(),
             "workers.csv": fit.worker_table.to_csv(),
             "summary.json": json.dumps(record, indent=2, allow_nan=False) + "\n",
+            **_crowd_file(fit),
         },
     )
 
@@ -76,10 +79,28 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     record = _record(folder)
     try:
         types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
-        items, workers = (_table(folder, kind, types[kind]) for kind in ("item", "worker"))
+        workers = _table(folder, "worker", {"worker": types["worker"]})
+        items = _table(folder, "item", {k: v for k, v in types.items() if k != "worker"})
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the saved fit is damaged ({error!r})", source=str(folder)) from None
-    return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace))
+    return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace),
+               crowd=_crowd(folder))  # fmt: skip
+
+
+def _crowd_file(fit: Fit) -> dict[str, str]:
+    """What was learned of the crowd, where a method learns one: a later fit can start there."""
+    return {} if fit.crowd is None else {_CROWD: json.dumps(fit.crowd, allow_nan=False) + "\n"}
+
+
+def _crowd(folder: Path) -> dict[str, Any] | None:
+    path = folder / _CROWD
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"not what a fit saved: {error}", source=str(path)) from None
+    return dict(found)
 
 
 def _record(folder: Path) -> dict[str, Any]:
@@ -102,7 +123,7 @@ def _record(folder: Path) -> dict[str, Any]:
     return dict(record)
 
 
-def _table(folder: Path, kind: str, types: list[str]) -> Table:
+def _table(folder: Path, kind: str, types: dict[str, list[str]]) -> Table:
     path = folder / f"{kind}s.csv"
     if not path.exists():
         raise InputError("the saved fit is incomplete: file missing", source=str(path))
@@ -112,8 +133,8 @@ def _table(folder: Path, kind: str, types: list[str]) -> Table:
     columns = dict(zip(header, map(list, cells), strict=True))
     parsed: dict[str, NDArray[Any]] = {}
     for name, texts in columns.items():
-        if name == kind:
-            kinds = types if len(types) > 1 else types * len(texts)
+        if name in types:
+            kinds = types[name] if len(types[name]) > 1 else types[name] * len(texts)
             parsed[name] = np.empty(len(texts), dtype=object)
             parsed[name][:] = [
                 _READERS.get(k, str)(text) for k, text in zip(kinds, texts, strict=True)
@@ -130,6 +151,12 @@ def _values(name: str, texts: list[str]) -> NDArray[Any]:
     if all(text.lstrip("-").isdigit() for text in texts):
         return np.array(texts, dtype=np.int64)
     return np.array([float(text) if text else np.nan for text in texts])
+
+
+def _context_types(fit: Fit) -> dict[str, list[str]]:
+    """The types of the values of the context column, under its name."""
+    context = fit.summary.get("by")
+    return {context: _label_types(fit.item_table[context])} if context else {}
 
 
 def _label_types(labels: NDArray[Any]) -> list[str]:

@@ -8,10 +8,12 @@ import typer
 
 from crowdsift.cli.options import (
     AsJson,
+    By,
     Classes,
     Columns,
     EngineName,
     Features,
+    Gold,
     NoWorkers,
     Seed,
     Sides,
@@ -42,6 +44,8 @@ def fit(
     columns: Columns = None,
     features: Features = None,
     classes: Classes = None,
+    gold: Gold = None,
+    by: By = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
@@ -49,6 +53,10 @@ def fit(
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
+    ] = None,
     engine: EngineName = "auto",
     threads: Threads = None,
     seed: Seed = 0,
@@ -70,7 +78,10 @@ def fit(
             sides=sides,
             features=names(features),
             classes=classes,
+            by=by or "",
+            gold=gold,
             tune=tune,
+            start=start,
             engine=engine,
             threads=threads,
             seed=seed,
