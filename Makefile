@@ -74,4 +74,4 @@ $(VENV)/.developing: $(BIN)/python $(SOURCES)
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf build $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build $(VENV) demo-output bench-output reproduce-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
