@@ -23,6 +23,7 @@
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/slopes.hpp"
 #include "crowdsift/votes.hpp"
+#include "crowdsift/worker_prior.hpp"
 #include "grid_binding.hpp"
 #include "side_binding.hpp"
 
@@ -518,6 +519,25 @@ NB_MODULE(_core, m) {
         "Sums of weights of the comparisons of every item.");
 
     bind_grid(m);
+    m.def(
+        "update_prior",
+        [](In<double> points, In<double> log_widths, std::size_t n_widths, In<double> counts,
+           double centre, double spread, In<double> shares) {
+            const std::size_t n = points.shape(0), types = counts.shape(0);
+            require(log_widths, n, "log_widths");
+            require(shares, 3, "shares");
+            if (n < 3 || n_widths * n > types) throw std::invalid_argument("too few counts");
+            crowdsift::Mixture mixture{
+                centre, spread, {shares.data()[0], shares.data()[1], shares.data()[2]}};
+            std::vector<double> masses(types);
+            crowdsift::PriorUpdate(n, points.data(), log_widths.data())
+                .update(n_widths, types - n_widths * n, counts.data(), mixture, masses.data());
+            return nb::make_tuple(
+                hand_over(std::move(masses)), mixture.centre, mixture.spread,
+                hand_over(std::vector<double>(mixture.shares, mixture.shares + 3)));
+        },
+        "points"_a, "log_widths"_a, "n_widths"_a, "counts"_a, "centre"_a, "spread"_a, "shares"_a,
+        "The distribution of worker types from their counts, and the mixture behind it.");
     bind_sides(m);
     m.def(
         "agreement",

@@ -43,6 +43,15 @@ def agreement(
     scores: _F64,
     threads: int,
 ) -> tuple[_F64, _F64]: ...
+def update_prior(
+    points: _F64,
+    log_widths: _F64,
+    n_widths: int,
+    counts: _F64,
+    centre: float,
+    spread: float,
+    shares: _F64,
+) -> tuple[_F64, float, float, _F64]: ...
 
 class Core:
     def __init__(
