@@ -35,7 +35,7 @@ class Mixture:
         total[self._zero] += shares[2]
         return total
 
-    def step(self, counts, centre: float, spread: float, shares) -> tuple[float, float, Vector]:
+    def step(self, counts, centre: float, spread: float, shares):
         """One step of EM for p0 given the counts of types."""
         plus, minus = self.parts(centre, spread, shares)
         total = plus + minus
