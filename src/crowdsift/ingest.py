@@ -203,7 +203,8 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     comparisons
         The votes.
     labels
-        Distinct labels, for example those of `read_item_values`.
+        Distinct labels, for example those of `read_item_values`. Where the votes have contexts:
+        pairs (value, item), or items, which are then meant in every context.
 
     Returns
     -------
@@ -218,10 +219,10 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     >>> match_items(votes, ["3", "1"])
     array([ 1, -1,  0])
     """
-    wanted = comparisons.items.tolist()
-    if comparisons.by:  # what is known of an item holds in every context
-        wanted = [item for _, item in wanted]
-    return match_labels(wanted, list(labels))
+    wanted, labels = comparisons.items.tolist(), list(labels)
+    if comparisons.by and not all(isinstance(label, tuple) for label in labels):
+        wanted = [item for _, item in wanted]  # what is known of an item holds in every context
+    return match_labels(wanted, labels)
 
 
 def open_table(source: Any, threads: int | None = None) -> Table:

@@ -111,7 +111,8 @@ class BoraEM(Model):
             item_ridge=self.item_ridge,
             worker_ridge=self.reliability_sd**-2,
             rule=rule,
-            depth=5 if self.accelerate else 0,
+            # Habits live outside the iterate: a step is no function of it alone.
+            depth=5 if self.accelerate and side is None else 0,
         )
         warnings: tuple[str, ...] = ()
         if not state.scores.any():
