@@ -308,6 +308,16 @@ public:
                                                       std::move(pure_widths), sides});
     }
 
+    // Of every worker, the weight of its decided votes and that for the first item less the other.
+    std::tuple<Out<double>, Out<double>> side_totals() {
+        std::vector<double> decided(votes_.n_workers, 0.0), leaning(votes_.n_workers, 0.0);
+        {
+            nb::gil_scoped_release release;
+            crowdsift::side_totals(votes_, decided.data(), leaning.data());
+        }
+        return {hand_over(std::move(decided)), hand_over(std::move(leaning))};
+    }
+
     // Passes of the model with a side term; they share the Laplacian.
     std::unique_ptr<SideBinding> side_passes() {
         return std::make_unique<SideBinding>(votes_, logistic(), pool_);
@@ -587,6 +597,7 @@ NB_MODULE(_core, m) {
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)
         .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>(), "known"_a = 0)
+        .def("side_totals", &Core::side_totals)
         .def("habit_sites", &Core::habit_sites, nb::keep_alive<0, 1>(), "widths"_a,
              "pure_sides"_a, "pure_widths"_a, "sides"_a, "known"_a = 0)
         .def("side_passes", &Core::side_passes, nb::keep_alive<0, 1>())

@@ -49,6 +49,17 @@ struct Votes {
     }
 };
 
+// Of every worker, the weight of its decided votes, and that for the first item less the other.
+inline void side_totals(const Votes& votes, double* decided, double* leaning) {
+    for (std::size_t s = 0; s < votes.n_workers; ++s)
+        for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+            if (votes.outcome[i] == 0.5F) continue;
+            const double n = static_cast<double>(votes.weight[i]);
+            decided[s] += n;
+            leaning[s] += n * (2.0 * static_cast<double>(votes.outcome[i]) - 1.0);
+        }
+}
+
 // Per-range vectors over items, added up in the order of ranges.
 class ItemSums {
 public:

@@ -196,6 +196,9 @@ class Engine(Protocol):
         takes c·x[first] from second.
         """
 
+    def side_totals(self) -> tuple[Vector, Vector]:
+        """Σ n and Σ n(2y - 1) over the decided votes (y not ½) of every worker but known ones."""
+
     def grid_sites(self, habits: Habits = ...) -> GridSites:
         """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`.
 

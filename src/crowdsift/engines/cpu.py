@@ -178,6 +178,13 @@ class CpuEngine:
         self.passes += 1
         return self._core.margin_flow(x, prior)
 
+    def side_totals(self) -> tuple[Vector, Vector]:
+        """Answers by side; see the protocol."""
+        self.passes += 1
+        counts, leaning = self._core.side_totals()
+        crowd = self.n_workers - self.known_workers
+        return counts[:crowd], leaning[:crowd]
+
     def grid_sites(self, habits: Habits = PLAIN) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
         return CpuGridSites(self, self._core, habits)

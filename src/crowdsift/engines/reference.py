@@ -261,6 +261,14 @@ class ReferenceEngine:
         c = (self._n * self._y + prior) / (self._n + 2 * prior) - 0.5
         return self._to_both(c * x[self._second], -c * x[self._first])
 
+    def side_totals(self) -> tuple[Vector, Vector]:
+        """Answers by side; see the protocol."""
+        crowd = self.n_workers - self.known_workers
+        decided = np.where(self._y == 0.5, 0.0, self._n)
+        counts = np.bincount(self._worker, decided, self.n_workers)[:crowd]
+        leaning = np.bincount(self._worker, decided * (2 * self._y - 1), self.n_workers)[:crowd]
+        return counts.astype(np.float64), leaning.astype(np.float64)
+
     def grid_sites(self, habits: Habits = PLAIN) -> ReferenceGridSites:
         """New sites of expectation propagation; see the protocol."""
         return ReferenceGridSites(
