@@ -40,8 +40,8 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help="sift (default), bora-em, bt, rank-centrality, crowd-bt, factor-bt, barp, htcv "
-            "or hbtl."
+            help="sift (default), bora-em, bora-map, bt, rank-centrality, crowd-bt, factor-bt, "
+            "barp, htcv or hbtl."
         ),
     ] = None,
     settings: Annotated[
