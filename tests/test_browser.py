@@ -164,22 +164,38 @@ def test_everything_has_a_name(visit, report):
     assert visit(report).page.evaluate(NAMELESS) == []
 
 
-def test_rows_of_the_script_are_those_of_the_page(visit, report):
-    page = visit(report).page
+def context_votes() -> crowdsift.Comparisons:
+    """Two prompts, and so two groups that cannot be compared."""
+    drawn = crowd_with_spammers().comparisons()
+    columns = {
+        "first": drawn.items[drawn.first],
+        "second": drawn.items[drawn.second],
+        "outcome": drawn.outcome,
+        "worker": drawn.workers[np.repeat(np.arange(80), np.diff(drawn.offsets))],
+        "prompt": np.where(drawn.first % 2 == 0, "first prompt", "second prompt"),
+    }
+    return crowdsift.read(columns, by="prompt", sides=True)
+
+
+@pytest.mark.parametrize("kind", ["plain", "side habits", "contexts"])
+def test_rows_of_the_script_are_those_of_the_page(visit, report, tmp_path, kind):
+    path = report
+    if kind != "plain":
+        path = tmp_path / "report.html"
+        votes = context_votes() if kind == "contexts" else crowd_with_spammers().comparisons()
+        crowdsift.fit(votes, "factor-bt").report(path, refit=False)
+    page = visit(path).page
     for table in ("items", "workers"):
         rows = page.locator(f"#{table}-table tbody")
-        before = (
-            rows.inner_text(),
-            rows.locator("svg").evaluate_all(SHAPES),
-        )
+        before = rows.inner_text(), rows.locator("svg").evaluate_all(SHAPES)
         page.locator(f'[data-search="{table}"]').fill("no such name")
         assert page.locator(f'[data-pager="{table}"] span').inner_text() == "nothing found"
         page.locator(f'[data-search="{table}"]').fill("")
-        after = (
-            rows.inner_text(),
-            rows.locator("svg").evaluate_all(SHAPES),
-        )
+        after = rows.inner_text(), rows.locator("svg").evaluate_all(SHAPES)
         assert before == after
+    if kind == "contexts":
+        page.get_by_label("prompt", exact=True).select_option("second prompt")
+        assert set(column(page, "items", ".context")) == {"second prompt"}
 
 
 def test_tables_sort_by_a_click_and_by_the_keyboard(visit, report):

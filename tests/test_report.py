@@ -427,6 +427,7 @@ def test_contexts_are_shown_beside_their_items():
     assert list(zip(data["context"], data["name"], strict=True)) == fit.labels
     assert 'data-key="context"' in html
     assert "by='p'" in " ".join(Elements(html).text)
+    assert _state(gather(fit, refit=False), "connected") == "good"
 
 
 def test_gold_settles_which_end_is_up_and_the_refit_follows_it():
