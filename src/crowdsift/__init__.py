@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         model,
     )
     from crowdsift.result import Fit
+    from crowdsift.select import Selector, next_pairs
     from crowdsift.simulation import simulate
     from crowdsift.spam import add_spammers
     from crowdsift.storage import load
@@ -63,6 +64,7 @@ _MODULES = {
         "model",
     ),
     "result": ("Fit",),
+    "select": ("Selector", "next_pairs"),
     "simulation": ("simulate",),
     "spam": ("add_spammers",),
     "storage": ("load",),
@@ -84,6 +86,7 @@ __all__ = [
     "InputError",
     "RankCentrality",
     "RequestError",
+    "Selector",
     "Sift",
     "__version__",
     "add_spammers",
@@ -93,6 +96,7 @@ __all__ = [
     "metrics",
     "model",
     "models",
+    "next_pairs",
     "read",
     "simulate",
     "tune",
