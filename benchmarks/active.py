@@ -69,7 +69,7 @@ def reach(curve: Floats, target: float, batch: int) -> float:
     if place == 0:
         return float(batch)
     before, after = curve[place - 1], curve[place]
-    return batch * (place + (target - before) / (after - before))
+    return float(batch * (place + (target - before) / (after - before)))
 
 
 def run_simulated(first: int, seeds: int) -> None:
@@ -132,6 +132,7 @@ class Replay:
         return min(a, b), max(a, b)
 
     def pairs(self) -> list[tuple[int, int]]:
+        """Pairs on which votes are left."""
         return sorted(pair for pair, rows in self.left.items() if rows)
 
     def answer(self, pair: tuple[int, int]) -> tuple[Any, Any, Any]:

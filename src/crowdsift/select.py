@@ -269,15 +269,16 @@ class Selector:
 
     def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
-        listed = list(labels) if many else [labels]
+        listed = plain(labels if many else [labels])
         if kind == "worker" and not self._has_workers:
-            listed = [None] * len(listed)  # votes without workers
-        try:
-            return np.array([known[key_of(label)] for label in listed], dtype=np.int64)
-        except KeyError as error:
+            listed = [None] * len(listed)
+        codes = [known.get(key_of(label), -1) for label in listed]
+        if -1 in codes:
             raise RequestError(
-                f"the {kind} {error.args[0]!r} is unknown; give {kind}s without votes as {kind}s="
-            ) from None
+                f"the {kind} {listed[codes.index(-1)]!r} is unknown; {kind}s without votes are "
+                f"told at the start, as {kind}s=[...]"
+            )
+        return np.array(codes, dtype=np.int64)
 
     def _with_new(self) -> Comparisons:
         a, b, s, y = (np.array(column) for column in zip(*self._new, strict=True))
