@@ -23,6 +23,7 @@
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
 #include "grid_binding.hpp"
+#include "side_binding.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -265,6 +266,11 @@ public:
                                                       std::move(pure_widths), sides});
     }
 
+    // Passes of the model with a side term; they share the Laplacian.
+    std::unique_ptr<SideBinding> side_passes() {
+        return std::make_unique<SideBinding>(votes_, *passes_, pool_);
+    }
+
     // Solution, iterations, relative residual, whether the tolerance was reached.
     std::tuple<Out<double>, std::size_t, double, bool> solve(In<double> rhs, In<double> start,
                                                              double shift, double tolerance,
@@ -437,6 +443,7 @@ NB_MODULE(_core, m) {
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
     bind_grid(m);
+    bind_sides(m);
     m.def(
         "agreement",
         [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
@@ -484,5 +491,6 @@ NB_MODULE(_core, m) {
         .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>(), "known"_a = 0)
         .def("habit_sites", &Core::habit_sites, nb::keep_alive<0, 1>(), "widths"_a,
              "pure_sides"_a, "pure_widths"_a, "sides"_a, "known"_a = 0)
+        .def("side_passes", &Core::side_passes, nb::keep_alive<0, 1>())
         .def("solve", &Core::solve, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
         CrowdsiftError,
         InputError,
         RequestError,
+        SignWarning,
     )
     from crowdsift.evaluation import evaluate
     from crowdsift.fitting import fit
@@ -46,6 +47,7 @@ _MODULES = {
         "CrowdsiftError",
         "InputError",
         "RequestError",
+        "SignWarning",
     ),
     "evaluation": ("evaluate",),
     "fitting": ("fit",),
@@ -88,6 +90,7 @@ __all__ = [
     "RequestError",
     "Selector",
     "Sift",
+    "SignWarning",
     "__version__",
     "add_spammers",
     "evaluate",

@@ -6,7 +6,7 @@ what to do; the command line prints it without a traceback and exits with status
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError"]
+__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "SignWarning"]
 
 
 class CrowdsiftError(Exception):
@@ -81,5 +81,16 @@ class ConvergenceWarning(UserWarning):
     --------
     >>> import crowdsift
     >>> issubclass(crowdsift.ConvergenceWarning, UserWarning)
+    True
+    """
+
+
+class SignWarning(UserWarning):
+    """The votes hardly say which end of the scores is up; gold pairs would settle it.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> issubclass(crowdsift.SignWarning, UserWarning)
     True
     """

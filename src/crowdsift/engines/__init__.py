@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines.grid import GridSites, Habits
+    from crowdsift.engines.sides import SidePasses
 
     Vector = NDArray[np.float64]
 
@@ -163,6 +164,9 @@ class Engine(Protocol):
 
         By default a worker's type is its reliability alone.
         """
+
+    def side_passes(self) -> SidePasses:
+        """Passes of the model with a side term; see `crowdsift.engines.sides`."""
 
 
 def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:

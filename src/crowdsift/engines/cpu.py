@@ -10,6 +10,7 @@ from crowdsift import _core
 from crowdsift.engines import Curvature, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
+from crowdsift.engines.sides_cpu import CpuSidePasses
 
 if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
@@ -69,9 +70,9 @@ class CpuEngine:
         self.n_items = comparisons.n_items
         self.sides_known, self.ties = comparisons.sides_known, comparisons.ties_are_outcomes
         self.n_workers = comparisons.n_workers
+        self.known_workers = comparisons.n_gold
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
-        self.known_workers = getattr(comparisons, "n_gold", 0)
         self.passes = 0
         self.component = _core.components(comparisons.first, comparisons.second, self.n_items)
         self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
@@ -157,3 +158,7 @@ class CpuEngine:
     def grid_sites(self, habits: Habits = PLAIN) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
         return CpuGridSites(self, self._core, habits)
+
+    def side_passes(self) -> CpuSidePasses:
+        """Passes with a side term; see the protocol."""
+        return CpuSidePasses(self, self._core.side_passes())

@@ -84,6 +84,8 @@ class Model(ABC):
     uses_workers: ClassVar[bool] = True
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
+    free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
+    takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -127,6 +129,13 @@ class Model(ABC):
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from other votes."""
+
+    def mirrored(self, theta: Vector, level: float) -> Vector:
+        """The workers' parameters that go with -r, where the sign is free.
+
+        `level` is the reliability of a worker who clicks at random.
+        """
+        return 2.0 * level - theta
 
     @abstractmethod
     def probability(

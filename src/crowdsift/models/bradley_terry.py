@@ -51,6 +51,7 @@ class BradleyTerry(Model):
     most_iterations: int = 200
 
     name: ClassVar[str] = "bt"
+    free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:

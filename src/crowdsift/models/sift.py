@@ -82,6 +82,7 @@ class Sift(Model):
     most_iterations: int = 500
 
     name: ClassVar[str] = "sift"
+    takes_gold: ClassVar[bool] = True
     tuned: ClassVar[str] = ""  # nothing: the evidence decides
 
     def __post_init__(self) -> None:

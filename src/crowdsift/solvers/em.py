@@ -10,6 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
     from crowdsift.solvers.convergence import StoppingRule
+    from crowdsift.solvers.side_term import SideTerm
 
 __all__ = ["EMState", "alternate", "polya_gamma_em"]
 
@@ -30,7 +31,7 @@ class EMState:
 
 
 def polya_gamma_em(
-    engine: Engine,
+    engine: Engine | SideTerm,
     scores: Vector,
     slopes: Vector,
     *,
@@ -73,7 +74,7 @@ def polya_gamma_em(
 
 
 def alternate(
-    engine: Engine,
+    engine: Engine | SideTerm,
     state: EMState,
     alternations: int,
     *,
