@@ -19,6 +19,7 @@ if TYPE_CHECKING:
         SignWarning,
     )
     from crowdsift.evaluation import evaluate
+    from crowdsift.export import export_votes, soft_labels
     from crowdsift.fitting import fit
     from crowdsift.holdout import tune
     from crowdsift.ingest import read
@@ -50,6 +51,7 @@ _MODULES = {
         "SignWarning",
     ),
     "evaluation": ("evaluate",),
+    "export": ("export_votes", "soft_labels"),
     "fitting": ("fit",),
     "holdout": ("tune",),
     "ingest": ("read",),
@@ -94,6 +96,7 @@ __all__ = [
     "__version__",
     "add_spammers",
     "evaluate",
+    "export_votes",
     "fit",
     "load",
     "metrics",
@@ -102,6 +105,7 @@ __all__ = [
     "next_pairs",
     "read",
     "simulate",
+    "soft_labels",
     "tune",
 ]
 
