@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TYPES", "Question", "Round", "State", "Turns", "neighbours", "pair_keys"]
 
 TYPES = 16  # points that stand for the distribution of a reliability
-_DRAWS = 6  # of a reliability, whose mean decides who is asked
+_DRAWS = 12  # of a reliability, whose mean decides who is asked
 _TRIAL = 12  # votes before a worker's reliability says anything
 _POOL, _POOL_SHARE = 20_000, 40  # candidates kept, at least and per question wanted
 

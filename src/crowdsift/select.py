@@ -11,7 +11,7 @@ import numpy as np
 from crowdsift.beliefs import Independent, Joint, answer
 from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import components, normal_quantiles
-from crowdsift.errors import ConvergenceWarning, RequestError
+from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import fit, read_votes
 from crowdsift.labels import key_of, merge, plain
 from crowdsift.likelihoods import normal_cdf
@@ -229,8 +229,9 @@ class Selector:
             types = np.tile(crowd, (m, 1))
             self._state = State(belief, component, crowd, types, _even(m), np.zeros(m))
             return
-        with warnings.catch_warnings():  # the fit says itself whether it converged
+        with warnings.catch_warnings():  # the fit says so itself
             warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", SignWarning)
             found = self.fit = fit(self._votes, self._model, threads=self._threads)
         self._fitted = self._votes.total_weight
         component = components(self._votes).astype(np.int64)
