@@ -20,6 +20,7 @@ if TYPE_CHECKING:
         SignWarning,
     )
     from crowdsift.evaluation import evaluate
+    from crowdsift.export import export_votes, soft_labels
     from crowdsift.fitting import fit
     from crowdsift.holdout import tune
     from crowdsift.ingest import read
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
         model,
     )
     from crowdsift.result import Fit
+    from crowdsift.select import Selector, next_pairs
     from crowdsift.simulation import simulate
     from crowdsift.spam import add_spammers
     from crowdsift.storage import load
@@ -52,6 +54,7 @@ _MODULES = {
         "SignWarning",
     ),
     "evaluation": ("evaluate",),
+    "export": ("export_votes", "soft_labels"),
     "fitting": ("fit",),
     "holdout": ("tune",),
     "ingest": ("read",),
@@ -69,6 +72,7 @@ _MODULES = {
         "model",
     ),
     "result": ("Fit",),
+    "select": ("Selector", "next_pairs"),
     "simulation": ("simulate",),
     "spam": ("add_spammers",),
     "storage": ("load",),
@@ -92,20 +96,24 @@ __all__ = [
     "RankCentrality",
     "RequestError",
     "ResourceError",
+    "Selector",
     "Sift",
     "SignWarning",
     "__version__",
     "add_spammers",
     "datasets",
     "evaluate",
+    "export_votes",
     "fit",
     "load",
     "metrics",
     "model",
     "models",
+    "next_pairs",
     "plots",
     "read",
     "simulate",
+    "soft_labels",
     "tune",
 ]
 

@@ -26,7 +26,7 @@ from crowdsift.labels import MISSING
 from crowdsift.resources import available_memory, readable, require_disk, require_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -284,6 +284,69 @@ class FileTable(Table):
     def place(self, row: int) -> tuple[str, int]:
         part = int(np.searchsorted(self._starts, row, side="right")) - 1
         return self._parts[part].source, row - self._starts[part] + 1
+
+    def write(
+        self,
+        path: str,
+        kind: str,
+        numbers: Mapping[str, NDArray[Any]],
+        labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]],
+    ) -> None:
+        """Write every loaded column and further ones, row by row in the order of the source.
+
+        Parameters
+        ----------
+        path, kind
+            Where to, and "json" (one object a line) or "parquet".
+        numbers
+            Further columns, one entry a row.
+        labels
+            Further columns of text: a code for every row, and the text of every code.
+        """
+        import duckdb
+
+        added = {f"n{place}": values for place, values in enumerate(numbers.values())}
+        added |= {f"l{place}": codes for place, (codes, _) in enumerate(labels.values())}
+        chosen, joins = [], ""
+        for name, column in self._column.items():
+            cell = self._cell(column, kind)
+            if name in self._coded:
+                cell = f"labels_{column}.label"
+                joins += f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
+            chosen.append(f"{cell} AS {_quoted(name)}")
+        chosen += [f"n{place} AS {_quoted(name)}" for place, name in enumerate(numbers)]
+        for place, (name, (_, texts)) in enumerate(labels.items()):
+            code = np.arange(len(texts), dtype=np.uint32)
+            self._connection.register(f"texts{place}", {"code": code, "entry": texts})
+            joins += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
+            chosen.append(f"texts{place}.entry AS {_quoted(name)}")
+        beside = "POSITIONAL JOIN added"
+        if self._coded:  # read in any order, with the number of the row
+            added["at"] = np.arange(self._starts[-1], dtype=np.uint32)
+            beside = f"JOIN added ON votes.{self._place} = added.at"
+        self._connection.register("added", added)
+        rows = f"SELECT {', '.join(chosen)} FROM votes {beside}{joins}"
+        if joins:  # a join keeps no order
+            rows += f" ORDER BY votes.{self._place}"
+        form = "JSON" if kind == "json" else "PARQUET, COMPRESSION ZSTD"
+        try:
+            self._connection.execute(f"COPY ({rows}) TO {_literal(path)} (FORMAT {form})")
+        except duckdb.Error as error:
+            raise OSError(_reason(error)) from None
+
+    def _cell(self, column: str, kind: str) -> str:
+        """A loaded column as it is written: JSON values in Parquet get a type of their own."""
+        if self._parts[0].kind != "json" or kind == "json":
+            return f"votes.{column}"
+        query = f"SELECT DISTINCT json_type({column}) FROM votes WHERE {column} IS NOT NULL"
+        types = {name for (name,) in self._connection.execute(query).fetchall()} - {"NULL"}
+        if types == {"VARCHAR"}:
+            return f"votes.{column} ->> '$'"
+        if types and types <= {"UBIGINT", "BIGINT"}:
+            return f"TRY_CAST(votes.{column} AS BIGINT)"
+        if types and types <= {"UBIGINT", "BIGINT", "DOUBLE"}:
+            return f"TRY_CAST(votes.{column} AS DOUBLE)"
+        return f"TRY_CAST(votes.{column} AS BOOLEAN)" if types == {"BOOLEAN"} else f"votes.{column}"
 
     def close(self) -> None:
         if self._connection is not None:
