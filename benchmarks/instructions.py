@@ -34,7 +34,7 @@ def compiler() -> tuple[str, str]:
 def build(command: str) -> None:
     """Compile the program that runs one kernel."""
     PROGRAM.parent.mkdir(exist_ok=True)
-    flags = "-std=c++17 -O3 -g -fno-math-errno -fno-trapping-math -pthread".split()
+    flags = ["-std=c++17", "-O3", "-g", "-fno-math-errno", "-fno-trapping-math", "-pthread"]
     source = ROOT / "cpp" / "bench" / "kernels.cpp"
     include = ROOT / "cpp" / "include"
     subprocess.run(

@@ -24,6 +24,7 @@
 #include "crowdsift/slopes.hpp"
 #include "crowdsift/votes.hpp"
 #include "grid_binding.hpp"
+#include "side_binding.hpp"
 
 namespace nb = nanobind;
 using namespace nb::literals;
@@ -290,9 +291,25 @@ public:
     }
 
     // Sites of expectation propagation over these votes; they share the Laplacian.
-    std::unique_ptr<GridBinding> grid_sites() {
-        laplacian();
-        return std::make_unique<GridBinding>(votes_, pairs_, *laplacian_, pool_, inverse_);
+    std::unique_ptr<GridBinding> grid_sites(std::size_t known) {
+        return std::make_unique<GridBinding>(world(false, known));
+    }
+
+    std::unique_ptr<HabitBinding> habit_sites(std::vector<double> widths,
+                                              std::vector<double> pure_sides,
+                                              std::vector<double> pure_widths, bool sides,
+                                              std::size_t known) {
+        if (widths.empty() || pure_sides.size() != pure_widths.size())
+            throw std::invalid_argument("a tie width is needed, and one for every pure type");
+        const bool ties = widths[0] > 0.0;
+        return std::make_unique<HabitBinding>(
+            world(ties, known), crowdsift::HabitShape{std::move(widths), std::move(pure_sides),
+                                                      std::move(pure_widths), sides});
+    }
+
+    // Passes of the model with a side term; they share the Laplacian.
+    std::unique_ptr<SideBinding> side_passes() {
+        return std::make_unique<SideBinding>(votes_, logistic(), pool_);
     }
 
     // Solution, iterations, relative residual, whether the tolerance was reached.
@@ -328,6 +345,16 @@ private:
     SlopePasses& slopes() {
         if (!slopes_) slopes_ = std::make_unique<SlopePasses>(votes_, pool_);
         return *slopes_;
+    }
+
+    // What sites are made over; the votes are split once for each way to see ties.
+    SiteWorld world(bool ties, std::size_t known) {
+        if (known >= votes_.n_workers && known > 0)
+            throw std::invalid_argument("only known workers are no crowd");
+        laplacian();
+        std::shared_ptr<const crowdsift::SplitVotes>& split = split_[ties ? 1 : 0];
+        if (!split) split = std::make_shared<crowdsift::SplitVotes>(votes_, pairs_, ties);
+        return {votes_, pairs_, *laplacian_, pool_, inverse_, split, known};
     }
 
     template <class Task>
@@ -390,6 +417,7 @@ private:
     Pairs pairs_;
     std::unique_ptr<Laplacian> laplacian_;
     std::unique_ptr<SparseInverse> inverse_;
+    std::shared_ptr<const crowdsift::SplitVotes> split_[2];
     std::unique_ptr<LogisticPasses> logistic_;
     std::unique_ptr<SlopePasses> slopes_;
     std::unique_ptr<EliminatedPasses> eliminated_;
@@ -490,6 +518,7 @@ NB_MODULE(_core, m) {
         "Sums of weights of the comparisons of every item.");
 
     bind_grid(m);
+    bind_sides(m);
     m.def(
         "agreement",
         [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
@@ -537,6 +566,9 @@ NB_MODULE(_core, m) {
         .def("multiply", &Core::multiply, "x"_a, "shift"_a)
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)
-        .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>())
+        .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>(), "known"_a = 0)
+        .def("habit_sites", &Core::habit_sites, nb::keep_alive<0, 1>(), "widths"_a,
+             "pure_sides"_a, "pure_widths"_a, "sides"_a, "known"_a = 0)
+        .def("side_passes", &Core::side_passes, nb::keep_alive<0, 1>())
         .def("solve", &Core::solve, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }

@@ -1,54 +1,48 @@
-// The Python face of GridSites: checks shapes, releases the GIL, calls a pass.
+// The Python face of GridSites and HabitSites: checks shapes, releases the GIL, calls a pass.
 #pragma once
 
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/unique_ptr.h>
+#include <nanobind/stl/vector.h>
 
 #include <memory>
 #include <tuple>
 
 #include "arrays.hpp"
 #include "crowdsift/grid.hpp"
+#include "crowdsift/habits.hpp"
 
-class GridBinding {
+// What a pass needs beside the sites; owned by the core, which outlives them.
+struct SiteWorld {
+    const crowdsift::Votes& votes;
+    const crowdsift::Pairs& pairs;
+    crowdsift::Laplacian& laplacian;
+    crowdsift::ThreadPool& pool;
+    std::unique_ptr<crowdsift::SparseInverse>& inverse;  // made when first asked for
+    std::shared_ptr<const crowdsift::SplitVotes> split;
+    std::size_t known;
+};
+
+// What does not depend on the kind of types.
+template <class Sites>
+class SitesBinding {
 public:
-    GridBinding(const crowdsift::Votes& votes, const crowdsift::Pairs& pairs,
-                crowdsift::Laplacian& laplacian, crowdsift::ThreadPool& pool,
-                std::unique_ptr<crowdsift::SparseInverse>& inverse)
-        : k_(votes.n_items), m_(votes.n_workers), n_pairs_(pairs.size()),
-          pairs_(pairs), inverse_(inverse), sites_(votes, pairs, laplacian, pool) {}
+    template <class... Shape>
+    explicit SitesBinding(const SiteWorld& world, Shape... shape)
+        : k_(world.votes.n_items), m_(world.votes.n_workers), n_pairs_(world.pairs.size()),
+          crowd_(m_ - world.known), pairs_(world.pairs), inverse_(world.inverse),
+          sites_(world.votes, world.pairs, world.laplacian, world.pool, world.split, shape...,
+                 world.known) {}
 
     void reset(double variance) {
         sites_.reset(variance);
         half_ = 0;
     }
 
-    // A copy of the sites as they stand, over the same Laplacian.
-    std::unique_ptr<GridBinding> copy() const { return std::make_unique<GridBinding>(*this); }
-
     Out<double> set_pair_effect(double variance) {
         if (!(variance >= 0.0)) throw std::invalid_argument("a variance is at least 0");
         sites_.set_pair_effect(variance);
         return refresh();
-    }
-
-    // Counts of types, sums of log messages, of log site normalisers and of the pairs' evidence,
-    // right-hand side.
-    std::tuple<Out<double>, double, double, double, Out<double>> update(
-        In<double> levels, In<double> prior, In<double> means, double damping, bool clip) {
-        if (levels.shape(0) < 2) throw std::invalid_argument("at least two levels are needed");
-        half_ = levels.shape(0);
-        require_prior(prior);
-        require(means, k_, "means");
-        std::vector<double> counts(prior.shape(0)), rhs(k_);
-        crowdsift::SiteSums sums;
-        {
-            nb::gil_scoped_release release;
-            sums = sites_.update(half_, levels.data(), prior.data(), means.data(), damping, clip,
-                                 counts.data(), rhs.data());
-        }
-        return {hand_over(std::move(counts)), sums.log_messages, sums.log_sites, sums.log_pairs,
-                hand_over(std::move(rhs))};
     }
 
     Out<double> type_counts(In<double> prior) {
@@ -64,13 +58,13 @@ public:
     nb::tuple posteriors(In<double> prior, std::size_t begin, std::size_t end) {
         require_prior(prior);
         if (begin > end || end > m_) throw std::invalid_argument("no such range of workers");
-        const std::size_t rows = end - begin, types = prior.shape(0);
-        std::vector<double> points(rows * types), masses(rows * types);
+        const std::size_t rows = end - begin, types = prior.shape(0), width = 2 * half_ + 1;
+        std::vector<double> points(rows * width), masses(rows * types);
         {
             nb::gil_scoped_release release;
             sites_.posteriors(prior.data(), begin, end, points.data(), masses.data());
         }
-        return nb::make_tuple(hand_over<double, 2>(std::move(points), {rows, types}),
+        return nb::make_tuple(hand_over<double, 2>(std::move(points), {rows, width}),
                               hand_over<double, 2>(std::move(masses), {rows, types}));
     }
 
@@ -128,6 +122,11 @@ public:
         return hand_over(std::move(rhs));
     }
 
+    Out<double> flip() {
+        sites_.flip();
+        return refresh();
+    }
+
     Out<double> drop_negative() {
         sites_.drop_negative();
         return refresh();
@@ -151,15 +150,6 @@ public:
         return hand_over(std::move(out));
     }
 
-    double mixture_likelihood(In<double> scores, In<double> variances, Matrix<double> points) {
-        require(scores, k_, "scores");
-        require(variances, k_, "variances");
-        if (points.shape(0) != m_) throw std::invalid_argument("points need one row a worker");
-        nb::gil_scoped_release release;
-        return sites_.mixture_likelihood(scores.data(), variances.data(), points.data(),
-                                         points.shape(1));
-    }
-
     // Posterior mean and variance of the pairs, the derivative of the evidence in the effect.
     std::tuple<Out<double>, Out<double>, double> pair_posteriors(In<double> means) {
         require(means, k_, "means");
@@ -168,51 +158,134 @@ public:
         return {hand_over(std::move(mean)), hand_over(std::move(variance)), slope};
     }
 
-    double pair_likelihood(In<double> differences, In<double> variances, Matrix<double> points) {
+    double pair_likelihood(In<double> differences, In<double> variances,
+                           Matrix<double> reliability, Matrix<double> width, Matrix<double> side,
+                           Matrix<double> side_variance) {
         require(differences, n_pairs_, "differences");
         require(variances, n_pairs_, "variances");
-        if (points.shape(0) != m_) throw std::invalid_argument("points need one row a worker");
+        const std::size_t count = reliability.shape(1);
+        for (const auto& points : {reliability, width, side, side_variance})
+            if (points.shape(0) != m_ || points.shape(1) != count)
+                throw std::invalid_argument("points need one row a worker");
         nb::gil_scoped_release release;
-        return sites_.pair_likelihood(differences.data(), variances.data(), points.data(),
-                                      points.shape(1));
+        return sites_.pair_likelihood(
+            crowd_, differences.data(), variances.data(),
+            {reliability.data(), width.data(), side.data(), side_variance.data(), count});
+    }
+
+protected:
+    void require_prior(const In<double>& prior) const {
+        if (half_ == 0) throw std::invalid_argument("no update yet");
+        require(prior, sites_.n_types(), "prior");
+    }
+
+    // The checks before an update; the prior's length is for the caller.
+    void prepare(const In<double>& levels, const In<double>& means) {
+        if (levels.shape(0) < 2) throw std::invalid_argument("at least two levels are needed");
+        half_ = levels.shape(0);
+        require(means, k_, "means");
+    }
+
+    std::size_t k_, m_, n_pairs_, crowd_, half_ = 0;
+    const crowdsift::Pairs& pairs_;
+    std::unique_ptr<crowdsift::SparseInverse>& inverse_;
+    Sites sites_;
+};
+
+class GridBinding : public SitesBinding<crowdsift::GridSites> {
+public:
+    explicit GridBinding(const SiteWorld& world) : SitesBinding(world) {}
+
+    // A copy of the sites as they stand, over the same Laplacian.
+    std::unique_ptr<GridBinding> copy() const { return std::make_unique<GridBinding>(*this); }
+
+    // Counts of types, sums of log messages, of log site normalisers and of the pairs' evidence,
+    // right-hand side, and by how much known workers are likelier right than reversed.
+    std::tuple<Out<double>, double, double, double, Out<double>, double> update(
+        In<double> levels, In<double> prior, In<double> means, double damping, bool clip) {
+        prepare(levels, means);
+        require(prior, 2 * half_ + 1, "prior");
+        std::vector<double> counts(prior.shape(0)), rhs(k_);
+        crowdsift::SiteSums sums;
+        {
+            nb::gil_scoped_release release;
+            sums = sites_.update(half_, levels.data(), prior.data(), means.data(), damping, clip,
+                                 counts.data(), rhs.data());
+        }
+        return {hand_over(std::move(counts)), sums.log_messages, sums.log_sites, sums.log_pairs,
+                hand_over(std::move(rhs)), sums.known_margin};
+    }
+};
+
+class HabitBinding : public SitesBinding<crowdsift::HabitSites> {
+public:
+    HabitBinding(const SiteWorld& world, crowdsift::HabitShape shape)
+        : SitesBinding(world, shape), shape_(std::move(shape)) {}
+
+    std::unique_ptr<HabitBinding> copy() const { return std::make_unique<HabitBinding>(*this); }
+
+    // As for GridBinding, and the sums over side habits.
+    nb::tuple update(In<double> levels, In<double> prior, In<double> means, double damping,
+                     bool clip, double side_mean, double side_variance) {
+        prepare(levels, means);
+        if (!(side_variance > 0.0)) throw std::invalid_argument("a variance is above 0");
+        require(prior, shape_.widths.size() * (2 * half_ + 1) + shape_.pure_sides.size(), "prior");
+        std::vector<double> counts(prior.shape(0)), rhs(k_);
+        crowdsift::SiteSums sums;
+        crowdsift::SideSums sides;
+        {
+            nb::gil_scoped_release release;
+            sums = sites_.update(half_, levels.data(), prior.data(), means.data(), damping, clip,
+                                 {side_mean, side_variance}, counts.data(), rhs.data(), sides);
+        }
+        return nb::make_tuple(hand_over(std::move(counts)), sums.log_messages, sums.log_sites,
+                              sums.log_pairs, hand_over(std::move(rhs)), sums.known_margin, sides.count, sides.first,
+                              sides.second);
+    }
+
+    // Mean and variance of every worker's side habit.
+    std::tuple<Out<double>, Out<double>> sides() {
+        return {hand_over(std::vector<double>(sites_.side_means())),
+                hand_over(std::vector<double>(sites_.side_variances()))};
     }
 
 private:
-    void require_prior(const In<double>& prior) const {
-        if (half_ == 0) throw std::invalid_argument("no update yet");
-        require(prior, 2 * half_ + 1, "prior");
-    }
-
-    std::size_t k_, m_, n_pairs_, half_ = 0;
-    const crowdsift::Pairs& pairs_;
-    std::unique_ptr<crowdsift::SparseInverse>& inverse_;  // shared, made when first asked for
-    crowdsift::GridSites sites_;
+    crowdsift::HabitShape shape_;
 };
+
+template <class Binding>
+nb::class_<Binding> bind_sites(nb::module_& m, const char* name) {
+    using namespace nb::literals;
+    return nb::class_<Binding>(m, name)
+        .def("reset", &Binding::reset, "variance"_a)
+        .def("copy", &Binding::copy, nb::keep_alive<0, 1>())
+        .def("set_pair_effect", &Binding::set_pair_effect, "variance"_a)
+        .def("type_counts", &Binding::type_counts, "prior"_a)
+        .def("posteriors", &Binding::posteriors, "prior"_a, "begin"_a, "end"_a)
+        .def("refine", &Binding::refine)
+        .def("believe", &Binding::believe, "tolerance"_a, "most"_a)
+        .def("is_sparse", &Binding::is_sparse, "most"_a)
+        .def("factorise", &Binding::factorise)
+        .def("set_pair_variances", &Binding::set_pair_variances, "variance"_a)
+        .def("pair_variances", &Binding::pair_variances)
+        .def("refresh", &Binding::refresh)
+        .def("flip", &Binding::flip)
+        .def("drop_negative", &Binding::drop_negative)
+        .def("rescale", &Binding::rescale, "factor"_a, "levels"_a)
+        .def("correlate", &Binding::correlate, "centred"_a, "x"_a)
+        .def("correlation_degrees", &Binding::correlation_degrees, "centred"_a)
+        .def("pair_posteriors", &Binding::pair_posteriors, "means"_a)
+        .def("pair_likelihood", &Binding::pair_likelihood, "differences"_a, "variances"_a,
+             "reliability"_a, "width"_a, "side"_a, "side_variance"_a);
+}
 
 inline void bind_grid(nb::module_& m) {
     using namespace nb::literals;
-    nb::class_<GridBinding>(m, "GridSites")
-        .def("reset", &GridBinding::reset, "variance"_a)
-        .def("copy", &GridBinding::copy, nb::keep_alive<0, 1>())
-        .def("set_pair_effect", &GridBinding::set_pair_effect, "variance"_a)
+    bind_sites<GridBinding>(m, "GridSites")
         .def("update", &GridBinding::update, "levels"_a, "prior"_a, "means"_a, "damping"_a,
-             "clip"_a)
-        .def("type_counts", &GridBinding::type_counts, "prior"_a)
-        .def("posteriors", &GridBinding::posteriors, "prior"_a, "begin"_a, "end"_a)
-        .def("refine", &GridBinding::refine)
-        .def("believe", &GridBinding::believe, "tolerance"_a, "most"_a)
-        .def("is_sparse", &GridBinding::is_sparse, "most"_a)
-        .def("factorise", &GridBinding::factorise)
-        .def("set_pair_variances", &GridBinding::set_pair_variances, "variance"_a)
-        .def("pair_variances", &GridBinding::pair_variances)
-        .def("refresh", &GridBinding::refresh)
-        .def("drop_negative", &GridBinding::drop_negative)
-        .def("rescale", &GridBinding::rescale, "factor"_a, "levels"_a)
-        .def("correlate", &GridBinding::correlate, "centred"_a, "x"_a)
-        .def("correlation_degrees", &GridBinding::correlation_degrees, "centred"_a)
-        .def("mixture_likelihood", &GridBinding::mixture_likelihood, "scores"_a, "variances"_a,
-             "points"_a)
-        .def("pair_posteriors", &GridBinding::pair_posteriors, "means"_a)
-        .def("pair_likelihood", &GridBinding::pair_likelihood, "differences"_a, "variances"_a,
-             "points"_a);
+             "clip"_a);
+    bind_sites<HabitBinding>(m, "HabitSites")
+        .def("update", &HabitBinding::update, "levels"_a, "prior"_a, "means"_a, "damping"_a,
+             "clip"_a, "side_mean"_a, "side_variance"_a)
+        .def("sides", &HabitBinding::sides);
 }

@@ -10,14 +10,23 @@ from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, simulate
 from crowdsift.engines.cpu import CpuEngine
-from crowdsift.engines.grid import TypePosteriors, mirrored
-from crowdsift.engines.grid_reference import interpolated_prior, refined_levels
+from crowdsift.engines.grid import PLAIN, Habits, SidePrior, WorkerPoints, mirrored
+from crowdsift.engines.own_levels import interpolated_prior, refined_levels
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.solvers.type_summary import quantiles
 from crowdsift.solvers.worker_prior import WorkerPrior, gaussian_on, power_grid
 
 # Sites are in single precision in the core.
 CLOSE = {"rtol": 2e-4, "atol": 2e-5}
+SIDES, WIDTHS = np.array([-2.0, 1.0, 4.0]), np.array([0.02, 0.4, 2.0])
+NONE = np.empty(0)
+SHAPES = [
+    PLAIN,
+    Habits(np.zeros(1), SIDES, np.zeros(3), sides=True),
+    Habits(WIDTHS, NONE, NONE, sides=False),
+    Habits(WIDTHS, np.tile(SIDES, 2), np.repeat(WIDTHS[::2], 3), sides=True),
+]
+SIDE = SidePrior(0.2, 0.4)
 
 
 @st.composite
@@ -25,27 +34,32 @@ def passes(draw):
     """Sites on both engines, a grid (lanes full and not), a prior over it and two means."""
     votes = draw(comparisons())
     threads = draw(st.integers(1, 3))
-    cpu, reference = CpuEngine(votes, threads), ReferenceEngine(votes)
+    engines = CpuEngine(votes, threads), ReferenceEngine(votes)
+    known = draw(st.integers(0, 1)) if votes.n_workers > 1 else 0
+    for engine in engines:
+        engine.known_workers = known
+    habits = draw(st.sampled_from(SHAPES))
     levels = power_grid(draw(st.sampled_from([5, 11, 17, 41, 49, 51])))
     rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
-    prior = rng.dirichlet(np.full(2 * len(levels) + 1, 0.5)) + 1e-6
+    prior = rng.dirichlet(np.full(habits.n_types(levels), 0.5)) + 1e-6
     prior /= prior.sum()
     means = [draw(vectors(votes.n_items, 2.0)) for _ in range(2)]
-    return cpu, reference, levels, prior, means, draw(st.booleans())
+    makers = [lambda engine=engine: (engine, engine.grid_sites(habits)) for engine in engines]
+    return makers, levels, prior, means, draw(st.booleans())
 
 
 @given(passes())
 def test_updates(case):
     """Two updates with exact variances between them, then everything that a pass tells."""
-    cpu, reference, levels, prior, means, clip = case
+    makers, levels, prior, means, clip = case
     found = []
-    for engine in (cpu, reference):
-        sites = engine.grid_sites()
+    for make in makers:
+        engine, sites = make()
         sites.reset(1.5)
-        first = sites.update(levels, prior, means[0], damping=1.0, clip=True)
+        first = sites.update(levels, prior, means[0], damping=1.0, clip=True, side=SIDE)
         variances = sites.pair_variances(exact=True)
         assert variances.definite
-        second = sites.update(levels, prior, means[1], damping=0.5, clip=clip)
+        second = sites.update(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE)
         found.append(
             [
                 first.counts,
@@ -58,6 +72,9 @@ def test_updates(case):
                 second.log_messages,
                 second.log_sites,
                 second.rhs,
+                second.known_margin,
+                second.sides,
+                *(sites.sides() if second.sides.weight else ()),
                 engine.laplacian.multiply(means[0]),
                 sites.type_counts(prior[::-1].copy()),
                 sites.posteriors(prior, 0, engine.n_workers).masses,
@@ -70,10 +87,10 @@ def test_updates(case):
 @given(passes(), st.sampled_from([0.01, 0.3, 4.0]))
 def test_updates_with_a_pair_effect(case, effect):
     """The same with an effect of every pair, and what is told of pairs."""
-    cpu, reference, levels, prior, means, clip = case
+    makers, levels, prior, means, clip = case
     found = []
-    for engine in (cpu, reference):
-        sites = engine.grid_sites()
+    for make in makers:
+        engine, sites = make()
         sites.reset(1.5)
         sites.update(levels, prior, means[0], damping=1.0, clip=True)
         plain = sites.pair_posteriors(means[0])
@@ -152,10 +169,10 @@ def test_the_slope_is_the_derivative_of_the_evidence_in_the_pair_effect():
 
 @given(passes(), st.sampled_from([0.5, 1.25]))
 def test_refresh_rescale_and_guard(case, factor):
-    cpu, reference, levels, prior, means, _ = case
+    makers, levels, prior, means, _ = case
     found = []
-    for engine in (cpu, reference):
-        sites = engine.grid_sites()
+    for make in makers:
+        engine, sites = make()
         sites.update(levels, prior, means[0], damping=1.0, clip=False)
         sites.rescale(factor, levels=True)
         rhs = sites.refresh()
@@ -191,23 +208,22 @@ def test_correlations_are_the_products_of_different_votes(votes, x, threads):
     np.testing.assert_allclose(reference.correlate(x), expected, atol=1e-6)
 
 
-@given(comparisons(), vectors(6), st.integers(1, 3))
-def test_mixture_likelihood(votes, scores, threads):
+@given(comparisons(), vectors(6), st.integers(1, 3), st.sampled_from(SHAPES))
+def test_pair_likelihood(votes, scores, threads, habits):
     rng = np.random.default_rng(len(votes))
-    points = rng.normal(size=(votes.n_workers, 7))
-    variances = rng.uniform(0, 2, votes.n_items)
-    ours, theirs = (
-        engine.grid_sites().mixture_likelihood(scores[: votes.n_items], variances, points)
-        for engine in (CpuEngine(votes, threads), ReferenceEngine(votes))
+    points = WorkerPoints(
+        rng.normal(size=(votes.n_workers, 7)),
+        rng.choice(habits.widths, (votes.n_workers, 7)),
+        rng.normal(size=(votes.n_workers, 7)) * habits.sides,
+        rng.uniform(0, 1, (votes.n_workers, 7)) * habits.sides,
     )
-    assert ours == pytest.approx(theirs, rel=1e-6, abs=1e-6)
-    told = [CpuEngine(votes, threads).grid_sites(), ReferenceEngine(votes).grid_sites()]
-    for sites in told:  # the same by pair
+    told = []
+    for engine in (CpuEngine(votes, threads), ReferenceEngine(votes)):
+        sites = engine.grid_sites(habits)
         first, second = sites.pair_posteriors(np.zeros(votes.n_items))[:2]
-        by_pair = sites.pair_likelihood(
-            scores[first] - scores[second], variances[first] + variances[second], points
-        )
-        assert by_pair == pytest.approx(theirs, rel=1e-6, abs=1e-6)
+        variances = 0.1 + 0.2 * ((first + second) % 5)
+        told.append(sites.pair_likelihood(scores[first] - scores[second], variances, points))
+    assert told[0] == pytest.approx(told[1], rel=1e-6, abs=1e-6)
 
 
 def test_refined_workers_agree_with_the_specification():
@@ -303,7 +319,7 @@ def test_sparse_and_dense_variances_agree(votes, seed):
 def test_quantiles_of_a_fine_gaussian():
     points = np.linspace(-4, 4, 801)[None]
     masses = np.exp(-0.5 * points**2)
-    found = quantiles(TypePosteriors(points, masses), np.array([0.05, 0.5, 0.95]))
+    found = quantiles(points, masses, np.array([0.05, 0.5, 0.95]))
     np.testing.assert_allclose(found[0], [-1.6449, 0.0, 1.6449], atol=1e-3)
 
 

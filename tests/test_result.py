@@ -174,7 +174,7 @@ def test_better_after_loading_takes_errors_as_independent(tmp_path):
 def test_better_refuses_what_cannot_be_compared():
     votes = Comparisons.from_arrays(["a", "c"], ["b", "d"], worker=["w", "w"])
     fit = crowdsift.fit(votes, "sift")
-    with pytest.raises(RequestError, match="different components"):
+    with pytest.raises(RequestError, match="component 1 and 'c' in component 2"):
         fit.better("a", "c")
     with pytest.raises(RequestError, match="'z' is not among the items"):
         fit.better("a", "z")

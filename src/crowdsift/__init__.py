@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         InputError,
         RequestError,
         ResourceError,
+        SignWarning,
     )
     from crowdsift.evaluation import evaluate
     from crowdsift.fitting import fit
@@ -48,6 +49,7 @@ _MODULES = {
         "InputError",
         "RequestError",
         "ResourceError",
+        "SignWarning",
     ),
     "evaluation": ("evaluate",),
     "fitting": ("fit",),
@@ -91,6 +93,7 @@ __all__ = [
     "RequestError",
     "ResourceError",
     "Sift",
+    "SignWarning",
     "__version__",
     "add_spammers",
     "evaluate",

@@ -63,6 +63,11 @@ class Comparisons:
         Their names.
     item_class, class_names
         The class of every item as a code into the names, or None.
+    by
+        The name of the context column, or "". With a context an item is a pair (value, item),
+        so that items of different contexts are never compared.
+    n_gold
+        How many of the workers, the last ones, are no workers but gold; see `with_gold`.
 
     Examples
     --------
@@ -88,6 +93,8 @@ class Comparisons:
     feature_names: tuple[str, ...] = ()
     item_class: NDArray[np.uint32] | None = None
     class_names: tuple[Any, ...] = ()
+    by: str = ""
+    n_gold: int = 0
     source: str = "votes"
     backend: Backend | None = None
 
@@ -110,6 +117,14 @@ class Comparisons:
     def has_ties(self) -> bool:
         """Whether any vote is a tie (an outcome of exactly one half)."""
         return bool((self.outcome == 0.5).any())
+
+    @property
+    def ties_are_outcomes(self) -> bool:
+        """Whether one half means a tie: there are some, and no other outcome between 0 and 1.
+
+        Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
+        """
+        return self.has_ties and bool(np.isin(self.outcome, (0.0, 0.5, 1.0)).all())
 
     def __len__(self) -> int:
         return len(self.first)
@@ -199,6 +214,7 @@ class Comparisons:
         features: NDArray[np.floating[Any]] | None = None,
         feature_names: tuple[str, ...] = (),
         threads: int | None = None,
+        by: str = "",
         source: str = "votes",
         backend: Backend | None = None,
     ) -> Comparisons:
@@ -256,6 +272,7 @@ class Comparisons:
             rows=len(first),
             features=None if table is None else _frozen(table),
             feature_names=feature_names,
+            by=by,
             source=source,
             backend=backend,
         )
@@ -319,6 +336,44 @@ class Comparisons:
         names, (codes,) = table.labels(["class"], "class")
         return replace(self, item_class=_frozen(codes), class_names=tuple(names))
 
+    def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Comparisons:
+        """The comparisons, and pairs known for certain as the votes of one more worker, the last.
+
+        For methods that know what to do with a worker of known reliability; `n_gold` marks it.
+        Its votes have the winner first, also where sides are known: they say nothing of a side.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> told = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
+        >>> told.n_workers, told.n_gold, told.offsets.tolist()
+        (3, 1, [0, 1, 2, 3])
+        """
+        if self.n_gold:
+            raise InputError("these comparisons hold gold already", source=self.source)
+        count = len(winner)
+        labels = np.empty(self.n_workers + 1, dtype=object)
+        labels[:-1], labels[-1] = self.workers, "gold"
+        features = self.features
+        if features is not None:
+            empty = np.zeros((count, features.shape[1]), np.float32)
+            features = _frozen(np.concatenate([features, empty]))
+        ones = np.ones(count, np.float32)
+        return replace(
+            self,
+            first=_frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
+            second=_frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
+            outcome=_frozen(np.concatenate([self.outcome, ones])),
+            weight=_frozen(np.concatenate([self.weight, ones])),
+            offsets=_frozen(np.append(self.offsets, self.offsets[-1] + count)),
+            workers=_frozen(labels),
+            rows=self.rows + count,
+            features=features,
+            n_gold=1,
+        )
+
     def select(self, keep: NDArray[np.bool_]) -> Comparisons:
         """The comparisons where `keep` is true, with the same items, workers and codes.
 
@@ -371,6 +426,7 @@ class Comparisons:
             workers=_frozen(np.array([None], dtype=object)),
             has_workers=False,
             rows=len(one),
+            by=self.by,
             source=self.source,
             backend=self.backend,
         )

@@ -105,6 +105,9 @@ def _leaderboard(fit: Fit) -> Table:
     title = f"Items, the best {_SHOWN} of {len(rows)}" if len(rows) > _SHOWN else "Items"
     table = Table(title=title, title_justify="left")
     table.add_column("rank", justify="right")
+    context = fit.summary.get("by")
+    if context:
+        table.add_column(label(context))
     table.add_column("item")
     for name in ("score", "90 % interval", "ranks", "votes"):
         table.add_column(name, justify="right")
@@ -114,6 +117,7 @@ def _leaderboard(fit: Fit) -> Table:
         group = [str(row["component"])] if islands else []
         table.add_row(
             str(row["rank"]),
+            *([label(row[context])] if context else []),
             label(row["item"]),
             f"{row['score']:.3f}",
             _span(row["lower"], row["upper"], "{:.2f}"),

@@ -21,8 +21,10 @@ __all__ = [
     "Verdicts",
     "agreement",
     "appearances",
+    "centre",
     "components",
     "normal_quantiles",
+    "one_way",
     "rank_limits",
     "ranks",
     "sign_margin",
@@ -45,6 +47,46 @@ def components(comparisons: Comparisons) -> NDArray[np.uint32]:
     array([0, 0, 1, 1], dtype=uint32)
     """
     return _core.components(comparisons.first, comparisons.second, comparisons.n_items)
+
+
+def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
+    """Scores about the means of their components, if there are several.
+
+    A single component is centred by its method already, and stays as it is to the last bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.diagnose import centre
+    >>> centre(np.array([3.0, 1.0, 5.0]), np.array([0, 0, 1], np.uint32))
+    array([ 1., -1.,  0.])
+    """
+    size = np.bincount(component)
+    if len(size) == 1:
+        return scores
+    return np.asarray(scores - (np.bincount(component, scores) / size)[component])
+
+
+def one_way(comparisons: Comparisons) -> NDArray[np.object_]:
+    """For every item "only won" or "only lost" where all its votes go one way, else "".
+
+    Nothing in the votes bounds the score of such an item on that side: only the prior does.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.diagnose import one_way
+    >>> one_way(Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=[1, 1])).tolist()
+    ['only won', '', 'only lost']
+    """
+    k = comparisons.n_items
+    won, lost = np.zeros(k, bool), np.zeros(k, bool)
+    for items, wins in ((comparisons.first, 1.0), (comparisons.second, 0.0)):
+        won[items[comparisons.outcome != 1.0 - wins]] = True
+        lost[items[comparisons.outcome != wins]] = True
+    flags = np.full(k, "", dtype=object)
+    flags[won & ~lost], flags[lost & ~won] = "only won", "only lost"
+    return flags
 
 
 def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = None) -> Vector:
@@ -185,7 +227,7 @@ class Verdicts(NamedTuple):
     reliable: Vector
 
 
-def verdicts(reliability: Vector, quantiles: Vector) -> Verdicts:
+def verdicts(reliability: Vector, quantiles: Vector, sign_known: bool = False) -> Verdicts:
     """A word for every worker, from the distribution of its reliability (0: clicks at random).
 
     The yardstick is the typical worker: the median reliability of those who are above 0 with 95 %.
@@ -201,6 +243,9 @@ def verdicts(reliability: Vector, quantiles: Vector) -> Verdicts:
         The estimate of every worker.
     quantiles
         One row a worker: quantiles of equal probability that stand for the distribution.
+    sign_known
+        Whether the sign of all is known, by gold: where nobody is above 0 the typical worker is
+        then the mirror image of those below it.
 
     Examples
     --------
@@ -212,6 +257,8 @@ def verdicts(reliability: Vector, quantiles: Vector) -> Verdicts:
     """
     above = 1.0 - _distribution(quantiles, 0.0)
     trusted = reliability[above >= 0.95]
+    if sign_known and not len(trusted):
+        trusted = -reliability[above <= 0.05]
     typical = float(np.median(trusted)) if len(trusted) else np.inf
     zone = 0.25 * typical
     adversarial = _distribution(quantiles, -zone)

@@ -6,7 +6,14 @@ what to do; the command line prints it without a traceback and exits with status
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "ResourceError"]
+__all__ = [
+    "ConvergenceWarning",
+    "CrowdsiftError",
+    "InputError",
+    "RequestError",
+    "ResourceError",
+    "SignWarning",
+]
 
 
 class CrowdsiftError(Exception):
@@ -92,5 +99,16 @@ class ConvergenceWarning(UserWarning):
     --------
     >>> import crowdsift
     >>> issubclass(crowdsift.ConvergenceWarning, UserWarning)
+    True
+    """
+
+
+class SignWarning(UserWarning):
+    """The votes hardly say which end of the scores is up; gold pairs would settle it.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> issubclass(crowdsift.SignWarning, UserWarning)
     True
     """

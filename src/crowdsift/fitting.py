@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,19 +17,23 @@ from crowdsift.diagnose import (
     Z90,
     agreement,
     appearances,
-    components,
+    centre,
     normal_quantiles,
+    one_way,
     rank_limits,
     ranks,
     sign_margin,
     verdicts,
 )
 from crowdsift.engines import choose_engine
-from crowdsift.errors import ConvergenceWarning, InputError, RequestError
+from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
+from crowdsift.gold import read_gold
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
+from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
 from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
+from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.tables import Table
 from crowdsift.threads import thread_notes
 
@@ -49,6 +54,8 @@ def fit(
     sides: bool | None = None,
     features: Sequence[str] = (),
     classes: Any = None,
+    by: str = "",
+    gold: Any = None,
     tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -63,10 +70,13 @@ def fit(
         A file, a data frame, arrays or `Comparisons`: whatever `crowdsift.read` takes.
     method
         The name of a method, or a model with hyper-parameters of its own.
-    columns, workers, sides, features
+    columns, workers, sides, features, by
         As in `crowdsift.read`.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    gold
+        Pairs of items of which it is known which one is better: a file or frame with the columns
+        winner and loser. They settle the sign of the scores where the method leaves it free.
     tune
         Choose the method's penalty by left-out votes first.
     engine
@@ -81,7 +91,8 @@ def fit(
     Returns
     -------
     Fit
-        The record of the fit. A `ConvergenceWarning` is given where it did not converge.
+        The record of the fit. A `ConvergenceWarning` is given where it did not converge, a
+        `SignWarning` where neither the crowd nor gold settles the sign of the scores.
 
     Examples
     --------
@@ -99,11 +110,16 @@ def fit(
         sides=sides,
         features=features,
         classes=classes,
+        by=by,
         threads=threads,
     )
     require_workers(chosen, comparisons)
+    known = None if gold is None else read_gold(gold, comparisons)
     started = time.perf_counter()
-    prepared = chosen.prepare(comparisons)
+    seen = comparisons
+    if known is not None and chosen.takes_gold:
+        seen = comparisons.with_gold(known.winner, known.loser)
+    prepared = chosen.prepare(seen)
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     require_memory(
@@ -111,10 +127,20 @@ def fit(
         f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
     machine = choose_engine(engine, prepared, threads)
-    estimate = chosen.estimate(machine, progress)
+    estimate = voters(chosen.estimate(machine, progress), comparisons.n_workers)
+    component = machine.component
+    estimate = replace(estimate, scores=centre(estimate.scores, component))
+    found = None if known is None else count_gold(estimate.scores, component, known)
+    if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
+        estimate, found = mirror(chosen, estimate), found.turned()
     agreed = agreement(comparisons, estimate.scores, threads)
-    notes = thread_notes(threads)
-    result = _record(comparisons, chosen, estimate, agreed, machine.passes, started, seed, notes)
+    estimate = replace(estimate, warnings=(*thread_notes(threads), *estimate.warnings))
+    result = _record(
+        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
+    )
+    if result.summary["sign_unsettled"]:
+        note = next(each for each in result.warnings if "sign margin" in each)
+        warnings.warn(note, SignWarning, stacklevel=2)
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
@@ -129,14 +155,22 @@ def read_votes(
     features: Sequence[str],
     classes: Any,
     threads: int | None,
+    by: str = "",
 ) -> Comparisons:
     """Read votes unless they are read already, and give every item its class."""
-    if isinstance(votes, Comparisons) and (columns or not workers or sides is not None or features):
+    asked = columns or not workers or sides is not None or features or by
+    if isinstance(votes, Comparisons) and asked:
         raise RequestError(
-            "columns, workers, sides and features are for reading; these votes are read already"
+            "columns, workers, sides, features and by are for reading; these votes are read already"
         )
     result = read(
-        votes, columns=columns, workers=workers, sides=sides, features=features, threads=threads
+        votes,
+        columns=columns,
+        workers=workers,
+        sides=sides,
+        features=features,
+        by=by,
+        threads=threads,
     )
     return result if classes is None else result.with_classes(_classes(result, classes))
 
@@ -186,30 +220,38 @@ def _record(
     chosen: Model,
     estimate: Estimate,
     agreed: NDArray[np.float64],
+    component: NDArray[np.uint32],
+    gold: Agreement | None,
     passes: int,
     started: float,
     seed: int,
-    notes: list[str],
 ) -> Fit:
-    component = components(votes)
-    items = _items(votes, estimate, component, seed)
-    workers = _workers(votes, estimate, agreed)
-    notes = [*notes, *estimate.warnings]
+    flags = one_way(votes)
+    items = _items(votes, estimate, component, flags, seed)
+    workers = _workers(votes, estimate, agreed, gold is not None)
     n_components = int(component.max()) + 1
-    if n_components > 1:
-        notes.append(
-            f"the items fall into {n_components} groups without a comparison between them; "
-            "scores and ranks are comparable only within a group (column component)"
+    notes = [*estimate.warnings, *island_note(n_components), *one_way_notes(votes.items, flags)]
+    margin, told = estimate.sign_margin, estimate.workers
+    if margin is None and told.reliability is not None and told.reliability_sd is not None:
+        margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
+    unsettled: list[str] = []
+    needed = None
+    if gold is not None:
+        notes.extend(gold_note(chosen.name, gold, chosen.free_sign))
+    elif chosen.free_sign and margin is not None and votes.n_workers > 1 and estimate.scores.any():
+        unsettled, needed = sign_note(
+            float(workers["p_reliable"].sum()),
+            float(workers["p_adversarial"].sum()),
+            margin,
+            _order_right(votes, estimate, agreed, component, seed),
         )
+        notes = unsettled + notes
     rule = estimate.rule
     if not rule.converged:
         notes.append(
             f"{chosen.name} did not converge in {rule.iterations} iterations: {rule.measure} "
             f"{rule.history[-1]:.3g}, tolerance {rule.tolerance:.3g}"
         )
-    margin, told = estimate.sign_margin, estimate.workers
-    if margin is None and told.reliability is not None and told.reliability_sd is not None:
-        margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
     summary = {
         "method": chosen.name,
         "version": __version__,
@@ -218,6 +260,7 @@ def _record(
         "comparisons": len(votes),
         "votes": votes.total_weight,
         "components": n_components,
+        "by": votes.by or None,
         "sides_known": votes.sides_known,
         "converged": rule.converged,
         "measure": rule.measure,
@@ -229,6 +272,10 @@ def _record(
         **estimate.details,
         "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
+        "sign_unsettled": bool(unsettled),
+        "gold_needed": needed,
+        "gold_agree": None if gold is None else gold.agree,
+        "gold_disagree": None if gold is None else gold.disagree,
         "seed": seed,
         "warnings": notes,
     }
@@ -251,8 +298,31 @@ def _score_sd(estimate: Estimate) -> NDArray[np.float64] | None:
     return np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0))
 
 
+def _order_right(
+    votes: Comparisons,
+    estimate: Estimate,
+    agreed: NDArray[np.float64],
+    component: NDArray[np.uint32],
+    seed: int,
+) -> float:
+    """Probability that a pair is in the right order up to the sign.
+
+    From the posterior of the scores; without one, the share of votes that agree with them.
+    """
+    sd = _score_sd(estimate)
+    if sd is not None:
+        return order_probability(estimate.scores, sd, estimate.covariance, component, seed)
+    load = _loads(votes)
+    share = float(np.average(np.nan_to_num(agreed, nan=0.5), weights=load))
+    return max(share, 1.0 - share)
+
+
 def _items(
-    votes: Comparisons, estimate: Estimate, component: NDArray[np.uint32], seed: int
+    votes: Comparisons,
+    estimate: Estimate,
+    component: NDArray[np.uint32],
+    flags: NDArray[np.object_],
+    seed: int,
 ) -> Table:
     k = votes.n_items
     count = appearances(votes)
@@ -266,7 +336,7 @@ def _items(
         best, worst = (np.where(count > 0, limit, np.nan) for limit in limits)
     order = np.lexsort((np.arange(k), rank, component))
     columns: dict[str, NDArray[Any]] = {
-        "item": votes.items,
+        **_labels(votes),
         "score": estimate.scores,
         "lower": lower,
         "upper": upper,
@@ -276,10 +346,23 @@ def _items(
         "comparisons": _counts(count),
         "component": component.astype(np.int64) + 1,
     }
+    if (flags != "").any():
+        columns["flag"] = flags
     return Table({name: column[order] for name, column in columns.items()})
 
 
-def _workers(votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64]) -> Table:
+def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
+    """The columns that name an item: the context where there is one, and the label."""
+    if not votes.by:
+        return {"item": votes.items}
+    context, item = (np.empty(votes.n_items, dtype=object) for _ in range(2))
+    context[:], item[:] = zip(*votes.items, strict=True)
+    return {votes.by: context, "item": item}
+
+
+def _workers(
+    votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64], sign_known: bool
+) -> Table:
     m = votes.n_workers if votes.has_workers else 0
     told = estimate.workers
     nothing = np.full(m, np.nan)
@@ -294,16 +377,17 @@ def _workers(votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64]
         known = told.quantiles
         if known is None:
             known = normal_quantiles(reliability, told.reliability_sd)
-        judged = verdicts(reliability - told.random_level, known - told.random_level)
+        judged = verdicts(reliability - told.random_level, known - told.random_level, sign_known)
         verdict = judged.words
+        if told.one_sided is not None:
+            verdict[told.one_sided >= 0.5] = "one-sided"
+            extra["p_one_sided"] = told.one_sided
         extra |= {
             "p_reliable": judged.reliable,
             "p_random": judged.random,
             "p_adversarial": judged.adversarial,
         }
-    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
-    count = np.add.reduceat(votes.weight, starts, dtype=np.float64)
-    count *= np.diff(votes.offsets) > 0
+    count = _loads(votes)
     return Table(
         {
             "worker": votes.workers[:m],
@@ -319,6 +403,13 @@ def _workers(votes: Comparisons, estimate: Estimate, agreed: NDArray[np.float64]
             **extra,
         }
     )
+
+
+def _loads(votes: Comparisons) -> NDArray[np.float64]:
+    """The number of every worker's votes, weights counted."""
+    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+    loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+    return np.where(np.diff(votes.offsets) > 0, loads, 0.0)
 
 
 def _limits(

@@ -19,7 +19,15 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["match_items", "read", "read_item_values"]
+__all__ = [
+    "match_items",
+    "match_labels",
+    "open_table",
+    "read",
+    "read_item_values",
+    "refuse_empty",
+    "resolve_column",
+]
 
 # The layouts in the order of preference; `winner` of the first names a side, of the last an item.
 _SIDES = ("left", "right", "winner")
@@ -27,6 +35,11 @@ _OUTCOME = ("first", "second", "outcome")
 _WINNER = ("winner", "loser")
 _LAYOUTS = (_SIDES, _OUTCOME, _WINNER)
 _ROLES = tuple(dict.fromkeys((*_WINNER, *_SIDES, *_OUTCOME, "worker", "weight")))
+# The columns of the items of a result, which a context column stands beside.
+RESULT_COLUMNS = (
+    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
+    *("comparisons", "component", "flag"),
+)
 _KEYWORDS = {"left": 1.0, "right": 0.0, "tie": 0.5}
 
 
@@ -37,6 +50,7 @@ def read(
     workers: bool = True,
     sides: bool | None = None,
     features: Sequence[str] = (),
+    by: str = "",
     threads: int | None = None,
 ) -> Comparisons:
     """Read votes, one row a vote, from a file, a data frame or arrays.
@@ -65,6 +79,9 @@ def read(
         would look like a crowd that always presses left. True believes them, False never does.
     features
         Names of further columns of numbers, in favour of the first item.
+    by
+        The name of a column of contexts (topic, prompt, scene): one ranking for each of its
+        values, with the same workers. An item is then a pair (value, item).
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
@@ -97,7 +114,7 @@ def read(
     if isinstance(source, Comparisons):
         return source
     threads = thread_count(threads)
-    table = _open(source, threads)
+    table = open_table(source, threads)
     try:
         roles = _find_roles(table, columns or {})
         layout = _choose_layout(table, roles, columns or {})
@@ -108,10 +125,13 @@ def read(
             )
         if workers and "worker" not in roles:
             raise _no_worker(table)
-        extra = [_resolve(table, name, f"the feature {name!r}") for name in features]
+        extra = [resolve_column(table, name, f"the feature {name!r}") for name in features]
+        context = _context(table, by, roles) if by else ""
         used = (*layout, *(["worker"] if workers else []), "weight")
-        rows = table.load([roles[role] for role in used if role in roles] + extra)
-        _refuse_empty(table, rows, "votes")
+        rows = table.load(
+            [roles[role] for role in used if role in roles] + extra + [context][: bool(by)]
+        )
+        refuse_empty(table, rows, "votes")
         return _comparisons(
             table,
             {role: roles[role] for role in used if role in roles},
@@ -119,6 +139,7 @@ def read(
             sides_known=layout is _SIDES if sides is None else sides,
             features=extra,
             feature_names=tuple(features),
+            by=context,
             threads=threads,
         )
     finally:
@@ -150,11 +171,11 @@ def read_item_values(
     >>> read_item_values({"item": ["a", "b"], "score": [1, 2.5]})
     (array(['a', 'b'], dtype=object), array([1. , 2.5]))
     """
-    table = _open(source)
+    table = open_table(source)
     try:
-        item = _resolve(table, "item", "the items")
-        name = _resolve(table, column, f"the values {column!r}")
-        _refuse_empty(table, table.load([item, name]), "items")
+        item = resolve_column(table, "item", "the items")
+        name = resolve_column(table, column, f"the values {column!r}")
+        refuse_empty(table, table.load([item, name]), "items")
         labels, (codes,) = table.labels([item], "item label")
         counts = np.bincount(codes, minlength=len(labels))
         if counts.max() > 1:
@@ -197,10 +218,14 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     >>> match_items(votes, ["3", "1"])
     array([ 1, -1,  0])
     """
-    return _match(comparisons.items.tolist(), list(labels))
+    wanted = comparisons.items.tolist()
+    if comparisons.by:  # what is known of an item holds in every context
+        wanted = [item for _, item in wanted]
+    return match_labels(wanted, list(labels))
 
 
-def _open(source: Any, threads: int | None = None) -> Table:
+def open_table(source: Any, threads: int | None = None) -> Table:
+    """The table behind a path, a frame or arrays; nothing is read yet."""
     if isinstance(source, str | os.PathLike):
         from crowdsift._duck import FileTable
 
@@ -216,6 +241,7 @@ def _comparisons(
     sides_known: bool,
     features: Sequence[str],
     feature_names: tuple[str, ...],
+    by: str,
     threads: int,
 ) -> Comparisons:
     """Encode the votes of a loaded table."""
@@ -232,6 +258,8 @@ def _comparisons(
     weight = None
     if "weight" in roles:
         weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
+    if by:
+        items, first, second = split_items(table.labels([by], "context"), items, first, second)
     vectors = [table.quantities(name, "feature").astype(np.float32) for name in features]
     return Comparisons.from_codes(
         first,
@@ -245,9 +273,39 @@ def _comparisons(
         features=np.column_stack(vectors) if vectors else None,
         feature_names=feature_names,
         threads=threads,
+        by=by,
         source=table.source,
         backend=table.backend,
     )
+
+
+def split_items(
+    context: tuple[NDArray[np.object_], list[NDArray[np.uint32]]],
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Items apart by context: labels (value, item) in sorted order, and codes into them."""
+    values, (code,) = context
+    start = code.astype(np.int64) * len(items)
+    found, places = np.unique(np.concatenate([start + first, start + second]), return_inverse=True)
+    labels = np.empty(len(found), dtype=object)
+    labels[:] = [(values[each // len(items)], items[each % len(items)]) for each in found.tolist()]
+    one, two = places.reshape(2, -1).astype(np.uint32)
+    return labels, one, two
+
+
+def _context(table: Table, by: str, roles: Mapping[str, str]) -> str:
+    """The context column, which must not be one of those of the votes or of the results."""
+    name = resolve_column(table, by, "the context (--by, by=)")
+    taken = [role for role, column in roles.items() if column == name]
+    if taken:
+        raise RequestError(f"the column {name!r} is the {taken[0]} of the votes, not a context")
+    if name in RESULT_COLUMNS:
+        raise RequestError(
+            f"a context column named {name!r} would be mistaken for that of the results; rename it"
+        )
+    return name
 
 
 def _side_outcomes(
@@ -261,7 +319,7 @@ def _side_outcomes(
     labels, codes = table.entries(column, "winner")
     keywords = [_KEYWORDS.get(str(label).strip().lower(), np.nan) for label in labels]
     named = np.array(keywords, dtype=np.float32)[codes]
-    winner = _match(labels, items.tolist())[codes]
+    winner = match_labels(labels, items.tolist())[codes]
     own = np.full(len(first), np.nan, dtype=np.float32)
     own[winner == first] = 1.0
     own[winner == second] = 0.0
@@ -283,7 +341,8 @@ def _side_outcomes(
     return outcome
 
 
-def _match(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
+def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of every wanted label among the labels, or -1; see `match_items`."""
     exact = {key_of(label): place for place, label in enumerate(labels)}
     texts: dict[str, int] = {}
     for place, label in enumerate(labels):
@@ -311,7 +370,7 @@ def _find_roles(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
             raise RequestError(
                 f"columns maps {role!r}, which is no column of votes; these are {', '.join(_ROLES)}"
             )
-    mapped = {role: _resolve(table, name, f"the {role}") for role, name in columns.items()}
+    mapped = {role: resolve_column(table, name, f"the {role}") for role, name in columns.items()}
     for column in mapped.values():
         shared = [role for role in mapped if mapped[role] == column]
         if len(shared) > 1:
@@ -345,7 +404,7 @@ def _choose_layout(
     )
 
 
-def _resolve(table: Table, name: str, what: str) -> str:
+def resolve_column(table: Table, name: str, what: str) -> str:
     """Find the table's column of this name, or raise an error that suggests others."""
     found = _lookup(table, table.names, name)
     if found is not None:
@@ -383,7 +442,8 @@ def _no_worker(table: Table) -> InputError:
     )
 
 
-def _refuse_empty(table: Table, rows: int, what: str) -> None:
+def refuse_empty(table: Table, rows: int, what: str) -> None:
+    """Refuse a table without rows."""
     if rows == 0:
         raise InputError(
             f"no {what}: there are columns ({_listed(table)}) but no rows", source=table.source

@@ -54,9 +54,10 @@ class Fit:
     ----------
     items, workers
         The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper,
-        comparisons, component; and worker, reliability, lower, upper, side_bias, side_lower,
-        side_upper, comparisons, agreement, verdict. Intervals are 90 %. Data frames of the kind
-        that the votes came in, otherwise a `Table`.
+        comparisons, component, before them the context where there is one, after them a flag
+        (only won, only lost) where any item has one; and worker, reliability, lower, upper,
+        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are 90 %.
+        Data frames of the kind that the votes came in, otherwise a `Table`.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
@@ -109,6 +110,22 @@ class Fit:
         """What deserves a look."""
         return tuple(self.summary["warnings"])
 
+    @property
+    def labels(self) -> list[Any]:
+        """The labels of the items, the best first; with a context (value, item) each.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt").labels
+        ['a', 'b']
+        """
+        items = self.item_table["item"].tolist()
+        context = self.summary.get("by")
+        if not context:
+            return items  # type: ignore[no-any-return]
+        return list(zip(self.item_table[context].tolist(), items, strict=True))
+
     def __repr__(self) -> str:
         s = self.summary
         how = "converged in" if self.converged else "NOT converged after"
@@ -123,7 +140,8 @@ class Fit:
         Parameters
         ----------
         first, second
-            A label each, or sequences of labels. An item without votes has the prior's score, 0.
+            A label each, or sequences of labels. An item without votes has the prior's score, 0;
+            two items of different components cannot be compared.
         worker
             A label or a sequence; None, or a worker without votes, means one drawn from the
             crowd: the mean over all workers. Where reliabilities have a posterior it is averaged
@@ -144,11 +162,15 @@ class Fit:
             raise RequestError(
                 f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
             )
-        score = {_key(item): i for i, item in enumerate(self.item_table["item"])}
         known = {_key(label): i for i, label in enumerate(self.worker_table["worker"])}
         padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
-        a, b = (padded[[score.get(_key(label), -1) for label in side]] for side in (one, two))
-        difference = np.broadcast_to(a - b, (n,))
+        place = self._places()
+        a, b = (
+            np.broadcast_to([place.get(_key(label), -1) for label in side], (n,))
+            for side in (one, two)
+        )
+        self._refuse_across(a, b)
+        difference = padded[a] - padded[b]
         reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
         if self.posterior is not None and self.posterior.quantiles is not None:
             reliability = self.posterior.quantiles
@@ -177,8 +199,37 @@ class Fit:
         >>> fit.better(best, worst) > 0.99
         True
         """
-        table = self.item_table
-        place = {_key(item): i for i, item in enumerate(table["item"])}
+        difference, sd = self._differences(first, second)
+        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
+        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
+        single = not _is_sequence(first) and not _is_sequence(second)
+        return float(result[0]) if single else result
+
+    def difference(self, first: Any, second: Any) -> Table:
+        """How far `first` is above `second`, with a 90 % interval: difference, lower, upper.
+
+        Labels must be of one component; sequences of labels give a row a pair.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> told = fit.difference(fit.labels[0], fit.labels[-1])
+        >>> bool(0 < told["lower"][0] < told["difference"][0] < told["upper"][0])
+        True
+        """
+        difference, sd = self._differences(first, second)
+        half = Z90 * sd
+        return Table(
+            {"difference": difference, "lower": difference - half, "upper": difference + half}
+        )
+
+    def _differences(
+        self, first: Any, second: Any
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Differences of scores and their standard deviations, of items that have votes."""
+        place = self._places()
         try:
             one, two = (
                 np.array([place[_key(label)] for label in _as_list(side)])
@@ -189,21 +240,33 @@ class Fit:
             raise RequestError(f"{error.args[0][1]!r} is not among the items") from None
         except ValueError:
             raise RequestError("as many first items as second ones are needed") from None
-        if (table["component"][one] != table["component"][two]).any():
-            raise RequestError("items of different components cannot be compared")
-        sd = self._difference_sd(one, two)
-        difference = table["score"][one] - table["score"][two]
-        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
-        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
-        single = not _is_sequence(first) and not _is_sequence(second)
-        return float(result[0]) if single else result
+        self._refuse_across(one, two)
+        score = self.item_table["score"]
+        return score[one] - score[two], self._difference_sd(one, two)
+
+    def _places(self) -> dict[tuple[Any, Any], int]:
+        """The row of every item in the item table, by what tells labels apart."""
+        return {_key(label): row for row, label in enumerate(self.labels)}
+
+    def _refuse_across(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
+        """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
+        component = np.append(self.item_table["component"], 0)
+        across = (component[one] != component[two]) & (one >= 0) & (two >= 0)
+        if not across.any():
+            return
+        pair = int(np.argmax(across))
+        a, b, labels = one[pair], two[pair], self.labels
+        raise RequestError(
+            f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in component "
+            f"{component[b]}: no chain of votes connects them, so they cannot be compared"
+        )
 
     def _difference_sd(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
         """Standard deviations of differences, by rows of the item table."""
         table = self.item_table
         if self.posterior is not None:
             code = {_key(item): i for i, item in enumerate(self.posterior.items)}
-            codes = np.array([code[_key(item)] for item in table["item"]])
+            codes = np.array([code[_key(item)] for item in self.labels])
             sd = self.posterior.difference_sd(codes[one], codes[two])
         else:
             half = 0.5 * (table["upper"] - table["lower"]) / Z90
@@ -222,7 +285,7 @@ class Fit:
         >>> fit.scores_of(["b", "a"]).round(2)
         array([-1.96,  1.96])
         """
-        place = {_key(item): i for i, item in enumerate(self.item_table["item"])}
+        place = self._places()
         padded = np.append(self.item_table["score"], np.nan)
         return np.asarray(padded[[place.get(_key(item), -1) for item in items]])
 
@@ -254,7 +317,7 @@ class Fit:
         """
         return {
             "summary": dict(self.summary),
-            "items": _json_labels(self.item_table.records(), "item"),
+            "items": _json_labels(self.item_table.records(), "item", self.summary.get("by")),
             "workers": _json_labels(self.worker_table.records(), "worker"),
         }
 
@@ -262,13 +325,14 @@ class Fit:
         return table if self.backend is None else table.to_frame(self.backend)
 
 
-def _json_labels(records: list[dict[str, Any]], kind: str) -> list[dict[str, Any]]:
+def _json_labels(records: list[dict[str, Any]], *kinds: str | None) -> list[dict[str, Any]]:
     """Labels that JSON does not know (dates, tuples, infinity) as text."""
     for record in records:
-        label = record[kind]
-        finite = not isinstance(label, float) or isfinite(label)
-        if not isinstance(label, str | int | float | bool | None) or not finite:
-            record[kind] = str(label)
+        for kind in filter(None, kinds):
+            label = record[kind]
+            finite = not isinstance(label, float) or isfinite(label)
+            if not isinstance(label, str | int | float | bool | None) or not finite:
+                record[kind] = str(label)
     return records
 
 

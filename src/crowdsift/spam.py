@@ -106,6 +106,7 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
         items=votes.items,
         workers=votes.workers,
         sides_known=True,
+        by=votes.by,
         source=votes.source,
         backend=votes.backend,
     )
@@ -189,6 +190,7 @@ def _joined(
         items=votes.items,
         workers=labels[order],
         sides_known=True,
+        by=votes.by,
         source=votes.source,
         backend=votes.backend,
     )

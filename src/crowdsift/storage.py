@@ -35,7 +35,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_TEXT_COLUMNS = {"verdict"}
+_TEXT_COLUMNS = {"verdict", "flag"}
 
 
 def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
@@ -47,6 +47,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
         "trace": list(fit.trace),
         "label_types": {
             "item": _label_types(fit.item_table["item"]),
+            **_context_types(fit),
             "worker": _label_types(fit.worker_table["worker"]),
         },
     }
@@ -76,7 +77,8 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     record = _record(folder)
     try:
         types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
-        items, workers = (_table(folder, kind, types[kind]) for kind in ("item", "worker"))
+        workers = _table(folder, "worker", {"worker": types["worker"]})
+        items = _table(folder, "item", {k: v for k, v in types.items() if k != "worker"})
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the saved fit is damaged ({error!r})", source=str(folder)) from None
     return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace))
@@ -102,7 +104,7 @@ def _record(folder: Path) -> dict[str, Any]:
     return dict(record)
 
 
-def _table(folder: Path, kind: str, types: list[str]) -> Table:
+def _table(folder: Path, kind: str, types: dict[str, list[str]]) -> Table:
     path = folder / f"{kind}s.csv"
     if not path.exists():
         raise InputError("the saved fit is incomplete: file missing", source=str(path))
@@ -112,8 +114,8 @@ def _table(folder: Path, kind: str, types: list[str]) -> Table:
     columns = dict(zip(header, map(list, cells), strict=True))
     parsed: dict[str, NDArray[Any]] = {}
     for name, texts in columns.items():
-        if name == kind:
-            kinds = types if len(types) > 1 else types * len(texts)
+        if name in types:
+            kinds = types[name] if len(types[name]) > 1 else types[name] * len(texts)
             parsed[name] = np.empty(len(texts), dtype=object)
             parsed[name][:] = [
                 _READERS.get(k, str)(text) for k, text in zip(kinds, texts, strict=True)
@@ -130,6 +132,12 @@ def _values(name: str, texts: list[str]) -> NDArray[Any]:
     if all(text.lstrip("-").isdigit() for text in texts):
         return np.array(texts, dtype=np.int64)
     return np.array([float(text) if text else np.nan for text in texts])
+
+
+def _context_types(fit: Fit) -> dict[str, list[str]]:
+    """The types of the values of the context column, under its name."""
+    context = fit.summary.get("by")
+    return {context: _label_types(fit.item_table[context])} if context else {}
 
 
 def _label_types(labels: NDArray[Any]) -> list[str]:

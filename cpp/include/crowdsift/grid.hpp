@@ -1,57 +1,54 @@
-// Expectation propagation over a grid of worker types: the sites of all votes and their passes.
-// What each pass computes is specified in src/crowdsift/engines/grid.py and grid_reference.py.
+// Expectation propagation where a worker's type is its reliability alone: one exponential serves
+// the types b and -b. What each pass computes is specified in src/crowdsift/engines/grid.py.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
+#include <memory>
+#include <utility>
 #include <vector>
 
-#include "crowdsift/beliefs.hpp"
 #include "crowdsift/grid_kernels.hpp"
-#include "crowdsift/laplacian.hpp"
-#include "crowdsift/pair_effect.hpp"
-#include "crowdsift/pairs.hpp"
-#include "crowdsift/parallel.hpp"
-#include "crowdsift/sparse_inverse.hpp"
-#include "crowdsift/split_votes.hpp"
+#include "crowdsift/own_levels.hpp"
+#include "crowdsift/site_store.hpp"
 #include "crowdsift/type_grid.hpp"
-#include "crowdsift/vote_correlations.hpp"
-#include "crowdsift/votes.hpp"
 
 namespace crowdsift {
 
 struct SiteSums {
-    double log_messages = 0.0, log_sites = 0.0, log_pairs = 0.0;
+    double log_messages = 0.0, log_sites = 0.0, log_pairs = 0.0, known_margin = 0.0;
 };
 
-class GridSites {
+// The last `known` workers are of the largest reliability and not counted.
+class GridSites : public SiteStore {
 public:
-    GridSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool)
-        : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
-          beliefs_(pairs, votes.n_items, pool), ranges_(votes.worker_ranges(pool.size())),
-          rhs_(ranges_.size() - 1, votes.n_items), split_(votes, pairs), a_(split_.size()),
-          h_(split_.size()), pair_variance_(pairs.size()), own_(votes.n_workers) {
+    GridSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool,
+              std::shared_ptr<const SplitVotes> split, std::size_t known = 0)
+        : SiteStore(votes, pairs, laplacian, pool, std::move(split)), own_(votes.n_workers),
+          crowd_(votes.n_workers - known) {
         reset(2.0);
     }
+
+    GridSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool)
+        : GridSites(votes, pairs, laplacian, pool,
+                    std::make_shared<SplitVotes>(votes, pairs, false)) {}
 
     std::size_t n_types() const { return 2 * grid_.half() + 1; }
     const TypeGrid& grid() const { return grid_; }
 
     void reset(double variance) {
-        std::fill(a_.begin(), a_.end(), 0.0F);
-        std::fill(h_.begin(), h_.end(), 0.0F);
-        std::fill(pair_variance_.begin(), pair_variance_.end(), static_cast<float>(variance));
-        std::fill(own_.begin(), own_.end(), -1);
-        own_levels_.clear();
+        SiteStore::reset(variance);
+        own_.clear();
         likelihood_.clear();
-        beliefs_.forget();
-        effect_.set(0.0, pairs_.size());
     }
 
-    // The variance of a common effect of all votes on a pair; refresh() before the next pass.
-    void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
+    void rescale(double factor, bool levels) {
+        SiteStore::rescale(factor);
+        if (!levels) return;
+        own_.rescale(factor);
+        effect_.rescale(factor);
+    }
 
     SiteSums update(std::size_t half, const double* levels, const double* prior,
                     const double* means, double damping, bool clip, double* counts, double* rhs) {
@@ -71,6 +68,7 @@ public:
         for (const Partial& part : parts) {
             sums.log_messages += part.log_messages;
             sums.log_sites += part.log_sites;
+            sums.known_margin += part.known_margin;
             for (std::size_t t = 0; t < n_types(); ++t) counts[t] += part.counts[t];
         }
         rhs_.reduce(rhs);
@@ -91,12 +89,12 @@ public:
                 const float* const likelihood = likelihood_.data() + s * types;
                 const float* const p = prior_of(s, scratch);
                 const float scale = 1.0F / weighted_sum(types, p, likelihood);
-                if (split_.start[s] == split_.start[s + 1]) {
-                    // without votes: not counted
-                } else if (own_[s] < 0) {  // the common prior is multiplied in below, once
+                if (s >= crowd_ || split_.start[s] == split_.start[s + 1]) {
+                    // known, or without votes: not counted
+                } else if (!own_.has(s)) {  // the common prior is multiplied in below, once
                     add_scaled(types, scale, likelihood, sums.data());
                 } else {
-                    grid_.deposit(own_levels(s), p, likelihood, static_cast<double>(scale), out);
+                    grid_.deposit(own_.of(s), p, likelihood, static_cast<double>(scale), out);
                 }
                 if (s % 256 == 255 || s + 1 == ranges_[range + 1]) {
                     for (std::size_t t = 0; t < types; ++t) {
@@ -133,7 +131,7 @@ public:
             double* const point = points + (s - begin) * n_types();
             std::fill(mass, mass + n_types(), 0.0);
             grid_.add_from_lanes(q.data(), 1.0 / total, mass);
-            const double* const levels = own_[s] < 0 ? grid_.levels().data() : own_levels(s);
+            const double* const levels = !own_.has(s) ? grid_.levels().data() : own_.of(s);
             point[half] = 0.0;
             for (std::size_t j = 0; j < half; ++j) {
                 point[half + 1 + j] = levels[j];
@@ -142,143 +140,54 @@ public:
         }
     }
 
-    // Own levels for workers whose likelihood is narrow; how many changed. A worker that goes back
-    // to the common levels keeps its place among the own ones, marked by -2 - place.
+    // Own levels for workers whose likelihood is narrow; how many changed.
     std::size_t refine() {
         std::vector<double> levels;
         std::size_t moved = 0;
-        for (std::size_t s = 0; s < votes_.n_workers; ++s) {
-            const bool has_own = own_[s] >= 0;
-            const TypeGrid::Choice choice = grid_.refine(
-                has_own ? own_levels(s) : grid_.levels().data(), has_own,
-                likelihood_.data() + s * grid_.types(), levels);
+        for (std::size_t s = 0; s < crowd_; ++s) {
+            const bool has_own = own_.has(s);
+            const TypeGrid::Choice choice =
+                grid_.refine(has_own ? own_.of(s) : grid_.levels().data(), has_own,
+                             likelihood_.data() + s * grid_.types(), levels);
             if (choice == TypeGrid::Choice::stay) continue;
             ++moved;
-            if (choice == TypeGrid::Choice::common) {
-                own_[s] = -2 - own_[s];
-                continue;
-            }
-            if (own_[s] == -1) {
-                own_[s] = static_cast<std::int64_t>(own_levels_.size());
-                own_levels_.resize(own_levels_.size() + grid_.half());
-            } else if (own_[s] < -1) {
-                own_[s] = -2 - own_[s];
-            }
-            std::copy(levels.begin(), levels.end(), own_levels_.begin() + own_[s]);
+            if (choice == TypeGrid::Choice::common)
+                own_.drop(s);
+            else
+                own_.set(s, levels);
         }
         return moved;
-    }
-
-    BeliefReport believe(double tolerance, std::size_t most, double* item_variance) {
-        return beliefs_.propagate(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
-                                  tolerance, most, item_variance, pair_variance_.data());
-    }
-
-    // Exact variances by a sparse factorisation, whose order the caller keeps.
-    bool factorise(SparseInverse& inverse, double* item_variance, double* log_determinant) {
-        return inverse.invert(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
-                              item_variance, pair_variance_.data(), log_determinant);
-    }
-
-    std::vector<float>& pair_variances() { return pair_variance_; }
-
-    void refresh(double* rhs) {
-        rhs_.clear();
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            double* const sums = rhs_.range(range);
-            const std::size_t end = split_.start[ranges_[range + 1]];
-            for (std::size_t i = split_.start[ranges_[range]]; i < end; ++i) push(i, sums);
-        });
-        rhs_.reduce(rhs);
-        refresh_laplacian(rhs);
-    }
-
-    void drop_negative() {
-        for (float& a : a_) a = a > 0.0F ? a : 0.0F;
-    }
-
-    void rescale(double factor, bool levels) {
-        const float once = static_cast<float>(factor), twice = static_cast<float>(factor * factor);
-        for (float& a : a_) a *= twice;
-        for (float& h : h_) h *= once;
-        for (float& v : pair_variance_) v /= twice;
-        if (!levels) return;
-        for (double& level : own_levels_) level *= factor;
-        effect_.rescale(factor);
-    }
-
-    // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
-    void correlate(bool centred, const double* x, double* out) {
-        VoteCorrelations(votes_, centred).multiply(ranges_, pool_, rhs_, x, out);
-    }
-
-    void correlation_degrees(bool centred, double* out) const {
-        VoteCorrelations(votes_, centred).degrees(out);
-    }
-
-    // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
-    // the evidence in the variance of the pair effect.
-    double pair_posteriors(const double* means, double* mean, double* variance) const {
-        for (std::size_t p = 0; p < pairs_.size(); ++p) {
-            float e = static_cast<float>(means[pairs_.low[p]] - means[pairs_.high[p]]);
-            float v = pair_variance_[p];
-            if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
-            mean[p] = static_cast<double>(e);
-            variance[p] = static_cast<double>(v);
-        }
-        return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
-    }
-
-    // Of the votes, for differences (lower less higher item) and variances of pairs.
-    double pair_likelihood(const double* differences, const double* variances,
-                           const double* points, std::size_t n_points) const {
-        return crowdsift::mixture_likelihood(
-            split_, ranges_, pool_, points, n_points,
-            [&](std::size_t i) {
-                const double d = differences[split_.pair[i]];
-                return split_.straight(i) ? d : -d;
-            },
-            [&](std::size_t i) { return variances[split_.pair[i]]; });
-    }
-
-    // Of the votes, for scores and variances of items and points of workers.
-    double mixture_likelihood(const double* scores, const double* variances, const double* points,
-                              std::size_t n_points) const {
-        const auto &winner = split_.winner, &loser = split_.loser;
-        return crowdsift::mixture_likelihood(
-            split_, ranges_, pool_, points, n_points,
-            [&](std::size_t i) { return scores[winner[i]] - scores[loser[i]]; },
-            [&](std::size_t i) { return variances[winner[i]] + variances[loser[i]]; });
     }
 
 private:
     struct Partial {
         explicit Partial(std::size_t types) : counts(types, 0.0) {}
         std::vector<double> counts;
-        double log_messages = 0.0, log_sites = 0.0;
+        double log_messages = 0.0, log_sites = 0.0, known_margin = 0.0;
     };
 
     // What one thread needs beside the data; reused from worker to worker.
     struct Scratch {
         explicit Scratch(const TypeGrid& grid)
-            : mean(kBufferVotes), variance(kBufferVotes), m(kBufferVotes), v(kBufferVotes),
-              log_site(kBufferVotes), alpha(kBufferVotes), f(kBufferVotes),
+            : cavity(kBufferVotes), alpha(kBufferVotes), f(kBufferVotes),
               slope(kBufferVotes * grid.lanes()), win(kBufferVotes * grid.lanes()),
               levels(grid.lanes()), prior(grid.types()), up(grid.lanes()), down(grid.lanes()),
               shared(grid.lanes()), product(grid.lanes()), cost(grid.types()), q(grid.lanes()),
               both(grid.lanes()), total(grid.types()) {}
-        std::vector<float> mean, variance, m, v, log_site, alpha, f, slope, win, levels, prior, up,
+        CavityBlock cavity;
+        std::vector<float> alpha, f, slope, win, levels, prior, up,
             down, shared, product, cost, q, both;
         std::vector<double> total;
     };
 
-    const double* own_levels(std::size_t s) const {
-        return own_levels_.data() + static_cast<std::size_t>(own_[s]);
-    }
-
     const float* prior_of(std::size_t s, Scratch& scratch) const {
-        if (own_[s] < 0) return grid_.lane_prior();
-        grid_.own_prior(own_levels(s), scratch.prior.data());
+        if (s >= crowd_) {
+            std::fill(scratch.prior.begin(), scratch.prior.end(), 0.0F);
+            scratch.prior[grid_.half() - 1] = 1.0F;
+            return scratch.prior.data();
+        }
+        if (!own_.has(s)) return grid_.lane_prior();
+        grid_.own_prior(own_.of(s), scratch.prior.data());
         return scratch.prior.data();
     }
 
@@ -287,8 +196,8 @@ private:
         const std::size_t begin = split_.start[s], count = split_.start[s + 1] - begin;
         const std::size_t lanes = grid_.lanes(), types = grid_.types();
         const float* level = grid_.lane_levels();
-        if (own_[s] >= 0) {
-            grid_.spread_levels(own_levels(s), at.levels.data());
+        if (own_.has(s)) {
+            grid_.spread_levels(own_.of(s), at.levels.data());
             level = at.levels.data();
         }
         const float* const prior = prior_of(s, at);
@@ -296,11 +205,16 @@ private:
         double votes = 0.0;
         for (std::size_t from = 0; from < count; from += kBufferVotes) {
             const std::size_t some = std::min(kBufferVotes, count - from);
-            votes += read_block(begin + from, some, means, at, out.log_sites);
+            votes += read_block(begin + from, some, means, at.cavity, out.log_sites);
             smooth(begin + from, some, level, at, true);
         }
         float* const likelihood = likelihood_.data() + s * types;
-        const double top = relative_likelihood(votes, at, likelihood);
+        double top = relative_likelihood(votes, at, likelihood);
+        if (s >= crowd_) {  // of one type, however unlikely
+            top = at.total[grid_.half() - 1];
+            out.known_margin += at.total[lanes + grid_.half() - 1] - top;
+            std::fill(likelihood, likelihood + types, 1.0F);
+        }
         const float sum = weighted_sum(types, prior, likelihood);
         out.log_messages += std::log(static_cast<double>(sum)) - top;
         const float scale = 1.0F / sum;
@@ -308,42 +222,20 @@ private:
             at.q[j] = scale * prior[j] * likelihood[j];
             at.both[j] = at.q[j] + scale * prior[lanes + j] * likelihood[lanes + j];
         }
-        if (count > 0) count_types(s, prior, likelihood, scale, out);
+        if (count > 0 && s < crowd_) count_types(s, prior, likelihood, scale, out);
         for (std::size_t from = 0; from < count; from += kBufferVotes) {
             const std::size_t some = std::min(kBufferVotes, count - from);
             if (count > kBufferVotes) {
                 double ignored = 0.0;
-                read_block(begin + from, some, means, at, ignored);
+                read_block(begin + from, some, means, at.cavity, ignored);
                 smooth(begin + from, some, level, at, false);
             }
             type_moments(some, lanes, at.slope.data(), at.win.data(), at.q.data(), at.both.data(),
                          at.alpha.data(), at.f.data());
-            move_sites(some, at.alpha.data(), at.f.data(), at.m.data(), at.v.data(), damping,
+            move_sites(some, at.alpha.data(), at.f.data(), at.cavity.m.data(), at.cavity.v.data(), damping,
                        least, a_.data() + begin + from, h_.data() + begin + from);
             for (std::size_t i = begin + from; i < begin + from + some; ++i) push(i, rhs);
         }
-    }
-
-    // Cavities of a block; returns the weight of its votes and adds their log-normalisers.
-    double read_block(std::size_t begin, std::size_t count, const double* means, Scratch& at,
-                      double& log_sites) const {
-        double votes = 0.0, sites = 0.0;
-        for (std::size_t i = 0; i < count; ++i) {
-            at.mean[i] = static_cast<float>(means[split_.winner[begin + i]] -
-                                            means[split_.loser[begin + i]]);
-            at.variance[i] = pair_variance_[split_.pair[begin + i]];
-            votes += static_cast<double>(split_.n[begin + i]);
-        }
-        if (effect_.on())
-            for (std::size_t i = 0; i < count; ++i)
-                effect_.posterior(split_.pair[begin + i],
-                                  split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
-                                  at.variance[i]);
-        cavities(count, at.mean.data(), at.variance.data(), a_.data() + begin, h_.data() + begin,
-                 split_.n.data() + begin, at.m.data(), at.v.data(), at.log_site.data());
-        for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
-        log_sites += sites;
-        return votes;
     }
 
     // Slopes and probabilities of a block; with `keep`, its share of the message is added up.
@@ -354,7 +246,7 @@ private:
             std::fill(at.up.begin(), at.up.end(), 0.0F);
             std::fill(at.down.begin(), at.down.end(), 0.0F);
             std::fill(at.shared.begin(), at.shared.end(), 0.0F);
-            type_messages(some, lanes, level, at.m.data() + from, at.v.data() + from,
+            type_messages(some, lanes, level, at.cavity.m.data() + from, at.cavity.v.data() + from,
                           split_.n.data() + begin + from, at.slope.data() + from * lanes,
                           at.win.data() + from * lanes, at.up.data(), at.down.data(),
                           at.shared.data(), at.product.data());
@@ -382,8 +274,8 @@ private:
 
     void count_types(std::size_t s, const float* prior, const float* likelihood, float scale,
                      Partial& out) const {
-        if (own_[s] >= 0) {
-            grid_.deposit(own_levels(s), prior, likelihood, static_cast<double>(scale),
+        if (own_.has(s)) {
+            grid_.deposit(own_.of(s), prior, likelihood, static_cast<double>(scale),
                           out.counts.data());
             return;
         }
@@ -397,49 +289,10 @@ private:
             static_cast<double>(scale * prior[grid_.zero()] * likelihood[grid_.zero()]);
     }
 
-    void push(std::size_t i, double* rhs) const {
-        const double value = static_cast<double>(split_.n[i] * h_[i]);
-        rhs[split_.winner[i]] += value;
-        rhs[split_.loser[i]] -= value;
-    }
-
-    void refresh_laplacian(double* rhs) {
-        std::vector<float>& weights = laplacian_.pair_weights();
-        if (effect_.on()) {
-            effect_.gather(split_, pairs_, a_.data(), h_.data(), pool_, votes_.n_items,
-                           weights.data(), rhs);
-            laplacian_.refresh();
-            return;
-        }
-        const std::vector<std::size_t> parts =
-            even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
-        pool_.run(parts.size() - 1, [&](std::size_t part) {
-            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
-                double sum = 0.0;
-                const std::size_t end = split_.by_pair_start[p + 1];
-                for (std::size_t k = split_.by_pair_start[p]; k < end; ++k) {
-                    const std::size_t i = split_.by_pair[k];
-                    sum += static_cast<double>(split_.n[i] * a_[i]);
-                }
-                weights[p] = static_cast<float>(sum);
-            }
-        });
-        laplacian_.refresh();
-    }
-
-    const Votes& votes_;
-    const Pairs& pairs_;
-    Laplacian& laplacian_;
-    ThreadPool& pool_;
-    PairBeliefs beliefs_;
-    PairEffect effect_;
     TypeGrid grid_;
-    const std::vector<std::size_t> ranges_;
-    ItemSums rhs_;
-    const SplitVotes split_;
-    std::vector<float> a_, h_, pair_variance_, likelihood_;
-    std::vector<std::int64_t> own_;  // where a worker's own levels start; negative: has none
-    std::vector<double> own_levels_;
+    OwnLevels own_;
+    std::size_t crowd_;  // workers of the crowd, before the known ones
+    std::vector<float> likelihood_;
 };
 
 }  // namespace crowdsift

@@ -14,14 +14,18 @@
 
 namespace crowdsift {
 
-// A row of outcome y and weight n is a win of weight n y and a loss of weight n (1 - y).
+// A row of outcome y and weight n is a win of weight n y and a loss of weight n (1 - y); where
+// ties are an outcome, y = 1/2 is a tie, with the first item for the winner.
 struct SplitVotes {
     std::vector<std::uint32_t> winner, loser, pair;
     std::vector<float> n;
+    std::vector<std::int8_t> kind;                     // won by the first, the second, or tied
     std::vector<std::size_t> start;                    // of worker s: [start[s], start[s + 1])
     std::vector<std::uint32_t> by_pair, by_pair_start;  // in order within a pair
 
-    SplitVotes(const Votes& votes, const Pairs& pairs) {
+    static constexpr std::int8_t kFirst = 1, kSecond = -1, kTie = 2;
+
+    SplitVotes(const Votes& votes, const Pairs& pairs, bool ties) {
         std::vector<std::uint32_t> pair_of(votes.n);
         for (std::size_t p = 0; p < pairs.size(); ++p)
             for (std::uint32_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k)
@@ -31,8 +35,12 @@ struct SplitVotes {
             for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
                 const std::uint32_t a = votes.first[i], b = votes.second[i];
                 const float y = votes.outcome[i], weight = votes.weight[i];
-                if (y > 0.0F) add(a, b, weight * y, pair_of[i]);
-                if (y < 1.0F) add(b, a, weight * (1.0F - y), pair_of[i]);
+                if (ties && y == 0.5F) {
+                    add(a, b, weight, pair_of[i], kTie);
+                    continue;
+                }
+                if (y > 0.0F) add(a, b, weight * y, pair_of[i], kFirst);
+                if (y < 1.0F) add(b, a, weight * (1.0F - y), pair_of[i], kSecond);
             }
             start[s + 1] = size();
         }
@@ -50,40 +58,19 @@ struct SplitVotes {
     // Whether the winner is the lower item of the pair.
     bool straight(std::size_t i) const { return winner[i] < loser[i]; }
 
+    bool tied(std::size_t i) const { return kind[i] == kTie; }
+    // +1 where the winner stood first, else -1.
+    float side(std::size_t i) const { return kind[i] == kSecond ? -1.0F : 1.0F; }
+
 private:
-    void add(std::uint32_t a, std::uint32_t b, float weight, std::uint32_t p) {
+    void add(std::uint32_t a, std::uint32_t b, float weight, std::uint32_t p,
+             std::int8_t what) {
         winner.push_back(a);
         loser.push_back(b);
         n.push_back(weight);
         pair.push_back(p);
+        kind.push_back(what);
     }
 };
-
-// Sum of n log mean_j sigma(b_j d / sqrt(1 + c b_j^2 v)) over the worker's points b_j; difference(i)
-// and variance(i) are d and v of vote i.
-template <class Difference, class Variance>
-double mixture_likelihood(const SplitVotes& votes, const std::vector<std::size_t>& ranges,
-                          ThreadPool& pool, const double* points, std::size_t n_points,
-                          Difference difference, Variance variance) {
-    std::vector<double> part(ranges.size() - 1, 0.0);
-    pool.run(ranges.size() - 1, [&](std::size_t range) {
-        for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s)
-            for (std::size_t i = votes.start[s]; i < votes.start[s + 1]; ++i) {
-                const double d = difference(i), v = variance(i);
-                double sum = 0.0;
-                for (std::size_t j = 0; j < n_points; ++j) {
-                    const double b = points[s * n_points + j];
-                    const double x = b * d / std::sqrt(1.0 + 3.14159 / 8.0 * b * b * v);
-                    const double e = exp_minus(x < 0.0 ? -x : x);
-                    sum += (x > 0.0 ? 1.0 : e) / (1.0 + e);
-                }
-                part[range] += static_cast<double>(votes.n[i]) *
-                               std::log(std::max(sum / static_cast<double>(n_points), 1e-300));
-            }
-    });
-    double total = 0.0;
-    for (const double value : part) total += value;
-    return total;
-}
 
 }  // namespace crowdsift

@@ -16,7 +16,7 @@ namespace crowdsift {
 
 class TypeGrid {
 public:
-    static constexpr double kNarrow = 1.0;  // cells; see refined_levels in grid_reference.py
+    static constexpr double kNarrow = 1.0;  // cells; see refined_levels in engines/own_levels.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
     static constexpr double kSlack = 0.15;  // share of the span that an end may be off
 
@@ -98,7 +98,8 @@ public:
         types[zero()] = static_cast<float>(prior_[half_]);
     }
 
-    // Masses on own levels to the common grid, each shared by its two neighbours linearly.
+    // Masses prior * likelihood (or the prior alone) on own levels to the common grid, each shared
+    // by its two neighbours linearly.
     void deposit(const double* own, const float* prior, const float* likelihood, double scale,
                  double* rising) const {
         std::size_t k = 0;  // the common level below, 0 being the point 0
@@ -107,21 +108,20 @@ public:
             const double below = k == 0 ? 0.0 : levels_[k - 1];
             const double share =
                 std::min(std::max((own[j] - below) / (levels_[k] - below), 0.0), 1.0);
-            const double up = scale * static_cast<double>(prior[j] * likelihood[j]);
-            const double down =
-                scale * static_cast<double>(prior[lanes_ + j] * likelihood[lanes_ + j]);
+            const double up = scale * mass(prior, likelihood, j);
+            const double down = scale * mass(prior, likelihood, lanes_ + j);
             rising[half_ + k] += up * (1.0 - share);
             rising[half_ + k + 1] += up * share;
             rising[half_ - k] += down * (1.0 - share);
             rising[half_ - k - 1] += down * share;
         }
-        rising[half_] += scale * static_cast<double>(prior[zero()] * likelihood[zero()]);
+        rising[half_] += scale * mass(prior, likelihood, zero());
     }
 
     enum class Choice { stay, own, common };
 
     // Which levels a worker should have for its likelihood over lanes on the levels it has; new
-    // ones of its own are written to `out`. See refined_levels in grid_reference.py.
+    // ones of its own are written to `out`. See refined_levels in engines/own_levels.py.
     Choice refine(const double* levels, bool has_own, const float* likelihood,
                   std::vector<double>& out) const {
         double total = 0.0, first = 0.0, second = 0.0;
@@ -155,6 +155,10 @@ public:
     }
 
 private:
+    static double mass(const float* prior, const float* likelihood, std::size_t t) {
+        return static_cast<double>(likelihood == nullptr ? prior[t] : prior[t] * likelihood[t]);
+    }
+
     // Central differences, one-sided at the ends.
     double width_of(const double* levels, std::size_t j) const {
         if (j == 0) return levels[1] - levels[0];

@@ -8,10 +8,12 @@ import typer
 
 from crowdsift.cli.options import (
     AsJson,
+    By,
     Classes,
     Columns,
     EngineName,
     Features,
+    Gold,
     NoWorkers,
     Seed,
     Sides,
@@ -42,6 +44,8 @@ def fit(
     columns: Columns = None,
     features: Features = None,
     classes: Classes = None,
+    gold: Gold = None,
+    by: By = None,
     out: Annotated[
         Path | None,
         typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
@@ -70,6 +74,8 @@ def fit(
             sides=sides,
             features=names(features),
             classes=classes,
+            by=by or "",
+            gold=gold,
             tune=tune,
             engine=engine,
             threads=threads,

@@ -40,6 +40,20 @@ Classes = Annotated[
     str | None,
     typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
 ]
+Gold = Annotated[
+    str | None,
+    typer.Option(
+        help="Pairs of known order, columns winner,loser (and that of --by): they settle which end "
+        "of the scores is up."
+    ),
+]
+By = Annotated[
+    str | None,
+    typer.Option(
+        help="A column of contexts (topic, prompt, scene): one ranking for each value, with the "
+        "same workers."
+    ),
+]
 Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
-    from crowdsift.engines.grid import GridSites
+    from crowdsift.engines.grid import GridSites, Habits
+    from crowdsift.engines.sides import SidePasses
 
     Vector = NDArray[np.float64]
 
@@ -99,6 +100,9 @@ class Engine(Protocol):
     n_features: int
     total_weight: float
     passes: int
+    sides_known: bool  # whether `first` is where an item was shown
+    ties: bool  # whether one half is an outcome of its own, not a share of wins
+    known_workers: int  # how many of the last workers are gold, of known reliability
     component: NDArray[np.uint32]  # of every item, the number of its connected component
     component_sizes: Vector  # for every item, the number of items connected with it
 
@@ -192,8 +196,14 @@ class Engine(Protocol):
         takes c·x[first] from second.
         """
 
-    def grid_sites(self) -> GridSites:
-        """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`."""
+    def grid_sites(self, habits: Habits = ...) -> GridSites:
+        """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`.
+
+        By default a worker's type is its reliability alone.
+        """
+
+    def side_passes(self) -> SidePasses:
+        """Passes of the model with a side term; see `crowdsift.engines.sides`."""
 
 
 def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:

@@ -8,7 +8,9 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.engines import Curvature, Profile, Solution
+from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
+from crowdsift.engines.sides_cpu import CpuSidePasses
 
 if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
@@ -71,8 +73,9 @@ class CpuEngine:
             threads,
         )
         self.n_items = comparisons.n_items
-        self._sides_known = comparisons.sides_known
+        self.sides_known, self.ties = comparisons.sides_known, comparisons.ties_are_outcomes
         self.n_workers = comparisons.n_workers
+        self.known_workers = comparisons.n_gold
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
@@ -175,6 +178,10 @@ class CpuEngine:
         self.passes += 1
         return self._core.margin_flow(x, prior)
 
-    def grid_sites(self) -> CpuGridSites:
+    def grid_sites(self, habits: Habits = PLAIN) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
-        return CpuGridSites(self._core, self.n_items, self._sides_known)
+        return CpuGridSites(self, self._core, habits)
+
+    def side_passes(self) -> CpuSidePasses:
+        """Passes with a side term; see the protocol."""
+        return CpuSidePasses(self, self._core.side_passes())

@@ -1,14 +1,21 @@
 """The passes of expectation propagation over a grid of worker types.
 
-A worker is of a type t: its reliability is a point β_t of a symmetric grid of 2H + 1 points, told
-by the H positive levels. A prior over types has 2H + 1 entries in the order of rising β. Every
-vote has a Gaussian site exp(-A d²/2 + h d) on the difference d = score of its winner less that
-of its loser; sites and what is needed to form cavities live in the engine, only vectors over
-items, workers and types travel.
+A regular worker is of a type (β, δ): its reliability is a point of a symmetric grid of 2H + 1
+points, told by the H positive levels; its tie width is one of D widths. Where sides are used it
+also has a side habit γ ~ N(g0, t²), and there are types that see nothing but the side ("pure").
+A prior over types has D·(2H + 1) + P entries: for every width the reliabilities in rising order,
+then the pure types.
 
-A vote of weight n stands for n equal votes with equal sites, so n·A, n·h and n·log Z count and a
-cavity removes one of them. An outcome y strictly between 0 and 1 is a win of weight n·y and a loss
-of weight n·(1 - y), each with a site of its own: a tie is half a win and half a loss.
+With d = score of the winner less that of the loser, x = +1 if the winner stood first, else -1,
+and z = βd + xγ (pure types: z = xγ_t), a vote for the winner has the probability σ(z - δ), one
+for the loser σ(-z - δ), a tie the rest (Rao and Kupper 1967). For a tie "winner" is the first
+item. Without ties δ is 0.
+
+Every vote has a Gaussian site exp(-A d²/2 + h d) on d and, where sides are used, one on γ; sites
+and what is needed to form cavities live in the engine, only vectors over items, workers and types
+travel. A vote of weight n stands for n equal votes with equal sites, so n·A, n·h and n·log Z count
+and a cavity removes one of them. Where ties are no outcome, a y strictly between 0 and 1 is a win
+of weight n·y and a loss of weight n·(1 - y), each with a site of its own.
 """
 
 from __future__ import annotations
@@ -23,12 +30,18 @@ if TYPE_CHECKING:
     from crowdsift.engines import Vector
 
 __all__ = [
+    "NO_HABIT",
+    "PLAIN",
     "SMOOTHING",
     "GridSites",
+    "Habits",
     "PairPosteriors",
     "PairVariances",
+    "SidePrior",
+    "SideSums",
     "SiteUpdate",
     "TypePosteriors",
+    "WorkerPoints",
     "mirrored",
 ]
 
@@ -38,13 +51,57 @@ SMOOTHING = 3.14159 / 8.0
 LEAST_DENOMINATOR = 0.05
 
 
+class Habits(NamedTuple):
+    """What workers may have beside a reliability: the shape of the grid of types.
+
+    `widths` are the tie widths δ, a single 0 where ties are no outcome; `pure_sides` and
+    `pure_widths` are γ and δ of the pure types; `sides` says whether regular workers have a γ.
+    """
+
+    widths: Vector
+    pure_sides: Vector
+    pure_widths: Vector
+    sides: bool
+
+    @property
+    def ties(self) -> bool:
+        """Whether a tie is an outcome."""
+        return bool(self.widths[0] > 0.0)
+
+    def n_types(self, levels: Vector) -> int:
+        """How many types there are for these positive levels of reliability."""
+        return len(self.widths) * (2 * len(levels) + 1) + len(self.pure_sides)
+
+
+PLAIN = Habits(np.zeros(1), np.empty(0), np.empty(0), False)
+
+
+class SidePrior(NamedTuple):
+    """The side habit of regular workers: γ ~ N(mean, variance)."""
+
+    mean: float = 0.0
+    variance: float = 0.25
+
+
+NO_HABIT = SidePrior()
+
+
+class SideSums(NamedTuple):
+    """Over workers with votes, ω the probability of being regular: Σω, ΣωG, Σω(G² + V)."""
+
+    weight: float
+    first: float
+    second: float
+
+
 class SiteUpdate(NamedTuple):
     """What a pass over all votes says.
 
     `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is
     Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update,
     `log_pairs` what the pair effect adds to the evidence before it, `rhs` the signed sums of h per
-    item after it.
+    item after it, `known_margin` the log-odds
+    that known workers are right and not reversed, `sides` what side habits add up to.
     """
 
     counts: Vector
@@ -52,6 +109,8 @@ class SiteUpdate(NamedTuple):
     log_sites: float
     log_pairs: float
     rhs: Vector
+    known_margin: float
+    sides: SideSums
 
 
 class PairVariances(NamedTuple):
@@ -78,11 +137,24 @@ class PairPosteriors(NamedTuple):
 class TypePosteriors(NamedTuple):
     """Posterior over types of some workers: each has its own levels where it was refined.
 
-    `points` (workers x types) are the reliabilities, `masses` their posterior probabilities.
+    `points` (workers x (2H + 1)) are the reliabilities, `masses` (workers x types) the posterior
+    probabilities of the types.
     """
 
     points: Vector
     masses: Vector
+
+
+class WorkerPoints(NamedTuple):
+    """Posteriors of workers told by points of equal probability, one row a worker each.
+
+    Reliability β, tie width δ, and mean and variance of the side habit γ.
+    """
+
+    reliability: Vector
+    width: Vector
+    side: Vector
+    side_variance: Vector
 
 
 class GridSites(Protocol):
@@ -93,6 +165,12 @@ class GridSites(Protocol):
 
         There is no pair effect.
         """
+
+    def set_pair_variances(self, variances: Vector) -> None:
+        """Variances of the compared pairs, in the order of `pair_posteriors`."""
+
+    def flip(self) -> Vector:
+        """The sites for scores of the other sign, then `refresh`."""
 
     def copy(self) -> GridSites:
         """The same sites once more; the Laplacian is shared."""
@@ -110,15 +188,30 @@ class GridSites(Protocol):
         """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior = NO_HABIT,
     ) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
         Cavities v = V/(1 - AV), m = (E - Vh)/(1 - AV) from the pairs' variances V and the
-        differences E of `means`. With k = 1/√(1 + cβ²v) and Z = σ(kβm), q(t) ∝ prior_t Π Z^n;
-        α = Σ q (1 - Z) βk, ν = α² - Σ q (1 - Z)(1 - 2Z)(βk)²; the new site is
-        A = ν/(1 - νv), h = (α + νm)/(1 - νv), of which `damping` is taken and the rest kept.
-        With `clip` ν is at least 0. Refreshes the Laplacian with n·A. Keeps Π Z^n.
+        differences E of `means`; those of γ alike, from V = 1/(1/t² + Σ n·A_γ) and
+        G = V(g0/t² + Σ n·h_γ). With k = 1/√(1 + c(β²v + v_γ)) and z = βm + x·m_γ (pure types:
+        k = 1, z = xγ_t), p1 = σ(k(z - δ)) and p2 = σ(k(-z - δ)): Z = p1 for a win and
+        (e^{2kδ} - 1) p1 p2 for a tie. q(t) ∝ prior_t Π Z^n; regular types gain the evidence of γ,
+        ½log(V/t²) + ½G²/V - ½g0²/t² - Σ n log Z̃_γ.
+
+        e = 1 - p1 and f = (1 - p1)(1 - 2p1) for a win, e = p2 - p1 and
+        f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α = Σ q e βk, ν = α² - Σ q f (βk)²; the new
+        site is A = ν/(1 - νv), h = (α + νm)/(1 - νv), of which `damping` is taken and the rest
+        kept. With `clip` ν is at least 0. For γ the same with k instead of βk, q given that the
+        worker is regular, the sign x, and ν always at least 0. Refreshes the Laplacian with n·A.
+        Keeps Π Z^n.
         """
 
     def type_counts(self, prior: Vector) -> Vector:
@@ -126,6 +219,9 @@ class GridSites(Protocol):
 
     def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
         """Posterior over types of the workers from `begin` to `end`, after the last pass."""
+
+    def sides(self) -> tuple[Vector, Vector]:
+        """G and V of every worker's side habit, as the last pass found them."""
 
     def refine(self) -> int:
         """Give workers whose likelihood is narrower than the grid levels of their own.
@@ -162,14 +258,12 @@ class GridSites(Protocol):
     def correlation_degrees(self) -> Vector:
         """The diagonal of L(n e²)."""
 
-    def mixture_likelihood(self, scores: Vector, variances: Vector, points: Vector) -> float:
-        """Σ n log of the mean over a worker's points β of σ(βd/√(1 + cβ²v)).
+    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints
+                        ) -> float:  # fmt: skip
+        """Σ n log of the mean of Z over a worker's points.
 
-        v is the sum of the variances of the two items; `points` has one row a worker.
+        For differences and variances of the pairs, in the order of `pair_posteriors`.
         """
-
-    def pair_likelihood(self, differences: Vector, variances: Vector, points: Vector) -> float:
-        """The same for differences and variances of the pairs, as `pair_posteriors` has them."""
 
 
 def mirrored(levels: Vector) -> Vector:

@@ -7,11 +7,22 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PairPosteriors, PairVariances, SiteUpdate, TypePosteriors
+from crowdsift import _core
+from crowdsift.engines.grid import (
+    NO_HABIT,
+    PLAIN,
+    Habits,
+    PairPosteriors,
+    PairVariances,
+    SidePrior,
+    SideSums,
+    SiteUpdate,
+    TypePosteriors,
+    WorkerPoints,
+)
 
 if TYPE_CHECKING:
-    from crowdsift import _core
-    from crowdsift.engines import Vector
+    from crowdsift.engines import Engine, Vector
 
 __all__ = ["CpuGridSites"]
 
@@ -26,14 +37,31 @@ _DENSE_ITEMS = 1_200
 class CpuGridSites:
     """`crowdsift.engines.grid.GridSites` in single precision on the core."""
 
-    def __init__(self, core: _core.Core, n_items: int, sides_known: bool) -> None:
-        self._core, self._sites = core, core.grid_sites()
-        self._n_items, self._sides_known = n_items, sides_known
+    _sites: _core.GridSites | _core.HabitSites
+
+    def __init__(self, engine: Engine, core: _core.Core, habits: Habits = PLAIN) -> None:
+        self._engine, self._core, self._habits = engine, core, habits
+        known = engine.known_workers
+        if habits.sides or habits.ties:
+            widths, sides, pure_widths, sided = habits
+            self._sites = core.habit_sites(
+                widths.tolist(), sides.tolist(), pure_widths.tolist(), sided, known
+            )
+        else:
+            self._sites = core.grid_sites(known)
         self._low, self._high, _ = core.weighted_pairs()
 
     def reset(self, variance: float) -> None:
         """Sites 0; see the protocol."""
         self._sites.reset(variance)
+
+    def set_pair_variances(self, variances: Vector) -> None:
+        """Variances of pairs; see the protocol."""
+        self._sites.set_pair_variances(variances.astype(np.float32))
+
+    def flip(self) -> Vector:
+        """Scores of the other sign; see the protocol."""
+        return self._sites.flip()
 
     def copy(self) -> CpuGridSites:
         """The same sites once more; see the protocol."""
@@ -50,10 +78,28 @@ class CpuGridSites:
         return PairPosteriors(self._low, self._high, *self._sites.pair_posteriors(means))
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior = NO_HABIT,
     ) -> SiteUpdate:
         """Messages and sites in one pass; see the protocol."""
-        return SiteUpdate(*self._sites.update(levels, prior, means, damping, clip))
+        self._engine.passes += 1
+        if isinstance(self._sites, _core.HabitSites):
+            told = self._sites.update(levels, prior, means, damping, clip, side.mean, side.variance)
+            return SiteUpdate(*told[:6], SideSums(*told[6:]))
+        plain = self._sites.update(levels, prior, means, damping, clip)
+        return SiteUpdate(*plain, SideSums(0.0, 0.0, 0.0))
+
+    def sides(self) -> tuple[Vector, Vector]:
+        """Side habits; see the protocol."""
+        if isinstance(self._sites, _core.HabitSites):
+            return self._sites.sides()
+        return np.zeros(self._engine.n_workers), np.ones(self._engine.n_workers)
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
@@ -75,9 +121,9 @@ class CpuGridSites:
         """
         if self._sites.is_sparse(_MOST_WORK if exact else _CHEAP_WORK):
             return PairVariances(*self._sites.factorise())
-        if not exact or self._n_items > _DENSE_ITEMS:
+        if not exact or self._engine.n_items > _DENSE_ITEMS:
             return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
-        k = self._n_items
+        k = self._engine.n_items
         _, _, weight = self._core.weighted_pairs()
         precision = np.zeros((k, k))
         precision[self._low, self._high] = precision[self._high, self._low] = -weight
@@ -106,16 +152,14 @@ class CpuGridSites:
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x; see the protocol."""
-        return self._sites.correlate(self._sides_known, x)
+        return self._sites.correlate(self._engine.sides_known, x)
 
     def correlation_degrees(self) -> Vector:
         """The diagonal of L(n e²); see the protocol."""
-        return self._sites.correlation_degrees(self._sides_known)
+        return self._sites.correlation_degrees(self._engine.sides_known)
 
-    def mixture_likelihood(self, scores: Vector, variances: Vector, points: Vector) -> float:
-        """Predictive log-likelihood; see the protocol."""
-        return self._sites.mixture_likelihood(scores, variances, points)
-
-    def pair_likelihood(self, differences: Vector, variances: Vector, points: Vector) -> float:
+    def pair_likelihood(
+        self, differences: Vector, variances: Vector, points: WorkerPoints
+    ) -> float:
         """Predictive log-likelihood by pair; see the protocol."""
-        return self._sites.pair_likelihood(differences, variances, points)
+        return self._sites.pair_likelihood(differences, variances, *points)

@@ -9,13 +9,20 @@ import numpy as np
 
 from crowdsift.engines.grid import (
     LEAST_DENOMINATOR,
+    NO_HABIT,
+    PLAIN,
     SMOOTHING,
+    Habits,
     PairPosteriors,
     PairVariances,
+    SidePrior,
+    SideSums,
     SiteUpdate,
     TypePosteriors,
+    WorkerPoints,
     mirrored,
 )
+from crowdsift.engines.own_levels import deposit, interpolated_prior, refined_levels
 from crowdsift.likelihoods import sigmoid
 
 if TYPE_CHECKING:
@@ -26,13 +33,13 @@ if TYPE_CHECKING:
 
 __all__ = ["ReferenceGridSites"]
 
-# A worker is refined where its posterior is narrower than NARROW cells of its grid; its own levels
-# span SPAN standard deviations to each side, and move when an end would by this share of them.
-NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
-
 
 class ReferenceGridSites:
-    """`crowdsift.engines.grid.GridSites` over dense arrays, in double precision."""
+    """`crowdsift.engines.grid.GridSites` over dense arrays, in double precision.
+
+    The last `known` workers are right as a rule: of the largest reliability and the least width,
+    without a side habit, and not counted among the crowd.
+    """
 
     def __init__(
         self,
@@ -44,14 +51,22 @@ class ReferenceGridSites:
         weight: Vector,
         n_workers: int,
         sides_known: bool,
+        habits: Habits = PLAIN,
+        known: int = 0,
     ) -> None:
-        self._laplacian = laplacian
+        self._laplacian, self._habits = laplacian, habits
         self._n_items, self._n_workers = len(laplacian.matrix), n_workers
-        won, lost = outcome > 0, outcome < 1
-        self._winner = np.concatenate([first[won], second[lost]])
-        self._loser = np.concatenate([second[won], first[lost]])
-        self._worker = np.concatenate([worker[won], worker[lost]])
-        self._n = np.concatenate([(weight * outcome)[won], (weight * (1 - outcome))[lost]])
+        self._crowd = n_workers - known
+        tied = (outcome == 0.5) & habits.ties
+        won, lost = (outcome > 0) & ~tied, (outcome < 1) & ~tied
+        self._winner = np.concatenate([first[won], second[lost], first[tied]])
+        self._loser = np.concatenate([second[won], first[lost], second[tied]])
+        self._worker = np.concatenate([worker[won], worker[lost], worker[tied]])
+        n = (weight * outcome)[won], (weight * (1 - outcome))[lost], weight[tied]
+        self._n = np.concatenate(n)
+        self._tied = np.repeat([False, False, True], [len(part) for part in n])
+        side = np.repeat([1.0, -1.0, 1.0], [len(part) for part in n])
+        self._x = np.where(self._worker < self._crowd, side, 0.0)
         self._rows = (first, second, worker)
         self._weight = weight
         self._e = _centred_votes(worker, outcome, weight, n_workers, sides_known)
@@ -63,18 +78,30 @@ class ReferenceGridSites:
 
     def reset(self, variance: float) -> None:
         """Sites 0; see the protocol."""
-        self._A, self._h = np.zeros(len(self._n)), np.zeros(len(self._n))
-        self._V = np.full(len(self._n), variance)
+        votes = len(self._n)
+        self._A, self._h = np.zeros(votes), np.zeros(votes)
+        self._A_side, self._h_side = np.zeros(votes), np.zeros(votes)
+        self._V = np.full(len(self._pairs), variance)
         self._own: dict[int, Vector] = {}
         self._effect, self._log_pairs = 0.0, 0.0
         self._D, self._H = np.ones(len(self._pairs)), np.zeros(len(self._pairs))
 
+    def set_pair_variances(self, variances: Vector) -> None:
+        """Variances of pairs; see the protocol."""
+        self._V = variances.copy()
+
     def copy(self) -> ReferenceGridSites:
         """The same sites once more; see the protocol."""
         twin = copy(self)
-        twin._A, twin._h, twin._V = self._A.copy(), self._h.copy(), self._V.copy()
+        for name in ("_A", "_h", "_A_side", "_h_side", "_V"):
+            setattr(twin, name, getattr(self, name).copy())
         twin._own = dict(self._own)
         return twin
+
+    def flip(self) -> Vector:
+        """Scores of the other sign; see the protocol."""
+        self._h = -self._h
+        return self.refresh()
 
     def set_pair_effect(self, variance: float) -> Vector:
         """A common effect of votes on a pair; see the protocol."""
@@ -85,51 +112,81 @@ class ReferenceGridSites:
         """Differences of pairs; see the protocol."""
         low, high = (np.ascontiguousarray(x) for x in self._pairs.T)
         s, a, H = self._effect, self._by_pair(self._n * self._A), self._H
-        V_r = np.zeros(len(low))
-        V_r[self._pair] = self._V
         E = (means[low] - means[high] + s * H) / self._D
-        V = V_r / self._D**2 + s / self._D
+        V = self._V / self._D**2 + s / self._D
         return PairPosteriors(low, high, E, V, 0.5 * float(np.sum((H - a * E) ** 2 + a**2 * V - a)))
 
     def update(
-        self, levels: Vector, prior: Vector, means: Vector, *, damping: float, clip: bool
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior = NO_HABIT,
     ) -> SiteUpdate:
         """Messages and sites; see the protocol."""
         self._levels = levels
         told = self.pair_posteriors(means)
-        E, V = self._sign * told.mean[self._pair], told.variance[self._pair]
         log_pairs = self._log_pairs
-        rest = np.maximum(1.0 - self._A * V, LEAST_DENOMINATOR)
-        v, m = V / rest, (E - V * self._h) / rest
-        log_site = 0.5 * np.log(rest) + 0.5 * (
-            (2.0 * E * self._h - self._A * E**2 - V * self._h**2) / rest
-        )
-        beta = self._points()[self._worker]
-        slope = beta / np.sqrt(1.0 + SMOOTHING * beta**2 * v[:, None])
-        eta = slope * m[:, None]
+        E, V = self._sign * told.mean[self._pair], told.variance[self._pair]
+        m, v, log_site = _cavity(E, V, self._A, self._h)
+        family = self._side_posteriors(side)
+        s, x = self._worker, self._x
+        G, W = self._G[s], self._W[s]
+        m_side, v_side, log_side = _cavity(G, W, self._A_side, self._h_side)
+        family -= np.bincount(s, self._n * log_side, self._n_workers)
+        if not self._habits.sides:
+            m_side, v_side = np.zeros_like(m), np.zeros_like(v)
+        m_side, v_side = m_side * np.abs(x), v_side * np.abs(x)  # none of known workers
+
+        beta, width, pure, regular = self._types()
+        k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None]))
+        z = beta[s] * m[:, None] + x[:, None] * (regular * m_side[:, None] + pure)
+        log_Z, e, f = _outcome(k * z, k * width, self._tied[:, None])
         messages = np.zeros((self._n_workers, len(prior)))
-        np.add.at(messages, self._worker, self._n[:, None] * -np.logaddexp(0.0, -eta))
+        np.add.at(messages, s, self._n[:, None] * log_Z)
+        messages += regular * family[:, None]
         self._messages = messages
         counts = self.type_counts(prior)
-        posterior, log_messages = self._posterior(prior)
-        q, Z = posterior[self._worker], sigmoid(eta)
-        alpha = np.sum(q * (1 - Z) * slope, axis=1)
-        nu = alpha**2 - np.sum(q * (1 - Z) * (1 - 2 * Z) * slope**2, axis=1)
-        nu = np.maximum(nu, 0.0) if clip else nu
-        bottom = np.maximum(1.0 - nu * v, LEAST_DENOMINATOR)
-        self._A += damping * (nu / bottom - self._A)
-        self._h += damping * ((alpha + nu * m) / bottom - self._h)
+        q, log_messages = self._posterior(prior)
+
+        slope = beta[s] * k
+        alpha = np.sum(q[s] * e * slope, axis=1)
+        nu = alpha**2 - np.sum(q[s] * f * slope**2, axis=1)
+        self._A, self._h = _moved(self._A, self._h, alpha, nu, m, v, damping, clip)
+        if self._habits.sides:
+            given, _ = self._posterior(prior * regular)
+            alpha = x * np.sum(given[s] * e * k, axis=1)
+            nu = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
+            self._A_side, self._h_side = _moved(
+                self._A_side, self._h_side, alpha, nu, m_side, v_side, damping, True
+            )
+        types, gold = 2 * len(levels) + 1, messages[self._crowd :]
+        margin = float(np.sum(gold[:, types - 1] - gold[:, 0]))
+        voted = np.unique(s[s < self._crowd])
+        omega, G, W = q[voted] @ regular, self._G[voted], self._W[voted]
+        sums = SideSums(float(omega.sum()), float(omega @ G), float(omega @ (G**2 + W)))
+        sums = sums if self._habits.sides else SideSums(0.0, 0.0, 0.0)
         return SiteUpdate(counts, log_messages, float(self._n @ log_site), log_pairs,
-                          self.refresh())  # fmt: skip
+                          self.refresh(), margin, sums)  # fmt: skip
+
+    def sides(self) -> tuple[Vector, Vector]:
+        """Side habits; see the protocol."""
+        return np.array(self._G), np.array(self._W)
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
         q, _ = self._posterior(prior)
         counts = np.zeros_like(prior)
-        grid = mirrored(self._levels)
-        for s in np.unique(self._worker):
+        grid, reliabilities = mirrored(self._levels), self._n_regular()
+        for s in np.unique(self._worker[self._worker < self._crowd]):
             if s in self._own:
-                counts += _deposit(grid, mirrored(self._own[s]), q[s])
+                masses = q[s, :reliabilities].reshape(-1, len(grid))
+                points = mirrored(self._own[s])
+                told = [deposit(grid, points, row) for row in masses]
+                counts += np.concatenate([*told, q[s, reliabilities:]])
             else:
                 counts += q[s]
         return counts
@@ -140,11 +197,12 @@ class ReferenceGridSites:
 
     def refine(self) -> int:
         """Levels of their own for workers with narrow likelihoods; see the protocol."""
-        moved = 0
-        for s in range(self._n_workers):
+        moved, half = 0, len(self._levels)
+        for s in range(self._crowd):
             own = self._own.get(s)
-            likelihood = np.exp(self._messages[s] - self._messages[s].max())
-            levels = refined_levels(self._levels, own, likelihood)
+            likelihood = np.exp(np.maximum(self._messages[s] - self._messages[s].max(), -55.0))
+            slices = likelihood[: self._n_regular()].reshape(-1, 2 * half + 1)
+            levels = refined_levels(self._levels, own, slices.sum(axis=0))
             moved += levels is not own
             if levels is None:
                 self._own.pop(s, None)
@@ -160,7 +218,7 @@ class ReferenceGridSites:
         except np.linalg.LinAlgError:
             return PairVariances(np.ones(self._n_items), 0.0, False)
         S = np.linalg.inv(precision)
-        one, two = self._winner, self._loser
+        one, two = self._pairs.T
         self._V = S[one, one] + S[two, two] - 2.0 * S[one, two]
         return PairVariances(np.diag(S).copy(), 2.0 * float(np.log(np.diag(factor)).sum()), True)
 
@@ -181,9 +239,9 @@ class ReferenceGridSites:
 
     def rescale(self, factor: float, *, levels: bool) -> None:
         """Sites in other units; see the protocol."""
-        self._A *= factor**2
-        self._h *= factor
-        self._V /= factor**2
+        self._A = self._A * factor**2
+        self._h = self._h * factor
+        self._V = self._V / factor**2
         if levels:
             self._own = {s: own * factor for s, own in self._own.items()}
             self._effect /= factor**2
@@ -201,23 +259,48 @@ class ReferenceGridSites:
         degrees = self._weight * self._e**2
         return self._to_items(first, second, degrees, -degrees)
 
-    def mixture_likelihood(self, scores: Vector, variances: Vector, points: Vector) -> float:
+    def pair_likelihood(
+        self, differences: Vector, variances: Vector, points: WorkerPoints
+    ) -> float:
         """Predictive log-likelihood; see the protocol."""
-        d = scores[self._winner] - scores[self._loser]
-        v = variances[self._winner] + variances[self._loser]
-        return self._likelihood(d, v, points)
-
-    def pair_likelihood(self, differences: Vector, variances: Vector, points: Vector) -> float:
-        """Predictive log-likelihood by pair; see the protocol."""
-        return self._likelihood(self._sign * differences[self._pair], variances[self._pair], points)
-
-    def _likelihood(self, d: Vector, v: Vector, points: Vector) -> float:
-        beta = points[self._worker]
-        Z = sigmoid(beta * d[:, None] / np.sqrt(1.0 + SMOOTHING * beta**2 * v[:, None]))
+        beta, width, side, side_variance = (column[self._worker] for column in points)
+        d, v = self._sign * differences[self._pair], variances[self._pair]
+        k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta**2 * v[:, None] + side_variance))
+        z = beta * d[:, None] + self._x[:, None] * side
+        Z = np.exp(_outcome(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
 
     def _by_pair(self, values: Vector) -> Vector:
         return np.bincount(self._pair, values, len(self._pairs)).astype(np.float64)
+
+    def _side_posteriors(self, side: SidePrior) -> Vector:
+        """Keep G and V of γ; return ½log(V/t²) + ½G²/V - ½g0²/t²."""
+        s, m = self._worker, self._n_workers
+        precision = 1.0 / side.variance + np.bincount(s, self._n * self._A_side, m)
+        pull = side.mean / side.variance + np.bincount(s, self._n * self._h_side, m)
+        self._W, self._G = 1.0 / precision, pull / precision
+        return np.asarray(
+            0.5 * np.log(self._W / side.variance)
+            + 0.5 * pull * self._G
+            - 0.5 * side.mean**2 / side.variance
+        )
+
+    def _n_regular(self) -> int:
+        return len(self._habits.widths) * (2 * len(self._levels) + 1)
+
+    def _types(self) -> tuple[Vector, Vector, Vector, Vector]:
+        """β (a row a worker), δ, γ of pure types, and whether a type is regular."""
+        widths, pure_sides, pure_widths, _ = self._habits
+        points = self._points()
+        beta = np.tile(points, (1, len(widths)))
+        none = np.zeros((self._n_workers, len(pure_sides)))
+        regular = np.arange(beta.shape[1] + len(pure_sides)) < beta.shape[1]
+        return (
+            np.concatenate([beta, none], axis=1),
+            np.concatenate([np.repeat(widths, points.shape[1]), pure_widths]),
+            np.concatenate([np.zeros(beta.shape[1]), pure_sides]),
+            regular.astype(np.float64),
+        )
 
     def _points(self) -> Vector:
         points = np.tile(mirrored(self._levels), (self._n_workers, 1))
@@ -228,10 +311,15 @@ class ReferenceGridSites:
     def _posterior(self, prior: Vector) -> tuple[Vector, float]:
         """q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
         priors = np.tile(prior, (self._n_workers, 1))
+        regular, types = self._n_regular(), 2 * len(self._levels) + 1
         for s, levels in self._own.items():
-            priors[s] = interpolated_prior(self._levels, prior, levels)
-        top = self._messages.max(axis=1, keepdims=True)
-        joint = priors * np.exp(self._messages - top)
+            for at in range(0, regular, types):
+                part = prior[at : at + types]
+                priors[s, at : at + types] = interpolated_prior(self._levels, part, levels)
+        priors[self._crowd :] = 0.0
+        priors[self._crowd :, types - 1] = 1.0
+        top = np.where(priors > 0, self._messages, -np.inf).max(axis=1, keepdims=True)
+        joint = priors * np.exp(np.minimum(self._messages - top, 0.0))
         total = joint.sum(axis=1, keepdims=True)
         return joint / total, float((np.log(total) + top).sum())
 
@@ -248,61 +336,34 @@ class ReferenceGridSites:
         return sums
 
 
-def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Vector | None:
-    """Levels that resolve a worker's likelihood of types, or None where the common ones do.
-
-    A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior
-    is the same for all) is narrower than `NARROW` cells of the common grid, and keeps them unless
-    they become twice as coarse. They are evenly spaced over mean ± `SPAN` sd, within the common
-    grid; since a likelihood in one cell shows no width, never over less than 1.5 cells to each
-    side: refinement goes in steps. Levels whose ends would move little stay.
-    """
-    levels = common if own is None else own
-    half = len(levels)
-    size = (likelihood[half + 1 :] + likelihood[:half][::-1]) * np.gradient(levels)
-    mean = float(levels @ size / size.sum())
-    sd = float(np.sqrt(max(levels**2 @ size / size.sum() - mean**2, 0.0)))
-    if own is None and sd >= NARROW * _cell_at(common, mean):
-        return None
-    reach = max(SPAN * sd, 1.5 * _cell_at(levels, mean))
-    low, high = max(mean - reach, 0.0), min(mean + reach, float(common[-1]))
-    if high - low > 2 * half * _cell_at(common, mean):
-        return None
-    new = np.linspace(0.0, high, half + 1)[1:] if low == 0.0 else np.linspace(low, high, half)
-    slack = SLACK * (high - low)
-    if own is not None and abs(new[0] - own[0]) <= slack and abs(high - own[-1]) <= slack:
-        return own
-    return np.asarray(new, dtype=np.float64)
+def _cavity(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector, Vector]:
+    """Mean and variance without one site, and the log-normaliser of that site."""
+    rest = np.maximum(1.0 - A * V, LEAST_DENOMINATOR)
+    log_site = 0.5 * np.log(rest) + 0.5 * (2.0 * E * h - A * E**2 - V * h**2) / rest
+    return (E - V * h) / rest, V / rest, log_site
 
 
-def _cell_at(levels: Vector, place: float) -> float:
-    """The distance of the two levels about a place, or of the nearest two."""
-    at = int(np.clip(np.searchsorted(levels, place), 1, len(levels) - 1))
-    return float(levels[at] - levels[at - 1])
+def _outcome(z: Vector, width: Vector, tied: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
+    """Log Z and its first two derivatives in z, the second as f: e² + (log Z)''."""
+    p1, p2 = sigmoid(z - width), sigmoid(-z - width)
+    log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
+    with np.errstate(divide="ignore"):
+        log_tie = np.log(np.expm1(np.minimum(2.0 * width, 700.0))) + log_p1 + log_p2
+    e_tie = p2 - p1
+    f_tie = e_tie**2 - p1 * (1.0 - p1) - p2 * (1.0 - p2)
+    return (
+        np.where(tied, log_tie, log_p1),
+        np.where(tied, e_tie, 1.0 - p1),
+        np.where(tied, f_tie, (1.0 - p1) * (1.0 - 2.0 * p1)),
+    )
 
 
-def interpolated_prior(common: Vector, prior: Vector, own: Vector) -> Vector:
-    """The prior's masses on a worker's own mirrored levels.
-
-    The density prior/width is linear between the common levels; the mass at 0 stays at 0.
-    """
-    half = len(common)
-    widths = np.gradient(mirrored(common))
-    density = prior / widths
-    own_widths = np.gradient(own)
-    up = np.interp(own, common, density[half + 1 :]) * own_widths
-    down = np.interp(own, common, density[:half][::-1]) * own_widths
-    return np.concatenate([down[::-1], [prior[half]], up])
-
-
-def _deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid, each shared by its two neighbours linearly."""
-    place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
-    share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
-    result = np.zeros(len(grid))
-    np.add.at(result, place, masses * (1 - share))
-    np.add.at(result, place + 1, masses * share)
-    return result
+def _moved(A: Vector, h: Vector, alpha: Vector, nu: Vector, m: Vector, v: Vector, damping: float,
+           clip: bool) -> tuple[Vector, Vector]:  # fmt: skip
+    """The sites, `damping` of the way to those of the moments."""
+    nu = np.maximum(nu, 0.0) if clip else nu
+    bottom = np.maximum(1.0 - nu * v, LEAST_DENOMINATOR)
+    return A + damping * (nu / bottom - A), h + damping * ((alpha + nu * m) / bottom - h)
 
 
 def _centred_votes(

@@ -7,7 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines import Curvature, Profile, Solution
+from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_reference import ReferenceGridSites
+from crowdsift.engines.sides_reference import ReferenceSidePasses
 from crowdsift.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
@@ -65,12 +67,14 @@ class ReferenceEngine:
     def __init__(self, comparisons: Comparisons) -> None:
         self.n_items = comparisons.n_items
         self.n_workers = comparisons.n_workers
+        self.known_workers = comparisons.n_gold
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
         self.passes = 0
+        self._comparisons = comparisons
         self._first, self._second = comparisons.first, comparisons.second
         self._worker = comparisons.worker_codes()
-        self._sides_known = comparisons.sides_known
+        self.sides_known, self.ties = comparisons.sides_known, comparisons.ties_are_outcomes
         self._y = comparisons.outcome.astype(np.float64)
         self._n = comparisons.weight.astype(np.float64)
         features = (
@@ -257,7 +261,7 @@ class ReferenceEngine:
         c = (self._n * self._y + prior) / (self._n + 2 * prior) - 0.5
         return self._to_both(c * x[self._second], -c * x[self._first])
 
-    def grid_sites(self) -> ReferenceGridSites:
+    def grid_sites(self, habits: Habits = PLAIN) -> ReferenceGridSites:
         """New sites of expectation propagation; see the protocol."""
         return ReferenceGridSites(
             self._laplacian,
@@ -267,8 +271,14 @@ class ReferenceEngine:
             self._y,
             self._n,
             self.n_workers,
-            self._sides_known,
+            self.sides_known,
+            habits,
+            self.known_workers,
         )
+
+    def side_passes(self) -> ReferenceSidePasses:
+        """Passes with a side term; see the protocol."""
+        return ReferenceSidePasses(self, self._comparisons)
 
     def _components(self) -> NDArray[np.uint32]:
         """Lowest label wins along every comparison until nothing moves; then numbered anew."""

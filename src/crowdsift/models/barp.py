@@ -47,6 +47,7 @@ class BARP(LikelihoodModel):
     reduced: bool = False
 
     name: ClassVar[str] = "barp"
+    free_sign: ClassVar[bool] = False
     likelihood: ClassVar[str] = "shifted-logit"
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:

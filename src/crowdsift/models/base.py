@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine, Vector
-    from crowdsift.engines.grid import PairPosteriors
+    from crowdsift.engines.grid import PairPosteriors, WorkerPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
 __all__ = ["Estimate", "Model", "WorkerEstimate", "centred_covariance"]
@@ -36,7 +36,8 @@ class WorkerEstimate:
 
     Limits of reliability come from `quantiles` where a method has a posterior (one row a worker,
     of quantiles of equal probability), else from the standard deviation. `random_level` is the
-    reliability of a worker who clicks at random, and `extra` holds further parameters by name.
+    reliability of a worker who clicks at random, `one_sided` the probability of seeing nothing
+    but sides, and `extra` holds further parameters by name.
     """
 
     reliability: Vector | None = None
@@ -47,6 +48,7 @@ class WorkerEstimate:
     random_level: float = 0.0
     side_bias: Vector | None = None
     side_sd: Vector | None = None
+    one_sided: Vector | None = None
     extra: dict[str, Vector] = field(default_factory=dict)
 
 
@@ -54,7 +56,8 @@ class WorkerEstimate:
 class Estimate:
     """What a model estimates, by code: labels and tables are made of it later.
 
-    `theta` holds the workers' parameters as the likelihood takes them, one row a worker.
+    `theta` holds the workers' parameters as the likelihood takes them, one row a worker; `points`
+    stand for their joint posterior where they have one.
     """
 
     scores: Vector
@@ -64,10 +67,11 @@ class Estimate:
     score_sd: Vector | None = None
     covariance: Vector | None = None  # of the scores, where it is small enough to have
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
+    points: WorkerPoints | None = None
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
     sign_margin: float | None = None
-    details: dict[str, float] = field(default_factory=dict)  # more for the summary, by name
+    details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     warnings: tuple[str, ...] = ()
 
@@ -81,6 +85,8 @@ class Model(ABC):
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
     bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
+    free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
+    takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -124,6 +130,13 @@ class Model(ABC):
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from other votes."""
+
+    def mirrored(self, theta: Vector, level: float) -> Vector:
+        """The workers' parameters that go with -r, where the sign is free.
+
+        `level` is the reliability of a worker who clicks at random.
+        """
+        return 2.0 * level - theta
 
     @abstractmethod
     def probability(

@@ -52,6 +52,7 @@ class BradleyTerry(Model):
     most_iterations: int = 200
 
     name: ClassVar[str] = "bt"
+    free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
     bytes_a_comparison: ClassVar[int] = 12
 

@@ -51,6 +51,7 @@ class FactorBT(LikelihoodModel):
     reduced: bool = False
 
     name: ClassVar[str] = "factor-bt"
+    free_sign: ClassVar[bool] = False
     likelihood: ClassVar[str] = "led-logit"
     of_any_sign: ClassVar[tuple[str, ...]] = ("start_skill",)
 

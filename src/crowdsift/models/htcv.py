@@ -38,6 +38,7 @@ class HTCV(LikelihoodModel):
     start_reliability: float = 0.8
 
     name: ClassVar[str] = "htcv"
+    free_sign: ClassVar[bool] = False
     likelihood: ClassVar[str] = "scaled-probit"
     of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)

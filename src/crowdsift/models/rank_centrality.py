@@ -51,6 +51,7 @@ class RankCentrality(Model):
     most_iterations: int = 10_000
 
     name: ClassVar[str] = "rank-centrality"
+    free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
     tuned: ClassVar[str] = "prior"
 

@@ -7,24 +7,28 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.engines.grid import PLAIN
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
+from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.type_summary import summarise
-from crowdsift.solvers.worker_prior import power_grid
+from crowdsift.solvers.worker_prior import habits_of, power_grid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors
+    from crowdsift.solvers.blind import blind_evidence
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep import Propagation
+from crowdsift.solvers.ep import Propagation
 
 __all__ = ["Sift"]
 
 _CLEAR = 3.0  # nats: what counts as evidence
+_FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 
 
@@ -34,7 +38,8 @@ class Sift(Model):
 
     A worker is a point on a symmetric grid of reliabilities; the distribution of workers over it
     is learned from the votes; items have a Gaussian posterior; the two exchange messages by
-    expectation propagation. A tie counts as half a win and half a loss.
+    expectation propagation. Where there are ties a worker also has a tie width, and where sides
+    are known it may have a side habit, or see nothing but sides.
 
     Parameters
     ----------
@@ -42,6 +47,12 @@ class Sift(Model):
         Points of the grid of reliabilities, an odd number.
     refine
         Give workers whose posterior is narrower than a cell of the grid levels of their own.
+    ties
+        Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is
+        half a win and half a loss. Soft outcomes are always shares of a win and a loss.
+    sides
+        Whether workers may have a side habit, if sides are known and the evidence rises by more
+        than 3 nats.
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
         the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
@@ -63,12 +74,15 @@ class Sift(Model):
 
     grid_points: int = 49
     refine: bool = True
+    ties: bool = True
+    sides: bool = True
     pair_effect: bool = True
     starts: tuple[str, ...] = ("flat", "spectral")
     tolerance: float = 1e-5
     most_iterations: int = 500
 
     name: ClassVar[str] = "sift"
+    takes_gold: ClassVar[bool] = True
     tuned: ClassVar[str] = ""  # nothing: the evidence decides
 
     def __post_init__(self) -> None:
@@ -84,26 +98,37 @@ class Sift(Model):
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; the sign by head-count."""
+        ties = self.ties and engine.ties
+        families = [habits_of(ties=ties, sides=False)] if ties else [PLAIN]
+        if self.sides and engine.sides_known:
+            families.append(habits_of(ties=ties, sides=True))
         settings = Settings(
             tolerance=self.tolerance,
             most_iterations=self.most_iterations,
             starts=self.starts,
             refine=self.refine,
             pair_effect=self.pair_effect,
+            families=tuple(families),
         )
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        size = run.scale()
-        told = summarise(run.sites, run.prior.masses, engine.n_workers).scaled(size)
+        return self._told(run, engine)
+
+    def _told(self, run: Propagation, engine: Engine) -> Estimate:
+        """The estimate at the end of a run, of unit size and of the majority's sign."""
+        size, crowd = run.scale(), engine.n_workers - engine.known_workers
+        told = summarise(run.sites, run.prior, engine.n_workers).scaled(size)
         scores = _about_mean(run.means / size, engine)
-        margin = float(np.mean(told.positive - told.negative))
-        sign = -1.0 if margin < 0.0 else 1.0
-        if margin < 0.0:
+        margin = float(np.mean(told.positive[:crowd] - told.negative[:crowd]))
+        flip = margin < 0.0 and not engine.known_workers  # gold has settled the sign
+        if flip:
             told, scores, margin = told.flipped(), -scores, -margin
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
+            sign = -1.0 if flip else 1.0
             pairs = pairs._replace(mean=sign * pairs.mean / size, variance=pairs.variance / size**2)
         variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
         joint = centred_covariance(engine, 1.0)
+        sided = run.prior.habits.sides
         return Estimate(
             scores=scores,
             log_likelihood=engine.expect(scores, told.mean)[0],
@@ -112,34 +137,42 @@ class Sift(Model):
             score_sd=np.sqrt(variance) / size,
             covariance=None if joint is None else joint / size**2,
             theta=told.spread,
+            points=told.points,
             workers=WorkerEstimate(
                 reliability=told.mean,
                 reliability_sd=told.sd,
                 reliability_lower=told.lower,
                 reliability_upper=told.upper,
                 quantiles=told.spread,
+                side_bias=told.side if sided else None,
+                side_sd=told.side_sd if sided else None,
+                one_sided=told.pure if sided else None,
+                extra={"tie_width": told.width} if run.prior.habits.ties else {},
             ),
             evidence=run.evidence[-1],
             sign_margin=margin,
-            details={"pair_effect": run.pair_effect / size**2},
+            details={
+                "pair_effect": run.pair_effect / size**2,
+                "crowd_side": run.side.mean if sided else None,
+            },
             pairs=pairs,
             warnings=_warnings(run, engine),
         )
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes, averaged over the posteriors of workers and items."""
-        sd = estimate.score_sd
-        variance = np.zeros_like(estimate.scores) if sd is None else sd**2
-        sites = engine.grid_sites()
-        if estimate.pairs is None:
-            return sites.mixture_likelihood(estimate.scores, variance, estimate.theta)
+        sd, points = estimate.score_sd, estimate.points
+        if points is None or sd is None:
+            raise RequestError("left-out votes need an estimate of sift")
+        sites = engine.grid_sites(habits_of(ties=bool(points.width.any()), sides=False))
         first, second = sites.pair_posteriors(estimate.scores)[:2]
         differences = estimate.scores[first] - estimate.scores[second]
-        variances = variance[first] + variance[second] + estimate.details["pair_effect"]
-        known, place = _found(estimate.pairs, first, second, engine.n_items)
-        differences[known] = estimate.pairs.mean[place]
-        variances[known] = estimate.pairs.variance[place]
-        return sites.pair_likelihood(differences, variances, estimate.theta)
+        variances = sd[first] ** 2 + sd[second] ** 2 + (estimate.details["pair_effect"] or 0.0)
+        if estimate.pairs is not None:
+            known, place = _found(estimate.pairs, first, second, engine.n_items)
+            differences[known] = estimate.pairs.mean[place]
+            variances[known] = estimate.pairs.variance[place]
+        return sites.pair_likelihood(differences, variances, points)
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
@@ -166,11 +199,13 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
 
 def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
-    if run.evidence[-1] < engine.total_weight * np.log(0.5) + _CLEAR:
-        notes.append(
-            "the votes hold no information: the evidence for any worker being better than a "
-            f"coin is {run.evidence[-1] - engine.total_weight * np.log(0.5):.1f} nats"
-        )
+    if float(np.mean(run.means**2)) < _FAINT:
+        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.side)
+        if gain < _CLEAR:
+            notes.append(
+                "the votes hold no information: the evidence for any worker seeing which item is "
+                f"better is {gain:.1f} nats"
+            )
     if run.pair_effect > _COPIED:
         notes.append(
             "votes on the same pair agree far beyond what scores of items explain (pair effect "

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.grid import NO_HABIT, PLAIN, Habits, SidePrior
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.spectral import spectral_scores
-from crowdsift.solvers.worker_prior import WorkerPrior
+from crowdsift.solvers.worker_prior import WorkerPrior, learned_sides
 
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import GridSites
     from crowdsift.solvers.convergence import Progress
 
-__all__ = ["Propagation", "Settings", "propagate"]
+__all__ = ["Propagation", "Settings", "WarmStart", "propagate"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 _COUNTING_CYCLES = 8  # of learning π within an iteration
@@ -32,6 +33,7 @@ _AHEAD = 12.0  # steps by which learning π may extrapolate
 _HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
+_CLEAR = 3.0  # nats by which a side habit must raise the evidence
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
 _PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
 
@@ -49,6 +51,18 @@ class Settings:
     clip: bool = False  # stay in stage 1
     adaptive: bool = True
     pair_effect: bool = False  # try an effect of every pair at the end
+    families: tuple[Habits, ...] = (PLAIN,)  # a later one must have clearly more evidence
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Where an earlier run ended: scores, their variances, and what it learned of the crowd."""
+
+    means: Vector
+    variances: Vector
+    prior: WorkerPrior
+    side: SidePrior
+    pair_effect: float = 0.0
 
 
 @dataclass
@@ -80,26 +94,45 @@ class Propagation:
     evidence: list[float] = field(default_factory=list)
     done: bool = False
     pair_effect: float = 0.0  # its variance
+    side: SidePrior = NO_HABIT
+    known_margin: float = 0.0
 
     @staticmethod
-    def begin(name: str, engine: Engine, levels: Vector, settings: Settings,
+    def begin(name: str, engine: Engine, levels: Vector, settings: Settings, habits: Habits,
               progress: Progress | None) -> Propagation | None:  # fmt: skip
         """The run from a start of that name; None where there is no such start."""
-        sites = engine.grid_sites()
+        sites = engine.grid_sites(habits)
         k = engine.n_items
         if name == "flat":
             sites.reset(2.0)
-            means, prior = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5)
+            means, prior = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5, habits)
         else:
             found = spectral_scores(sites, k)
             if found is None:
                 return None
             sites.reset(0.5)
-            means, prior = found, WorkerPrior.start(levels, 0.0, 1.0)
+            means, prior = found, WorkerPrior.start(levels, 0.0, 1.0, habits)
         rule = StoppingRule("change of the standardised scores", settings.tolerance,
                             settings.most_iterations, progress)  # fmt: skip
         return Propagation(name, engine, sites, prior, means, settings, rule,
                            rhs=np.zeros(k), variances=np.ones(k))  # fmt: skip
+
+    @staticmethod
+    def go_on(start: WarmStart, engine: Engine, settings: Settings,
+              progress: Progress | None) -> Propagation:  # fmt: skip
+        """The run from where an earlier one ended: its first pass makes the sites anew."""
+        sites = engine.grid_sites(start.prior.habits)
+        sites.reset(2.0)
+        first, second = sites.pair_posteriors(start.means)[:2]
+        sites.set_pair_variances(start.variances[first] + start.variances[second])
+        rule = StoppingRule("change of the standardised scores", settings.tolerance,
+                            settings.most_iterations, progress)  # fmt: skip
+        run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
+                          rhs=np.zeros(engine.n_items), variances=start.variances,
+                          side=start.side, pair_effect=start.pair_effect)  # fmt: skip
+        if start.pair_effect:
+            sites.set_pair_effect(start.pair_effect)
+        return run
 
     def resume(self) -> None:
         """Put the sites of this run back into the engine's Laplacian."""
@@ -110,6 +143,12 @@ class Propagation:
         self._items()
         self.done, self.rule.converged = False, False
         self.damping, self.last_step, self.swings, self.unclipped = 0.5, None, 0, 0
+
+    def flip(self) -> None:
+        """The same state with scores and reliabilities of the other sign."""
+        self.means, self.prior = -self.means, self.prior.flipped()
+        self.rhs = self.sites.flip()
+        self.restart()
 
     def iterate(self) -> None:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
@@ -143,9 +182,12 @@ class Propagation:
         """Move the sites; the evidence is that of the state before."""
         determinant, linear = self.log_determinant, float(self.rhs @ self.means)
         update = self.sites.update(
-            self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip
-        )
-        self.rhs = update.rhs
+            self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
+            side=self.side,
+        )  # fmt: skip
+        self.rhs, self.known_margin = update.rhs, update.known_margin
+        if damping and self.prior.habits.sides:
+            self.side = learned_sides(update.sides)
         self.evidence.append(
             update.log_messages
             - update.log_sites
@@ -254,43 +296,83 @@ class Propagation:
 
 
 def propagate(
-    engine: Engine, levels: Vector, settings: Settings, progress: Progress | None = None
+    engine: Engine,
+    levels: Vector,
+    settings: Settings,
+    progress: Progress | None = None,
+    start: WarmStart | None = None,
 ) -> Propagation:
     """Expectation propagation from every start; the run of the largest evidence.
 
-    All starts run for a few iterations. One is dropped when it is far behind another for what it
-    still gains, or when the two have found the same scores.
+    Every family of habits is tried from every start, all for a few iterations. A run is dropped
+    when it is far behind another for what it still gains, or when another of its family has found
+    the same scores. With a warm start there is only that one.
     """
-    found = (Propagation.begin(name, engine, levels, settings, progress)
-             for name in settings.starts)  # fmt: skip
+    if start is not None:
+        run = Propagation.go_on(start, engine, settings, progress)
+        _complete(run)
+        return run
+    found = (Propagation.begin(name, engine, levels, settings, habits, progress)
+             for habits in settings.families for name in settings.starts)  # fmt: skip
     runs = [run for run in found if run is not None]
-    for run in runs:
-        if len(runs) > 1:
+    alone = len(runs) == 1
+    if not alone:
+        for run in runs:
             run.resume()
-        for _ in range(_TRIAL if len(runs) > 1 else settings.most_iterations):
-            if not run.done:
-                run.iterate()
-    runs = _without_losers(runs)
+            for _ in range(_TRIAL):
+                if not run.done:
+                    run.iterate()
+        runs = _without_losers(runs)
     for run in runs:
-        if len(settings.starts) > 1:
+        if not alone:
             run.resume()
-        while not run.done:
-            run.iterate()
-        run.finish()
-    best = max(runs, key=lambda run: run.evidence[-1])
+        _complete(run)
+    best = _best(runs, settings.families)
     if len(runs) > 1:
         best.resume()
     return with_pair_effect(best) if settings.pair_effect else best
 
 
+def _complete(run: Propagation) -> None:
+    """To the end; should known workers turn out reversed, from there with the other sign."""
+    for _ in range(2):
+        while not run.done:
+            run.iterate()
+        run.finish()
+        if not run.engine.known_workers or run.known_margin >= 0.0:
+            return
+        run.flip()
+        run.rule.most += run.rule.iterations
+    while not run.done:
+        run.iterate()
+    run.finish()
+
+
+def _best(runs: list[Propagation], families: tuple[Habits, ...]) -> Propagation:
+    """The largest evidence of the first family, unless a later one has clearly more."""
+    best = None
+    for family in families:
+        own = [run for run in runs if run.prior.habits is family]
+        if not own:
+            continue
+        champion = max(own, key=lambda run: run.evidence[-1])
+        if best is None or champion.evidence[-1] > best.evidence[-1] + _CLEAR:
+            best = champion
+    assert best is not None  # the flat start always exists
+    return best
+
+
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win; where two agree, the one with the larger evidence."""
+    """Runs that may still win; where two of a family agree, the one with the larger evidence."""
     kept: list[Propagation] = []
     for run in sorted(runs, key=lambda run: -run.evidence[-1]):
         gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
         beaten = any(
             other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
-            or abs(_correlation(other.means, run.means)) > 0.995
+            or (
+                other.prior.habits is run.prior.habits
+                and abs(_correlation(other.means, run.means)) > 0.995
+            )
             for other in kept
         )
         if not beaten:

@@ -1,25 +1,33 @@
-"""What the posterior over types says of a worker: mean, limits, sides of zero, quantiles."""
+"""What the posterior over types says of a worker: reliability, tie width, side, and points."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.grid import WorkerPoints
+
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crowdsift.engines import Vector
     from crowdsift.engines.grid import GridSites, TypePosteriors
+    from crowdsift.solvers.worker_prior import WorkerPrior
 
 __all__ = ["TypeSummary", "quantiles", "summarise"]
 
-_CHUNK = 20_000  # workers at a time, so that no array over workers and types is large
+_NUMBERS = 4_000_000  # of an array over workers and types at a time
 _LEVELS = (0.05, 0.95)
+_PURE_SPREAD = 1.0 / 3.0  # a pure type stands for sides within so much of its own
 
 
 class TypeSummary(NamedTuple):
-    """Per worker: mean, sd, limits of the 90 % interval, P(β > 0), P(β < 0), and `spread`.
+    """Per worker: mean, sd, limits of the 90 % interval, P(β > 0), P(β < 0), and more.
 
-    `spread` has one row a worker: quantiles of equal probability that stand for the posterior.
+    `spread` has one row a worker: quantiles of equal probability that stand for the posterior of
+    β. `pure` is the probability of seeing only sides, `width` the mean tie width, `side` and
+    `side_sd` mean and sd of the side habit; `points` stand for the joint posterior.
     """
 
     mean: Vector
@@ -29,60 +37,146 @@ class TypeSummary(NamedTuple):
     positive: Vector
     negative: Vector
     spread: Vector
+    pure: Vector
+    width: Vector
+    side: Vector
+    side_sd: Vector
+    points: WorkerPoints
 
     def flipped(self) -> TypeSummary:
         """The summary of -β."""
-        return TypeSummary(-self.mean, self.sd, -self.upper, -self.lower, self.negative,
-                           self.positive, -self.spread[:, ::-1])  # fmt: skip
+        points = self.points._replace(reliability=-self.points.reliability)
+        return self._replace(mean=-self.mean, lower=-self.upper, upper=-self.lower,
+                             positive=self.negative, negative=self.positive,
+                             spread=-self.spread[:, ::-1], points=points)  # fmt: skip
 
     def scaled(self, factor: float) -> TypeSummary:
         """The summary of β·factor, for a positive factor."""
+        points = self.points._replace(reliability=self.points.reliability * factor)
         return self._replace(mean=self.mean * factor, sd=self.sd * factor,
                              lower=self.lower * factor, upper=self.upper * factor,
-                             spread=self.spread * factor)  # fmt: skip
+                             spread=self.spread * factor, points=points)  # fmt: skip
 
 
-def summarise(sites: GridSites, prior: Vector, n_workers: int, points: int = 16) -> TypeSummary:
+def summarise(sites: GridSites, prior: WorkerPrior, n_workers: int) -> TypeSummary:
     """Summaries of all workers after the last pass."""
-    at = [*_LEVELS, *((np.arange(points) + 0.5) / points)]
+    chunk = max(_NUMBERS // len(prior.masses), 1)
+    side_mean, side_variance = sites.sides()
     parts = []
-    for begin in range(0, n_workers, _CHUNK):
-        found = sites.posteriors(prior, begin, min(begin + _CHUNK, n_workers))
-        mean = np.sum(found.points * found.masses, axis=1)
-        square = np.sum((found.points - mean[:, None]) ** 2 * found.masses, axis=1)
-        limits = quantiles(found, np.array(at))
-        positive = np.sum(found.masses * (found.points > 0), axis=1)
-        negative = np.sum(found.masses * (found.points < 0), axis=1)
-        parts.append(TypeSummary(mean, np.sqrt(square), limits[:, 0], limits[:, 1], positive,
-                                 negative, limits[:, 2:]))  # fmt: skip
-    columns = (np.concatenate(column) for column in zip(*parts, strict=True))
-    return TypeSummary(*map(np.ascontiguousarray, columns))
+    for begin in range(0, n_workers, chunk):
+        end = min(begin + chunk, n_workers)
+        found = sites.posteriors(prior.masses, begin, end)
+        parts.append(_summary(found, prior, side_mean[begin:end], side_variance[begin:end]))
+    points = WorkerPoints(*_joined([part.points for part in parts]))
+    joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
+    return TypeSummary(**joined, points=points)
 
 
-def quantiles(posterior: TypePosteriors, levels: Vector) -> Vector:
+def _joined(parts: list[Any]) -> Iterator[Vector]:
+    """The columns of all parts, one below the other."""
+    return (np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True))
+
+
+def _summary(
+    found: TypePosteriors, prior: WorkerPrior, side_mean: Vector, side_variance: Vector
+) -> TypeSummary:
+    widths, pure_sides, pure_widths, sided = prior.habits
+    rows, types = found.points.shape
+    regular = found.masses[:, : len(widths) * types].reshape(rows, len(widths), types)
+    pure_masses = found.masses[:, len(widths) * types :]
+    pure = pure_masses.sum(axis=1)
+    masses = regular.sum(axis=1)
+    mean = np.sum(found.points * masses, axis=1)
+    square = np.sum(found.points**2 * masses, axis=1)
+    at = np.array([*_LEVELS, *((np.arange(16) + 0.5) / 16)])
+    limits = quantiles(found.points, masses, at, pure)
+    width = regular.sum(axis=2) @ widths + pure_masses @ pure_widths
+    side, side_sd = np.zeros(rows), np.zeros(rows)
+    if sided:
+        side = (1.0 - pure) * side_mean + pure_masses @ pure_sides
+        second = (1.0 - pure) * (side_mean**2 + side_variance)
+        second = second + pure_masses @ (pure_sides**2 * (1.0 + _PURE_SPREAD**2))
+        side_sd = np.sqrt(np.maximum(second - side**2, 0.0))
+    if len(widths) == 1 and not len(pure_sides):
+        reliability = limits[:, 2:]
+        points = WorkerPoints(reliability, *(np.zeros_like(reliability) for _ in range(3)))
+    else:
+        points = _points(found, prior, side_mean, side_variance)
+    return TypeSummary(
+        mean=mean,
+        sd=np.sqrt(np.maximum(square - mean**2, 0.0)),
+        lower=limits[:, 0],
+        upper=limits[:, 1],
+        positive=np.sum(masses * (found.points > 0), axis=1),
+        negative=np.sum(masses * (found.points < 0), axis=1),
+        spread=limits[:, 2:],
+        pure=pure,
+        width=width,
+        side=side,
+        side_sd=side_sd,
+        points=points,
+    )
+
+
+def _points(
+    found: TypePosteriors,
+    prior: WorkerPrior,
+    side_mean: Vector,
+    side_variance: Vector,
+    count: int = 64,
+) -> WorkerPoints:
+    """Types at evenly spaced quantiles of the posterior, taken in the order of types."""
+    widths, pure_sides, pure_widths, sided = prior.habits
+    rows, types = found.points.shape
+    regular = len(widths) * types
+    reached = np.cumsum(found.masses, axis=1)
+    wanted = (np.arange(count) + 0.5) / count * reached[:, -1:]
+    chosen = np.stack([np.searchsorted(row, w) for row, w in zip(reached, wanted, strict=True)])
+    chosen = np.minimum(chosen, found.masses.shape[1] - 1)
+    is_regular = chosen < regular
+    row = np.arange(rows)[:, None]
+    padded = np.append(pure_sides, 0.0)
+    place = np.where(is_regular, len(pure_sides), chosen - regular)
+    own_side, own_variance = side_mean[:, None], side_variance[:, None]
+    return WorkerPoints(
+        np.where(is_regular, found.points[row, chosen % types], 0.0),
+        np.append(np.repeat(widths, types), pure_widths)[chosen],
+        np.where(is_regular, own_side if sided else 0.0, padded[place]),
+        np.where(is_regular, own_variance if sided else 0.0, 0.0),
+    )
+
+
+def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | None = None) -> Vector:
     """Quantiles by linear interpolation of the cumulated masses over cell edges.
+
+    One row a worker. `atom` is probability at exactly 0, beside the masses.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.engines.grid import TypePosteriors
-    >>> even = TypePosteriors(np.array([[-1.0, 0.0, 1.0]]), np.full((1, 3), 1 / 3))
-    >>> quantiles(even, np.array([0.0, 0.5, 1.0])).round(6).tolist()
+    >>> even, levels = np.full((1, 3), 1 / 3), np.array([0.0, 0.5, 1.0])
+    >>> quantiles(np.array([[-1.0, 0.0, 1.0]]), even, levels).round(6).tolist()
     [[-1.5, 0.0, 1.5]]
     """
-    points, masses = posterior
     middle = 0.5 * (points[:, 1:] + points[:, :-1])
     first = 2.0 * points[:, :1] - middle[:, :1]
     last = 2.0 * points[:, -1:] - middle[:, -1:]
     edges = np.concatenate([first, middle, last], axis=1)
     reached = np.cumsum(masses, axis=1)
-    reached /= reached[:, -1:]
+    total = reached[:, -1]
+    rows, zero = np.arange(len(points)), points.shape[1] // 2
+    held = np.zeros(len(points)) if atom is None else atom
+    whole = np.maximum(total + held, 1e-300)
+    below = reached[:, zero] - 0.5 * masses[:, zero]  # of the masses, under 0
     result = np.empty((len(points), len(levels)))
-    rows = np.arange(len(points))
     for column, level in enumerate(levels):
-        cell = np.minimum((reached < level).sum(axis=1), points.shape[1] - 1)
+        target = level * whole
+        inside = (target > below) & (target < below + held)
+        target = np.where(target >= below + held, target - held, target)
+        cell = np.minimum((reached < target[:, None] - 1e-12 * whole[:, None]).sum(axis=1),
+                          points.shape[1] - 1)  # fmt: skip
         before = np.where(cell > 0, reached[rows, cell - 1], 0.0)
-        inside = np.maximum(reached[rows, cell] - before, 1e-300)
-        share = np.clip((level - before) / inside, 0.0, 1.0)
-        result[:, column] = edges[rows, cell] + share * (edges[rows, cell + 1] - edges[rows, cell])
+        share = np.clip((target - before) / np.maximum(masses[rows, cell], 1e-300), 0.0, 1.0)
+        found = edges[rows, cell] + share * (edges[rows, cell + 1] - edges[rows, cell])
+        result[:, column] = np.where(inside, 0.0, found)
     return result

@@ -1,8 +1,9 @@
 """The distribution of worker types, learned from the crowd.
 
-π = (n + 50 p0)/(M + 50) with n the expected counts of types and p0 a mixture
-ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀ fitted to them: reliable workers, adversaries as able as they are,
-and workers who click at random. With few workers p0 speaks, with many the crowd.
+π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is a mixture
+ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀ over reliabilities (reliable workers, adversaries as able as they
+are, and workers who click at random) times a distribution of tie widths; pure types share the
+rest. All of p0 is fitted to the counts. With few workers p0 speaks, with many the crowd.
 """
 
 from __future__ import annotations
@@ -12,20 +13,26 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import mirrored
+from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crowdsift.engines import Vector
+    from crowdsift.engines.grid import SideSums
 
-__all__ = ["WorkerPrior", "gaussian_on", "power_grid"]
+__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "learned_sides", "power_grid"]
+
+# Tie widths from almost none to where nearly every vote is a tie.
+TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
+_PURE_SIDES = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of pure types
 
 _PRIOR_WORKERS = 50.0  # how many workers p0 counts for
 _SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random workers before any vote
 _SHARE_WORKERS, _SPREAD_WORKERS = 5.0, 20.0  # how many workers the shares and μ/2 count for
 _LEAST_SPREAD = 0.05
 _FAR = 6.0
+_FARTHEST_SIDE, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE = 3.0, 1e-3, 4.0
 
 
 def power_grid(points: int) -> Vector:
@@ -41,11 +48,39 @@ def power_grid(points: int) -> Vector:
     return np.asarray(_FAR * (np.arange(1, half + 1) / half) ** 1.5, dtype=np.float64)
 
 
+def habits_of(*, ties: bool, sides: bool) -> Habits:
+    """The types beside reliabilities: tie widths, and pure types at every second width.
+
+    Examples
+    --------
+    >>> from crowdsift.solvers.worker_prior import habits_of
+    >>> habits_of(ties=False, sides=True).pure_sides.tolist()
+    [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
+    """
+    widths = np.array(TIE_WIDTHS) if ties else np.zeros(1)
+    some = widths[::2] if sides else widths[:0]
+    pure = np.tile(_PURE_SIDES, len(some))
+    return Habits(widths, pure, np.repeat(some, len(_PURE_SIDES)), sides)
+
+
 def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
     """Density times cell width (central differences), normalised."""
     z = (points - mean) / sd
     masses = np.exp(-0.5 * (z**2 - np.min(z**2))) * np.gradient(points)
     return np.asarray(masses / masses.sum(), dtype=np.float64)
+
+
+def learned_sides(sums: SideSums) -> SidePrior:
+    """Mean and variance of the side habit of regular workers, by empirical Bayes.
+
+    One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
+    which would hand a biased but good worker to a pure type.
+    """
+    held = sums.weight + 1.0
+    mean = float(np.clip(sums.first / held, -_FARTHEST_SIDE, _FARTHEST_SIDE))
+    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.weight
+    variance = (squares + 0.1) / held
+    return SidePrior(mean, float(np.clip(variance, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE)))
 
 
 @dataclass(frozen=True)
@@ -60,13 +95,17 @@ class WorkerPrior:
     centre: float | None = None
     spread: float = 1.0
     shares: Vector = field(default_factory=_SHARES.copy)
+    habits: Habits = PLAIN
 
     @staticmethod
-    def start(levels: Vector, mean: float, sd: float) -> WorkerPrior:
-        """N(mean, sd²) mixed with 3 % of uniform."""
-        points = mirrored(levels)
-        masses = 0.97 * gaussian_on(points, mean, sd) + 0.03 / len(points)
-        return WorkerPrior(levels, masses)
+    def start(levels: Vector, mean: float, sd: float, habits: Habits = PLAIN) -> WorkerPrior:
+        """N(mean, sd²) at every tie width alike, mixed with 3 % of uniform over all types."""
+        points, widths = mirrored(levels), len(habits.widths)
+        types = habits.n_types(levels)
+        masses = np.full(types, 0.03 / types)
+        regular = np.tile(gaussian_on(points, mean, sd) / widths, widths)
+        masses[: len(regular)] += 0.97 * regular
+        return WorkerPrior(levels, masses, habits=habits)
 
     def learned(
         self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float, *, ahead: float
@@ -99,18 +138,39 @@ class WorkerPrior:
         """π from the counts, by three steps of EM for p0."""
         return self._updated(_Mixture(mirrored(self.levels)), counts)
 
+    def by_width(self, masses: Vector) -> Vector:
+        """What regular types hold, a row a tie width, a column a reliability."""
+        points = 2 * len(self.levels) + 1
+        return masses[: len(self.habits.widths) * points].reshape(-1, points)
+
+    def flipped(self) -> WorkerPrior:
+        """The distribution of -β."""
+        regular = self.by_width(self.masses)
+        masses = np.concatenate([regular[:, ::-1].ravel(), self.masses[regular.size :]])
+        centre = None if self.centre is None else -self.centre
+        return replace(self, masses=masses, centre=centre)
+
     def _updated(self, mixture: _Mixture, counts: Vector) -> WorkerPrior:
         centre, spread, shares = self.centre, self.spread, self.shares
+        table = self.by_width(counts)
+        by_level = table.sum(axis=0)
+        regular = max(float(by_level.sum()), 1e-12)
         if centre is None:
-            points, total = mirrored(self.levels), float(counts.sum())
-            centre = float(points @ counts) / total
-            variance = float((points - centre) ** 2 @ counts) / total
+            points = mirrored(self.levels)
+            centre = float(points @ by_level) / regular
+            variance = float((points - centre) ** 2 @ by_level) / regular
             spread = max(float(np.sqrt(variance)), _LEAST_SPREAD)
         for _ in range(3):
-            centre, spread, shares = mixture.step(counts, centre, spread, shares)
-        p0 = mixture.masses(centre, spread, shares)
-        masses = (counts + _PRIOR_WORKERS * p0) / (counts.sum() + _PRIOR_WORKERS)
-        return WorkerPrior(self.levels, masses, centre, spread, shares)
+            centre, spread, shares = mixture.step(by_level, centre, spread, shares)
+        everyone, n_widths = float(counts.sum()), len(table)
+        width = (table.sum(axis=1) + _SHARE_WORKERS / n_widths) / (regular + _SHARE_WORKERS)
+        p0 = np.outer(width, mixture.masses(centre, spread, shares)).ravel()
+        n_pure = len(counts) - table.size
+        if n_pure:
+            share = (everyone - regular + 0.5) / (everyone + 1.0)
+            p0 = np.concatenate([(1.0 - share) * p0, np.full(n_pure, share / n_pure)])
+        masses = (counts + _PRIOR_WORKERS * p0) / (everyone + _PRIOR_WORKERS)
+        return replace(self, masses=masses, centre=centre, spread=spread, shares=shares)
 
     def rescaled(self, factor: float) -> WorkerPrior:
         """The distribution of β·factor, on the grid times the factor."""
@@ -138,12 +198,12 @@ def _extrapolated(
     # distributions stay distributions of the same support
     masses = np.maximum(found[5:], 0.1 * two.masses)
     shares = np.maximum(found[2:5], 0.1 * two.shares)
-    return WorkerPrior(
-        two.levels,
-        masses / masses.sum(),
-        float(found[0]),
-        max(float(np.exp(min(found[1], 3.0))), _LEAST_SPREAD),
-        shares / shares.sum(),
+    return replace(
+        two,
+        masses=masses / masses.sum(),
+        centre=float(found[0]),
+        spread=max(float(np.exp(min(found[1], 3.0))), _LEAST_SPREAD),
+        shares=shares / shares.sum(),
     )
 
 

@@ -1,0 +1,171 @@
+// Types of reliability and tie width, and types that see sides only, as the kernels lay them out:
+// one TypeGrid slice for every width, then the pure types, padded.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <utility>
+#include <vector>
+
+#include "crowdsift/grid_kernels.hpp"
+#include "crowdsift/habit_kernels.hpp"
+#include "crowdsift/type_grid.hpp"
+
+namespace crowdsift {
+
+struct HabitShape {
+    std::vector<double> widths, pure_sides, pure_widths;
+    bool sides = false;
+};
+
+class HabitTypes {
+public:
+    explicit HabitTypes(HabitShape shape)
+        : shape_(std::move(shape)), slices_(shape_.widths.size()) {}
+
+    // Levels of reliability and a prior in the order of Python: widths, then pure types.
+    void set(std::size_t half, const double* levels, const double* prior) {
+        half_ = half;
+        for (std::size_t w = 0; w < slices_.size(); ++w)
+            slices_[w].set(half, levels, prior + w * n_points());
+        b_.assign(size(), 0.0F);
+        d_.assign(size(), 0.0F);
+        g_.assign(size(), 0.0F);
+        r_.assign(size(), 0.0F);
+        spread(levels, b_.data());
+        for (std::size_t w = 0; w < slices_.size(); ++w)
+            for (std::size_t t = w * slice(); t < (w + 1) * slice(); ++t) {
+                d_[t] = static_cast<float>(shape_.widths[w]);
+                r_[t] = 1.0F;
+            }
+        for (std::size_t p = n_regular(); p < size(); ++p) {
+            const std::size_t from = std::min(p - n_regular(), shape_.pure_sides.size() - 1);
+            d_[p] = static_cast<float>(shape_.pure_widths[from]);
+            g_[p] = static_cast<float>(shape_.pure_sides[from]);
+        }
+        set_prior(prior);
+    }
+
+    void set_prior(const double* prior) {
+        prior_.assign(size(), 0.0F);
+        for (std::size_t w = 0; w < slices_.size(); ++w) {
+            slices_[w].set_prior(prior + w * n_points());
+            std::copy(slices_[w].lane_prior(), slices_[w].lane_prior() + slice(),
+                      prior_.begin() + static_cast<std::ptrdiff_t>(w * slice()));
+        }
+        for (std::size_t p = 0; p < shape_.pure_sides.size(); ++p)
+            prior_[n_regular() + p] = static_cast<float>(prior[slices_.size() * n_points() + p]);
+    }
+
+    bool sides() const { return shape_.sides; }
+    std::size_t n_points() const { return 2 * half_ + 1; }
+    std::size_t n_types() const {
+        return slices_.size() * n_points() + shape_.pure_sides.size();
+    }
+    std::size_t slice() const { return slices_[0].types(); }
+    std::size_t n_regular() const { return slices_.size() * slice(); }
+    std::size_t size() const {
+        return n_regular() +
+               (shape_.pure_sides.size() + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+    }
+    const TypeGrid& grid() const { return slices_[0]; }
+    const float* prior() const { return prior_.data(); }
+    const float* reliabilities() const { return b_.data(); }
+
+    TypeArrays arrays(const float* b) const {
+        return {b, d_.data(), g_.data(), r_.data(), size()};
+    }
+
+    // Reliabilities of all types for these levels; 0 for pure ones.
+    void spread(const double* levels, float* b) const {
+        const std::size_t lanes = slices_[0].lanes();
+        std::fill(b, b + size(), 0.0F);
+        for (std::size_t w = 0; w < slices_.size(); ++w) {
+            float* const up = b + w * slice();
+            slices_[w].spread_levels(levels, up);
+            for (std::size_t j = 0; j < lanes; ++j) up[lanes + j] = -up[j];
+        }
+    }
+
+    void own_prior(const double* own, float* prior) const {
+        for (std::size_t w = 0; w < slices_.size(); ++w)
+            slices_[w].own_prior(own, prior + w * slice());
+        std::copy(prior_.begin() + static_cast<std::ptrdiff_t>(n_regular()), prior_.end(),
+                  prior + n_regular());
+    }
+
+    // The type of known workers: the largest reliability, the least width.
+    std::size_t known() const { return half_ - 1; }
+
+    void known_prior(float* prior) const {
+        std::fill(prior, prior + size(), 0.0F);
+        prior[known()] = 1.0F;
+    }
+
+    // Adds scale * prior * likelihood, or scale * prior without one, to the counts; masses on own
+    // levels are shared by the common levels about them.
+    void count(const double* own, const float* prior, const float* likelihood, float scale,
+               double* counts) const {
+        if (own == nullptr) {
+            add_masses(prior, likelihood, scale, counts);
+            return;
+        }
+        for (std::size_t w = 0; w < slices_.size(); ++w)
+            slices_[w].deposit(own, prior + w * slice(),
+                               likelihood == nullptr ? nullptr : likelihood + w * slice(),
+                               static_cast<double>(scale), counts + w * n_points());
+        add_pure(prior, likelihood, scale, counts);
+    }
+
+    void add_masses(const float* prior, const float* likelihood, float scale,
+                    double* masses) const {
+        const std::size_t lanes = slices_[0].lanes();
+        const auto mass = [&](std::size_t t) {
+            return static_cast<double>(scale * prior[t] *
+                                       (likelihood == nullptr ? 1.0F : likelihood[t]));
+        };
+        for (std::size_t w = 0; w < slices_.size(); ++w) {
+            const std::size_t at = w * slice();
+            double* const to = masses + w * n_points();
+            for (std::size_t j = 0; j < half_; ++j) {
+                to[half_ + 1 + j] += mass(at + j);
+                to[half_ - 1 - j] += mass(at + lanes + j);
+            }
+            to[half_] += mass(at + slices_[w].zero());
+        }
+        add_pure(prior, likelihood, scale, masses);
+    }
+
+    // Likelihoods of one slice's layout, added up over the widths.
+    void over_widths(const float* likelihood, float* summed) const {
+        std::copy(likelihood, likelihood + slice(), summed);
+        for (std::size_t w = 1; w < slices_.size(); ++w)
+            for (std::size_t t = 0; t < slice(); ++t) summed[t] += likelihood[w * slice() + t];
+    }
+
+    // Reliabilities in rising order, of own levels where they are given.
+    void mirror(const double* own, double* points) const {
+        const double* const levels = own == nullptr ? slices_[0].levels().data() : own;
+        points[half_] = 0.0;
+        for (std::size_t j = 0; j < half_; ++j) {
+            points[half_ + 1 + j] = levels[j];
+            points[half_ - 1 - j] = -levels[j];
+        }
+    }
+
+private:
+    void add_pure(const float* prior, const float* likelihood, float scale, double* counts) const {
+        for (std::size_t p = 0; p < shape_.pure_sides.size(); ++p) {
+            const std::size_t t = n_regular() + p;
+            counts[slices_.size() * n_points() + p] += static_cast<double>(
+                scale * prior[t] * (likelihood == nullptr ? 1.0F : likelihood[t]));
+        }
+    }
+
+    HabitShape shape_;
+    std::vector<TypeGrid> slices_;
+    std::size_t half_ = 0;
+    std::vector<float> b_, d_, g_, r_, prior_;
+};
+
+}  // namespace crowdsift

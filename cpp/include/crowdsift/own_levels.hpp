@@ -1,0 +1,48 @@
+// The own levels of reliability of workers whose likelihood is narrower than the common grid.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace crowdsift {
+
+class OwnLevels {
+public:
+    explicit OwnLevels(std::size_t n_workers) : place_(n_workers, -1) {}
+
+    void clear() {
+        std::fill(place_.begin(), place_.end(), -1);
+        levels_.clear();
+    }
+
+    bool has(std::size_t s) const { return place_[s] >= 0; }
+
+    const double* of(std::size_t s) const {
+        return levels_.data() + static_cast<std::size_t>(place_[s]);
+    }
+
+    void set(std::size_t s, const std::vector<double>& levels) {
+        if (place_[s] == -1) {
+            place_[s] = static_cast<std::int64_t>(levels_.size());
+            levels_.resize(levels_.size() + levels.size());
+        } else if (place_[s] < -1) {
+            place_[s] = -2 - place_[s];
+        }
+        std::copy(levels.begin(), levels.end(), levels_.begin() + place_[s]);
+    }
+
+    // Back to the common levels; the place is kept, marked by -2 - place.
+    void drop(std::size_t s) { place_[s] = -2 - place_[s]; }
+
+    void rescale(double factor) {
+        for (double& level : levels_) level *= factor;
+    }
+
+private:
+    std::vector<std::int64_t> place_;  // where a worker's levels start; negative: has none
+    std::vector<double> levels_;
+};
+
+}  // namespace crowdsift

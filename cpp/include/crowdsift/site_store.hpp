@@ -1,0 +1,189 @@
+// The sites of all votes on the differences of scores, whatever the workers' types are.
+// What each pass computes is specified in src/crowdsift/engines/grid.py and grid_reference.py.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "crowdsift/beliefs.hpp"
+#include "crowdsift/grid_kernels.hpp"
+#include "crowdsift/laplacian.hpp"
+#include "crowdsift/pair_effect.hpp"
+#include "crowdsift/pairs.hpp"
+#include "crowdsift/parallel.hpp"
+#include "crowdsift/predictive.hpp"
+#include "crowdsift/sparse_inverse.hpp"
+#include "crowdsift/split_votes.hpp"
+#include "crowdsift/vote_correlations.hpp"
+#include "crowdsift/votes.hpp"
+
+namespace crowdsift {
+
+// Cavities of a block of votes, and the room to compute them.
+struct CavityBlock {
+    explicit CavityBlock(std::size_t votes)
+        : mean(votes), variance(votes), m(votes), v(votes), log_site(votes) {}
+    std::vector<float> mean, variance, m, v, log_site;
+};
+
+class SiteStore {
+public:
+    SiteStore(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool,
+              std::shared_ptr<const SplitVotes> split)
+        : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
+          beliefs_(pairs, votes.n_items, pool), ranges_(votes.worker_ranges(pool.size())),
+          rhs_(ranges_.size() - 1, votes.n_items), shared_(std::move(split)), split_(*shared_),
+          a_(split_.size()), h_(split_.size()), pair_variance_(pairs.size()) {}
+
+    void reset(double variance) {
+        std::fill(a_.begin(), a_.end(), 0.0F);
+        std::fill(h_.begin(), h_.end(), 0.0F);
+        std::fill(pair_variance_.begin(), pair_variance_.end(), static_cast<float>(variance));
+        beliefs_.forget();
+        effect_.set(0.0, pairs_.size());
+    }
+
+    // The variance of a common effect of all votes on a pair; refresh() before the next pass.
+    void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
+
+    BeliefReport believe(double tolerance, std::size_t most, double* item_variance) {
+        return beliefs_.propagate(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
+                                  tolerance, most, item_variance, pair_variance_.data());
+    }
+
+    // Exact variances by a sparse factorisation, whose order the caller keeps.
+    bool factorise(SparseInverse& inverse, double* item_variance, double* log_determinant) {
+        return inverse.invert(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
+                              item_variance, pair_variance_.data(), log_determinant);
+    }
+
+    std::vector<float>& pair_variances() { return pair_variance_; }
+
+    void refresh(double* rhs) {
+        rhs_.clear();
+        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
+            double* const sums = rhs_.range(range);
+            const std::size_t end = split_.start[ranges_[range + 1]];
+            for (std::size_t i = split_.start[ranges_[range]]; i < end; ++i) push(i, sums);
+        });
+        rhs_.reduce(rhs);
+        refresh_laplacian(rhs);
+    }
+
+    void drop_negative() {
+        for (float& a : a_) a = a > 0.0F ? a : 0.0F;
+    }
+
+    // The same sites for scores of the other sign; refresh() before the next pass.
+    void flip() {
+        for (float& h : h_) h = -h;
+    }
+
+    // For scores divided by the factor.
+    void rescale(double factor) {
+        const float once = static_cast<float>(factor), twice = static_cast<float>(factor * factor);
+        for (float& a : a_) a *= twice;
+        for (float& h : h_) h *= once;
+        for (float& v : pair_variance_) v /= twice;
+    }
+
+    // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
+    void correlate(bool centred, const double* x, double* out) {
+        VoteCorrelations(votes_, centred).multiply(ranges_, pool_, rhs_, x, out);
+    }
+
+    void correlation_degrees(bool centred, double* out) const {
+        VoteCorrelations(votes_, centred).degrees(out);
+    }
+
+    // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
+    // the evidence in the variance of the pair effect.
+    double pair_posteriors(const double* means, double* mean, double* variance) const {
+        for (std::size_t p = 0; p < pairs_.size(); ++p) {
+            float e = static_cast<float>(means[pairs_.low[p]] - means[pairs_.high[p]]);
+            float v = pair_variance_[p];
+            if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
+            mean[p] = static_cast<double>(e);
+            variance[p] = static_cast<double>(v);
+        }
+        return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
+    }
+
+    // Of the votes, for differences (lower less higher item) and variances of pairs.
+    double pair_likelihood(std::size_t crowd, const double* differences, const double* variances,
+                           const WorkerPoints& points) const {
+        return crowdsift::pair_likelihood(split_, ranges_, pool_, crowd, differences, variances,
+                                          points);
+    }
+
+protected:
+    // Cavities of a block; returns the weight of its votes and adds their log-normalisers.
+    double read_block(std::size_t begin, std::size_t count, const double* means, CavityBlock& at,
+                      double& log_sites) const {
+        double votes = 0.0, sites = 0.0;
+        for (std::size_t i = 0; i < count; ++i) {
+            at.mean[i] = static_cast<float>(means[split_.winner[begin + i]] -
+                                            means[split_.loser[begin + i]]);
+            at.variance[i] = pair_variance_[split_.pair[begin + i]];
+            votes += static_cast<double>(split_.n[begin + i]);
+        }
+        if (effect_.on())
+            for (std::size_t i = 0; i < count; ++i)
+                effect_.posterior(split_.pair[begin + i],
+                                  split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
+                                  at.variance[i]);
+        cavities(count, at.mean.data(), at.variance.data(), a_.data() + begin, h_.data() + begin,
+                 split_.n.data() + begin, at.m.data(), at.v.data(), at.log_site.data());
+        for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
+        log_sites += sites;
+        return votes;
+    }
+
+    void push(std::size_t i, double* rhs) const {
+        const double value = static_cast<double>(split_.n[i] * h_[i]);
+        rhs[split_.winner[i]] += value;
+        rhs[split_.loser[i]] -= value;
+    }
+
+    void refresh_laplacian(double* rhs) {
+        std::vector<float>& weights = laplacian_.pair_weights();
+        if (effect_.on()) {
+            effect_.gather(split_, pairs_, a_.data(), h_.data(), pool_, votes_.n_items,
+                           weights.data(), rhs);
+            laplacian_.refresh();
+            return;
+        }
+        const std::vector<std::size_t> parts =
+            even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
+        pool_.run(parts.size() - 1, [&](std::size_t part) {
+            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
+                double sum = 0.0;
+                const std::size_t end = split_.by_pair_start[p + 1];
+                for (std::size_t k = split_.by_pair_start[p]; k < end; ++k) {
+                    const std::size_t i = split_.by_pair[k];
+                    sum += static_cast<double>(split_.n[i] * a_[i]);
+                }
+                weights[p] = static_cast<float>(sum);
+            }
+        });
+        laplacian_.refresh();
+    }
+
+    const Votes& votes_;
+    const Pairs& pairs_;
+    Laplacian& laplacian_;
+    ThreadPool& pool_;
+    PairBeliefs beliefs_;
+    PairEffect effect_;
+    const std::vector<std::size_t> ranges_;
+    ItemSums rhs_;
+    const std::shared_ptr<const SplitVotes> shared_;
+    const SplitVotes& split_;
+    std::vector<float> a_, h_, pair_variance_;
+};
+
+}  // namespace crowdsift

@@ -1,0 +1,154 @@
+"""Contexts: one ranking for each value of a column, with the same workers."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import pytest
+from samples import written
+
+import crowdsift
+from crowdsift import InputError, RequestError, cli
+from crowdsift.models import MODELS
+
+TABLE = {
+    "winner": ["a", "b", "a", "b", "c", "b", "a"],
+    "loser": ["b", "c", "c", "a", "b", "a", "c"],
+    "worker": ["v", "w", "v", "w", "v", "v", "w"],
+    "topic": ["law", "law", "law", "art", "art", "art", "art"],
+}
+
+
+def test_an_item_is_a_pair_of_context_and_label():
+    votes = crowdsift.read(TABLE, by="topic")
+    assert votes.by == "topic"
+    assert votes.items.tolist() == [(t, i) for t in ("art", "law") for i in "abc"]
+    told = {
+        (*votes.items[f], votes.items[s][1], votes.workers[w])
+        for f, s, w in zip(votes.first, votes.second, votes.worker_codes(), strict=True)
+    }
+    rows = zip(*(TABLE[name] for name in ("topic", "winner", "loser", "worker")), strict=True)
+    assert told == set(rows)
+    assert all(
+        votes.items[f][0] == votes.items[s][0]
+        for f, s in zip(votes.first, votes.second, strict=True)
+    )
+
+
+@pytest.mark.parametrize("method", MODELS)
+def test_every_method_ranks_within_contexts(method):
+    table = {**TABLE, "side": np.ones(7)}
+    votes = crowdsift.read(table, by="topic", features=["side"]).with_classes([0, 1, 0, 0, 1, 0])
+    fit = crowdsift.fit(votes, method)
+    assert list(fit.items)[:2] == ["topic", "item"]
+    assert fit.summary["by"] == "topic"
+    ranks = dict(zip(fit.labels, fit.items["rank"].tolist(), strict=True))
+    assert sorted(ranks[t, i] for t in ("law",) for i in "abc") == [1, 2, 3]
+    assert ranks["law", "a"] == 1
+    parts = fit.items["component"][fit.items["topic"] == "law"]
+    assert set(parts).isdisjoint(fit.items["component"][fit.items["topic"] == "art"])
+
+
+def test_questions_take_pairs_and_never_cross_contexts():
+    fit = crowdsift.fit(TABLE, by="topic")
+    assert 0.5 < fit.better(("law", "a"), ("law", "c")) < 1
+    assert 0 < fit.predict(("law", "a"), ("law", "c"), "v") < 1
+    assert fit.scores_of([("law", "a")])[0] == fit.items["score"][fit.labels.index(("law", "a"))]
+    with pytest.raises(RequestError, match=r"\('law', 'a'\) is in component 2 and \('art', 'a'\)"):
+        fit.predict(("law", "a"), ("art", "a"))
+    with pytest.raises(RequestError, match="'a' is not among the items"):
+        fit.better("a", "b")
+
+
+def test_a_context_is_the_same_as_labels_that_hold_it():
+    """Items named topic/item by hand give the same scores."""
+    drawn = crowdsift.simulate(items=12, workers=9, comparisons=900, seed=2)
+    votes = drawn.comparisons()
+    rng = np.random.default_rng(0)
+    topic = np.array(["law", "art"])[rng.integers(0, 2, len(votes))]
+    names = [votes.items[codes] for codes in (votes.first, votes.second)]
+    crowd = votes.workers[votes.worker_codes()]
+    apart = crowdsift.fit(
+        {"first": names[0], "second": names[1], "outcome": votes.outcome, "worker": crowd,
+         "weight": votes.weight, "topic": topic}, by="topic",
+    )  # fmt: skip
+    named = [[f"{t}/{i}" for t, i in zip(topic, side, strict=True)] for side in names]
+    joined = crowdsift.fit(
+        {"first": named[0], "second": named[1], "outcome": votes.outcome, "worker": crowd,
+         "weight": votes.weight},
+    )  # fmt: skip
+    np.testing.assert_array_equal(apart.items["score"], joined.items["score"])
+    assert [f"{t}/{i}" for t, i in apart.labels] == joined.labels
+    np.testing.assert_array_equal(apart.workers["reliability"], joined.workers["reliability"])
+
+
+def test_a_saved_fit_keeps_its_contexts(tmp_path):
+    table = {**TABLE, "year": [2020, 2020, 2020, 2021, 2021, 2021, 2021]}
+    fit = crowdsift.fit(table, by="year")
+    fit.save(tmp_path)
+    back = crowdsift.load(tmp_path)
+    assert back.labels == fit.labels
+    assert back.labels[0][0] in (2020, 2021)
+    assert back.predict(fit.labels[0], fit.labels[1]) == pytest.approx(
+        fit.predict(fit.labels[0], fit.labels[1]), abs=0.1
+    )
+
+
+def test_gold_needs_the_context_too():
+    gold = {"winner": ["a"], "loser": ["c"], "topic": ["law"]}
+    fit = crowdsift.fit(TABLE, by="topic", gold=gold)
+    assert fit.summary["gold_agree"] + fit.summary["gold_disagree"] == 1
+    with pytest.raises(InputError, match="no column 'topic' for the context of the gold"):
+        crowdsift.fit(TABLE, by="topic", gold={"winner": ["a"], "loser": ["c"]})
+    with pytest.raises(InputError, match=r"row 1, column 'winner': the item \('tax', 'a'\) is not"):
+        crowdsift.fit(TABLE, by="topic", gold={**gold, "topic": ["tax"]})
+
+
+def test_bad_contexts_are_refused():
+    with pytest.raises(InputError, match=r"no column 'scene'.*columns are winner, loser, worker"):
+        crowdsift.fit(TABLE, by="scene")
+    with pytest.raises(RequestError, match="'worker' is the worker of the votes"):
+        crowdsift.read(TABLE, by="worker")
+    with pytest.raises(RequestError, match="'rank' would be mistaken"):
+        crowdsift.read({**TABLE, "rank": TABLE["topic"]}, by="rank")
+    gap = ["law", "law", None, "art", "art", "art", "a"]
+    with pytest.raises(InputError, match="row 3, column 'topic': empty context"):
+        crowdsift.read({**TABLE, "topic": gap}, by="topic")
+    with pytest.raises(RequestError, match="read already"):
+        crowdsift.fit(crowdsift.read(TABLE), by="topic")
+
+
+@pytest.mark.parametrize("kind", ["pandas", "polars", "pyarrow"])
+def test_frames_come_back_with_the_context(kind):
+    narwhals = pytest.importorskip("narwhals")
+    frame = narwhals.from_dict(TABLE, backend=kind).to_native()
+    items = narwhals.from_native(crowdsift.fit(frame, by="topic").items)
+    assert items.columns[:2] == ["topic", "item"]
+
+
+def test_the_command_fits_by_a_column(tmp_path, monkeypatch, capsys):
+    rows = [",".join(row) for row in zip(*TABLE.values(), strict=True)]
+    path = written(tmp_path / "votes.csv", "\n".join([",".join(TABLE), *rows]) + "\n")
+    monkeypatch.setattr(sys, "argv", ["crowdsift", "fit", str(path), "--by", "topic", "--json"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert not stop.value.code
+    result = json.loads(capsys.readouterr().out)
+    assert [next(iter(row)) for row in result["items"]] == ["topic"] * 6
+    monkeypatch.setattr(sys, "argv", ["crowdsift", "fit", str(path), "--by", "scene"])
+    with pytest.raises(SystemExit) as stop:
+        cli.main()
+    assert stop.value.code == 1
+    assert "no column 'scene' for the context" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "column"), [("lightfield", "scene"), ("musicsim", "query")])
+def test_real_contexts_are_the_components(data_dir, name, column):
+    votes = crowdsift.read(data_dir / f"{name}.csv", by=column)
+    fit = crowdsift.fit(votes, "bora-em")
+    contexts = fit.items[column]
+    assert fit.summary["components"] == len(set(contexts))
+    assert len(set(zip(contexts, fit.items["component"], strict=True))) == len(set(contexts))
+    assert fit.worker_table.height == votes.n_workers
