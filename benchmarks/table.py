@@ -27,6 +27,11 @@ from crowdsift.threads import available_threads
 Row = dict[str, Any]
 METHODS = ("bt", "bora-map", "bora-em", "sift")
 SIZES = ("1e5", "1e6", "1e7")
+COLUMNS = (
+    *("data", "library", "method", "threads", "seconds", "solve", "processor", "iterations"),
+    *("passes", "peak_memory", "mean_log_likelihood", "times_ours", "yardstick_behind_ours"),
+    "note",
+)
 LONGEST = 1800  # seconds that one of our fits may take
 
 
@@ -116,9 +121,7 @@ def tables(report: dict[str, Any]) -> str:
         f"{machine['processor']}, {machine['cores']} cores, load {machine['load']:.1f} at the "
         "start. `solve` is the estimate alone, `seconds` the whole fit with intervals, ranks and "
         "tables, `processor` its time summed over cores; memory is the peak beside the votes.",
-        _table(report["rows"], ("data", "library", "method", "threads", "seconds", "solve",
-                                "processor", "iterations", "passes", "peak_memory",
-                                "mean_log_likelihood", "times_ours", "yardstick_behind_ours", "note")),
+        _table(report["rows"], COLUMNS),
         "## Growth",
         "Exponents in the number of votes (1 is linear).",
         _table(report["growth"], ("method", "from", "to", "seconds", "peak_memory",
