@@ -35,7 +35,7 @@ from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.tables import Table
-from crowdsift.threads import thread_notes
+from crowdsift.threads import blas_threads, thread_count, thread_notes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,18 +126,19 @@ def fit(
         chosen.bytes_a_comparison * len(prepared),
         f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
-    machine = choose_engine(engine, prepared, threads)
-    estimate = voters(chosen.estimate(machine, progress), comparisons.n_workers)
-    component = machine.component
-    estimate = replace(estimate, scores=centre(estimate.scores, component))
-    found = None if known is None else count_gold(estimate.scores, component, known)
-    if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
-        estimate, found = mirror(chosen, estimate), found.turned()
-    agreed = agreement(comparisons, estimate.scores, threads)
-    estimate = replace(estimate, warnings=(*thread_notes(threads), *estimate.warnings))
-    result = _record(
-        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
-    )
+    with blas_threads(thread_count(threads)):
+        machine = choose_engine(engine, prepared, threads)
+        estimate = voters(chosen.estimate(machine, progress), comparisons.n_workers)
+        component = machine.component
+        estimate = replace(estimate, scores=centre(estimate.scores, component))
+        found = None if known is None else count_gold(estimate.scores, component, known)
+        if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
+            estimate, found = mirror(chosen, estimate), found.turned()
+        agreed = agreement(comparisons, estimate.scores, threads)
+        estimate = replace(estimate, warnings=(*thread_notes(threads), *estimate.warnings))
+        result = _record(
+            comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
+        )
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)
         warnings.warn(note, SignWarning, stacklevel=2)
