@@ -261,6 +261,7 @@ def _comparisons(
     if by:
         items, first, second = split_items(table.labels([by], "context"), items, first, second)
     vectors = [table.quantities(name, "feature").astype(np.float32) for name in features]
+    table.close()  # what it holds is not needed while the votes are sorted
     return Comparisons.from_codes(
         first,
         second,
