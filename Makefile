@@ -4,7 +4,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-python test-core lint format bench instructions instructions-accept docs clean help
+.PHONY: demo test test-python test-core lint format bench instructions instructions-accept docs pictures \
+  clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
@@ -12,6 +13,7 @@ help:
 	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
 	@echo "make docs     check that the examples of the documentation run"
+	@echo "make pictures make the pictures of the documentation again"
 
 demo: $(VENV)/.installed
 	$(BIN)/crowdsift demo --out demo-output
@@ -55,6 +57,10 @@ bench: $(VENV)/.developing
 docs: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/test_docs.py
 
+# Needs the real data sets and Chromium.
+pictures: $(VENV)/.developing
+	$(BIN)/python -m docs.pictures.make
+
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
@@ -68,4 +74,4 @@ $(VENV)/.developing: $(BIN)/python $(SOURCES)
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf build $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build $(VENV) demo-output bench-output reproduce-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -328,6 +328,16 @@ public:
     }
 
 private:
+    // What sites are made over; the votes are split once for each way to see ties.
+    SiteWorld world(bool ties, std::size_t known) {
+        if (known >= votes_.n_workers && known > 0)
+            throw std::invalid_argument("only known workers are no crowd");
+        laplacian();
+        std::shared_ptr<const crowdsift::SplitVotes>& split = split_[ties ? 1 : 0];
+        if (!split) split = std::make_shared<crowdsift::SplitVotes>(votes_, pairs_, ties);
+        return {votes_, pairs_, *laplacian_, pool_, inverse_, split, known};
+    }
+
     Laplacian& laplacian() {
         if (!laplacian_) {
             pairs_ = group_by_pair(votes_.n, votes_.n_items, votes_.first, votes_.second);
@@ -345,16 +355,6 @@ private:
     SlopePasses& slopes() {
         if (!slopes_) slopes_ = std::make_unique<SlopePasses>(votes_, pool_);
         return *slopes_;
-    }
-
-    // What sites are made over; the votes are split once for each way to see ties.
-    SiteWorld world(bool ties, std::size_t known) {
-        if (known >= votes_.n_workers && known > 0)
-            throw std::invalid_argument("only known workers are no crowd");
-        laplacian();
-        std::shared_ptr<const crowdsift::SplitVotes>& split = split_[ties ? 1 : 0];
-        if (!split) split = std::make_shared<crowdsift::SplitVotes>(votes_, pairs_, ties);
-        return {votes_, pairs_, *laplacian_, pool_, inverse_, split, known};
     }
 
     template <class Task>

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import metrics, models
+    from crowdsift import datasets, metrics, models, plots
     from crowdsift.comparisons import Comparisons
     from crowdsift.errors import (
         ConvergenceWarning,
@@ -96,12 +96,14 @@ __all__ = [
     "SignWarning",
     "__version__",
     "add_spammers",
+    "datasets",
     "evaluate",
     "fit",
     "load",
     "metrics",
     "model",
     "models",
+    "plots",
     "read",
     "simulate",
     "tune",
@@ -114,7 +116,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("metrics", "models"):
+    if name in ("datasets", "metrics", "models", "plots"):
         return import_module(f"crowdsift.{name}")
     raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
 

@@ -31,9 +31,11 @@ from crowdsift.gold import read_gold
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.outcomes import tie_rates
 from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
+from crowdsift.start import starting_point
 from crowdsift.tables import Table
 from crowdsift.threads import blas_threads, thread_count, thread_notes
 
@@ -56,6 +58,7 @@ def fit(
     classes: Any = None,
     by: str = "",
     gold: Any = None,
+    start: Any = None,
     tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -74,6 +77,9 @@ def fit(
         As in `crowdsift.read`.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    start
+        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
+        of the passes. The votes are all votes, the old ones and the new.
     gold
         Pairs of items of which it is known which one is better: a file or frame with the columns
         winner and loser. They settle the sign of the scores where the method leaves it free.
@@ -128,23 +134,43 @@ def fit(
     )
     with blas_threads(thread_count(threads)):
         machine = choose_engine(engine, prepared, threads)
-        estimate = voters(chosen.estimate(machine, progress), comparisons.n_workers)
+        if start is None:
+            estimate = chosen.estimate(machine, progress)
+        else:
+            estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
+        estimate = voters(estimate, comparisons.n_workers)
         component = machine.component
         estimate = replace(estimate, scores=centre(estimate.scores, component))
         found = None if known is None else count_gold(estimate.scores, component, known)
         if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
             estimate, found = mirror(chosen, estimate), found.turned()
         agreed = agreement(comparisons, estimate.scores, threads)
-        estimate = replace(estimate, warnings=(*thread_notes(threads), *estimate.warnings))
         result = _record(
-            comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
-        )
+            comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
+            thread_notes(threads),
+        )  # fmt: skip
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)
         warnings.warn(note, SignWarning, stacklevel=2)
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
+
+
+def go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
+    """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
+    if earlier.votes is None:
+        raise RequestError(
+            "a fit that was loaded does not hold its votes; fit all votes with start=FOLDER"
+        )
+    reading = ("columns", "workers", "sides", "features", "classes", "by", "threads")
+    given = {name: options.pop(name) for name in reading if name in options}
+    given = {"columns": None, "workers": True, "sides": None, "features": (), "classes": None,
+             "threads": None, "by": earlier.votes.by, **given}  # fmt: skip
+    new = votes if isinstance(votes, Comparisons) else read_votes(votes, **given)
+    chosen = model(earlier.method, **earlier.parameters)
+    return fit(earlier.votes.extended(new), chosen, start=earlier, threads=given["threads"],
+               **options)  # fmt: skip
 
 
 def read_votes(
@@ -226,12 +252,18 @@ def _record(
     passes: int,
     started: float,
     seed: int,
+    notes: list[str],
 ) -> Fit:
     flags = one_way(votes)
     items = _items(votes, estimate, component, flags, seed)
     workers = _workers(votes, estimate, agreed, gold is not None)
     n_components = int(component.max()) + 1
-    notes = [*estimate.warnings, *island_note(n_components), *one_way_notes(votes.items, flags)]
+    notes = [
+        *notes,
+        *estimate.warnings,
+        *island_note(n_components),
+        *one_way_notes(votes.items, flags),
+    ]
     margin, told = estimate.sign_margin, estimate.workers
     if margin is None and told.reliability is not None and told.reliability_sd is not None:
         margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
@@ -270,6 +302,7 @@ def _record(
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
+        "tie_rate": tie_rates(votes)[1],
         **estimate.details,
         "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
@@ -287,8 +320,14 @@ def _record(
         parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
         backend=votes.backend,
+        crowd=estimate.crowd,
+        votes=votes,
         posterior=Posterior(
-            votes.items, _score_sd(estimate), estimate.covariance, estimate.workers.quantiles
+            votes.items,
+            _score_sd(estimate),
+            estimate.covariance,
+            estimate.workers.quantiles,
+            estimate.points,
         ),
     )
 
@@ -388,6 +427,8 @@ def _workers(
             "p_random": judged.random,
             "p_adversarial": judged.adversarial,
         }
+    if votes.has_workers and votes.ties_are_outcomes:
+        extra["tie_rate"] = tie_rates(votes)[0]
     count = _loads(votes)
     return Table(
         {

@@ -14,6 +14,7 @@ import typer
 from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.fit import fit
+from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
 from crowdsift.cli.spam import spam
 from crowdsift.cli.terminal import say
@@ -49,7 +50,7 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-for command in (fit, evaluate, spam, simulate, demo):
+for command in (fit, evaluate, spam, simulate, reproduce, demo):
     app.command()(command)
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from crowdsift.errors import RequestError
 from crowdsift.models.barp import BARP
-from crowdsift.models.base import Estimate, Model
+from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.models.bora_em import BoraEM
 from crowdsift.models.bora_map import BoraMAP
 from crowdsift.models.bradley_terry import BradleyTerry
@@ -36,6 +36,7 @@ __all__ = [
     "Model",
     "RankCentrality",
     "Sift",
+    "Start",
     "model",
 ]
 

@@ -57,6 +57,8 @@ def habits_of(*, ties: bool, sides: bool) -> Habits:
     >>> habits_of(ties=False, sides=True).pure_sides.tolist()
     [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
     """
+    if not ties and not sides:
+        return PLAIN
     widths = np.array(TIE_WIDTHS) if ties else np.zeros(1)
     some = widths[::2] if sides else widths[:0]
     pure = np.tile(_PURE_SIDES, len(some))
