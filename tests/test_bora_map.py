@@ -174,3 +174,17 @@ def test_needs_no_pairs():
             raise AssertionError("the Laplacian was built")
 
     BoraMAP().estimate(NoPairs(votes, 1))
+
+
+def test_heavy_weights_converge_to_the_same_order():
+    """A measure that knows no weights: a million times the votes is no harder."""
+    drawn = crowdsift.simulate(40, 10, 5000, seed=3)
+    weight = np.full(5000, 1e6)
+    votes = Comparisons.from_arrays(
+        drawn.first, drawn.second, worker=drawn.worker, outcome=drawn.outcome, weight=weight
+    )
+    fit = crowdsift.fit(votes, "bora-map")
+    assert fit.converged
+    light = crowdsift.fit(drawn.comparisons(), BoraMAP(reliability_sd=1e3, reliability_mean=1.0))
+    found = np.corrcoef(fit.scores_of(votes.items), light.scores_of(drawn.items))[0, 1]
+    assert found > 0.99

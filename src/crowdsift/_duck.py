@@ -351,6 +351,7 @@ class FileTable(Table):
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
+            self._connection = None
         for path in self._temporary:
             os.unlink(path)
         self._temporary.clear()
