@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import datasets, metrics, models
+    from crowdsift import datasets, metrics, models, plots
     from crowdsift.comparisons import Comparisons
     from crowdsift.errors import (
         ConvergenceWarning,
         CrowdsiftError,
         InputError,
         RequestError,
+        ResourceError,
         SignWarning,
     )
     from crowdsift.evaluation import evaluate
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
         HBTL,
         HTCV,
         BoraEM,
+        BoraMAP,
         BradleyTerry,
         CrowdBT,
         FactorBT,
@@ -46,6 +48,7 @@ _MODULES = {
         "CrowdsiftError",
         "InputError",
         "RequestError",
+        "ResourceError",
         "SignWarning",
     ),
     "evaluation": ("evaluate",),
@@ -57,6 +60,7 @@ _MODULES = {
         "HBTL",
         "HTCV",
         "BoraEM",
+        "BoraMAP",
         "BradleyTerry",
         "CrowdBT",
         "FactorBT",
@@ -76,6 +80,7 @@ __all__ = [
     "HBTL",
     "HTCV",
     "BoraEM",
+    "BoraMAP",
     "BradleyTerry",
     "Comparisons",
     "ConvergenceWarning",
@@ -86,6 +91,7 @@ __all__ = [
     "InputError",
     "RankCentrality",
     "RequestError",
+    "ResourceError",
     "Sift",
     "SignWarning",
     "__version__",
@@ -97,6 +103,7 @@ __all__ = [
     "metrics",
     "model",
     "models",
+    "plots",
     "read",
     "simulate",
     "tune",
@@ -109,7 +116,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("datasets", "metrics", "models"):
+    if name in ("datasets", "metrics", "models", "plots"):
         return import_module(f"crowdsift.{name}")
     raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
 

@@ -20,6 +20,7 @@ __all__ = [
     "Z90",
     "Verdicts",
     "agreement",
+    "appearances",
     "centre",
     "components",
     "normal_quantiles",
@@ -114,6 +115,21 @@ def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = No
     return share
 
 
+def appearances(comparisons: Comparisons) -> Vector:
+    """How often every item was compared, weights counted.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.diagnose import appearances
+    >>> appearances(Comparisons.from_arrays(["a", "a"], ["b", "c"], worker=[1, 1]))
+    array([2., 1., 1.])
+    """
+    return _core.appearances(
+        comparisons.first, comparisons.second, comparisons.weight, comparisons.n_items
+    )
+
+
 def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Ranks from 1 (the best) within every component; equal scores share the better rank.
 
@@ -162,7 +178,10 @@ def rank_limits(
         drawn = scores + sd * noise
     else:
         drawn = scores + noise @ _square_root(covariance).T
-    order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
+    if component.any():
+        order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
+    else:
+        order = np.argsort(-drawn, axis=1, kind="stable")
     start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
     first = np.repeat(start, np.diff(np.append(start, len(scores))))
     rank = np.empty_like(order)
