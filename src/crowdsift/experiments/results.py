@@ -75,9 +75,10 @@ def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
     )
     lines.append("")
     for chosen, records in found.values():
-        told = [f"{part}: {value}" for part, value in chosen.standings(records).items()]
+        known = chosen.standings(records)
+        told = [f"{part}: {value}" for part, value in known.items() if value.settings]
         if told:
-            lines.append(f"- **{chosen.title}** ({'; '.join(told)})")
+            lines.append(f"- **{chosen.title}** · {'; '.join(told)}")
     missing = [EXPERIMENTS[name].title for name in EXPERIMENTS if name not in found]
     if missing:
         lines += ["", f"Not run: {', '.join(missing)}."]
