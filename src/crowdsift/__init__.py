@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import metrics, models
+    from crowdsift import datasets, metrics, models, plots
     from crowdsift.comparisons import Comparisons
     from crowdsift.errors import (
         ConvergenceWarning,
         CrowdsiftError,
         InputError,
         RequestError,
+        ResourceError,
         SignWarning,
     )
     from crowdsift.evaluation import evaluate
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
         HBTL,
         HTCV,
         BoraEM,
+        BoraMAP,
         BradleyTerry,
         CrowdBT,
         FactorBT,
@@ -48,6 +50,7 @@ _MODULES = {
         "CrowdsiftError",
         "InputError",
         "RequestError",
+        "ResourceError",
         "SignWarning",
     ),
     "evaluation": ("evaluate",),
@@ -60,6 +63,7 @@ _MODULES = {
         "HBTL",
         "HTCV",
         "BoraEM",
+        "BoraMAP",
         "BradleyTerry",
         "CrowdBT",
         "FactorBT",
@@ -80,6 +84,7 @@ __all__ = [
     "HBTL",
     "HTCV",
     "BoraEM",
+    "BoraMAP",
     "BradleyTerry",
     "Comparisons",
     "ConvergenceWarning",
@@ -90,11 +95,13 @@ __all__ = [
     "InputError",
     "RankCentrality",
     "RequestError",
+    "ResourceError",
     "Selector",
     "Sift",
     "SignWarning",
     "__version__",
     "add_spammers",
+    "datasets",
     "evaluate",
     "export_votes",
     "fit",
@@ -103,6 +110,7 @@ __all__ = [
     "model",
     "models",
     "next_pairs",
+    "plots",
     "read",
     "simulate",
     "soft_labels",
@@ -116,7 +124,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("metrics", "models"):
+    if name in ("datasets", "metrics", "models", "plots"):
         return import_module(f"crowdsift.{name}")
     raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
 

@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdsift import _core
 from crowdsift._frames import MOST_WEIGHT, ArrayTable, first_outside
 from crowdsift.errors import InputError
+from crowdsift.labels import merge
 from crowdsift.tables import Backend
 from crowdsift.threads import thread_count
 
@@ -301,6 +302,41 @@ class Comparisons:
         """
         codes = np.arange(self.n_workers, dtype=np.uint32)
         return np.repeat(codes, np.diff(self.offsets))
+
+    def extended(self, other: Comparisons) -> Comparisons:
+        """These votes and others; labels that are equal are the same item or worker.
+
+        Where the others know no sides, neither does the whole.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.extended(Comparisons.from_arrays(["a"], ["d"], worker=["z"]))
+        Comparisons(3 votes in 3 distinct rows, 4 items, 3 workers, sides unknown)
+        """
+        if self.features is not None or other.features is not None or self.by != other.by:
+            raise InputError("votes with features or of other contexts cannot be put together")
+        if self.has_workers != other.has_workers or self.n_gold or other.n_gold:
+            raise InputError("votes with workers and votes without cannot be put together")
+        both = (self, other)
+        items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
+        workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
+        pairs = list(zip(both, codes, strict=True))
+        worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
+        return Comparisons.from_codes(
+            np.concatenate([table[v.first] for v, table in pairs]),
+            np.concatenate([table[v.second] for v, table in pairs]),
+            items=items,
+            workers=workers,
+            worker=np.concatenate(worker) if self.has_workers else None,
+            outcome=np.concatenate([v.outcome for v in both]),
+            weight=np.concatenate([v.weight for v in both]),
+            sides_known=self.sides_known and other.sides_known,
+            by=self.by,
+            source=self.source,
+            backend=self.backend,
+        )
 
     def with_features(
         self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()

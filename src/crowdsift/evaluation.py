@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.errors import ConvergenceWarning, InputError, RequestError
+from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
 from crowdsift.fitting import fit, read_votes
 from crowdsift.ingest import match_items, read_item_values
 from crowdsift.metrics import Metrics, measure, measure_up_to_sign
@@ -100,7 +100,8 @@ def evaluate(
             records.append(_record(chosen.name, None, None, None, ["not run: needs workers"]))
             continue
         with warnings.catch_warnings():  # what it warns of stands in the note
-            warnings.simplefilter("ignore", ConvergenceWarning)
+            for kind in (ConvergenceWarning, SignWarning):
+                warnings.simplefilter("ignore", kind)
             result = fit(comparisons, relaxed, tune=tune, engine=engine, threads=threads, seed=seed)
         if tune and relaxed.tuned:
             notes.append(f"{relaxed.tuned} {result.parameters[relaxed.tuned]:.3g}")

@@ -16,6 +16,7 @@ from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import (
     Z90,
     agreement,
+    appearances,
     centre,
     normal_quantiles,
     one_way,
@@ -30,9 +31,13 @@ from crowdsift.gold import read_gold
 from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.outcomes import tie_rates
+from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
+from crowdsift.start import starting_point
 from crowdsift.tables import Table
+from crowdsift.threads import thread_notes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -53,6 +58,7 @@ def fit(
     classes: Any = None,
     by: str = "",
     gold: Any = None,
+    start: Any = None,
     tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -71,6 +77,9 @@ def fit(
         As in `crowdsift.read`.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    start
+        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
+        of the passes. The votes are all votes, the old ones and the new.
     gold
         Pairs of items of which it is known which one is better: a file or frame with the columns
         winner and loser. They settle the sign of the scores where the method leaves it free.
@@ -119,8 +128,16 @@ def fit(
     prepared = chosen.prepare(seen)
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
+    require_memory(
+        chosen.bytes_a_comparison * len(prepared),
+        f"fitting {chosen.name} to {len(prepared):,} comparisons",
+    )
     machine = choose_engine(engine, prepared, threads)
-    estimate = voters(chosen.estimate(machine, progress), comparisons.n_workers)
+    if start is None:
+        estimate = chosen.estimate(machine, progress)
+    else:
+        estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
+    estimate = voters(estimate, comparisons.n_workers)
     component = machine.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))
     found = None if known is None else count_gold(estimate.scores, component, known)
@@ -128,14 +145,31 @@ def fit(
         estimate, found = mirror(chosen, estimate), found.turned()
     agreed = agreement(comparisons, estimate.scores, threads)
     result = _record(
-        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
-    )
+        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
+        thread_notes(threads),
+    )  # fmt: skip
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)
         warnings.warn(note, SignWarning, stacklevel=2)
     if not result.converged:
         warnings.warn(result.warnings[-1], ConvergenceWarning, stacklevel=2)
     return result
+
+
+def go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
+    """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
+    if earlier.votes is None:
+        raise RequestError(
+            "a fit that was loaded does not hold its votes; fit all votes with start=FOLDER"
+        )
+    reading = ("columns", "workers", "sides", "features", "classes", "by", "threads")
+    given = {name: options.pop(name) for name in reading if name in options}
+    given = {"columns": None, "workers": True, "sides": None, "features": (), "classes": None,
+             "threads": None, "by": earlier.votes.by, **given}  # fmt: skip
+    new = votes if isinstance(votes, Comparisons) else read_votes(votes, **given)
+    chosen = model(earlier.method, **earlier.parameters)
+    return fit(earlier.votes.extended(new), chosen, start=earlier, threads=given["threads"],
+               **options)  # fmt: skip
 
 
 def read_votes(
@@ -217,12 +251,18 @@ def _record(
     passes: int,
     started: float,
     seed: int,
+    notes: list[str],
 ) -> Fit:
     flags = one_way(votes)
     items = _items(votes, estimate, component, flags, seed)
     workers = _workers(votes, estimate, agreed, gold is not None)
     n_components = int(component.max()) + 1
-    notes = [*estimate.warnings, *island_note(n_components), *one_way_notes(votes.items, flags)]
+    notes = [
+        *notes,
+        *estimate.warnings,
+        *island_note(n_components),
+        *one_way_notes(votes.items, flags),
+    ]
     margin, told = estimate.sign_margin, estimate.workers
     if margin is None and told.reliability is not None and told.reliability_sd is not None:
         margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
@@ -261,6 +301,7 @@ def _record(
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
+        "tie_rate": tie_rates(votes)[1],
         **estimate.details,
         "seconds": round(time.perf_counter() - started, 6),
         "sign_margin": margin,
@@ -278,8 +319,14 @@ def _record(
         parameters=chosen.parameters(),
         trace=tuple(estimate.trace),
         backend=votes.backend,
+        crowd=estimate.crowd,
+        votes=votes,
         posterior=Posterior(
-            votes.items, _score_sd(estimate), estimate.covariance, estimate.workers.quantiles
+            votes.items,
+            _score_sd(estimate),
+            estimate.covariance,
+            estimate.workers.quantiles,
+            estimate.points,
         ),
     )
 
@@ -317,7 +364,7 @@ def _items(
     seed: int,
 ) -> Table:
     k = votes.n_items
-    count = np.bincount(votes.first, votes.weight, k) + np.bincount(votes.second, votes.weight, k)
+    count = appearances(votes)
     sd = _score_sd(estimate)
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
@@ -379,8 +426,11 @@ def _workers(
             "p_random": judged.random,
             "p_adversarial": judged.adversarial,
         }
-    starts = votes.offsets[:-1]
-    count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
+    if votes.has_workers and votes.ties_are_outcomes:
+        extra["tie_rate"] = tie_rates(votes)[0]
+    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+    count = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+    count *= np.diff(votes.offsets) > 0
     return Table(
         {
             "worker": votes.workers[:m],

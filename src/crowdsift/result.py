@@ -7,16 +7,22 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
 from numbers import Number
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.tables import Backend, Table
+
+if TYPE_CHECKING:
+    from crowdsift.engines.grid import WorkerPoints
+    from crowdsift.models import Model
+    from crowdsift.report import Report
 
 __all__ = ["Fit", "Posterior"]
 
@@ -27,12 +33,14 @@ class Posterior:
 
     Without a covariance of the scores their errors are taken as independent; without quantiles
     of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
+    `points` stand for the joint posterior of reliability and tie width, where there is one.
     """
 
     items: NDArray[np.object_]
     sd: NDArray[np.float64] | None = None
     covariance: NDArray[np.float64] | None = None
     quantiles: NDArray[np.float64] | None = None
+    points: WorkerPoints | None = None
 
     def difference_sd(
         self, first: NDArray[np.int64], second: NDArray[np.int64]
@@ -44,6 +52,14 @@ class Posterior:
         if self.covariance is not None:
             variance = variance - 2.0 * self.covariance[first, second]
         return np.sqrt(np.maximum(variance, 0.0))
+
+
+class _Asked(NamedTuple):
+    """A question about votes: differences of scores, codes of workers (-1: the crowd)."""
+
+    difference: NDArray[np.float64]
+    worker: NDArray[np.int64]
+    single: bool
 
 
 @dataclass(frozen=True, eq=False)
@@ -62,9 +78,16 @@ class Fit:
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
         The hyper-parameters of the method.
+    crowd
+        What was learned of workers in general, where a method learns it: a later fit can start
+        from it, as `update` does.
+    votes
+        The votes, while the fit is in memory.
     trace
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
+    votes
+        What was fitted; None for a fit that was loaded.
 
     Examples
     --------
@@ -84,6 +107,8 @@ class Fit:
     trace: tuple[float, ...] = ()
     backend: Backend | None = None
     posterior: Posterior | None = None
+    crowd: dict[str, Any] | None = None
+    votes: Comparisons | None = None
 
     @property
     def items(self) -> Any:
@@ -155,7 +180,66 @@ class Fit:
         >>> round(fit.predict("a", "b"), 3)
         0.666
         """
-        single = not _is_sequence(first) and not _is_sequence(second)
+        asked = self._asked(first, second, worker)
+        reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
+        if self.posterior is not None and self.posterior.quantiles is not None:
+            reliability = self.posterior.quantiles
+        crowd = reliability.ravel() if reliability.size else np.array([np.nan])  # no workers
+        rule = model(self.method, **self.parameters)
+        result = np.empty(len(asked.difference))
+        for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
+            beta = crowd if code < 0 else reliability[code]
+            result[i] = rule.probability(np.full(len(beta), difference), beta).mean()
+        return float(result[0]) if asked.single else result
+
+    def predict_outcomes(self, first: Any, second: Any, worker: Any = None) -> Table:
+        """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
+
+        The columns are win, tie and loss, one row a pair; what may be asked is as in `predict`.
+        A method for which a tie is an outcome of its own gives its own probabilities. For the
+        others, where it counts as half a win, the tie has the rate of the worker (`tie_rate` in
+        the workers' table), and the rest is shared as `predict` says.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(
+        ...     ["a", "a", "b"], ["b", "b", "a"], outcome=[1, 0.5, 0], worker=["x"] * 3)
+        >>> told = crowdsift.fit(votes, method="bora-em").predict_outcomes("a", "b")
+        >>> list(told), round(float(sum(told[name][0] for name in told)), 12)
+        (['win', 'tie', 'loss'], 1.0)
+        """
+        asked = self._asked(first, second, worker)
+        rule = model(self.method, **self.parameters)
+        reliability, tie = self._worker_draws(rule)
+        result = np.empty((3, len(asked.difference)))
+        for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
+            row = slice(None) if code < 0 else slice(code, code + 1)
+            parts = rule.outcome_probabilities(difference, reliability[row], tie[row])
+            result[:, i] = [part.mean() for part in parts]
+        return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
+
+    def _worker_draws(self, rule: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Reliability and tie parameter of every worker: one row each, points of its posterior."""
+        table = self.worker_table
+        height = max(table.height, 1)  # without workers: one who is nobody
+        reliability = np.full((height, 1), np.nan)
+        if table.height:
+            reliability = table["reliability"].astype(np.float64)[:, None]
+        tie = np.full((height, 1), float(self.summary.get("tie_rate") or 0.0))
+        if rule.tie_column != "tie_rate":
+            tie[:] = 0.0
+        if rule.tie_column in table:
+            tie = table[rule.tie_column].astype(np.float64)[:, None]
+        known = self.posterior
+        if known is not None and known.points is not None and rule.tie_column == "tie_width":
+            return known.points.reliability, known.points.width
+        if known is not None and known.quantiles is not None:
+            reliability = known.quantiles
+        return reliability, tie
+
+    def _asked(self, first: Any, second: Any, worker: Any) -> _Asked:
+        """Differences of scores and codes of workers for what is asked of `predict`."""
         one, two, who = _as_list(first), _as_list(second), _as_list(worker)
         n = max(len(one), len(two), len(who))
         if {len(one), len(two), len(who)} - {1, n}:
@@ -170,18 +254,9 @@ class Fit:
             for side in (one, two)
         )
         self._refuse_across(a, b)
-        difference = padded[a] - padded[b]
-        reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
-        if self.posterior is not None and self.posterior.quantiles is not None:
-            reliability = self.posterior.quantiles
-        crowd = reliability.ravel() if reliability.size else np.array([np.nan])  # no workers
-        rule = model(self.method, **self.parameters)
-        result = np.empty(n)
-        for i, label in enumerate(who * n if len(who) < n else who):
-            code = known.get(_key(label))
-            beta = crowd if code is None else reliability[code]
-            result[i] = rule.probability(np.full(len(beta), difference[i]), beta).mean()
-        return float(result[0]) if single and n == 1 else result
+        codes = np.broadcast_to([known.get(_key(label), -1) for label in who], (n,))
+        single = not _is_sequence(first) and not _is_sequence(second) and n == 1
+        return _Asked(padded[a] - padded[b], codes, single)
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
         """Probability that `first` is truly better than `second`, given all votes.
@@ -289,6 +364,29 @@ class Fit:
         padded = np.append(self.item_table["score"], np.nan)
         return np.asarray(padded[[place.get(_key(item), -1) for item in items]])
 
+    def update(self, votes: Any, **options: Any) -> Fit:
+        """The fit of the old votes and further ones, from where this one ended.
+
+        Parameters
+        ----------
+        votes
+            The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
+        options
+            As for `crowdsift.fit`: columns, threads, gold, ...
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> new = {"winner": ["i1", "i2"], "loser": ["i2", "i3"], "worker": ["w1", "new"]}
+        >>> fit.update(new).summary["votes"]
+        302.0
+        """
+        from crowdsift.fitting import go_on
+
+        return go_on(self, votes, options)
+
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.
 
@@ -304,6 +402,55 @@ class Fit:
         from crowdsift.storage import save
 
         save(self, directory)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        votes: Comparisons | None = None,
+        title: str | None = None,
+        command: str | None = None,
+        refit: bool | None = None,
+        threads: int | None = None,
+    ) -> Report:
+        """One HTML page, complete in itself, for people who decide by this fit.
+
+        Parameters
+        ----------
+        path
+            Where to write it; None writes nothing. In a notebook the result shows itself.
+        votes
+            What was fitted; needed only where the fit was loaded.
+        title
+            What the votes are about; the name of their file by default.
+        command
+            What the page names as the way to make it again.
+        refit
+            Whether to fit twice more, for predictions of left-out votes and for the ranking
+            without flagged workers. By default where each takes some seconds at most.
+        threads
+            How many threads the refits may use.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> report = crowdsift.fit(votes).report()
+        >>> "Can you trust this?" in report.html
+        True
+        """
+        from crowdsift.report import make_report
+
+        made = make_report(self, votes, title=title, command=command, refit=refit, threads=threads)
+        if path is not None:
+            made.save(path)
+        return made
+
+    def _repr_html_(self) -> str:
+        """The display in a notebook."""
+        from crowdsift.report.notebook import fit_html
+
+        return fit_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """Summary, items and workers as plain lists and dictionaries.

@@ -35,6 +35,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
+_CROWD = "crowd.json"
 _TEXT_COLUMNS = {"verdict", "flag"}
 
 
@@ -57,6 +58,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
             "items.csv": fit.item_table.to_csv(),
             "workers.csv": fit.worker_table.to_csv(),
             "summary.json": json.dumps(record, indent=2, allow_nan=False) + "\n",
+            **_crowd_file(fit),
         },
     )
 
@@ -81,7 +83,24 @@ def load(directory: str | os.PathLike[str]) -> Fit:
         items = _table(folder, "item", {k: v for k, v in types.items() if k != "worker"})
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the saved fit is damaged ({error!r})", source=str(folder)) from None
-    return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace))
+    return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace),
+               crowd=_crowd(folder))  # fmt: skip
+
+
+def _crowd_file(fit: Fit) -> dict[str, str]:
+    """What was learned of the crowd, where a method learns one: a later fit can start there."""
+    return {} if fit.crowd is None else {_CROWD: json.dumps(fit.crowd, allow_nan=False) + "\n"}
+
+
+def _crowd(folder: Path) -> dict[str, Any] | None:
+    path = folder / _CROWD
+    if not path.exists():
+        return None
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise InputError(f"not what a fit saved: {error}", source=str(path)) from None
+    return dict(found)
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -67,6 +67,20 @@ public:
         }
     }
 
+    // The same, the items shared among the threads where there are many.
+    void reduce(double* out, ThreadPool& pool) const {
+        const std::vector<std::size_t> chunks = even_ranges(n_, n_ < 20000 ? 1 : pool.size());
+        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
+            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
+                double sum = 0.0;
+                for (std::size_t r = 0; r < ranges_; ++r) sum += sums_[r * n_ + j];
+                out[j] = sum;
+            }
+        });
+    }
+
+    std::size_t ranges() const { return ranges_; }
+
 private:
     std::size_t n_;
     std::vector<double> sums_;

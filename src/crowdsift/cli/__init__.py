@@ -16,6 +16,7 @@ from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
 from crowdsift.cli.next import next_
+from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
 from crowdsift.cli.spam import spam
 from crowdsift.cli.terminal import say
@@ -51,7 +52,7 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-for command in (fit, evaluate, spam, simulate, demo, export):
+for command in (fit, evaluate, spam, simulate, reproduce, demo, export):
     app.command()(command)
 app.command("next")(next_)
 

@@ -24,7 +24,15 @@ from crowdsift.cli.options import (
     mapping,
     names,
 )
-from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
+from crowdsift.cli.terminal import (
+    command_line,
+    fit_progress,
+    print_text,
+    say,
+    step_progress,
+    to_json,
+    warn,
+)
 
 
 def fit(
@@ -32,8 +40,8 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help="sift (default), bora-em, bt, rank-centrality, crowd-bt, factor-bt, barp, htcv "
-            "or hbtl."
+            help="sift (default), bora-em, bora-map, bt, rank-centrality, crowd-bt, factor-bt, "
+            "barp, htcv or hbtl."
         ),
     ] = None,
     settings: Annotated[
@@ -50,21 +58,31 @@ def fit(
         Path | None,
         typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="File for the report, one HTML page that needs no network."),
+    ] = None,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
+    start: Annotated[
+        Path | None,
+        typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
+    ] = None,
     engine: EngineName = "auto",
     threads: Threads = None,
     seed: Seed = 0,
 ) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
-    from crowdsift.files import require_folder
+    from crowdsift.files import require_file, require_folder
     from crowdsift.models import DEFAULT
 
     chosen = crowdsift.model(method or DEFAULT, **hyper_parameters(settings or []))
     if out is not None:
         require_folder(out)
+    if report is not None:
+        require_file(report)
     with fit_progress(f"Fitting {chosen.name}", chosen) as progress:
         result = crowdsift.fit(
             votes,
@@ -77,14 +95,21 @@ def fit(
             by=by or "",
             gold=gold,
             tune=tune,
+            start=start,
             engine=engine,
             threads=threads,
             seed=seed,
             progress=progress,
         )
     text = to_json(result.to_json()) if as_json else ""
+    page = None
+    if report is not None:
+        with step_progress("Testing the fit for the report"):
+            page = result.report(command=command_line(), threads=threads)
     if out is not None:
         result.save(out)
+    if page is not None and report is not None:
+        page.save(report)
     warn(result.warnings)
     if as_json:
         print_text(text)
@@ -94,3 +119,5 @@ def fit(
     console.show_fit(result)
     if out is not None:
         say(f"Written: {out}/items.csv, workers.csv, summary.json")
+    if report is not None:
+        say(f"Written: {report}")

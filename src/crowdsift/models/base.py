@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import PairPosteriors, WorkerPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
-__all__ = ["Estimate", "Model", "WorkerEstimate", "centred_covariance"]
+__all__ = ["Estimate", "Model", "Start", "WorkerEstimate", "centred_covariance"]
 
 
 # The types that a hyper-parameter can have, in words and for isinstance.
@@ -73,7 +74,20 @@ class Estimate:
     sign_margin: float | None = None
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
+    crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
     warnings: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Start:
+    """Where an earlier fit ended, by code: scores, their variances, and the `crowd` it learned.
+
+    An item that is new has score 0 and variance 1.
+    """
+
+    scores: Vector
+    variances: Vector
+    crowd: dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -85,7 +99,9 @@ class Model(ABC):
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
     free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
+    tie_column: ClassVar[str] = "tie_rate"  # of the workers: what settles how often they tie
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
+    bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
     def __post_init__(self) -> None:
         for entry in fields(self):
@@ -126,6 +142,10 @@ class Model(ABC):
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Fit the model to the comparisons of the engine."""
 
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """Fit the model from where an earlier fit ended."""
+        raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
+
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from other votes."""
@@ -142,6 +162,19 @@ class Model(ABC):
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """P(first over second) for a difference of scores and a worker's reliability."""
+
+    def outcome_probabilities(
+        self,
+        difference: NDArray[np.float64],
+        reliability: NDArray[np.float64],
+        tie: NDArray[np.float64],
+    ) -> Outcomes:
+        """P(win), P(tie) and P(loss) of the first item; arrays that broadcast.
+
+        `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
+        half a win, the rate of ties.
+        """
+        return half_win(self.probability(difference, reliability), tie)
 
 
 def centred_covariance(engine: Engine, shift: float) -> Vector | None:

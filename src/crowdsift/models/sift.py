@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
+from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, centred_covariance
 from crowdsift.solvers.blind import blind_evidence
-from crowdsift.solvers.ep import Settings, propagate
+from crowdsift.solvers.crowd import crowd_from, crowd_to
+from crowdsift.solvers.ep import Settings, WarmStart, propagate
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.worker_prior import habits_of, power_grid
 
@@ -98,11 +98,30 @@ class Sift(Model):
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; the sign by head-count."""
+        run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
+        return self._told(run, engine)
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """Expectation propagation from where an earlier run ended.
+
+        Where ties have come up, or sides are known only now, the crowd was another one: all
+        starts are tried, as without an earlier run.
+        """
+        prior, side, effect = crowd_from(start.crowd)
+        habits = prior.habits
+        fits = habits.ties == (self.ties and engine.ties)
+        if not fits or (habits.sides and not (self.sides and engine.sides_known)):
+            return self.estimate(engine, progress)
+        warm = WarmStart(start.scores, start.variances, prior, side, effect)
+        settings = self._settings(engine)
+        return self._told(propagate(engine, prior.levels, settings, progress, warm), engine)
+
+    def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.ties
-        families = [habits_of(ties=ties, sides=False)] if ties else [PLAIN]
+        families = [habits_of(ties=ties, sides=False)]
         if self.sides and engine.sides_known:
             families.append(habits_of(ties=ties, sides=True))
-        settings = Settings(
+        return Settings(
             tolerance=self.tolerance,
             most_iterations=self.most_iterations,
             starts=self.starts,
@@ -110,8 +129,6 @@ class Sift(Model):
             pair_effect=self.pair_effect,
             families=tuple(families),
         )
-        run = propagate(engine, power_grid(self.grid_points), settings, progress)
-        return self._told(run, engine)
 
     def _told(self, run: Propagation, engine: Engine) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign."""
@@ -129,6 +146,7 @@ class Sift(Model):
         variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
         joint = centred_covariance(engine, 1.0)
         sided = run.prior.habits.sides
+        prior = run.prior.flipped() if flip else run.prior
         return Estimate(
             scores=scores,
             log_likelihood=engine.expect(scores, told.mean)[0],
@@ -156,6 +174,7 @@ class Sift(Model):
                 "crowd_side": run.side.mean if sided else None,
             },
             pairs=pairs,
+            crowd=crowd_to(prior.rescaled(size), run.side, run.pair_effect / size**2),
             warnings=_warnings(run, engine),
         )
 

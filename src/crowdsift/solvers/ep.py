@@ -310,6 +310,8 @@ def propagate(
     """
     if start is not None:
         run = Propagation.go_on(start, engine, settings, progress)
+        run.iterate()
+        run.clip = settings.clip  # near its end a run may be in stage 2 at once
         _complete(run)
         return run
     found = (Propagation.begin(name, engine, levels, settings, habits, progress)
