@@ -13,6 +13,7 @@ import crowdsift
 from crowdsift import RequestError, Selector, cli
 from crowdsift.beliefs import Independent, Joint, answer, vote_precision
 from crowdsift.rosters import read_capacities
+from crowdsift.rounds import TYPES, State, Turns
 
 
 @pytest.fixture(scope="module")
@@ -161,6 +162,19 @@ def test_reliable_workers_are_asked():
     asked = Selector(drawn.comparisons()).choose(50, workers=list(drawn.workers))
     true = dict(zip(drawn.workers, drawn.reliability, strict=True))
     assert np.mean([true[w] for w in asked["worker"]]) > np.quantile(drawn.reliability, 0.75)
+
+
+def test_who_is_asked_is_the_larger_mean_of_a_hundred_draws():
+    """Two workers: the share of turns is Φ of the difference of means over its sd."""
+    random = np.random.default_rng(1)
+    types = np.stack([random.normal(1.0, 0.5, TYPES), random.normal(1.0, 0.8, TYPES)])
+    types[1] += types[0].mean() - types[1].mean() - 0.05
+    share = np.full((2, TYPES), 1 / TYPES)
+    state = State(some_belief(), np.zeros(6, int), types[0], types, share, np.full(2, 99.0))
+    turns = Turns(state, np.arange(2), np.full(2, 10_000), np.random.default_rng(2))
+    first = np.mean([turns.draw() == 0 for _ in range(4_000)])
+    expected = stats.norm.cdf(0.05 / np.sqrt(types.var(axis=1).sum() / 100))
+    assert first == pytest.approx(expected, abs=4 * np.sqrt(0.25 / 4_000))
 
 
 def test_the_same_seed_asks_the_same(crowd):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 __all__ = ["TYPES", "Question", "Round", "State", "Turns", "neighbours", "pair_keys"]
 
 TYPES = 16  # points that stand for the distribution of a reliability
-_DRAWS = 12  # of a reliability, whose mean decides who is asked
+_DRAWS = 100  # of a reliability, whose mean decides who is asked
 _TRIAL = 12  # votes before a worker's reliability says anything
 _POOL, _POOL_SHARE = 20_000, 40  # candidates kept, at least and per question wanted
 
@@ -54,7 +54,7 @@ class Turns:
     """Who is asked: for every question a draw from each worker's distribution, the best wins.
 
     A worker who may be the best is tried the more often the likelier that is (Thompson
-    sampling); the mean of several draws holds more to those who are known to be good. Whoever
+    sampling); the mean of many draws holds more to those who are known to be good. Whoever
     is new gets a few questions in a row, since fewer say nothing about a worker.
     """
 
@@ -62,8 +62,11 @@ class Turns:
         self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator
     ) -> None:
         self.codes, self.left = codes, capacity.copy()
-        self._types, self._random = state.types[codes], random
-        self._edges = np.cumsum(state.share[codes], axis=1)
+        self._random = random
+        types, share = state.types[codes], state.share[codes]
+        self._mean = (share * types).sum(axis=1)
+        spread = (share * (types - self._mean[:, None]) ** 2).sum(axis=1)
+        self._sd = np.sqrt(spread / _DRAWS)  # of the mean of the draws, which is close to normal
         self._votes = state.votes[codes].copy()
         self._trying = -1
 
@@ -75,10 +78,8 @@ class Turns:
         free = np.flatnonzero(self.left > 0)
         if not len(free):
             return None
-        level = self._random.random((len(free), _DRAWS))
-        at = (self._edges[free, None, :] < level[:, :, None]).sum(axis=2)
-        drawn = np.take_along_axis(self._types[free], np.minimum(at, TYPES - 1), axis=1)
-        self._trying = int(free[drawn.mean(axis=1).argmax()])
+        drawn = self._mean[free] + self._sd[free] * self._random.standard_normal(len(free))
+        self._trying = int(free[drawn.argmax()])
         return self._trying
 
     def asked(self, place: int) -> None:
