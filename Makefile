@@ -25,11 +25,12 @@ test-core: build/core_tests-address,undefined build/core_tests-thread
 	build/core_tests-address,undefined
 	build/core_tests-thread
 
-build/core_tests-%: cpp/tests/core_tests.cpp $(SOURCES)
+CORE_TESTS := $(wildcard cpp/tests/*.cpp)
+build/core_tests-%: $(CORE_TESTS) cpp/tests/check.hpp $(SOURCES)
 	mkdir -p build
 	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
 	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
-	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $< -o $@
+	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $(CORE_TESTS) -o $@
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
