@@ -21,9 +21,8 @@ if TYPE_CHECKING:
 
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors
-    from crowdsift.solvers.blind import blind_evidence
     from crowdsift.solvers.convergence import Progress
-from crowdsift.solvers.ep import Propagation
+    from crowdsift.solvers.ep import Propagation
 
 __all__ = ["Sift"]
 
@@ -220,6 +219,7 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
     if float(np.mean(run.means**2)) < _FAINT:
         gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.side)
+        run.resume()  # the Laplacian of this run, as before
         if gain < _CLEAR:
             notes.append(
                 "the votes hold no information: the evidence for any worker seeing which item is "
