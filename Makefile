@@ -25,12 +25,11 @@ test-core: build/core_tests-address,undefined build/core_tests-thread
 	build/core_tests-address,undefined
 	build/core_tests-thread
 
-CORE_TESTS := $(wildcard cpp/tests/*.cpp)
-build/core_tests-%: $(CORE_TESTS) cpp/tests/check.hpp $(SOURCES)
+build/core_tests-%: cpp/tests/core_tests.cpp $(SOURCES)
 	mkdir -p build
 	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
 	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
-	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $(CORE_TESTS) -o $@
+	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $< -o $@
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
