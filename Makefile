@@ -21,15 +21,24 @@ test-python: $(VENV)/.developing
 	$(BIN)/python -m pytest
 
 # The core by itself, under sanitizers of memory, undefined behaviour and threads.
-test-core: build/core_tests-address,undefined build/core_tests-thread
+test-core: build/core_tests-address,undefined build/core_tests-thread \
+           build/habit_tests-address,undefined build/habit_tests-thread
 	build/core_tests-address,undefined
 	build/core_tests-thread
+	build/habit_tests-address,undefined
+	build/habit_tests-thread
 
 build/core_tests-%: cpp/tests/core_tests.cpp $(SOURCES)
 	mkdir -p build
 	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
 	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
 	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $< -o $@
+
+build/habit_tests-%: cpp/tests/main.cpp cpp/tests/habit_test.cpp cpp/tests/check.hpp $(SOURCES)
+	mkdir -p build
+	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
+	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
+	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer cpp/tests/main.cpp cpp/tests/habit_test.cpp -o $@
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
