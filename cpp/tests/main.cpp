@@ -5,6 +5,12 @@
 #include "check.hpp"
 
 int main() {
+    test_functions();
+    test_rows();
+    test_logistic();
+    test_slopes();
+    test_likelihoods();
+    test_grids();
     test_habits();
     std::printf("%d passed, %d failed\n", checks - failures, failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;

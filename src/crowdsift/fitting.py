@@ -16,6 +16,7 @@ from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import (
     Z90,
     agreement,
+    appearances,
     centre,
     normal_quantiles,
     one_way,
@@ -31,10 +32,12 @@ from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
 from crowdsift.outcomes import tie_rates
+from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.start import starting_point
 from crowdsift.tables import Table
+from crowdsift.threads import thread_notes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,6 +128,10 @@ def fit(
     prepared = chosen.prepare(seen)
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
+    require_memory(
+        chosen.bytes_a_comparison * len(prepared),
+        f"fitting {chosen.name} to {len(prepared):,} comparisons",
+    )
     machine = choose_engine(engine, prepared, threads)
     if start is None:
         estimate = chosen.estimate(machine, progress)
@@ -138,8 +145,9 @@ def fit(
         estimate, found = mirror(chosen, estimate), found.turned()
     agreed = agreement(comparisons, estimate.scores, threads)
     result = _record(
-        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
-    )
+        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
+        thread_notes(threads),
+    )  # fmt: skip
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)
         warnings.warn(note, SignWarning, stacklevel=2)
@@ -243,12 +251,18 @@ def _record(
     passes: int,
     started: float,
     seed: int,
+    notes: list[str],
 ) -> Fit:
     flags = one_way(votes)
     items = _items(votes, estimate, component, flags, seed)
     workers = _workers(votes, estimate, agreed, gold is not None)
     n_components = int(component.max()) + 1
-    notes = [*estimate.warnings, *island_note(n_components), *one_way_notes(votes.items, flags)]
+    notes = [
+        *notes,
+        *estimate.warnings,
+        *island_note(n_components),
+        *one_way_notes(votes.items, flags),
+    ]
     margin, told = estimate.sign_margin, estimate.workers
     if margin is None and told.reliability is not None and told.reliability_sd is not None:
         margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
@@ -350,7 +364,7 @@ def _items(
     seed: int,
 ) -> Table:
     k = votes.n_items
-    count = np.bincount(votes.first, votes.weight, k) + np.bincount(votes.second, votes.weight, k)
+    count = appearances(votes)
     sd = _score_sd(estimate)
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
@@ -414,8 +428,9 @@ def _workers(
         }
     if votes.has_workers and votes.ties_are_outcomes:
         extra["tie_rate"] = tie_rates(votes)[0]
-    starts = votes.offsets[:-1]
-    count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
+    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+    count = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+    count *= np.diff(votes.offsets) > 0
     return Table(
         {
             "worker": votes.workers[:m],

@@ -14,6 +14,7 @@ from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.crowd import crowd_from, crowd_to
 from crowdsift.solvers.ep import Settings, WarmStart, propagate
+from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.worker_prior import habits_of, power_grid
 
@@ -52,8 +53,8 @@ class Sift(Model):
         Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is
         half a win and half a loss. Soft outcomes are always shares of a win and a loss.
     sides
-        Whether workers may have a side habit, if sides are known and the evidence rises by more
-        than 3 nats.
+        Whether workers may have a side habit, if sides are known, the votes hint at one, and the
+        evidence rises by more than 3 nats.
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
         the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
@@ -120,7 +121,7 @@ class Sift(Model):
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.ties
         families = [habits_of(ties=ties, sides=False)]
-        if self.sides and engine.sides_known:
+        if self.sides and engine.sides_known and hints_at_sides(engine):
             families.append(habits_of(ties=ties, sides=True))
         return Settings(
             tolerance=self.tolerance,

@@ -37,10 +37,9 @@ class NewtonStep(NamedTuple):
         solved = conjugate_gradient(
             multiply, -gradient, diagonal, tolerance=tolerance, radius=radius
         )
-        form = float(solved.x @ multiply(solved.x))
         return cls(
             solved.x,
-            expected=-float(gradient @ solved.x) - 0.5 * form,
+            expected=-float(gradient @ solved.x) - 0.5 * solved.form,
             length=float(np.sqrt(diagonal @ solved.x**2)),
             at_boundary=solved.at_boundary,
         )
