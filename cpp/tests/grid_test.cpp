@@ -63,8 +63,9 @@ void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_
                     with.data());
         const double slope = twin.pair_posteriors(means.data(), mean.data(), spread.data());
         NEAR(std::isfinite(slope), 1.0, 0.0);
-        const std::vector<double> points(workers, 1.0);
-        NEAR(twin.pair_likelihood(mean.data(), spread.data(), points.data(), 1) < 0.0, 1.0, 0.0);
+        const std::vector<double> one(workers, 1.0), none(workers, 0.0);
+        const WorkerPoints single{one.data(), none.data(), none.data(), none.data(), 1};
+        NEAR(twin.pair_likelihood(workers, mean.data(), spread.data(), single) < 0.0, 1.0, 0.0);
         twin.set_pair_effect(0.0);
         sites.refresh(with.data());
         for (std::size_t j = 0; j < items; ++j) NEAR(with[j], rhs[j], 1e-9);
@@ -82,8 +83,11 @@ void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_
         for (std::size_t t = 0; t < types; ++t) total += masses[s * types + t];
         NEAR(total, 1.0, 1e-5);
     }
-    NEAR(sites.mixture_likelihood(means.data(), variance.data(), points.data(), types) < 0.0, 1.0,
-         0.0);
+    std::vector<double> mean(pairs.size()), spread(pairs.size());
+    sites.pair_posteriors(means.data(), mean.data(), spread.data());
+    const std::vector<double> none(workers * types, 0.0);
+    const WorkerPoints all{points.data(), none.data(), none.data(), none.data(), types};
+    NEAR(sites.pair_likelihood(workers, mean.data(), spread.data(), all) < 0.0, 1.0, 0.0);
     sites.correlate(true, means.data(), rhs.data());
     sites.drop_negative();
     sites.rescale(1.1, true);

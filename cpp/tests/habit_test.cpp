@@ -33,7 +33,8 @@ void test_kernels(float width, float m) {
         for (std::size_t t = 0; t < count; ++t) {
             const double bt = b[t], dt = width;
             const double kt = 1.0 / std::sqrt(1.0 + c * (bt * bt * 0.3 + (t < 12 ? 0.2 : 0.0)));
-            const double z = bt * static_cast<double>(m) - (t < 12 ? 0.4 : 0.0) - double(g[t]);
+            const double gt = g[t], at = m;
+            const double z = bt * at - (t < 12 ? 0.4 : 0.0) - gt;
             const double one = kt * (z - dt), two = kt * (-z - dt), p1 = sigma(one), p2 = sigma(two);
             const double edge = p2 - p1;
             double log_z = -softplus(-one), e_t = sigma(-one);
@@ -43,20 +44,20 @@ void test_kernels(float width, float m) {
                 e_t = edge;
                 f_t = edge * edge - p1 * sigma(-one) - p2 * sigma(-two);
             }
-            NEAR(double(k[t]), kt, 1e-6);
-            NEAR(double(e[t]), e_t, 1e-6);
-            NEAR(double(f[t]), f_t, 2e-6);
-            NEAR(double(cost[t]), 1.0 - 3.0 * log_z, 2e-6);
+            NEAR(static_cast<double>(k[t]), kt, 1e-6);
+            NEAR(static_cast<double>(e[t]), e_t, 1e-6);
+            NEAR(static_cast<double>(f[t]), f_t, 2e-6);
+            NEAR(static_cast<double>(cost[t]), 1.0 - 3.0 * log_z, 2e-6);
             alpha += e_t * bt * kt / 16.0;
             second += f_t * bt * kt * bt * kt / 16.0;
             plain += e_t * kt / 16.0;
         }
         float got = 0.0F, got2 = 0.0F;
         habit_moments(count, b.data(), q.data(), k.data(), e.data(), f.data(), &got, &got2);
-        NEAR(double(got), alpha, 1e-5);
-        NEAR(double(got2), second, 1e-5);
+        NEAR(static_cast<double>(got), alpha, 1e-5);
+        NEAR(static_cast<double>(got2), second, 1e-5);
         habit_moments(count, nullptr, q.data(), k.data(), e.data(), f.data(), &got, &got2);
-        NEAR(double(got), plain, 1e-5);
+        NEAR(static_cast<double>(got), plain, 1e-5);
     }
 }
 
