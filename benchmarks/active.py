@@ -85,7 +85,7 @@ def run_simulated(first: int, seeds: int) -> None:
             reach(curves[arm][rows].mean(axis=0), float(curves["random"][rows, -1].mean()), BATCH)
             for rows in resample
         ]
-        low, high = np.quantile(drawn, (0.05, 0.95)) / RANDOM
+        low, high = np.quantile(drawn, (0.05, 0.95), method="nearest") / RANDOM
         at = int(goal * RANDOM) // BATCH
         print(
             f"{arm:8s} reaches it with {share:.1%} of the votes (90 % range {low:.1%} to "
@@ -165,7 +165,7 @@ def replay(arm: str, seed: int, order: dict[Any, float], scene: dict[Any, str]) 
             coded = [(code[a], code[b]) for a, b in two]
             pairs = [(min(p), max(p)) for p in coded]
         answers = [source.answer(pair) for pair in pairs if source.left[pair]]
-        winner, loser, worker = zip(*answers, strict=True)
+        winner, loser, worker = map(list, zip(*answers, strict=True))
         selector.add(winner, loser, worker)
         scores = selector.refit().scores_of(items)
         right = total = 0.0

@@ -59,6 +59,23 @@ def test_a_short_last_step_is_exact_to_second_order():
         assert abs(near.value - exact.value) < 2 * 3000 * step**2
 
 
+def test_slopes_on_which_newton_goes_to_and_fro():
+    """From here plain Newton steps jump between -2 and 1.8 without end."""
+    votes = Comparisons.from_codes(
+        np.array([0, 0, 1, 1, 2, 2], np.uint32), np.array([2, 5, 3, 5, 3, 4], np.uint32),
+        worker=np.array([0, 1, 1, 1, 1, 1], np.uint32), weight=np.array([5, 0.5, 1, 0.5, 1.5, 0.5]),
+        items=np.arange(6).astype(object), workers=np.arange(2).astype(object),
+    )  # fmt: skip
+    scores = np.array([2.310280, 2.623752, -0.883019, 2.177693, -1.016709, -1.005411])
+    prior = {"mean": 0.8, "precision": 2.0, "last_step": 1e-9}
+    rng = np.random.default_rng(0)
+    for start in ([2.493, -2.0247], *rng.uniform(-3, 3, (50, 2))):
+        ours = CpuEngine(votes, 1).own_slopes(scores, np.array(start), **prior)
+        theirs = ReferenceEngine(votes).own_slopes(scores, np.array(start), **prior)
+        np.testing.assert_allclose(ours.slopes, theirs.slopes, atol=1e-8)
+        assert ours.value == pytest.approx(theirs.value, abs=1e-8)
+
+
 def test_long_and_empty_runs_of_workers():
     """Workers beyond a block, many in a block, and without votes, on several threads."""
     rng = np.random.default_rng(0)
@@ -174,3 +191,17 @@ def test_needs_no_pairs():
             raise AssertionError("the Laplacian was built")
 
     BoraMAP().estimate(NoPairs(votes, 1))
+
+
+def test_heavy_weights_converge_to_the_same_order():
+    """A measure that knows no weights: a million times the votes is no harder."""
+    drawn = crowdsift.simulate(40, 10, 5000, seed=3)
+    weight = np.full(5000, 1e6)
+    votes = Comparisons.from_arrays(
+        drawn.first, drawn.second, worker=drawn.worker, outcome=drawn.outcome, weight=weight
+    )
+    fit = crowdsift.fit(votes, "bora-map")
+    assert fit.converged
+    light = crowdsift.fit(drawn.comparisons(), BoraMAP(reliability_sd=1e3, reliability_mean=1.0))
+    found = np.corrcoef(fit.scores_of(votes.items), light.scores_of(drawn.items))[0, 1]
+    assert found > 0.99

@@ -446,7 +446,7 @@ def gain_of(votes):
     engine = choose_engine("cpu", votes, 1)
     model = Sift(pair_effect=False, starts=("flat",))
     run = propagate(engine, power_grid(49), model._settings(engine))
-    return run.evidence[-1] - blind_evidence(engine, run.prior, run.side)
+    return run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
 
 
 @pytest.mark.parametrize("kind", CROWDS)

@@ -11,7 +11,7 @@ from samples import assert_same
 import crowdsift
 from crowdsift import RequestError, ResourceError
 from crowdsift.resources import available_memory, require_disk
-from crowdsift.threads import available_threads
+from crowdsift.threads import _openblas, available_threads, blas_threads
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -120,3 +120,23 @@ def test_reading_spills_under_a_memory_limit(parquet, monkeypatch):
     monkeypatch.setattr("crowdsift._duck._memory_limit", lambda: 60 * 10**6)
     assert_same(crowdsift.read(path), free)
     assert np.isfinite(free.weight).all()
+
+
+def test_linear_algebra_is_capped_inside_and_as_before_after():
+    found = _openblas()
+    if found is None:
+        pytest.skip("NumPy runs on another library than OpenBLAS")
+    get, put = found
+    before = get()
+    put(2)
+    try:
+        with blas_threads(1):
+            assert get() == 1
+        assert get() == 2
+        with pytest.raises(ZeroDivisionError), blas_threads(1):
+            1 / 0  # noqa: B018
+        assert get() == 2
+        with blas_threads(64):  # never more than the user allows
+            assert get() == 2
+    finally:
+        put(before)

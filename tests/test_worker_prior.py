@@ -8,7 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdsift.engines.grid import SideSums, mirrored
-from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, learned_sides, power_grid
+from crowdsift.solvers.side_prior import SideLearner, learned_sides
+from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
 SHARES = np.array([0.7, 0.1, 0.2])
@@ -111,3 +112,26 @@ def test_side_habits_of_a_crowd_are_shrunk_a_little():
     assert many.mean == pytest.approx(0.5, abs=1e-3)
     assert many.variance == pytest.approx(0.36, abs=1e-3)
     assert learned_sides(SideSums(0.0, 0.0, 0.0)) == (0.0, 0.1)
+
+
+def test_leaps_end_where_single_steps_do():
+    """An EM of a normal variance with known errors: the fixed point is that of plain steps."""
+    rng = np.random.default_rng(8)
+    errors = rng.uniform(0.2, 1.0, 300)
+    seen = rng.normal(0.3, np.sqrt(0.02 + errors))
+
+    def sums(prior):
+        V = 1.0 / (1.0 / prior.variance + 1.0 / errors)
+        G = V * (prior.mean / prior.variance + seen / errors)
+        return SideSums(300.0, G.sum(), (G**2 + V).sum())
+
+    plain, learner, taken = SideLearner().prior, SideLearner(), 0
+    for _ in range(5000):
+        plain = learned_sides(sums(plain))
+    while abs(learner.prior.variance - plain.variance) > 1e-4 * plain.variance and taken < 5000:
+        learner, taken = learner.learned(sums(learner.prior)), taken + 1
+    assert learner.prior.mean == pytest.approx(plain.mean, abs=1e-3)
+    slow, steps = SideLearner().prior, 0
+    while abs(slow.variance - plain.variance) > 1e-4 * plain.variance:
+        slow, steps = learned_sides(sums(slow)), steps + 1
+    assert taken < 0.5 * steps

@@ -37,7 +37,7 @@ from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.start import starting_point
 from crowdsift.tables import Table
-from crowdsift.threads import thread_notes
+from crowdsift.threads import blas_threads, thread_count, thread_notes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -132,22 +132,23 @@ def fit(
         chosen.bytes_a_comparison * len(prepared),
         f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
-    machine = choose_engine(engine, prepared, threads)
-    if start is None:
-        estimate = chosen.estimate(machine, progress)
-    else:
-        estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
-    estimate = voters(estimate, comparisons.n_workers)
-    component = machine.component
-    estimate = replace(estimate, scores=centre(estimate.scores, component))
-    found = None if known is None else count_gold(estimate.scores, component, known)
-    if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
-        estimate, found = mirror(chosen, estimate), found.turned()
-    agreed = agreement(comparisons, estimate.scores, threads)
-    result = _record(
-        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
-        thread_notes(threads),
-    )  # fmt: skip
+    with blas_threads(thread_count(threads)):
+        machine = choose_engine(engine, prepared, threads)
+        if start is None:
+            estimate = chosen.estimate(machine, progress)
+        else:
+            estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
+        estimate = voters(estimate, comparisons.n_workers)
+        component = machine.component
+        estimate = replace(estimate, scores=centre(estimate.scores, component))
+        found = None if known is None else count_gold(estimate.scores, component, known)
+        if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
+            estimate, found = mirror(chosen, estimate), found.turned()
+        agreed = agreement(comparisons, estimate.scores, threads)
+        result = _record(
+            comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
+            thread_notes(threads),
+        )  # fmt: skip
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)
         warnings.warn(note, SignWarning, stacklevel=2)
@@ -351,7 +352,7 @@ def _order_right(
     sd = _score_sd(estimate)
     if sd is not None:
         return order_probability(estimate.scores, sd, estimate.covariance, component, seed)
-    load = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
+    load = _loads(votes)
     share = float(np.average(np.nan_to_num(agreed, nan=0.5), weights=load))
     return max(share, 1.0 - share)
 
@@ -428,9 +429,7 @@ def _workers(
         }
     if votes.has_workers and votes.ties_are_outcomes:
         extra["tie_rate"] = tie_rates(votes)[0]
-    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
-    count = np.add.reduceat(votes.weight, starts, dtype=np.float64)
-    count *= np.diff(votes.offsets) > 0
+    count = _loads(votes)
     return Table(
         {
             "worker": votes.workers[:m],
@@ -446,6 +445,13 @@ def _workers(
             **extra,
         }
     )
+
+
+def _loads(votes: Comparisons) -> NDArray[np.float64]:
+    """The number of every worker's votes, weights counted."""
+    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+    loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+    return np.where(np.diff(votes.offsets) > 0, loads, 0.0)
 
 
 def _limits(

@@ -121,6 +121,7 @@ def read(
         source, columns=columns, workers=workers, sides=sides, features=features, by=by,
         threads=threads,
     ) as votes:  # fmt: skip
+        votes.table.close()  # what it holds is not needed while the votes are sorted
         return votes.comparisons(thread_count(threads))
 
 

@@ -14,7 +14,7 @@ from math import isnan
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from crowdsift.errors import ConvergenceWarning, RequestError
+from crowdsift.errors import RequestError
 from crowdsift.models import DEFAULT, Model
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, 
 
     relaxed, note = chosen.relax(votes)
     with warnings.catch_warnings():  # what it warns of stands in the note
-        warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.simplefilter("ignore", UserWarning)
         result = fit(votes, relaxed, threads=1, tune=tune)
     return result, "; ".join([*([note] if note else []), *result.warnings])
 

@@ -93,10 +93,10 @@ class Real(Experiment):
         told = {}
         for key in found:
             if key[1] == "default":
-                told[key[0]] = standing({key: found[key]})
+                told[_title(*key)] = standing({key: found[key]})
             else:
                 both = {**found[key], DEFAULT: found[key[0], "default"][DEFAULT]}
-                told[f"{key[0]}, penalties chosen by left-out votes"] = standing({key: both})
+                told[_title(*key)] = standing({key: both})
         return told
 
 

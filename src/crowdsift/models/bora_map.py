@@ -35,7 +35,7 @@ class BoraMAP(Model):
     reliability_sd
         σ, how far workers differ.
     tolerance
-        Stop when the largest entry of the gradient in the scores is at most this.
+        Stop when the gradient would move no score by more than this.
     most_iterations
         Stop unconverged after so many Newton steps.
 
@@ -50,7 +50,7 @@ class BoraMAP(Model):
 
     reliability_mean: float = 1.25
     reliability_sd: float = 0.7
-    tolerance: float = 1e-4
+    tolerance: float = 1e-5
     most_iterations: int = 200
 
     name: ClassVar[str] = "bora-map"
@@ -60,7 +60,7 @@ class BoraMAP(Model):
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Newton steps from 0; standard deviations from the curvature at the end."""
         rule = StoppingRule(
-            "largest entry of the gradient", self.tolerance, self.most_iterations, progress
+            "largest step of a score", self.tolerance, self.most_iterations, progress
         )
         found, at, trace = minimise_with_slopes(
             engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule

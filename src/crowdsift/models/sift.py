@@ -173,10 +173,10 @@ class Sift(Model):
             sign_margin=margin,
             details={
                 "pair_effect": run.pair_effect / size**2,
-                "crowd_side": run.side.mean if sided else None,
+                "crowd_side": run.sides.prior.mean if sided else None,
             },
             pairs=pairs,
-            crowd=crowd_to(prior.rescaled(size), run.side, run.pair_effect / size**2),
+            crowd=crowd_to(prior.rescaled(size), run.sides.prior, run.pair_effect / size**2),
             warnings=_warnings(run, engine),
         )
 
@@ -240,7 +240,7 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
 def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
     if float(np.mean(run.means**2)) < _FAINT:
-        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.side)
+        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
         run.resume()  # the Laplacian of this run, as before
         if gain < _CLEAR:
             notes.append(

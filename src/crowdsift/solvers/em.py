@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.solvers.anderson import Anderson
+from crowdsift.solvers.side_term import SideTerm
 
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
     from crowdsift.solvers.convergence import StoppingRule
-    from crowdsift.solvers.side_term import SideTerm
 
 __all__ = ["EMState", "alternate", "polya_gamma_em"]
 
@@ -61,6 +61,7 @@ def polya_gamma_em(
     while True:
         shift = item_ridge * max(state.precision / engine.total_weight, 1e-12)
         tolerance = min(max(_SOLVE_FRACTION * step, _SOLVE_TIGHTEST), _SOLVE_LOOSEST)
+        point = [state.scores, state.slopes, *_sides(engine)]
         scores, slopes, solved = alternate(
             engine, state, alternations, shift=shift, ridge=worker_ridge, tolerance=tolerance
         )
@@ -73,7 +74,10 @@ def polya_gamma_em(
         scores, slopes = scores / size, slopes * size
         step = _root_mean_square(scores - state.scores)
         if depth:
-            scores, slopes = _accelerate(acceleration, state, scores, slopes)
+            image = [scores, slopes, *_sides(engine)]
+            scores, slopes, *sides = _accelerate(acceleration, point, image)
+            if isinstance(engine, SideTerm):
+                (engine.sides,) = sides
         state = EMState(scores, slopes, *engine.expect(scores, slopes), solved)
         trace.append(state.log_likelihood / engine.total_weight)
         before, moved = moved, abs(trace[-1] - trace[-2])
@@ -81,18 +85,19 @@ def polya_gamma_em(
             return state, trace
 
 
-def _accelerate(
-    acceleration: Anderson, state: EMState, scores: Vector, slopes: Vector
-) -> tuple[Vector, Vector]:
-    """The next point, centred and of unit size as every point is."""
-    proposed = acceleration.propose(
-        np.concatenate([state.scores, state.slopes]), np.concatenate([scores, slopes])
-    )
-    ahead = proposed[: len(scores)] - proposed[: len(scores)].mean()
-    size = _root_mean_square(ahead)
-    if not size > 1e-12:
-        return scores, slopes
-    return ahead / size, proposed[len(scores) :] * size
+def _sides(engine: Engine | SideTerm) -> list[Vector]:
+    """What belongs to the iterate but lives in the side term."""
+    return [engine.sides] if isinstance(engine, SideTerm) else []
+
+
+def _accelerate(acceleration: Anderson, point: list[Vector], image: list[Vector]) -> list[Vector]:
+    """The next point, its scores centred and of unit size as those of every point are."""
+    proposed = acceleration.propose(np.concatenate(point), np.concatenate(image))
+    ends = np.cumsum([len(part) for part in image])
+    scores, slopes, *sides = np.split(proposed, ends[:-1])
+    scores = scores - scores.mean()
+    size = _root_mean_square(scores)
+    return [scores / size, slopes * size, *sides] if size > 1e-12 else image
 
 
 def _root_mean_square(x: Vector) -> float:

@@ -55,6 +55,10 @@ class CommonSlope:
             tolerance,
         )
 
+    def largest_step(self, gradient: Vector) -> float:
+        """How far the gradient would move a score by itself: a measure that knows no weights."""
+        return float((np.abs(gradient) / (self.at.diagonal + self._penalty)).max())
+
     def _settle(self, x: Vector) -> Profile:
         return self._engine.common_slope(x, self._slope)
 
@@ -113,5 +117,5 @@ def minimise_with_slopes(
     roughly = StoppingRule(rule.measure, 0.0, 2)
     scores, _ = minimise(common, np.zeros(engine.n_items), roughly)
     own = OwnSlopes(engine, penalty, mean, sd)
-    scores, trace = minimise(own, scores, rule)
+    scores, trace = minimise(own, scores, rule, own.largest_step)
     return scores, own.at, trace

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
+from crowdsift.engines.grid import PLAIN, Habits, mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -22,9 +22,8 @@ if TYPE_CHECKING:
     from crowdsift.engines import Vector
 
     _Grid = tuple[Vector, Vector]
-    from crowdsift.engines.grid import SideSums
 
-__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "learned_sides", "power_grid"]
+__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "power_grid"]
 
 # Tie widths from almost none to where nearly every vote is a tie.
 TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
@@ -33,7 +32,6 @@ _PURE_SIDES = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first"
 _SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random workers before any vote
 _LEAST_SPREAD = 0.05
 _FAR = 6.0
-_FARTHEST_SIDE, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE = 3.0, 1e-3, 4.0
 
 
 def power_grid(points: int) -> Vector:
@@ -71,19 +69,6 @@ def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
     z = (points - mean) / sd
     masses = np.exp(-0.5 * (z**2 - np.min(z**2))) * np.gradient(points)
     return np.asarray(masses / masses.sum(), dtype=np.float64)
-
-
-def learned_sides(sums: SideSums) -> SidePrior:
-    """Mean and variance of the side habit of regular workers, by empirical Bayes.
-
-    One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
-    which would hand a biased but good worker to a pure type.
-    """
-    held = sums.weight + 1.0
-    mean = float(np.clip(sums.first / held, -_FARTHEST_SIDE, _FARTHEST_SIDE))
-    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.weight
-    variance = (squares + 0.1) / held
-    return SidePrior(mean, float(np.clip(variance, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE)))
 
 
 @dataclass(frozen=True)
