@@ -20,7 +20,7 @@ from crowdsift.models import model
 from crowdsift.tables import Backend, Table
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import WorkerPoints
+    from crowdsift.engines.grid import VoteSites, WorkerPoints
     from crowdsift.models import Model
 
 __all__ = ["Fit", "Posterior"]
@@ -80,6 +80,9 @@ class Fit:
     crowd
         What was learned of workers in general, where a method learns it: a later fit can start
         from it, as `update` does.
+    sites
+        What every vote said of its pair, with the rows of `items` and `workers` for codes: with it
+        a later fit needs few passes. None for other methods and beyond 2 million votes.
     votes
         The votes, while the fit is in memory.
     trace
@@ -105,6 +108,7 @@ class Fit:
     backend: Backend | None = None
     posterior: Posterior | None = None
     crowd: dict[str, Any] | None = None
+    sites: VoteSites | None = None
     votes: Comparisons | None = None
 
     @property
