@@ -242,7 +242,7 @@ def _record(
     agreed: NDArray[np.float64],
     component: NDArray[np.uint32],
     gold: Agreement | None,
-    passes: int,
+    passes: float,
     started: float,
     seed: int,
 ) -> Fit:
@@ -285,7 +285,7 @@ def _record(
         "converged": rule.converged,
         "measure": rule.measure,
         "iterations": rule.iterations,
-        "passes": passes,
+        "passes": round(passes, 2),
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,

@@ -391,6 +391,9 @@ class Fit:
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.
 
+        Of sift also crowd.json and, up to 2 million votes, sites.parquet, for a later fit to
+        start from.
+
         Examples
         --------
         >>> import crowdsift, tempfile

@@ -103,8 +103,8 @@ class ReferenceGridSites:
         for s, levels in self._own.items():
             ends[:, s] = levels[[0, -1]]
         sites = (self._A, self._h, self._A_side, self._h_side)
-        return VoteSites(self._worker, self._winner, self._loser, self._kind,
-                         *(values.astype(np.float32) for values in sites), *ends)  # fmt: skip
+        told = [values.astype(np.float32) for values in sites]
+        return VoteSites._make([self._worker, self._winner, self._loser, self._kind, *told, *ends])
 
     def set_vote_sites(self, given: VoteSites, half: int) -> None:
         """Sites and own levels; see the protocol."""

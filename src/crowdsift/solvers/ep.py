@@ -28,6 +28,7 @@ _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisio
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 1e-3
+_NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
 _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
 _NOTHING = 0.01  # scores of this size hold no information
 _AHEAD = 12.0  # steps by which learning π may extrapolate
@@ -256,9 +257,12 @@ class Propagation:
                 self.scale_steps += 1
                 self._rescale(factor)
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
-        if change <= self.rule.tolerance and self._may_be_exact():
+        near = _NEARLY if self.warm else 1.0  # what a warm run still has to go is a few passes
+        if change <= near * self.rule.tolerance and self._may_be_exact():
             self.exact = True
-            change = float(np.nextafter(self.rule.tolerance, np.inf))
+            if self.warm:  # the evidence of the last pass must be exact, too
+                self._variances()
+            change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
 
     def _hold_scale(self) -> None:

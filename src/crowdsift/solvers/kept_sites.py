@@ -35,12 +35,8 @@ def recoded(sites: VoteSites, item: NDArray[np.int64], worker: NDArray[np.int64]
     low, high = np.full((2, n_workers), np.nan)
     known = np.flatnonzero(worker[: len(sites.low)] >= 0)
     low[worker[known]], high[worker[known]] = sites.low[known], sites.high[known]
-    return VoteSites(
-        *(code[kept].astype(np.uint32) for code in codes),
-        *(values[kept] for values in sites[3:8]),
-        low=low,
-        high=high,
-    )
+    parts = [code[kept].astype(np.uint32) for code in codes]
+    return VoteSites._make([*parts, *(values[kept] for values in sites[3:8]), low, high])
 
 
 def carried_over(earlier: VoteSites, votes: VoteSites, habits: Habits) -> VoteSites:
@@ -67,6 +63,6 @@ def carried_over(earlier: VoteSites, votes: VoteSites, habits: Habits) -> VoteSi
     source[order] = order[leader]
     source = source[n:]
     found = source < n
-    values = (np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
-              for old, new in zip(earlier[4:8], votes[4:8], strict=True))  # fmt: skip
-    return VoteSites(*votes[:4], *values, low=earlier.low, high=earlier.high)
+    values = [np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
+              for old, new in zip(earlier[4:8], votes[4:8], strict=True)]  # fmt: skip
+    return VoteSites._make([*votes[:4], *values, earlier.low, earlier.high])

@@ -26,7 +26,7 @@ __all__ = ["WarmStart", "go_on"]
 _LARGEST = 100.0
 # Passes over the workers that have moved most are of this share of the votes; how many come before
 # the first whole pass and between the whole ones, and after how many of those no more.
-_SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 6, 2, 4
+_SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 4, 1, 4
 _FEW = 0.5  # of the votes may be those of workers with new ones; else whole passes do better
 
 
@@ -72,12 +72,13 @@ def go_on(
         run.iterate()
         run.clip = settings.clip  # near its end a run may be in stage 2 at once
     else:
-        rule.measure, rule.tolerance = "largest change of a standardised score", (
-            _LARGEST * settings.tolerance
+        rule.measure, rule.tolerance = (
+            "largest change of a standardised score",
+            (_LARGEST * settings.tolerance),
         )
         known = carried_over(start.sites, sites.vote_sites(), start.prior.habits)
         sites.set_vote_sites(known, len(start.prior.levels))
-        run.warm, run.exact, run.clip = True, settings.exact, settings.clip
+        run.warm, run.clip = True, settings.clip
         run.resume()
         run.find_items()
         spread = _Spread(run, known)
