@@ -28,6 +28,7 @@ _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisio
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 1e-3
+_USUAL = 10.0  # a largest change is held against this times the root mean square
 _NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
 _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
 _NOTHING = 0.01  # scores of this size hold no information
@@ -184,8 +185,9 @@ class Propagation:
         return self.rule.history[-1] if self.rule.history else 1.0
 
     def _size(self, step: Vector) -> float:
-        """Root mean square; warm the largest, since few votes more move few items."""
-        return float(np.abs(step).max() if self.warm else np.sqrt(np.mean(step**2)))
+        """Root mean square; warm also the largest, since few votes more move few items."""
+        usual = float(np.sqrt(np.mean(step**2)))
+        return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
 
     def _refine(self) -> None:
         """Own levels where they are needed; those of stage 2 settle soon and then stay."""

@@ -22,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["WarmStart", "go_on"]
 
-# The largest change of a score is at most so many tolerances, which are root mean squares.
+# A tolerance is a root mean square, and what is left to go is less than the last step: the largest
+# change of a score is at most so many tolerances.
 _LARGEST = 100.0
 # Passes over the workers that have moved most are of this share of the votes; how many come before
 # the first whole pass and between the whole ones, and after how many of those no more.
@@ -53,7 +54,7 @@ def go_on(
     With the sites of earlier votes the cavities of all votes are right at once, and what is new
     spreads from the workers who gave new votes: they are passed over first, then those whose
     differences have moved most, then all, undamped. It stops where the largest change of a
-    standardised score, not its root mean square, is small.
+    standardised score is at most 100 tolerances and the root mean square at most 10.
 
     Without those sites the first pass makes them anew from the scores, as if in stage 1.
     """
@@ -72,10 +73,8 @@ def go_on(
         run.iterate()
         run.clip = settings.clip  # near its end a run may be in stage 2 at once
     else:
-        rule.measure, rule.tolerance = (
-            "largest change of a standardised score",
-            (_LARGEST * settings.tolerance),
-        )
+        rule.measure = "largest change of a standardised score, or 10 times its root mean square"
+        rule.tolerance = _LARGEST * settings.tolerance
         known = carried_over(start.sites, sites.vote_sites(), start.prior.habits)
         sites.set_vote_sites(known, len(start.prior.levels))
         run.warm, run.clip = True, settings.clip
