@@ -4,13 +4,16 @@ VENV := .venv
 BIN := $(VENV)/bin
 SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-python test-core lint format bench docs clean help
+.PHONY: demo test test-python test-core lint format bench instructions instructions-accept docs pictures \
+  clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
+	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
 	@echo "make docs     check that the examples of the documentation run"
+	@echo "make pictures make the pictures of the documentation again"
 
 demo: $(VENV)/.installed
 	$(BIN)/crowdsift demo --out demo-output
@@ -25,11 +28,12 @@ test-core: build/core_tests-address,undefined build/core_tests-thread
 	build/core_tests-address,undefined
 	build/core_tests-thread
 
-build/core_tests-%: cpp/tests/core_tests.cpp $(SOURCES)
+CORE_TESTS := $(wildcard cpp/tests/*.cpp)
+build/core_tests-%: $(CORE_TESTS) cpp/tests/check.hpp $(SOURCES)
 	mkdir -p build
 	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
 	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
-	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $< -o $@
+	  -fsanitize=$* -fno-sanitize-recover=all -fno-omit-frame-pointer $(CORE_TESTS) -o $@
 
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
@@ -40,11 +44,22 @@ format: $(VENV)/.developing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# Instructions of the main kernels against the budget in benchmarks/instructions.json; needs valgrind.
+instructions:
+	$(PYTHON) benchmarks/instructions.py
+
+instructions-accept:
+	$(PYTHON) benchmarks/instructions.py --accept
+
 bench: $(VENV)/.developing
 	$(BIN)/python -m benchmarks
 
 docs: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/test_docs.py
+
+# Needs the real data sets and Chromium.
+pictures: $(VENV)/.developing
+	$(BIN)/python -m docs.pictures.make
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -59,4 +74,4 @@ $(VENV)/.developing: $(BIN)/python $(SOURCES)
 	touch $@ $(VENV)/.installed
 
 clean:
-	rm -rf build $(VENV) demo-output bench-output .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	rm -rf build $(VENV) demo-output bench-output reproduce-output .mypy_cache .ruff_cache .pytest_cache .hypothesis

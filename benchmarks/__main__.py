@@ -1,6 +1,6 @@
 """Runs the benchmarks of speed; those of quality take longer: ``python -m benchmarks.quality``."""
 
-from benchmarks import foundation, peers
+from benchmarks import foundation, table
 
-foundation.main()
-peers.main()
+foundation.main([])
+table.main()

@@ -62,10 +62,10 @@ def million_rows(folder: Path) -> Path:
     return path
 
 
-def main() -> None:
+def main(arguments: list[str] | None = None) -> None:
     """Print one row a measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.parse_args()
+    parser.parse_args(arguments)
     rows: list[tuple[str, float, float]] = [
         ("import crowdsift", start_up("import crowdsift"), 0.15),
         ("crowdsift --help", command_help(), 0.30),

@@ -51,7 +51,7 @@ def environment(peer: str) -> Path:
     return python.absolute()
 
 
-def run_peer(peer: str, votes: crowdsift.Comparisons) -> dict[str, object]:
+def run_peer(peer: str, votes: crowdsift.Comparisons, longest: int = LONGEST) -> dict[str, object]:
     """Scores and seconds of a peer, or the reason why there are none."""
     adapter = Path(__file__).with_name("rivals") / PEERS[peer][1]
     with tempfile.TemporaryDirectory() as name:
@@ -69,10 +69,10 @@ def run_peer(peer: str, votes: crowdsift.Comparisons) -> dict[str, object]:
         try:
             subprocess.run(
                 [environment(peer), adapter, source, target],
-                check=True, capture_output=True, text=True, timeout=LONGEST,
+                check=True, capture_output=True, text=True, timeout=longest,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            return {"note": f"not done in {LONGEST} s"}
+            return {"note": f"not done in {longest} s"}
         except subprocess.CalledProcessError as error:
             return {"note": error.stderr.strip().splitlines()[-1][:80] if error.stderr else "?"}
         with np.load(target) as result:
@@ -134,7 +134,7 @@ def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
     pooled = votes.pooled()
     mine = crowdsift.BradleyTerry(penalty=PENALTY)
     ours(votes, mine)  # the first call loads libraries
-    results = {"crowdsift bt": min((ours(votes, mine) for _ in range(3)), key=_seconds)}
+    results = {"crowdsift bt": min((ours(votes, mine) for _ in range(3)), key=seconds_of)}
     results |= {peer: run_peer(peer, votes) for peer in PEERS if peer != "crowd-kit"}
     factor_bt = crowdsift.FactorBT(penalty=PENALTY, reduced=True)
     results["crowdsift factor-bt"] = ours(votes, factor_bt)
@@ -150,12 +150,12 @@ def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
             row["likelihood"] = (
                 factor_yardstick(votes, scores) if factor else yardstick(pooled, scores)
             )
-            row["times slower"] = _seconds(result) / _seconds(results[base])
+            row["times slower"] = seconds_of(result) / seconds_of(results[base])
         rows.append(row)
     return rows
 
 
-def _seconds(result: dict[str, object]) -> float:
+def seconds_of(result: dict[str, object]) -> float:
     return float(str(result["seconds"]))
 
 

@@ -9,7 +9,6 @@ Nothing here is used to choose a hyper-parameter.
 from __future__ import annotations
 
 import argparse
-import csv
 import json
 import multiprocessing
 import sys
@@ -21,11 +20,12 @@ import numpy as np
 
 import crowdsift
 from benchmarks.data import data_folder
+from crowdsift.experiments.base import EIGHT
+from crowdsift.experiments.synthetic import RANGES, distinct_settings
 from crowdsift.holdout import folds, left_out_log_likelihood
 from crowdsift.metrics import measure, measure_up_to_sign
 
 OUTPUT = Path("bench-output") / "quality"
-EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
 Task = tuple[Any, ...]
 Record = dict[str, Any]
 
@@ -52,22 +52,11 @@ def work(name: str, run: Callable[[Task], list[Record]], tasks: Iterable[Task]) 
 # --- the 58 synthetic settings of the paper --------------------------------------------------
 
 
-def settings() -> list[tuple[str, int, int, int]]:
-    """Range of reliabilities, items, workers, comparisons."""
-    path = data_folder().parent / "reference" / "paper_synthetic.csv"
-    with path.open() as file:
-        rows = {
-            (r["beta"], int(r["items"]), int(r["workers"]), int(r["comparisons"]))
-            for r in csv.DictReader(file)
-        }
-    return sorted(rows)
-
-
 def synthetic_task(task: Task) -> list[Record]:
     """Methods on one simulated crowd; with tune, at penalties chosen by left-out votes."""
     beta, items, workers, comparisons, seed, tune, methods = task
-    low = -1.0 if beta.startswith("[-1") else 0.0
-    drawn = crowdsift.simulate(items, workers, comparisons, reliability=(low, 1.0), seed=seed)
+    low, high = RANGES[beta]
+    drawn = crowdsift.simulate(items, workers, comparisons, reliability=(low, high), seed=seed)
     votes = drawn.comparisons()
     records = []
     for name in methods:
@@ -90,7 +79,7 @@ def synthetic_task(task: Task) -> list[Record]:
 
 def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
     """One row a setting: the best of the eight, sift, and the difference."""
-    grid = [(*setting, seed) for seed in range(seeds) for setting in settings()]
+    grid = [(*setting, seed) for seed in range(seeds) for setting in distinct_settings()]
     records = work(
         "eight-tuned" if tune else "eight",
         synthetic_task,
@@ -100,7 +89,7 @@ def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
     print(f"mean accuracy over {seeds} seeds; {'left-out votes chose' if tune else 'default'} λ")
     print(f"{'beta':8s}{'K':>6s}{'M':>7s}{'N':>8s}  {'best rival':26s}{'sift':>8s}{'gain':>9s}")
     gains = []
-    for setting in settings():
+    for setting in distinct_settings():
         means: dict[str, list[float]] = {}
         for record in records:
             if tuple(record["task"][:4]) == setting and record["task"][4] < seeds:

@@ -10,11 +10,9 @@ from __future__ import annotations
 
 import argparse
 import csv
-import inspect
 import tempfile
 import warnings
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
@@ -193,7 +191,7 @@ def one_sided(seeds: int) -> None:
     records = work("votes-one-sided", one_sided_task, tasks)
     print("one judge of 2,000 votes that always says left beside 20 honest ones of 100 votes")
     print(f"{'K':>4s} {'sides':8s}{'method':20s}{'0 inside':>10s}{'half-width':>12s}"
-          f"{'one-sided':>11s}{'worst τ drop':>14s}")  # fmt: skip
+          f"{'one-sided':>11s}{'mean τ drop (worst)':>21s}")  # fmt: skip
     for design in designs:
         for method in ("sift", "bora-em", "bora-em side_bias"):
             mine = [
@@ -204,12 +202,13 @@ def one_sided(seeds: int) -> None:
             inside = sum(r["lower"] <= 0.0 <= r["upper"] for r in mine)
             half = max((r["upper"] - r["lower"]) / 2.0 / abs(r["median"]) for r in mine)
             words = sum(r["verdict"] == "one-sided" for r in mine)
-            drop = max(r["tau_without"] - r["tau"] for r in mine)
+            drops = [r["tau_without"] - r["tau"] for r in mine]
             n = len(mine)
             print(f"{design[0]:4d} {'fixed' if design[1] else 'random':8s}{method:20s}"
-                  f"{inside:7d}/{n:<2d}{half:12.4f}{words:8d}/{n:<2d}{drop:14.4f}")  # fmt: skip
-    print("must show for sift: 0 inside and one-sided in all, half-width below .1 of the median "
-          "judge's reliability, τ drops by at most .01")  # fmt: skip
+                  f"{inside:7d}/{n:<2d}{half:12.4f}{words:8d}/{n:<2d}"
+                  f"{np.mean(drops):10.4f} ({max(drops):.4f})")  # fmt: skip
+    print("must show for sift: 0 inside and one-sided in all, half-width below .1 of the median")
+    print("judge's reliability, τ drops by at most .01 (of 20 items one pair is .0105)")
 
 
 # --- side habits of real judges --------------------------------------------------------------
@@ -377,22 +376,23 @@ def contexts(seeds: int) -> None:
 
 def warm() -> None:
     """FaceAge subset: a fit of 99 % of the votes goes on with the rest; passes and difference."""
-    if "start" not in inspect.signature(crowdsift.fit).parameters:
-        print("crowdsift.fit has no warm start here; not run")
-        return
     votes = crowdsift.read(data_folder() / "faceage_subset.csv")
-    fit: Any = crowdsift.fit
     keep = np.random.default_rng(0).random(len(votes)) >= 0.01
     cold = crowdsift.fit(votes, "sift")
+    earlier = crowdsift.fit(votes.select(keep), "sift")
     with tempfile.TemporaryDirectory() as folder:
-        crowdsift.fit(votes.select(keep), "sift").save(folder)
-        started = fit(votes, "sift", start=folder)
-    gap = np.abs(started.scores_of(votes.items) - cold.scores_of(votes.items)).max()
-    passes = started.summary["passes"], cold.summary["passes"]
-    holds = gap <= 1e-3 and passes[0] <= passes[1] / 4
-    told = "holds" if holds else "MISSES (1e-3, a quarter of the passes)"
-    print(f"1 % more votes: {passes[0]} passes against {passes[1]} cold")
-    print(f"largest difference of a score {gap:.2e}: {told}")
+        earlier.save(folder)
+        fits = {
+            "from a folder": crowdsift.fit(votes, "sift", start=folder),
+            "from memory": crowdsift.fit(votes, "sift", start=earlier),
+        }
+    for name, fit in fits.items():
+        gap = np.abs(fit.scores_of(votes.items) - cold.scores_of(votes.items)).max()
+        passes = fit.summary["passes"], cold.summary["passes"]
+        holds = gap <= 1e-3 and passes[0] <= passes[1] / 4
+        told = "holds" if holds else "MISSES (1e-3, a quarter of the passes)"
+        print(f"1 % more votes, {name}: {passes[0]} passes against {passes[1]} cold, largest "
+              f"difference of a score {gap:.2e}: {told}")  # fmt: skip
 
 
 def main() -> None:

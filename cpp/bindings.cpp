@@ -21,7 +21,9 @@
 #include "crowdsift/logistic.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/slopes.hpp"
 #include "crowdsift/votes.hpp"
+#include "crowdsift/worker_prior.hpp"
 #include "grid_binding.hpp"
 #include "side_binding.hpp"
 
@@ -71,7 +73,8 @@ std::size_t require_items(const In<std::uint32_t>& first, const In<std::uint32_t
     return n;
 }
 
-// Everything a fit needs of the data: the votes, their pairs, the Laplacian and the passes.
+// Everything a fit needs of the data: the votes and the passes over them; the pairs and the
+// Laplacian, which cost memory, are made when they are first asked for.
 class Core {
 public:
     Core(In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
@@ -92,20 +95,15 @@ public:
                        outcome.data(), weight.data(), offsets.data()};
         nb::gil_scoped_release release;
         votes_.validate();
-        pairs_ = group_by_pair(n, n_items, votes_.first, votes_.second);
-        laplacian_ = std::make_unique<Laplacian>(n_items, pairs_, pool_);
-        passes_ = std::make_unique<LogisticPasses>(votes_, pairs_, *laplacian_, pool_);
         eliminated_ = std::make_unique<EliminatedPasses>(
             votes_, pool_, features ? features->data() : nullptr,
             features ? features->shape(1) : 0);
     }
 
-    std::size_t n_pairs() const { return pairs_.size(); }
-
     std::pair<double, double> expect(In<double> scores, In<double> slopes) {
         check(scores, slopes);
         nb::gil_scoped_release release;
-        return passes_->expect(scores.data(), slopes.data());
+        return logistic().expect(scores.data(), slopes.data());
     }
 
     Out<double> item_system(In<double> slopes) {
@@ -113,7 +111,7 @@ public:
         std::vector<double> rhs(votes_.n_items);
         {
             nb::gil_scoped_release release;
-            passes_->item_system(slopes.data(), rhs.data());
+            logistic().item_system(slopes.data(), rhs.data());
         }
         return hand_over(std::move(rhs));
     }
@@ -123,7 +121,7 @@ public:
         std::vector<double> slopes(votes_.n_workers), rhs(votes_.n_items);
         {
             nb::gil_scoped_release release;
-            passes_->regress_workers(scores.data(), ridge, slopes.data(), rhs.data());
+            logistic().regress_workers(scores.data(), ridge, slopes.data(), rhs.data());
         }
         return {hand_over(std::move(slopes)), hand_over(std::move(rhs))};
     }
@@ -134,7 +132,7 @@ public:
         double value = 0.0;
         {
             nb::gil_scoped_release release;
-            value = passes_->score_derivatives(scores.data(), slopes.data(), gradient.data());
+            value = logistic().score_derivatives(scores.data(), slopes.data(), gradient.data());
         }
         return {value, hand_over(std::move(gradient))};
     }
@@ -144,7 +142,7 @@ public:
         std::vector<double> information(votes_.n_workers);
         {
             nb::gil_scoped_release release;
-            passes_->slope_information(scores.data(), slopes.data(), information.data());
+            logistic().slope_information(scores.data(), slopes.data(), information.data());
         }
         return hand_over(std::move(information));
     }
@@ -215,7 +213,7 @@ public:
         if (eliminated_->item_entries().size() != votes_.n)
             throw std::invalid_argument("no derivatives yet");
         nb::gil_scoped_release release;
-        passes_->refresh_laplacian(eliminated_->item_entries());
+        logistic().refresh_laplacian(eliminated_->item_entries());
     }
 
     Out<double> margin_flow(In<double> x, double prior) {
@@ -233,20 +231,64 @@ public:
         std::vector<double> y(votes_.n_items);
         {
             nb::gil_scoped_release release;
-            laplacian_->multiply(shift, x.data(), y.data());
+            laplacian().multiply(shift, x.data(), y.data());
         }
         return hand_over(std::move(y));
     }
 
-    Out<double> diagonal() const {
-        return hand_over(std::vector<double>(laplacian_->diagonal()));
+    Out<double> diagonal() {
+        return hand_over(std::vector<double>(laplacian().diagonal()));
     }
 
     // The weighted pairs as (low, high, weight): the entries of the Laplacian off its diagonal.
-    std::tuple<Out<std::uint32_t>, Out<std::uint32_t>, Out<float>> weighted_pairs() const {
+    std::tuple<Out<std::uint32_t>, Out<std::uint32_t>, Out<float>> weighted_pairs() {
+        laplacian();
         return {hand_over(std::vector<std::uint32_t>(pairs_.low)),
                 hand_over(std::vector<std::uint32_t>(pairs_.high)),
-                hand_over(std::vector<float>(laplacian_->pair_weights()))};
+                hand_over(std::vector<float>(laplacian().pair_weights()))};
+    }
+
+    // Log-likelihood with one slope for all, its gradient, the diagonal of A; see slopes.hpp.
+    std::tuple<double, Out<double>, Out<double>> common_slope(In<double> scores, double slope) {
+        require(scores, votes_.n_items, "scores");
+        std::vector<double> gradient(votes_.n_items), diagonal(votes_.n_items);
+        double value = 0.0;
+        {
+            nb::gil_scoped_release release;
+            value = slopes().common(scores.data(), slope, gradient.data(), diagonal.data());
+        }
+        return {value, hand_over(std::move(gradient)), hand_over(std::move(diagonal))};
+    }
+
+    // The same with every worker's slope at its optimum; then the slopes and their curvatures.
+    std::tuple<double, Out<double>, Out<double>, Out<double>, Out<double>> own_slopes(
+        In<double> scores, In<double> start, double mean, double precision, double last_step) {
+        check(scores, start);
+        if (!(precision > 0.0)) throw std::invalid_argument("precision must be above 0");
+        std::vector<double> gradient(votes_.n_items), diagonal(votes_.n_items);
+        std::vector<double> fitted(start.data(), start.data() + votes_.n_workers);
+        std::vector<double> curvature(votes_.n_workers);
+        double value = 0.0;
+        {
+            nb::gil_scoped_release release;
+            value = slopes().own(scores.data(), {mean, precision, last_step}, fitted.data(),
+                                 gradient.data(), diagonal.data(), curvature.data());
+        }
+        return {value, hand_over(std::move(gradient)), hand_over(std::move(diagonal)),
+                hand_over(std::move(fitted)), hand_over(std::move(curvature))};
+    }
+
+    // S v of the last common_slope or own_slopes.
+    Out<double> slope_product(In<double> v) {
+        require(v, votes_.n_items, "v");
+        if (slopes().entries().size() != votes_.n)
+            throw std::invalid_argument("no slopes yet");
+        std::vector<double> out(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            slopes().multiply(v.data(), out.data());
+        }
+        return hand_over(std::move(out));
     }
 
     // Sites of expectation propagation over these votes; they share the Laplacian.
@@ -266,9 +308,19 @@ public:
                                                       std::move(pure_widths), sides});
     }
 
+    // Of every worker, the weight of its decided votes and that for the first item less the other.
+    std::tuple<Out<double>, Out<double>> side_totals() {
+        std::vector<double> decided(votes_.n_workers, 0.0), leaning(votes_.n_workers, 0.0);
+        {
+            nb::gil_scoped_release release;
+            crowdsift::side_totals(votes_, decided.data(), leaning.data());
+        }
+        return {hand_over(std::move(decided)), hand_over(std::move(leaning))};
+    }
+
     // Passes of the model with a side term; they share the Laplacian.
     std::unique_ptr<SideBinding> side_passes() {
-        return std::make_unique<SideBinding>(votes_, *passes_, pool_);
+        return std::make_unique<SideBinding>(votes_, logistic(), pool_);
     }
 
     // Solution, iterations, relative residual, whether the tolerance was reached.
@@ -281,7 +333,7 @@ public:
         SolveReport report;
         {
             nb::gil_scoped_release release;
-            report = laplacian_->solve(shift, rhs.data(), x.data(), tolerance, most);
+            report = laplacian().solve(shift, rhs.data(), x.data(), tolerance, most);
         }
         return {hand_over(std::move(x)), report.iterations, report.residual, report.converged};
     }
@@ -291,9 +343,29 @@ private:
     SiteWorld world(bool ties, std::size_t known) {
         if (known >= votes_.n_workers && known > 0)
             throw std::invalid_argument("only known workers are no crowd");
+        laplacian();
         std::shared_ptr<const crowdsift::SplitVotes>& split = split_[ties ? 1 : 0];
         if (!split) split = std::make_shared<crowdsift::SplitVotes>(votes_, pairs_, ties);
         return {votes_, pairs_, *laplacian_, pool_, inverse_, split, known};
+    }
+
+    Laplacian& laplacian() {
+        if (!laplacian_) {
+            pairs_ = group_by_pair(votes_.n, votes_.n_items, votes_.first, votes_.second);
+            laplacian_ = std::make_unique<Laplacian>(votes_.n_items, pairs_, pool_);
+        }
+        return *laplacian_;
+    }
+
+    LogisticPasses& logistic() {
+        if (!logistic_)
+            logistic_ = std::make_unique<LogisticPasses>(votes_, pairs_, laplacian(), pool_);
+        return *logistic_;
+    }
+
+    SlopePasses& slopes() {
+        if (!slopes_) slopes_ = std::make_unique<SlopePasses>(votes_, pool_);
+        return *slopes_;
     }
 
     template <class Task>
@@ -357,7 +429,8 @@ private:
     std::unique_ptr<Laplacian> laplacian_;
     std::unique_ptr<SparseInverse> inverse_;
     std::shared_ptr<const crowdsift::SplitVotes> split_[2];
-    std::unique_ptr<LogisticPasses> passes_;
+    std::unique_ptr<LogisticPasses> logistic_;
+    std::unique_ptr<SlopePasses> slopes_;
     std::unique_ptr<EliminatedPasses> eliminated_;
     std::size_t parameters_ = 0;  // of a worker, in the last derivatives()
 };
@@ -405,7 +478,8 @@ NB_MODULE(_core, m) {
                 column<Codes>(out.rows, [](const VoteRow& r) { return r.second; }),
                 column<float>(out.rows, [](const VoteRow& r) { return r.outcome; }),
                 column<float>(out.rows, [](const VoteRow& r) { return r.weight; }),
-                column<Codes>(out.rows, [](const VoteRow& r) { return r.context; }),
+                context ? column<Codes>(out.rows, [](const VoteRow& r) { return r.context; })
+                        : hand_over(std::vector<Codes>()),
                 hand_over(std::move(out.turned)), hand_over(std::move(out.offsets)));
         },
         "first"_a, "second"_a, "worker"_a.none(), "outcome"_a.none(), "weight"_a.none(),
@@ -442,7 +516,38 @@ NB_MODULE(_core, m) {
         },
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
+    m.def(
+        "appearances",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> weight,
+           std::size_t n_items) {
+            const std::size_t n = require_items(first, second, n_items);
+            require(weight, n, "weight");
+            return hand_over(
+                appearances(n, n_items, first.data(), second.data(), weight.data()));
+        },
+        "first"_a, "second"_a, "weight"_a, "n_items"_a,
+        "Sums of weights of the comparisons of every item.");
+
     bind_grid(m);
+    m.def(
+        "update_prior",
+        [](In<double> points, In<double> log_widths, std::size_t n_widths, In<double> counts,
+           double centre, double spread, In<double> shares) {
+            const std::size_t n = points.shape(0), types = counts.shape(0);
+            require(log_widths, n, "log_widths");
+            require(shares, 3, "shares");
+            if (n < 3 || n_widths * n > types) throw std::invalid_argument("too few counts");
+            crowdsift::Mixture mixture{
+                centre, spread, {shares.data()[0], shares.data()[1], shares.data()[2]}};
+            std::vector<double> masses(types);
+            crowdsift::PriorUpdate(n, points.data(), log_widths.data())
+                .update(n_widths, types - n_widths * n, counts.data(), mixture, masses.data());
+            return nb::make_tuple(
+                hand_over(std::move(masses)), mixture.centre, mixture.spread,
+                hand_over(std::vector<double>(mixture.shares, mixture.shares + 3)));
+        },
+        "points"_a, "log_widths"_a, "n_widths"_a, "counts"_a, "centre"_a, "spread"_a, "shares"_a,
+        "The distribution of worker types from their counts, and the mixture behind it.");
     bind_sides(m);
     m.def(
         "agreement",
@@ -471,12 +576,15 @@ NB_MODULE(_core, m) {
                       In<std::int64_t>, std::optional<Matrix<float>>, std::size_t, std::size_t>(),
              "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "features"_a.none(),
              "n_items"_a, "threads"_a)
-        .def_prop_ro("n_pairs", &Core::n_pairs)
         .def("expect", &Core::expect, "scores"_a, "slopes"_a)
         .def("item_system", &Core::item_system, "slopes"_a)
         .def("regress_workers", &Core::regress_workers, "scores"_a, "ridge"_a)
         .def("score_derivatives", &Core::score_derivatives, "scores"_a, "slopes"_a)
         .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
+        .def("common_slope", &Core::common_slope, "scores"_a, "slope"_a)
+        .def("own_slopes", &Core::own_slopes, "scores"_a, "start"_a, "mean"_a, "precision"_a,
+             "last_step"_a)
+        .def("slope_product", &Core::slope_product, "v"_a)
         .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)
         .def("fit_workers", &Core::fit_workers, "likelihood"_a, "scores"_a, "theta"_a, "centre"_a,
              "penalty"_a, "low"_a, "high"_a, "tolerance"_a)
@@ -489,6 +597,7 @@ NB_MODULE(_core, m) {
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)
         .def("grid_sites", &Core::grid_sites, nb::keep_alive<0, 1>(), "known"_a = 0)
+        .def("side_totals", &Core::side_totals)
         .def("habit_sites", &Core::habit_sites, nb::keep_alive<0, 1>(), "widths"_a,
              "pure_sides"_a, "pure_widths"_a, "sides"_a, "known"_a = 0)
         .def("side_passes", &Core::side_passes, nb::keep_alive<0, 1>())

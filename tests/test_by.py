@@ -96,6 +96,24 @@ def test_a_saved_fit_keeps_its_contexts(tmp_path):
     )
 
 
+def test_a_fit_by_context_goes_on_where_it_was(tmp_path):
+    drawn = crowdsift.simulate(items=12, workers=9, comparisons=900, seed=2)
+    votes = drawn.comparisons()
+    topic = np.array(["law", "art"])[np.arange(len(votes)) % 2]
+    table = {
+        "first": votes.items[votes.first],
+        "second": votes.items[votes.second],
+        "outcome": votes.outcome,
+        "worker": votes.workers[votes.worker_codes()],
+        "topic": topic,
+    }
+    cold = crowdsift.fit(table, by="topic")
+    cold.save(tmp_path)
+    again = crowdsift.fit(table, by="topic", start=str(tmp_path))
+    np.testing.assert_allclose(again.scores_of(cold.labels), cold.items["score"], atol=1e-3)
+    assert again.summary["passes"] < cold.summary["passes"]
+
+
 def test_gold_needs_the_context_too():
     gold = {"winner": ["a"], "loser": ["c"], "topic": ["law"]}
     fit = crowdsift.fit(TABLE, by="topic", gold=gold)

@@ -218,7 +218,7 @@ def test_sites_of_another_fit_in_the_folder_are_not_used(cold, tmp_path):
 
 def test_starts_that_are_refused(crowd, cold, tmp_path):
     votes = some(crowd, slice(None))
-    with pytest.raises(RequestError, match="made by version 0.0"):
+    with pytest.raises(RequestError, match=r"made by version 0\.0"):
         crowdsift.fit(votes, start=replace(cold, summary={**cold.summary, "version": "0.0"}))
     with pytest.raises(RequestError, match="these are other data"):
         crowdsift.fit({"winner": ["x"], "loser": ["y"], "worker": ["z"]}, start=cold)

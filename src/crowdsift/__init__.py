@@ -9,16 +9,18 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import metrics, models
+    from crowdsift import datasets, metrics, models, plots
     from crowdsift.comparisons import Comparisons
     from crowdsift.errors import (
         ConvergenceWarning,
         CrowdsiftError,
         InputError,
         RequestError,
+        ResourceError,
         SignWarning,
     )
     from crowdsift.evaluation import evaluate
+    from crowdsift.export import export_votes, soft_labels
     from crowdsift.fitting import fit
     from crowdsift.holdout import tune
     from crowdsift.ingest import read
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
         HBTL,
         HTCV,
         BoraEM,
+        BoraMAP,
         BradleyTerry,
         CrowdBT,
         FactorBT,
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
         model,
     )
     from crowdsift.result import Fit
+    from crowdsift.select import Selector, next_pairs
     from crowdsift.simulation import simulate
     from crowdsift.spam import add_spammers
     from crowdsift.storage import load
@@ -46,9 +50,11 @@ _MODULES = {
         "CrowdsiftError",
         "InputError",
         "RequestError",
+        "ResourceError",
         "SignWarning",
     ),
     "evaluation": ("evaluate",),
+    "export": ("export_votes", "soft_labels"),
     "fitting": ("fit",),
     "holdout": ("tune",),
     "ingest": ("read",),
@@ -57,6 +63,7 @@ _MODULES = {
         "HBTL",
         "HTCV",
         "BoraEM",
+        "BoraMAP",
         "BradleyTerry",
         "CrowdBT",
         "FactorBT",
@@ -65,6 +72,7 @@ _MODULES = {
         "model",
     ),
     "result": ("Fit",),
+    "select": ("Selector", "next_pairs"),
     "simulation": ("simulate",),
     "spam": ("add_spammers",),
     "storage": ("load",),
@@ -76,6 +84,7 @@ __all__ = [
     "HBTL",
     "HTCV",
     "BoraEM",
+    "BoraMAP",
     "BradleyTerry",
     "Comparisons",
     "ConvergenceWarning",
@@ -86,18 +95,25 @@ __all__ = [
     "InputError",
     "RankCentrality",
     "RequestError",
+    "ResourceError",
+    "Selector",
     "Sift",
     "SignWarning",
     "__version__",
     "add_spammers",
+    "datasets",
     "evaluate",
+    "export_votes",
     "fit",
     "load",
     "metrics",
     "model",
     "models",
+    "next_pairs",
+    "plots",
     "read",
     "simulate",
+    "soft_labels",
     "tune",
 ]
 
@@ -108,7 +124,7 @@ def __getattr__(name: str) -> Any:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
         globals()[name] = value
         return value
-    if name in ("metrics", "models"):
+    if name in ("datasets", "metrics", "models", "plots"):
         return import_module(f"crowdsift.{name}")
     raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
 

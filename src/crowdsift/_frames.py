@@ -84,7 +84,8 @@ class Table(ABC):
             label = given[codes[row]]
             raise self.fault(row, column, f"the {what} {label!r} is not a text, a number or a date")
         empty = [code for code, label in enumerate(given) if is_empty(label)]
-        if (absent := np.isin(codes, [*empty, MISSING])).any():
+        absent = np.isin(codes, [*empty, MISSING]) if empty else codes == MISSING
+        if absent.any():
             row = int(np.argmax(absent))
             raise self.fault(row, column, f"empty {what}; fill it or remove the row")
         try:

@@ -38,6 +38,7 @@ def run(out: Path, seed: int = 0) -> None:
     votes = crowd.comparisons()
     result = fit(votes)
     result.save(out / "fit")
+    result.report(out / "report.html", title="A simulated crowd with spammers")
     print(
         "A crowd of 80 voted 6,000 times on 40 items: 50 careful workers, 20 who click at random,\n"
         "10 who answer the opposite. Nobody tells crowdsift who is who.\n"
@@ -57,4 +58,5 @@ def run(out: Path, seed: int = 0) -> None:
     print()
     truth = dict(zip(crowd.items, crowd.scores, strict=True))
     console.show_evaluation(evaluate(votes, truth))
-    print(f"\nWritten: {out}/truth (votes and truth), {out}/fit (items, workers, summary)")
+    print(f"\nWritten: {out}/truth (votes and truth), {out}/fit (items, workers, summary),")
+    print(f"{out}/report.html (open it in a browser)")

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift import _core
+from crowdsift.likelihoods import normal_cdf
 from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = [
     "Z90",
     "Verdicts",
     "agreement",
+    "appearances",
     "centre",
     "components",
     "normal_quantiles",
@@ -33,6 +35,8 @@ __all__ = [
 # Half-width of a 90 % interval in standard deviations.
 Z90 = 1.6448536269514722
 _SAMPLES = 400  # of ranks
+_COUNTED = 1_000  # items beyond which ranks are counted instead
+_SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
 
 
 def components(comparisons: Comparisons) -> NDArray[np.uint32]:
@@ -114,6 +118,21 @@ def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = No
     return share
 
 
+def appearances(comparisons: Comparisons) -> Vector:
+    """How often every item was compared, weights counted.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.diagnose import appearances
+    >>> appearances(Comparisons.from_arrays(["a", "a"], ["b", "c"], worker=[1, 1]))
+    array([2., 1., 1.])
+    """
+    return _core.appearances(
+        comparisons.first, comparisons.second, comparisons.weight, comparisons.n_items
+    )
+
+
 def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:
     """Ranks from 1 (the best) within every component; equal scores share the better rank.
 
@@ -146,7 +165,8 @@ def rank_limits(
     """Limits of the 90 % interval of every item's rank within its component.
 
     The ranks of samples of the joint posterior: from the covariance where there is one, else
-    with independent errors, which is close where there are thousands of items.
+    with independent errors, which is close where there are thousands of items; these are then not
+    drawn but counted, see `_counted_limits`.
 
     Examples
     --------
@@ -156,19 +176,70 @@ def rank_limits(
     >>> low, high
     (array([1, 2, 2]), array([1, 3, 3]))
     """
-    count = _SAMPLES if len(scores) <= 2_000 else _SAMPLES // 2
+    if covariance is None and len(scores) > _COUNTED:
+        return _counted_limits(scores, sd, component)
+    count = _SAMPLES
     noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((count, len(scores)))
     if covariance is None:
         drawn = scores + sd * noise
     else:
         drawn = scores + noise @ _square_root(covariance).T
-    order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
+    if component.any():
+        order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
+    else:
+        order = np.argsort(-drawn, axis=1, kind="stable")
     start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
     first = np.repeat(start, np.diff(np.append(start, len(scores))))
     rank = np.empty_like(order)
     np.put_along_axis(rank, order, np.arange(len(scores)) - first[None, :] + 1, axis=1)
     rank.sort(axis=0)
     return rank[int(0.05 * count)], rank[int(np.ceil(0.95 * count)) - 1]
+
+
+def _counted_limits(
+    scores: Vector, sd: Vector, component: NDArray[np.uint32]
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Limits of ranks for independent errors, from how many items are expected above a score.
+
+    With N(x) = Σ_j P(r_j > x), an item's rank at its own score x is 1 + N(x), give or take
+    s² = Σ_j P(1 - P). Its own error moves x between the limits of its score; the two add up as
+    squares. N and s² are read off a table over x, made of items binned by score and error.
+    """
+    low, high = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
+    order = np.argsort(component, kind="stable")
+    for inside in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
+        m, s = scores[inside], np.maximum(sd[inside], 1e-12)
+        x, above, spread = _exceedance(m, s)
+        expected = np.interp(m, x, above) - 0.5  # an item is not above itself
+        best = expected - np.interp(m + Z90 * s, x, above)
+        worst = np.interp(m - Z90 * s, x, above) - expected
+        noise = Z90**2 * np.interp(m, x, spread)
+        first = 1.0 + expected - np.sqrt(best**2 + noise)
+        last = 1.0 + expected + np.sqrt(worst**2 + noise)
+        low[inside] = np.clip(np.round(first), 1, len(inside))
+        high[inside] = np.clip(np.round(last), 1, len(inside))
+    return low, high
+
+
+def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
+    """Σ_j P(r_j > x) and the variance of that count, on a grid of x."""
+    edges = np.linspace(mean.min(), mean.max() + 1e-9, _SCORE_BINS + 1)
+    errors = np.quantile(sd, np.linspace(0.0, 1.0, _ERROR_BINS + 1)[1:-1])
+    cell = np.searchsorted(edges[1:-1], mean) * _ERROR_BINS + np.searchsorted(errors, sd)
+    held = np.bincount(cell, minlength=_SCORE_BINS * _ERROR_BINS)
+    full = held > 0
+    centre, width = (np.bincount(cell, v, len(held))[full] / held[full] for v in (mean, sd))
+    far = 4.0 * float(sd.max())
+    x = np.linspace(mean.min() - far, mean.max() + far, _PLACES)
+    above, spread = np.zeros(_PLACES), np.zeros(_PLACES)
+    known = np.linspace(-6.0, 6.0, 601)
+    reached = normal_cdf(known)
+    for at in range(0, _PLACES, 64):  # a part of the grid at a time
+        z = (centre[None, :] - x[at : at + 64, None]) / width[None, :]
+        p = np.interp(z, known, reached)
+        above[at : at + 64] = p @ held[full]
+        spread[at : at + 64] = (p * (1.0 - p)) @ held[full]
+    return x, above, spread
 
 
 def _square_root(covariance: Vector) -> Vector:

@@ -6,7 +6,14 @@ what to do; the command line prints it without a traceback and exits with status
 
 from __future__ import annotations
 
-__all__ = ["ConvergenceWarning", "CrowdsiftError", "InputError", "RequestError", "SignWarning"]
+__all__ = [
+    "ConvergenceWarning",
+    "CrowdsiftError",
+    "InputError",
+    "RequestError",
+    "ResourceError",
+    "SignWarning",
+]
 
 
 class CrowdsiftError(Exception):
@@ -71,6 +78,17 @@ class RequestError(CrowdsiftError):
     Traceback (most recent call last):
     ...
     crowdsift.errors.RequestError: unknown method 'elo'; the methods are ...
+    """
+
+
+class ResourceError(CrowdsiftError):
+    """The work needs more memory or disk than there is; said before it starts where possible.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> issubclass(crowdsift.ResourceError, crowdsift.CrowdsiftError)
+    True
     """
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from crowdsift.errors import RequestError
 
-__all__ = ["replace_file", "require_folder", "write_folder"]
+__all__ = ["replace_file", "require_file", "require_folder", "write_folder"]
 
 
 @contextmanager
@@ -97,6 +97,26 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RequestError(f"cannot write to {folder}: no permission in {nearest}")
+
+
+def require_file(path: str | os.PathLike[str]) -> None:
+    """Refuse early what cannot become a file, before long work.
+
+    Examples
+    --------
+    >>> from crowdsift.files import require_file
+    >>> require_file("no-such-folder/report.html")
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: no-such-folder/report.html: there is no folder no-such-folder...
+    """
+    file = Path(path)
+    if file.is_dir():
+        raise RequestError(f"{file} is a folder; give the name of a file")
+    if not file.parent.is_dir():
+        raise RequestError(f"{file}: there is no folder {file.parent}; make it first")
+    if not os.access(file.parent, os.W_OK | os.X_OK):
+        raise RequestError(f"{file}: cannot be written: no permission in {file.parent}")
 
 
 def _write_all(folder: Path, files: list[tuple[str, str | Iterable[bytes]]]) -> None:

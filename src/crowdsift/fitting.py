@@ -16,6 +16,7 @@ from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import (
     Z90,
     agreement,
+    appearances,
     centre,
     normal_quantiles,
     one_way,
@@ -31,11 +32,13 @@ from crowdsift.ingest import match_items, read, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
 from crowdsift.outcomes import tie_rates
+from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.solvers.kept_sites import recoded
 from crowdsift.start import starting_point
 from crowdsift.tables import Table
+from crowdsift.threads import blas_threads, thread_count, thread_notes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -127,21 +130,27 @@ def fit(
     prepared = chosen.prepare(seen)
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
-    machine = choose_engine(engine, prepared, threads)
-    if start is None:
-        estimate = chosen.estimate(machine, progress)
-    else:
-        estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
-    estimate = voters(estimate, comparisons.n_workers)
-    component = machine.component
-    estimate = replace(estimate, scores=centre(estimate.scores, component))
-    found = None if known is None else count_gold(estimate.scores, component, known)
-    if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
-        estimate, found = mirror(chosen, estimate), found.turned()
-    agreed = agreement(comparisons, estimate.scores, threads)
-    result = _record(
-        comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed
+    require_memory(
+        chosen.bytes_a_comparison * len(prepared),
+        f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
+    with blas_threads(thread_count(threads)):
+        machine = choose_engine(engine, prepared, threads)
+        if start is None:
+            estimate = chosen.estimate(machine, progress)
+        else:
+            estimate = chosen.resume(machine, starting_point(start, comparisons, chosen), progress)
+        estimate = voters(estimate, comparisons.n_workers)
+        component = machine.component
+        estimate = replace(estimate, scores=centre(estimate.scores, component))
+        found = None if known is None else count_gold(estimate.scores, component, known)
+        if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
+            estimate, found = mirror(chosen, estimate), found.turned()
+        agreed = agreement(comparisons, estimate.scores, threads)
+        result = _record(
+            comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
+            thread_notes(threads),
+        )  # fmt: skip
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)
         warnings.warn(note, SignWarning, stacklevel=2)
@@ -245,12 +254,18 @@ def _record(
     passes: float,
     started: float,
     seed: int,
+    notes: list[str],
 ) -> Fit:
     flags = one_way(votes)
     items = _items(votes, estimate, component, flags, seed)
     workers = _workers(votes, estimate, agreed, gold is not None)
     n_components = int(component.max()) + 1
-    notes = [*estimate.warnings, *island_note(n_components), *one_way_notes(votes.items, flags)]
+    notes = [
+        *notes,
+        *estimate.warnings,
+        *island_note(n_components),
+        *one_way_notes(votes.items, flags),
+    ]
     margin, told = estimate.sign_margin, estimate.workers
     if margin is None and told.reliability is not None and told.reliability_sd is not None:
         margin = sign_margin(told.reliability - told.random_level, told.reliability_sd)
@@ -340,7 +355,7 @@ def _order_right(
     sd = _score_sd(estimate)
     if sd is not None:
         return order_probability(estimate.scores, sd, estimate.covariance, component, seed)
-    load = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
+    load = _loads(votes)
     share = float(np.average(np.nan_to_num(agreed, nan=0.5), weights=load))
     return max(share, 1.0 - share)
 
@@ -353,7 +368,7 @@ def _items(
     seed: int,
 ) -> Table:
     k = votes.n_items
-    count = np.bincount(votes.first, votes.weight, k) + np.bincount(votes.second, votes.weight, k)
+    count = appearances(votes)
     sd = _score_sd(estimate)
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
@@ -430,8 +445,7 @@ def _workers(
         }
     if votes.has_workers and votes.ties_are_outcomes:
         extra["tie_rate"] = tie_rates(votes)[0]
-    starts = votes.offsets[:-1]
-    count = np.add.reduceat(np.append(votes.weight, 0.0), starts) * (np.diff(votes.offsets) > 0)
+    count = _loads(votes)
     return Table(
         {
             "worker": votes.workers[:m],
@@ -447,6 +461,13 @@ def _workers(
             **extra,
         }
     )
+
+
+def _loads(votes: Comparisons) -> NDArray[np.float64]:
+    """The number of every worker's votes, weights counted."""
+    starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+    loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+    return np.where(np.diff(votes.offsets) > 0, loads, 0.0)
 
 
 def _limits(

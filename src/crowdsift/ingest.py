@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import difflib
 import os
+from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -15,11 +17,13 @@ from crowdsift.labels import key_of
 from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping, Sequence
+    from collections.abc import Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
 __all__ = [
+    "CodedVotes",
+    "coded_votes",
     "match_items",
     "match_labels",
     "open_table",
@@ -113,6 +117,77 @@ def read(
     """
     if isinstance(source, Comparisons):
         return source
+    with coded_votes(
+        source, columns=columns, workers=workers, sides=sides, features=features, by=by,
+        threads=threads,
+    ) as votes:  # fmt: skip
+        votes.table.close()  # what it holds is not needed while the votes are sorted
+        return votes.comparisons(thread_count(threads))
+
+
+@dataclass(frozen=True, eq=False)
+class CodedVotes:
+    """Votes row by row, as codes into sorted labels, while their table is open.
+
+    None stands for outcomes and weights that are all 1, and for a worker who is not known.
+    """
+
+    table: Table
+    items: NDArray[np.object_]
+    first: NDArray[np.uint32]
+    second: NDArray[np.uint32]
+    outcome: NDArray[np.float32] | None
+    workers: NDArray[np.object_]
+    worker: NDArray[np.uint32] | None
+    weight: NDArray[np.float32] | None
+    features: NDArray[np.float32] | None
+    feature_names: tuple[str, ...]
+    sides_known: bool
+    by: str
+
+    def comparisons(self, threads: int) -> Comparisons:
+        """The votes as every model sees them."""
+        return Comparisons.from_codes(
+            self.first,
+            self.second,
+            worker=self.worker,
+            outcome=self.outcome,
+            weight=self.weight,
+            items=self.items,
+            workers=self.workers,
+            sides_known=self.sides_known,
+            features=self.features,
+            feature_names=self.feature_names,
+            threads=threads,
+            by=self.by,
+            source=self.table.source,
+            backend=self.table.backend,
+        )
+
+
+@contextmanager
+def coded_votes(
+    source: Any,
+    *,
+    columns: Mapping[str, str] | None = None,
+    workers: bool = True,
+    sides: bool | None = None,
+    features: Sequence[str] = (),
+    by: str = "",
+    threads: int | None = None,
+    every_column: bool = False,
+) -> Iterator[CodedVotes]:
+    """Votes row by row, in the order of the source; see `read`.
+
+    With `every_column` the open table holds all columns of the source, not only those of votes.
+
+    Examples
+    --------
+    >>> from crowdsift.ingest import coded_votes
+    >>> with coded_votes({"winner": ["b", "a"], "loser": ["a", "c"], "worker": [1, 1]}) as votes:
+    ...     votes.items[votes.first]
+    array(['b', 'a'], dtype=object)
+    """
     threads = thread_count(threads)
     table = open_table(source, threads)
     try:
@@ -128,11 +203,10 @@ def read(
         extra = [resolve_column(table, name, f"the feature {name!r}") for name in features]
         context = _context(table, by, roles) if by else ""
         used = (*layout, *(["worker"] if workers else []), "weight")
-        rows = table.load(
-            [roles[role] for role in used if role in roles] + extra + [context][: bool(by)]
-        )
+        wanted = [roles[role] for role in used if role in roles] + extra + [context][: bool(by)]
+        rows = table.load(list(table.names) if every_column else wanted)
         refuse_empty(table, rows, "votes")
-        return _comparisons(
+        yield _coded(
             table,
             {role: roles[role] for role in used if role in roles},
             layout,
@@ -140,7 +214,6 @@ def read(
             features=extra,
             feature_names=tuple(features),
             by=context,
-            threads=threads,
         )
     finally:
         table.close()
@@ -203,7 +276,8 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     comparisons
         The votes.
     labels
-        Distinct labels, for example those of `read_item_values`.
+        Distinct labels, for example those of `read_item_values`. Where the votes have contexts:
+        pairs (value, item), or items, which are then meant in every context.
 
     Returns
     -------
@@ -218,10 +292,10 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     >>> match_items(votes, ["3", "1"])
     array([ 1, -1,  0])
     """
-    wanted = comparisons.items.tolist()
-    if comparisons.by:  # what is known of an item holds in every context
-        wanted = [item for _, item in wanted]
-    return match_labels(wanted, list(labels))
+    wanted, labels = comparisons.items.tolist(), list(labels)
+    if comparisons.by and not all(isinstance(label, tuple) for label in labels):
+        wanted = [item for _, item in wanted]  # what is known of an item holds in every context
+    return match_labels(wanted, labels)
 
 
 def open_table(source: Any, threads: int | None = None) -> Table:
@@ -233,7 +307,7 @@ def open_table(source: Any, threads: int | None = None) -> Table:
     return table_of(source)
 
 
-def _comparisons(
+def _coded(
     table: Table,
     roles: Mapping[str, str],
     layout: tuple[str, ...],
@@ -242,8 +316,7 @@ def _comparisons(
     features: Sequence[str],
     feature_names: tuple[str, ...],
     by: str,
-    threads: int,
-) -> Comparisons:
+) -> CodedVotes:
     """Encode the votes of a loaded table."""
     items, first, second = table.pairs(roles[layout[0]], roles[layout[1]])
     outcome = None
@@ -261,21 +334,19 @@ def _comparisons(
     if by:
         items, first, second = split_items(table.labels([by], "context"), items, first, second)
     vectors = [table.quantities(name, "feature").astype(np.float32) for name in features]
-    return Comparisons.from_codes(
-        first,
-        second,
-        worker=worker,
-        outcome=outcome,
-        weight=weight,
+    return CodedVotes(
+        table=table,
         items=items,
+        first=first,
+        second=second,
+        outcome=outcome,
         workers=crowd,
-        sides_known=sides_known,
+        worker=worker,
+        weight=weight,
         features=np.column_stack(vectors) if vectors else None,
         feature_names=feature_names,
-        threads=threads,
+        sides_known=sides_known,
         by=by,
-        source=table.source,
-        backend=table.backend,
     )
 
 

@@ -22,6 +22,7 @@ from crowdsift.tables import Backend, Table
 if TYPE_CHECKING:
     from crowdsift.engines.grid import VoteSites, WorkerPoints
     from crowdsift.models import Model
+    from crowdsift.report import Report
 
 __all__ = ["Fit", "Posterior"]
 
@@ -88,6 +89,8 @@ class Fit:
     trace
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
+    votes
+        What was fitted; None for a fit that was loaded.
 
     Examples
     --------
@@ -406,6 +409,55 @@ class Fit:
         from crowdsift.storage import save
 
         save(self, directory)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        votes: Comparisons | None = None,
+        title: str | None = None,
+        command: str | None = None,
+        refit: bool | None = None,
+        threads: int | None = None,
+    ) -> Report:
+        """One HTML page, complete in itself, for people who decide by this fit.
+
+        Parameters
+        ----------
+        path
+            Where to write it; None writes nothing. In a notebook the result shows itself.
+        votes
+            What was fitted; needed only where the fit was loaded.
+        title
+            What the votes are about; the name of their file by default.
+        command
+            What the page names as the way to make it again.
+        refit
+            Whether to fit twice more, for predictions of left-out votes and for the ranking
+            without flagged workers. By default where each takes some seconds at most.
+        threads
+            How many threads the refits may use.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> report = crowdsift.fit(votes).report()
+        >>> "Can you trust this?" in report.html
+        True
+        """
+        from crowdsift.report import make_report
+
+        made = make_report(self, votes, title=title, command=command, refit=refit, threads=threads)
+        if path is not None:
+            made.save(path)
+        return made
+
+    def _repr_html_(self) -> str:
+        """The display in a notebook."""
+        from crowdsift.report.notebook import fit_html
+
+        return fit_html(self)
 
     def to_json(self) -> dict[str, Any]:
         """Summary, items and workers as plain lists and dictionaries.

@@ -1,7 +1,9 @@
-// How far each worker's votes agree with an order of the items.
+// How far each worker's votes agree with an order of the items, and how often each item appears.
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <vector>
 
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
@@ -26,6 +28,18 @@ inline void agreement(const Votes& votes, ThreadPool& pool, const double* scores
             }
         }
     });
+}
+
+// Sums of weights of the comparisons of every item; the codes must be below n_items.
+inline std::vector<double> appearances(std::size_t n, std::size_t n_items,
+                                       const std::uint32_t* first, const std::uint32_t* second,
+                                       const float* weight) {
+    std::vector<double> sums(n_items, 0.0);
+    for (std::size_t i = 0; i < n; ++i) {
+        sums[first[i]] += static_cast<double>(weight[i]);
+        sums[second[i]] += static_cast<double>(weight[i]);
+    }
+    return sums;
 }
 
 }  // namespace crowdsift

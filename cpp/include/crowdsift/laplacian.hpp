@@ -35,7 +35,6 @@ struct SolveReport {
     std::size_t iterations = 0;
     double residual = 0.0;  // relative to the right-hand side
     bool converged = false;
-    bool indefinite = false;
 };
 
 class Laplacian {
@@ -115,10 +114,7 @@ public:
             multiply(shift, direction.data(), product.data());
             double curvature = 0.0;
             for (std::size_t j = 0; j < n_; ++j) curvature += direction[j] * product[j];
-            if (!(curvature > 0.0)) {
-                report.indefinite = true;
-                break;
-            }
+            if (!(curvature > 0.0)) break;
             const double step = rz / curvature;
             double rz_next = 0.0;
             rr = 0.0;

@@ -135,10 +135,12 @@ inline std::vector<std::uint32_t> components(std::size_t n_items, std::size_t n,
         while (parent[item] != item) item = parent[item] = parent[parent[item]];
         return item;
     };
-    for (std::size_t i = 0; i < n; ++i) {
+    std::size_t apart = n_items;  // components so far; with one left there is no more to learn
+    for (std::size_t i = 0; i < n && apart > 1; ++i) {
         const std::uint32_t a = root(first[i]), b = root(second[i]);
-        if (a < b) parent[b] = a;
-        else parent[a] = b;
+        if (a == b) continue;
+        parent[std::max(a, b)] = std::min(a, b);
+        --apart;
     }
     std::vector<std::uint32_t> number(n_items, 0);
     std::uint32_t count = 0;

@@ -49,6 +49,17 @@ struct Votes {
     }
 };
 
+// Of every worker, the weight of its decided votes, and that for the first item less the other.
+inline void side_totals(const Votes& votes, double* decided, double* leaning) {
+    for (std::size_t s = 0; s < votes.n_workers; ++s)
+        for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+            if (votes.outcome[i] == 0.5F) continue;
+            const double n = static_cast<double>(votes.weight[i]);
+            decided[s] += n;
+            leaning[s] += n * (2.0 * static_cast<double>(votes.outcome[i]) - 1.0);
+        }
+}
+
 // Per-range vectors over items, added up in the order of ranges.
 class ItemSums {
 public:
@@ -66,6 +77,20 @@ public:
             out[j] = sum;
         }
     }
+
+    // The same, the items shared among the threads where there are many.
+    void reduce(double* out, ThreadPool& pool) const {
+        const std::vector<std::size_t> chunks = even_ranges(n_, n_ < 20000 ? 1 : pool.size());
+        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
+            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
+                double sum = 0.0;
+                for (std::size_t r = 0; r < ranges_; ++r) sum += sums_[r * n_ + j];
+                out[j] = sum;
+            }
+        });
+    }
+
+    std::size_t ranges() const { return ranges_; }
 
 private:
     std::size_t n_;

@@ -13,7 +13,10 @@ import typer
 
 from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
+from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
+from crowdsift.cli.next import next_
+from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
 from crowdsift.cli.spam import spam
 from crowdsift.cli.terminal import say
@@ -49,8 +52,9 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-for command in (fit, evaluate, spam, simulate, demo):
+for command in (fit, evaluate, spam, simulate, export, reproduce, demo):
     app.command()(command)
+app.command("next")(next_)
 
 
 class Interrupted(BaseException):

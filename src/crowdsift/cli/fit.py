@@ -24,7 +24,15 @@ from crowdsift.cli.options import (
     mapping,
     names,
 )
-from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
+from crowdsift.cli.terminal import (
+    command_line,
+    fit_progress,
+    print_text,
+    say,
+    step_progress,
+    to_json,
+    warn,
+)
 
 
 def fit(
@@ -32,8 +40,8 @@ def fit(
     method: Annotated[
         str | None,
         typer.Option(
-            help="sift (default), bora-em, bt, rank-centrality, crowd-bt, factor-bt, barp, htcv "
-            "or hbtl."
+            help="sift (default), bora-em, bora-map, bt, rank-centrality, crowd-bt, factor-bt, "
+            "barp, htcv or hbtl."
         ),
     ] = None,
     settings: Annotated[
@@ -50,6 +58,10 @@ def fit(
         Path | None,
         typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
     ] = None,
+    report: Annotated[
+        Path | None,
+        typer.Option(help="File for the report, one HTML page that needs no network."),
+    ] = None,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
@@ -63,12 +75,14 @@ def fit(
 ) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
-    from crowdsift.files import require_folder
+    from crowdsift.files import require_file, require_folder
     from crowdsift.models import DEFAULT
 
     chosen = crowdsift.model(method or DEFAULT, **hyper_parameters(settings or []))
     if out is not None:
         require_folder(out)
+    if report is not None:
+        require_file(report)
     with fit_progress(f"Fitting {chosen.name}", chosen) as progress:
         result = crowdsift.fit(
             votes,
@@ -88,8 +102,14 @@ def fit(
             progress=progress,
         )
     text = to_json(result.to_json()) if as_json else ""
+    page = None
+    if report is not None:
+        with step_progress("Testing the fit for the report"):
+            page = result.report(command=command_line(), threads=threads)
     if out is not None:
         result.save(out)
+    if page is not None and report is not None:
+        page.save(report)
     warn(result.warnings)
     if as_json:
         print_text(text)
@@ -99,3 +119,5 @@ def fit(
     console.show_fit(result)
     if out is not None:
         say(f"Written: {out}/items.csv, workers.csv, summary.json")
+    if report is not None:
+        say(f"Written: {report}")

@@ -17,6 +17,13 @@ def say(message: str) -> None:
     print(message, file=sys.stderr)
 
 
+def command_line() -> str:
+    """The command as it was given, quoted for a shell."""
+    import shlex
+
+    return shlex.join(["crowdsift", *sys.argv[1:]])
+
+
 def warn(notes: tuple[str, ...]) -> None:
     """Warnings of a result on standard error."""
     for note in notes:

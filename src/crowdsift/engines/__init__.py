@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["Curvature", "Engine", "Laplacian", "Solution", "choose_engine"]
+__all__ = ["Curvature", "Engine", "Laplacian", "Profile", "Solution", "choose_engine"]
 
 
 class Curvature(NamedTuple):
@@ -38,6 +38,20 @@ class Curvature(NamedTuple):
     workers: Vector
     blocks: Vector
     diagonal: Vector
+
+
+class Profile(NamedTuple):
+    """The logistic log-likelihood as a function of the scores alone, the slopes settled.
+
+    `gradient` is that in the scores and `diagonal` that of A, the items' block of the negative
+    Hessian; `slopes` and their `curvature`, prior included, one number a worker.
+    """
+
+    value: float
+    gradient: Vector
+    diagonal: Vector
+    slopes: Vector
+    curvature: Vector
 
 
 class Solution(NamedTuple):
@@ -65,6 +79,10 @@ class Laplacian(Protocol):
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
     ) -> Solution:
         """Solve (L + shift I) x = rhs to a residual of `tolerance` times the norm of rhs."""
+
+    @property
+    def has_dense(self) -> bool:
+        """Whether L is small enough for `dense`."""
 
     def dense(self) -> Vector | None:
         """Return L as a matrix, or None where that would be too large."""
@@ -116,6 +134,25 @@ class Engine(Protocol):
     def slope_information(self, scores: Vector, slopes: Vector) -> Vector:
         """Σ n·p(1 - p)·d² of every worker."""
 
+    def common_slope(self, scores: Vector, slope: float) -> Profile:
+        """The log-likelihood with one slope for all; no curvatures of slopes.
+
+        Keeps A for `slope_product`.
+        """
+
+    def own_slopes(
+        self, scores: Vector, start: Vector, *, mean: float, precision: float, last_step: float
+    ) -> Profile:
+        """The log-likelihood with every slope at the optimum of its votes and prior.
+
+        Each minimises -log-likelihood + ½·precision·(slope - mean)² from `start`, by Newton steps
+        of which the last is at most `last_step`·(1 + |slope|) long: the error is of the order of
+        its square. Keeps A, B and D for `slope_product`.
+        """
+
+    def slope_product(self, v: Vector) -> Vector:
+        """(A - B D⁻¹ B') v of the last `own_slopes`, or A v of the last `common_slope`."""
+
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Derivatives of a likelihood of `crowdsift.likelihoods.LIKELIHOODS`.
 
@@ -158,6 +195,9 @@ class Engine(Protocol):
         A comparison with c = (n y + prior)/(n + 2 prior) - ½ adds c·x[second] to first and
         takes c·x[first] from second.
         """
+
+    def side_totals(self) -> tuple[Vector, Vector]:
+        """Σ n and Σ n(2y - 1) over the decided votes (y not ½) of every worker but known ones."""
 
     def grid_sites(self, habits: Habits = ...) -> GridSites:
         """New sites of expectation propagation over these votes; see `crowdsift.engines.grid`.

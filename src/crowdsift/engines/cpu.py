@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.engines import Curvature, Solution
+from crowdsift.engines import Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
 from crowdsift.engines.sides_cpu import CpuSidePasses
@@ -42,9 +42,14 @@ class CpuLaplacian:
         """Jacobi-preconditioned conjugate gradients from `start`."""
         return Solution(*self._core.solve(rhs, start, shift, tolerance, most))
 
+    @property
+    def has_dense(self) -> bool:
+        """Whether there are at most 1,000 items."""
+        return self._n <= _DENSE_ITEMS
+
     def dense(self) -> Vector | None:
         """Return L as a matrix up to 1,000 items; None beyond."""
-        if self._n > _DENSE_ITEMS:
+        if not self.has_dense:
             return None
         low, high, weight = self._core.weighted_pairs()
         matrix = np.zeros((self._n, self._n))
@@ -108,6 +113,24 @@ class CpuEngine:
         self.passes += 1
         return self._core.slope_information(scores, slopes)
 
+    def common_slope(self, scores: Vector, slope: float) -> Profile:
+        """Log-likelihood with one slope for all; see the protocol."""
+        self.passes += 1
+        told = self._core.common_slope(scores, slope)
+        return Profile(*told, np.full(self.n_workers, slope), np.full(self.n_workers, np.inf))
+
+    def own_slopes(
+        self, scores: Vector, start: Vector, *, mean: float, precision: float, last_step: float
+    ) -> Profile:
+        """Log-likelihood with every slope at its optimum; see the protocol."""
+        self.passes += 1
+        return Profile(*self._core.own_slopes(scores, start, mean, precision, last_step))
+
+    def slope_product(self, v: Vector) -> Vector:
+        """(A - B D⁻¹ B') v; see the protocol."""
+        self.passes += 1
+        return self._core.slope_product(v)
+
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Derivatives of a likelihood with worker parameters; see the protocol."""
         self.passes += 1
@@ -154,6 +177,13 @@ class CpuEngine:
         """Product with the smoothed margins; see the protocol."""
         self.passes += 1
         return self._core.margin_flow(x, prior)
+
+    def side_totals(self) -> tuple[Vector, Vector]:
+        """Answers by side; see the protocol."""
+        self.passes += 1
+        counts, leaning = self._core.side_totals()
+        crowd = self.n_workers - self.known_workers
+        return counts[:crowd], leaning[:crowd]
 
     def grid_sites(self, habits: Habits = PLAIN) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines import Curvature, Solution
+from crowdsift.engines import Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_reference import ReferenceGridSites
 from crowdsift.engines.sides_reference import ReferenceSidePasses
@@ -51,6 +51,11 @@ class ReferenceLaplacian:
         x = np.linalg.solve(self.matrix + shift * np.eye(len(rhs)), rhs)
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 
+    @property
+    def has_dense(self) -> bool:
+        """True: the specification is dense."""
+        return True
+
     def dense(self) -> Vector | None:
         """Return L."""
         return self.matrix.copy()
@@ -80,6 +85,7 @@ class ReferenceEngine:
         self._x = features.astype(np.float64)
         self._precision = np.zeros(len(comparisons))
         self._a, self._b = np.zeros(len(comparisons)), np.zeros((len(comparisons), 0))
+        self._inverse = np.zeros((self.n_workers, 1, 1))
         self._laplacian = ReferenceLaplacian(self.n_items)
         self.component = self._components()
         self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
@@ -126,6 +132,36 @@ class ReferenceEngine:
         d = self._differences(scores)
         _, _, second = logistic(slopes[self._worker] * d, self._y)
         return self._to_workers(-self._n * second * d**2)
+
+    def common_slope(self, scores: Vector, slope: float) -> Profile:
+        """Log-likelihood with one slope for all; see the protocol."""
+        slopes = np.full(self.n_workers, slope)
+        return self._profile(scores, slopes, np.full(self.n_workers, np.inf))
+
+    def own_slopes(
+        self, scores: Vector, start: Vector, *, mean: float, precision: float, last_step: float
+    ) -> Profile:
+        """Log-likelihood with every slope at its optimum, always to the last digit."""
+        slopes = self.fit_workers(
+            "scaled-logit",
+            scores,
+            start[:, None],
+            centre=np.array([mean]),
+            penalty=precision,
+            bounds=(-np.inf, np.inf),
+            tolerance=1e-12,
+        )[:, 0]
+        information = self.slope_information(scores, slopes)
+        return self._profile(scores, slopes, information + precision)
+
+    def _profile(self, scores: Vector, slopes: Vector, curvature: Vector) -> Profile:
+        at = self.derivatives("scaled-logit", scores, slopes[:, None])
+        self._inverse = (1.0 / curvature)[:, None, None]
+        return Profile(at.value, at.items, at.diagonal, slopes, curvature)
+
+    def slope_product(self, v: Vector) -> Vector:
+        """(A - B D⁻¹ B') v; see the protocol."""
+        return self.reduced(v, self._inverse)
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Derivatives of a likelihood with worker parameters; see the protocol."""
@@ -224,6 +260,14 @@ class ReferenceEngine:
         self.passes += 1
         c = (self._n * self._y + prior) / (self._n + 2 * prior) - 0.5
         return self._to_both(c * x[self._second], -c * x[self._first])
+
+    def side_totals(self) -> tuple[Vector, Vector]:
+        """Answers by side; see the protocol."""
+        crowd = self.n_workers - self.known_workers
+        decided = np.where(self._y == 0.5, 0.0, self._n)
+        counts = np.bincount(self._worker, decided, self.n_workers)[:crowd]
+        leaning = np.bincount(self._worker, decided * (2 * self._y - 1), self.n_workers)[:crowd]
+        return counts.astype(np.float64), leaning.astype(np.float64)
 
     def grid_sites(self, habits: Habits = PLAIN) -> ReferenceGridSites:
         """New sites of expectation propagation; see the protocol."""

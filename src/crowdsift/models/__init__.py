@@ -13,6 +13,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.barp import BARP
 from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.models.bora_em import BoraEM
+from crowdsift.models.bora_map import BoraMAP
 from crowdsift.models.bradley_terry import BradleyTerry
 from crowdsift.models.crowd_bt import CrowdBT
 from crowdsift.models.factor_bt import FactorBT
@@ -27,6 +28,7 @@ __all__ = [
     "HTCV",
     "MODELS",
     "BoraEM",
+    "BoraMAP",
     "BradleyTerry",
     "CrowdBT",
     "Estimate",
@@ -47,6 +49,7 @@ _KINDS: tuple[type[Model], ...] = (
     HTCV,
     HBTL,
     BoraEM,
+    BoraMAP,
     Sift,
 )
 MODELS: dict[str, type[Model]] = {kind.name: kind for kind in _KINDS}

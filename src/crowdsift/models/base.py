@@ -104,6 +104,7 @@ class Model(ABC):
     free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
     tie_column: ClassVar[str] = "tie_rate"  # of the workers: what settles how often they tie
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
+    bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
     def __post_init__(self) -> None:
         for entry in fields(self):

@@ -56,6 +56,8 @@ class BoraEM(Model):
         Stop when the mean log-likelihood moves by at most this.
     most_iterations
         Stop unconverged after so many.
+    accelerate
+        Anderson acceleration: the same fixed point in a fraction of the iterations.
 
     Examples
     --------
@@ -74,6 +76,7 @@ class BoraEM(Model):
     side_sd: float = 1.0
     tolerance: float = 1e-6
     most_iterations: int = 2_000
+    accelerate: bool = True
 
     name: ClassVar[str] = "bora-em"
     tuned: ClassVar[str] = "item_ridge"
@@ -108,6 +111,8 @@ class BoraEM(Model):
             item_ridge=self.item_ridge,
             worker_ridge=self.reliability_sd**-2,
             rule=rule,
+            # Habits live outside the iterate: a step is no function of it alone.
+            depth=5 if self.accelerate and side is None else 0,
         )
         warnings: tuple[str, ...] = ()
         if not state.scores.any():

@@ -10,13 +10,14 @@ import numpy as np
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, centred_covariance
 from crowdsift.solvers.convergence import Progress, StoppingRule
-from crowdsift.solvers.newton import NewtonStep, minimise
+from crowdsift.solvers.newton import minimise
+from crowdsift.solvers.slopes import CommonSlope
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
 
 __all__ = ["BradleyTerry"]
 
@@ -53,58 +54,38 @@ class BradleyTerry(Model):
     name: ClassVar[str] = "bt"
     free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
+    bytes_a_comparison: ClassVar[int] = 12
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
-        """One comparison a pair: counts are sufficient."""
-        return comparisons.pooled()
+        """One comparison a pair, since counts are sufficient, where it is sure to halve them."""
+        pairs = comparisons.n_items * (comparisons.n_items - 1) // 2
+        return comparisons.pooled() if 2 * pairs <= len(comparisons) else comparisons
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Newton steps from 0; the objective is strictly convex."""
-        objective = _PenalisedLikelihood(engine, self.penalty)
+        objective = CommonSlope(engine, self.penalty)
         rule = StoppingRule(
             "largest entry of the gradient", self.tolerance, self.most_iterations, progress
         )
         scores, trace = minimise(objective, np.zeros(engine.n_items), rule)
-        objective.evaluate(scores)
+        covariance = None
+        if engine.laplacian.has_dense:
+            engine.score_derivatives(scores, np.ones(engine.n_workers))  # the curvature
+            covariance = centred_covariance(engine, self.penalty)
         return Estimate(
             scores=scores - scores.mean(),
-            log_likelihood=objective.log_likelihood,
+            log_likelihood=engine.common_slope(scores, 1.0).value,
             rule=rule,
             trace=[-value / engine.total_weight for value in trace],
-            covariance=centred_covariance(engine, self.penalty),
+            covariance=covariance,
         )
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""
-        return engine.score_derivatives(estimate.scores, np.ones(engine.n_workers))[0]
+        return engine.common_slope(estimate.scores, 1.0).value
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
         """σ(d), for every worker."""
         return sigmoid(difference)
-
-
-class _PenalisedLikelihood:
-    """-log-likelihood + ½λ‖r‖² as the Newton solver wants it."""
-
-    def __init__(self, engine: Engine, penalty: float) -> None:
-        self._engine, self._penalty = engine, penalty
-        self._slopes = np.ones(engine.n_workers)
-        self._gradient = np.zeros(engine.n_items)
-        self.log_likelihood = 0.0
-
-    def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        self.log_likelihood, gradient = self._engine.score_derivatives(x, self._slopes)
-        self._gradient = self._penalty * x - gradient
-        return 0.5 * self._penalty * float(x @ x) - self.log_likelihood, self._gradient
-
-    def step(self, radius: float, tolerance: float) -> NewtonStep:
-        laplacian, penalty = self._engine.laplacian, self._penalty
-        return NewtonStep.solve(
-            lambda v: laplacian.multiply(v, penalty),
-            self._gradient,
-            laplacian.diagonal() + penalty,
-            radius,
-            tolerance,
-        )

@@ -14,6 +14,7 @@ from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.crowd import crowd_from, crowd_to
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.kept_sites import kept_sites
+from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.warm import WarmStart, go_on
 from crowdsift.solvers.worker_prior import habits_of, power_grid
@@ -53,8 +54,8 @@ class Sift(Model):
         Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is
         half a win and half a loss. Soft outcomes are always shares of a win and a loss.
     sides
-        Whether workers may have a side habit, if sides are known and the evidence rises by more
-        than 3 nats.
+        Whether workers may have a side habit, if sides are known, the votes hint at one, and the
+        evidence rises by more than 3 nats.
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
         the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
@@ -121,7 +122,7 @@ class Sift(Model):
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.ties
         families = [habits_of(ties=ties, sides=False)]
-        if self.sides and engine.sides_known:
+        if self.sides and engine.sides_known and hints_at_sides(engine):
             families.append(habits_of(ties=ties, sides=True))
         return Settings(
             tolerance=self.tolerance,
@@ -173,10 +174,10 @@ class Sift(Model):
             sign_margin=margin,
             details={
                 "pair_effect": run.pair_effect / size**2,
-                "crowd_side": run.side.mean if sided else None,
+                "crowd_side": run.sides.prior.mean if sided else None,
             },
             pairs=pairs,
-            crowd=crowd_to(prior, run.side, run.pair_effect, size),
+            crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size),
             sites=kept_sites(run.sites, flip),
             warnings=_warnings(run, engine),
         )
@@ -222,7 +223,7 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
 def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
     if float(np.mean(run.means**2)) < _FAINT:
-        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.side)
+        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
         if gain < _CLEAR:
             notes.append(
                 "the votes hold no information: the evidence for any worker seeing which item is "

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import PLAIN
-from crowdsift.solvers.worker_prior import learned_sides
+from crowdsift.solvers.side_prior import learned_sides
 
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector

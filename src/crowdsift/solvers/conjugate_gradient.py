@@ -14,9 +14,10 @@ __all__ = ["Step", "conjugate_gradient"]
 
 
 class Step(NamedTuple):
-    """An approximate solution and how it ended."""
+    """An approximate solution, xᵀA x, and how it ended."""
 
     x: Vector
+    form: float
     iterations: int
     at_boundary: bool
 
@@ -49,30 +50,36 @@ def conjugate_gradient(
     direction = residual / diagonal
     product = float(residual @ direction)
     goal = tolerance * np.sqrt(product)
+
+    def step(iterations: int, at_boundary: bool) -> Step:
+        return Step(x, float(x @ (rhs - residual)), iterations, at_boundary)
+
     for iteration in range(most):
         if np.sqrt(product) <= goal:
-            return Step(x, iteration, False)
+            return step(iteration, False)
         image = multiply(direction)
         curvature = float(direction @ image)
         length = product / curvature if curvature > 0 else np.inf
         ahead = x + length * direction if np.isfinite(length) else x
         if not np.isfinite(length) or float(diagonal @ ahead**2) >= radius**2:
-            if np.isinf(radius):  # negative curvature without a region: what is there, or descent
-                return Step(x if iteration else direction, iteration + 1, True)
-            return Step(_to_boundary(x, direction, diagonal, radius), iteration + 1, True)
+            if np.isfinite(radius):
+                length = _to_boundary(x, direction, diagonal, radius)
+            else:  # negative curvature without a region: what is there, or descent
+                length = 0.0 if iteration else 1.0
+            x, residual = x + length * direction, residual - length * image
+            return step(iteration + 1, True)
         x = ahead
         residual = residual - length * image
         preconditioned = residual / diagonal
         following = float(residual @ preconditioned)
         direction = preconditioned + following / product * direction
         product = following
-    return Step(x, most, False)
+    return step(most, False)
 
 
-def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) -> Vector:
-    """X + t·direction with t > 0 on the boundary of the region."""
+def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) -> float:
+    """The t > 0 with x + t·direction on the boundary of the region."""
     a = float(diagonal @ direction**2)
     b = float(diagonal @ (x * direction))
     c = float(diagonal @ x**2) - radius**2
-    t = (-b + np.sqrt(max(b * b - a * c, 0.0))) / a
-    return np.asarray(x + t * direction)
+    return (-b + float(np.sqrt(max(b * b - a * c, 0.0)))) / a

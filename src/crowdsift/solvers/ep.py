@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import NO_HABIT, PLAIN, Habits, SidePrior
+from crowdsift.engines.grid import PLAIN, Habits, SidePrior
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
+from crowdsift.solvers.side_prior import SideLearner
 from crowdsift.solvers.spectral import spectral_scores
-from crowdsift.solvers.worker_prior import WorkerPrior, learned_sides
+from crowdsift.solvers.worker_prior import WorkerPrior
 
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
@@ -88,7 +89,7 @@ class Propagation:
     warm: bool = False  # near its end from the start
     moved_levels: int = 0  # workers whose own levels are not those of the last pass
     pair_effect: float = 0.0  # its variance
-    side: SidePrior = NO_HABIT
+    sides: SideLearner = field(default_factory=SideLearner)
     known_margin: float = 0.0
 
     @staticmethod
@@ -165,11 +166,11 @@ class Propagation:
         determinant, linear = self.log_determinant, float(self.rhs @ self.means)
         update = self.sites.update(
             self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
-            side=self.side,
+            side=self.sides.prior,
         )  # fmt: skip
         self.rhs, self.known_margin = update.rhs, update.known_margin
         if damping and self.prior.habits.sides:
-            self.side = learned_sides(update.sides)
+            self.sides = self.sides.learned(update.sides)
         self.evidence.append(
             update.log_messages
             - update.log_sites

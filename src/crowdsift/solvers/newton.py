@@ -37,10 +37,9 @@ class NewtonStep(NamedTuple):
         solved = conjugate_gradient(
             multiply, -gradient, diagonal, tolerance=tolerance, radius=radius
         )
-        form = float(solved.x @ multiply(solved.x))
         return cls(
             solved.x,
-            expected=-float(gradient @ solved.x) - 0.5 * form,
+            expected=-float(gradient @ solved.x) - 0.5 * solved.form,
             length=float(np.sqrt(diagonal @ solved.x**2)),
             at_boundary=solved.at_boundary,
         )
@@ -56,16 +55,22 @@ class Objective(Protocol):
         """A step by the quadratic model, solved to a relative tolerance."""
 
 
-def minimise(objective: Objective, x: Vector, rule: StoppingRule) -> tuple[Vector, list[float]]:
+def minimise(
+    objective: Objective,
+    x: Vector,
+    rule: StoppingRule,
+    measure: Callable[[Vector], float] | None = None,
+) -> tuple[Vector, list[float]]:
     """A minimiser near x, and the value before the first and after every iteration.
 
-    The rule is told the largest entry of the gradient. A step that does not lower the value as
-    the model promises is taken back and the region shrinks.
+    The rule is told a measure of the gradient, by default its largest entry. A step that does not
+    lower the value as the model promises is taken back and the region shrinks.
     """
+    measure = measure or _largest
     value, gradient = objective.evaluate(x)
     trace = [value]
     radius, moved = np.inf, True
-    finished = rule.begin(_largest(gradient))
+    finished = rule.begin(measure(gradient))
     while not finished:
         if not moved:
             objective.evaluate(x)  # back to the curvature at x
@@ -83,7 +88,7 @@ def minimise(objective: Objective, x: Vector, rule: StoppingRule) -> tuple[Vecto
         else:
             radius = 0.25 * step.length
         trace.append(value)
-        finished = rule.stop(_largest(gradient)) or radius < 1e-14
+        finished = rule.stop(measure(gradient)) or radius < 1e-14
     return x, trace
 
 

@@ -10,6 +10,7 @@ import numpy as np
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep import Propagation, complete
 from crowdsift.solvers.kept_sites import carried_over
+from crowdsift.solvers.side_prior import SideLearner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -63,7 +64,7 @@ def go_on(
     rule = StoppingRule("change of the standardised scores", settings.tolerance,
                         settings.most_iterations, progress)  # fmt: skip
     run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
-                      rhs=np.zeros(engine.n_items), variances=start.variances, side=start.side,
+                      rhs=np.zeros(engine.n_items), variances=start.variances, sides=SideLearner(start.side),
                       pair_effect=start.pair_effect)  # fmt: skip
     if start.pair_effect:
         sites.set_pair_effect(start.pair_effect)
@@ -121,7 +122,7 @@ class _Spread:
         run = self._run
         self._seen = np.where(moving[self._votes.worker], self._now(), self._seen)
         run.rhs = run.sites.update_some(moving, run.prior.levels, run.prior.masses, run.means,
-                                        clip=run.clip, side=run.side)  # fmt: skip
+                                        clip=run.clip, side=run.sides.prior)  # fmt: skip
         run.find_items()
 
     def _now(self) -> Vector:

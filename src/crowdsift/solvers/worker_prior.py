@@ -13,26 +13,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
+from crowdsift import _core
+from crowdsift.engines.grid import PLAIN, Habits, mirrored
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crowdsift.engines import Vector
-    from crowdsift.engines.grid import SideSums
 
-__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "learned_sides", "power_grid"]
+    _Grid = tuple[Vector, Vector]
+
+__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "power_grid"]
 
 # Tie widths from almost none to where nearly every vote is a tie.
 TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
 _PURE_SIDES = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of pure types
 
-_PRIOR_WORKERS = 50.0  # how many workers p0 counts for
 _SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random workers before any vote
-_SHARE_WORKERS, _SPREAD_WORKERS = 5.0, 20.0  # how many workers the shares and μ/2 count for
 _LEAST_SPREAD = 0.05
 _FAR = 6.0
-_FARTHEST_SIDE, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE = 3.0, 1e-3, 4.0
 
 
 def power_grid(points: int) -> Vector:
@@ -72,19 +71,6 @@ def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
     return np.asarray(masses / masses.sum(), dtype=np.float64)
 
 
-def learned_sides(sums: SideSums) -> SidePrior:
-    """Mean and variance of the side habit of regular workers, by empirical Bayes.
-
-    One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
-    which would hand a biased but good worker to a pure type.
-    """
-    held = sums.weight + 1.0
-    mean = float(np.clip(sums.first / held, -_FARTHEST_SIDE, _FARTHEST_SIDE))
-    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.weight
-    variance = (squares + 0.1) / held
-    return SidePrior(mean, float(np.clip(variance, _LEAST_SIDE_VARIANCE, _MOST_SIDE_VARIANCE)))
-
-
 @dataclass(frozen=True)
 class WorkerPrior:
     """The grid of types, their distribution π, and the mixture p0 behind it.
@@ -121,15 +107,15 @@ class WorkerPrior:
         extrapolation (Varadhan & Roland 2008) goes to x0 + 2a r + a² v with a = |r|/|v|, at least 1
         and at most `ahead`; with 1 it is a plain step.
         """
-        prior, mixture = self, _Mixture(mirrored(self.levels))
+        prior, grid = self, self._grid()
         for _ in range(cycles):
-            one = prior._updated(mixture, counts(prior.masses))
+            one = prior._updated(grid, counts(prior.masses))
             if np.abs(one._vector() - prior._vector()).sum() <= tolerance:
                 return one
-            two = one._updated(mixture, counts(one.masses))
+            two = one._updated(grid, counts(one.masses))
             prior = _extrapolated(prior, one, two, ahead)
             for _ in range(2):  # what an extrapolation stirs up in other directions dies down
-                prior = prior._updated(mixture, counts(prior.masses))
+                prior = prior._updated(grid, counts(prior.masses))
         return prior
 
     def _vector(self) -> Vector:
@@ -138,7 +124,12 @@ class WorkerPrior:
 
     def updated(self, counts: Vector) -> WorkerPrior:
         """π from the counts, by three steps of EM for p0."""
-        return self._updated(_Mixture(mirrored(self.levels)), counts)
+        return self._updated(self._grid(), counts)
+
+    def _grid(self) -> _Grid:
+        """The signed reliabilities, and logarithms of the widths of their cells."""
+        points = mirrored(self.levels)
+        return points, np.log(np.gradient(points))
 
     def by_width(self, masses: Vector) -> Vector:
         """What regular types hold, a row a tie width, a column a reliability."""
@@ -152,27 +143,13 @@ class WorkerPrior:
         centre = None if self.centre is None else -self.centre
         return replace(self, masses=masses, centre=centre)
 
-    def _updated(self, mixture: _Mixture, counts: Vector) -> WorkerPrior:
-        centre, spread, shares = self.centre, self.spread, self.shares
-        table = self.by_width(counts)
-        by_level = table.sum(axis=0)
-        regular = max(float(by_level.sum()), 1e-12)
-        if centre is None:
-            points = mirrored(self.levels)
-            centre = float(points @ by_level) / regular
-            variance = float((points - centre) ** 2 @ by_level) / regular
-            spread = max(float(np.sqrt(variance)), _LEAST_SPREAD)
-        for _ in range(3):
-            centre, spread, shares = mixture.step(by_level, centre, spread, shares)
-        everyone, n_widths = float(counts.sum()), len(table)
-        width = (table.sum(axis=1) + _SHARE_WORKERS / n_widths) / (regular + _SHARE_WORKERS)
-        p0 = np.outer(width, mixture.masses(centre, spread, shares)).ravel()
-        n_pure = len(counts) - table.size
-        if n_pure:
-            share = (everyone - regular + 0.5) / (everyone + 1.0)
-            p0 = np.concatenate([(1.0 - share) * p0, np.full(n_pure, share / n_pure)])
-        masses = (counts + _PRIOR_WORKERS * p0) / (everyone + _PRIOR_WORKERS)
-        return replace(self, masses=masses, centre=centre, spread=spread, shares=shares)
+    def _updated(self, grid: _Grid, counts: Vector) -> WorkerPrior:
+        n_widths = len(self.habits.widths)
+        centre = np.nan if self.centre is None else self.centre
+        masses, centre, spread, shares = _core.update_prior(
+            *grid, n_widths, counts, centre, self.spread, self.shares
+        )
+        return WorkerPrior(self.levels, masses, centre, spread, shares, self.habits)
 
     def rescaled(self, factor: float) -> WorkerPrior:
         """The distribution of β·factor, on the grid times the factor."""
@@ -207,48 +184,3 @@ def _extrapolated(
         spread=max(float(np.exp(min(found[1], 3.0))), _LEAST_SPREAD),
         shares=shares / shares.sum(),
     )
-
-
-class _Mixture:
-    """p0 on one grid: ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀, each part normalised over the points."""
-
-    def __init__(self, points: Vector) -> None:
-        self._points, self._zero = points, len(points) // 2
-        self._log_widths = np.log(np.gradient(points))
-
-    def parts(self, centre: float, spread: float, shares: Vector) -> tuple[Vector, Vector]:
-        """The Gaussian parts times their shares; the grid is symmetric, so one mirrors other."""
-        logs = self._log_widths - 0.5 * ((self._points - centre) / spread) ** 2
-        able = np.exp(logs - logs.max())
-        able /= able.sum()
-        return shares[0] * able, shares[1] * able[::-1]
-
-    def masses(self, centre: float, spread: float, shares: Vector) -> Vector:
-        """p0 on the grid."""
-        plus, minus = self.parts(centre, spread, shares)
-        total = plus + minus
-        total[self._zero] += shares[2]
-        return total
-
-    def step(
-        self, counts: Vector, centre: float, spread: float, shares: Vector
-    ) -> tuple[float, float, Vector]:
-        """One step of EM for p0 given the counts of types."""
-        plus, minus = self.parts(centre, spread, shares)
-        total = plus + minus
-        total[self._zero] += shares[2]
-        ratio = counts / np.maximum(total, 1e-300)
-        plus *= ratio
-        minus *= ratio
-        held_plus, held_minus = float(plus.sum()), float(minus.sum())
-        if held_minus > held_plus:  # + is the majority's side
-            plus, minus, held_plus, held_minus = minus, plus, held_minus, held_plus
-        everyone = float(counts.sum())
-        held = np.array([held_plus, held_minus, everyone - held_plus - held_minus])
-        shares = (held + _SHARE_WORKERS * _SHARES) / (everyone + _SHARE_WORKERS)
-        able = max(held_plus + held_minus, 1e-12)
-        both = plus + minus[::-1]  # reliabilities of adversaries with their sign turned
-        centre = float(self._points @ both) / able
-        squares = float((self._points - centre) ** 2 @ both)
-        variance = (squares + _SPREAD_WORKERS * (0.5 * centre) ** 2) / (able + _SPREAD_WORKERS)
-        return centre, max(float(np.sqrt(variance)), _LEAST_SPREAD), shares

@@ -1,0 +1,16 @@
+// The kernels without Python, for the sanitizers: every kernel runs on inputs with the shapes
+// that go wrong, and what it returns is checked against a plain loop. One file a family.
+#include <cstdlib>
+
+#include "check.hpp"
+
+int main() {
+    test_functions();
+    test_rows();
+    test_logistic();
+    test_slopes();
+    test_likelihoods();
+    test_grids();
+    std::printf("%d passed, %d failed\n", checks - failures, failures);
+    return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
+}

@@ -1,0 +1,120 @@
+// Sorting, merging, pooling and counting of rows.
+#include "check.hpp"
+
+#include "crowdsift/agreement.hpp"
+#include "crowdsift/collapse.hpp"
+#include "crowdsift/pairs.hpp"
+
+namespace {
+
+void test_collapse() {
+    for (const bool oriented : {true, false}) {
+        const Crowd crowd(5000, 7, 30, 1);
+        ThreadPool pool(3);
+        const RowInput in = crowd.input(oriented);
+        NEAR(static_cast<double>(find_fault(in).fault), 0.0, 0.0);
+        const Collapsed out = collapse(in, pool);
+        double before = 0.0, after = 0.0;
+        for (const float w : crowd.weight) before += static_cast<double>(w);
+        for (const VoteRow& row : out.rows) after += static_cast<double>(row.weight);
+        NEAR(after, before, 0.0);
+        for (std::size_t s = 0; s < crowd.n_workers; ++s)
+            for (std::int64_t i = out.offsets[s] + 1; i < out.offsets[s + 1]; ++i)
+                NEAR(precedes(out.rows[static_cast<std::size_t>(i - 1)],
+                              out.rows[static_cast<std::size_t>(i)]), 1.0, 0.0);
+    }
+    Crowd bad(10, 4, 3, 2);
+    bad.weight[8] = 1e9F;
+    NEAR(static_cast<double>(find_fault(bad.input(true)).fault), 0.0, 0.0);
+    bad.weight[8] = 1.001e9F;
+    NEAR(static_cast<double>(find_fault(bad.input(true)).row), 8.0, 0.0);
+    bad.outcome[6] = 1.5F;
+    NEAR(static_cast<double>(find_fault(bad.input(true)).row), 6.0, 0.0);
+    bad.first[3] = bad.second[3];
+    NEAR(static_cast<double>(find_fault(bad.input(true)).row), 3.0, 0.0);
+    bad.worker[1] = 99;
+    NEAR(static_cast<double>(find_fault(bad.input(true)).row), 1.0, 0.0);
+}
+
+void test_pool_pairs(std::size_t n, std::size_t items) {
+    ThreadPool pool(1);
+    const Sample sample(n, items, 3, pool);
+    const Votes& votes = sample.votes;
+    const PooledPairs pooled = pool_pairs(votes.n, items, votes.first, votes.second, votes.outcome,
+                                          votes.weight);
+    std::vector<double> wins(items * items, 0.0);
+    for (std::size_t i = 0; i < votes.n; ++i) {
+        const double m = votes.weight[i], y = votes.outcome[i];
+        wins[votes.first[i] * items + votes.second[i]] += m * y;
+        wins[votes.second[i] * items + votes.first[i]] += m * (1.0 - y);
+    }
+    for (std::size_t k = 0; k < pooled.first.size(); ++k) {
+        const std::size_t a = pooled.first[k], b = pooled.second[k];
+        const double m = pooled.weight[k], y = pooled.outcome[k];
+        NEAR(m * y, wins[a * items + b], 1e-6);
+        NEAR(m * (1.0 - y), wins[b * items + a], 1e-6);
+        NEAR(y > 0.5 || (y == 0.5 && a < b), 1.0, 0.0);
+        if (k > 0)
+            NEAR(pooled.first[k - 1] < a || (pooled.first[k - 1] == a && pooled.second[k - 1] < b),
+                 1.0, 0.0);
+        wins[a * items + b] = wins[b * items + a] = 0.0;  // each pair once
+    }
+    for (const double left : wins) NEAR(left, 0.0, 0.0);
+}
+
+void test_components() {
+    const std::vector<std::uint32_t> first{0, 3, 4}, second{1, 4, 5};
+    const std::vector<std::uint32_t> found = components(7, 3, first.data(), second.data());
+    const std::vector<std::uint32_t> want{0, 0, 1, 2, 2, 2, 3};
+    for (std::size_t j = 0; j < want.size(); ++j) NEAR(found[j], want[j], 0.0);
+}
+
+void test_agreement(const Votes& votes, ThreadPool& pool, const std::vector<double>& scores) {
+    std::vector<double> agreed(votes.n_workers), decided(votes.n_workers);
+    agreement(votes, pool, scores.data(), agreed.data(), decided.data());
+    for (std::size_t s = 0; s < votes.n_workers; ++s) {
+        double with = 0.0, all = 0.0;
+        for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+            const double lean = static_cast<double>(votes.outcome[i]) - 0.5;
+            const double d = scores[votes.first[i]] - scores[votes.second[i]];
+            if (lean != 0.0) all += static_cast<double>(votes.weight[i]);
+            if (lean * d > 0.0) with += static_cast<double>(votes.weight[i]);
+        }
+        NEAR(agreed[s], with, 0.0);
+        NEAR(decided[s], all, 0.0);
+    }
+}
+
+void test_appearances(const Votes& votes) {
+    const std::vector<double> found =
+        appearances(votes.n, votes.n_items, votes.first, votes.second, votes.weight);
+    for (std::size_t j = 0; j < votes.n_items; ++j) {
+        double want = 0.0;
+        for (std::size_t i = 0; i < votes.n; ++i)
+            if (votes.first[i] == j || votes.second[i] == j)
+                want += static_cast<double>(votes.weight[i]);
+        NEAR(found[j], want, 0.0);
+    }
+}
+
+void test_counts(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
+    ThreadPool pool(threads);
+    const Sample sample(n, items, workers, pool);
+    std::vector<double> scores = normals(items, 7);
+    test_agreement(sample.votes, pool, scores);
+    scores[1] = scores[0];  // equal scores agree with nobody
+    test_agreement(sample.votes, pool, scores);
+    test_appearances(sample.votes);
+}
+
+}  // namespace
+
+void test_rows() {
+    test_collapse();
+    test_components();
+    test_pool_pairs(1, 2);
+    test_pool_pairs(3000, 25);
+    test_counts(1, 2, 1, 1);
+    test_counts(40, 5, 9, 2);
+    test_counts(30000, 40, 500, 3);
+}

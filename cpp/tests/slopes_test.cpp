@@ -1,0 +1,90 @@
+// The logistic model with slopes eliminated, against plain loops and differences of gradients.
+#include "check.hpp"
+
+#include "crowdsift/slopes.hpp"
+
+namespace {
+
+// Value and gradient in the scores with the slopes given, by the book.
+double plain(const Votes& votes, const std::vector<double>& scores,
+             const std::vector<double>& slopes, std::vector<double>& gradient) {
+    gradient.assign(votes.n_items, 0.0);
+    double total = 0.0;
+    for (std::size_t s = 0; s < votes.n_workers; ++s)
+        for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+            const std::uint32_t a = votes.first[i], b = votes.second[i];
+            const double eta = slopes[s] * (scores[a] - scores[b]), y = votes.outcome[i];
+            const double p = 1.0 / (1.0 + std::exp(-eta)), m = votes.weight[i];
+            total += m * (y * std::log(p) + (1.0 - y) * std::log1p(-p));
+            gradient[a] += m * slopes[s] * (y - p);
+            gradient[b] -= m * slopes[s] * (y - p);
+        }
+    return total;
+}
+
+// The derivative of a worker's own objective.
+double slope_derivative(const Votes& votes, const std::vector<double>& scores, std::size_t s,
+                        double slope, const SlopePrior& prior) {
+    double sum = prior.precision * (prior.mean - slope);
+    for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+        const double d = scores[votes.first[i]] - scores[votes.second[i]];
+        sum += static_cast<double>(votes.weight[i]) * d *
+               (static_cast<double>(votes.outcome[i]) - 1.0 / (1.0 + std::exp(-slope * d)));
+    }
+    return sum;
+}
+
+void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
+    ThreadPool pool(threads);
+    const Sample sample(n, items, workers, pool);
+    const Votes& votes = sample.votes;
+    SlopePasses passes(votes, pool);
+    const std::vector<double> scores = normals(items, 7), v = normals(items, 8);
+    std::vector<double> gradient(items), diagonal(items), want(items), product(items);
+    std::vector<double> up(items), down(items), moved(items), curvature(workers);
+    const double step = 1e-4;
+    const auto move = [&](double length) {
+        for (std::size_t j = 0; j < items; ++j) moved[j] = scores[j] + length * v[j];
+        return moved.data();
+    };
+
+    const std::vector<double> alike(workers, 0.7);
+    NEAR(passes.common(scores.data(), 0.7, gradient.data(), diagonal.data()),
+         plain(votes, scores, alike, want), 1e-12);
+    passes.multiply(v.data(), product.data());
+    for (std::size_t j = 0; j < items; ++j) NEAR(gradient[j], want[j], 1e-10);
+    passes.common(move(step), 0.7, up.data(), diagonal.data());
+    passes.common(move(-step), 0.7, down.data(), diagonal.data());
+    for (std::size_t j = 0; j < items; ++j)
+        NEAR(product[j], (down[j] - up[j]) / (2.0 * step), 1e-4);
+
+    const SlopePrior prior{0.5, 2.0, 1e-10};
+    std::vector<double> slopes(workers, 3.0);
+    const double value = passes.own(scores.data(), prior, slopes.data(), gradient.data(),
+                                    diagonal.data(), curvature.data());
+    passes.multiply(v.data(), product.data());
+    NEAR(value, plain(votes, scores, slopes, want), 1e-9);
+    for (std::size_t j = 0; j < items; ++j) NEAR(gradient[j], want[j], 1e-6);
+    for (std::size_t s = 0; s < workers; ++s) {
+        NEAR(slope_derivative(votes, scores, s, slopes[s], prior), 0.0, 1e-6 * curvature[s]);
+        const double across = slope_derivative(votes, scores, s, slopes[s] - step, prior) -
+                              slope_derivative(votes, scores, s, slopes[s] + step, prior);
+        NEAR(curvature[s], across / (2.0 * step), 1e-5);
+    }
+    std::vector<double> other(slopes);
+    passes.own(move(step), prior, other.data(), up.data(), diagonal.data(), curvature.data());
+    passes.own(move(-step), prior, other.data(), down.data(), diagonal.data(), curvature.data());
+    double size = 0.0;
+    for (const double d : diagonal) size = std::fmax(size, d);
+    for (std::size_t j = 0; j < items; ++j)
+        NEAR(product[j], (down[j] - up[j]) / (2.0 * step), 1e-4 * (1.0 + size));
+}
+
+}  // namespace
+
+void test_slopes() {
+    test_one(1, 2, 1, 1);
+    test_one(40, 5, 9, 2);
+    test_one(9000, 30, 3, 2);      // runs longer than a block
+    test_one(60000, 400, 500, 3);  // threads
+}

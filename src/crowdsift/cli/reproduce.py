@@ -1,0 +1,93 @@
+"""`crowdsift reproduce`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from crowdsift.cli.options import names
+from crowdsift.cli.terminal import say
+
+if TYPE_CHECKING:
+    from crowdsift.experiments.runner import Progress
+
+_RUNS = Path("reproduce-output")
+
+
+def reproduce(
+    experiment: Annotated[
+        str,
+        typer.Argument(
+            help="real, synthetic, spammers or ablations; or results, the page of all of them."
+        ),
+    ],
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Two seeds and thinned grids, a few minutes.")
+    ] = False,
+    data: Annotated[
+        Path | None, typer.Option(help="Folder to look for data sets in first.")
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(help="Folder for tables, figures and the page; it can be resumed."),
+    ] = None,
+    seeds: Annotated[
+        int | None, typer.Option(help="How many seeds; default 10. More can be added later.")
+    ] = None,
+    tune: Annotated[
+        bool,
+        typer.Option("--tune", help="real: also with penalties chosen by left-out votes."),
+    ] = False,
+    download: Annotated[
+        bool, typer.Option("--download", help="real: fetch the full FaceAge where it is missing.")
+    ] = False,
+    redo: Annotated[
+        str | None,
+        typer.Option(help="Drop and repeat what these methods have done, as sift,bt; or all."),
+    ] = None,
+    jobs: Annotated[int | None, typer.Option(help="How many processes; default all cores.")] = None,
+    runs: Annotated[
+        Path, typer.Option(help="results: the folder that holds the runs, one folder each.")
+    ] = _RUNS,
+) -> None:
+    """Repeat an experiment of the paper: tables, figures, and a page beside the published."""
+    from crowdsift.experiments import requested
+
+    if experiment == "results":
+        from crowdsift.experiments.results import write_results
+
+        target = out or Path("docs")
+        write_results(runs, target, data, fetch=download)
+        say(f"Written: {target}/results.md and {target}/results/")
+        return
+    options = requested(quick=quick, seeds=seeds, tune=tune, data=data, fetch=download)
+    target = out or _RUNS / experiment
+    from crowdsift.cli import Interrupted
+    from crowdsift.experiments.reproduce import reproduce as run
+
+    try:
+        with _progress(experiment) as progress:
+            files = run(experiment, target, options, jobs=jobs, redo=names(redo), progress=progress)
+    except Interrupted:
+        say(
+            f"crowdsift: interrupted; what is finished is kept in {target}, "
+            "and the same command goes on from there"
+        )
+        raise typer.Exit(130) from None
+    say(f"Written to {target}: {', '.join(files)}")
+
+
+@contextmanager
+def _progress(title: str) -> Iterator[Progress | None]:
+    if not sys.stderr.isatty():
+        yield None
+        return
+    from crowdsift.experiments.progress import shown
+
+    with shown(title) as progress:
+        yield progress

@@ -1,0 +1,104 @@
+"""The report of a fit: one HTML file that is complete in itself.
+
+Facts are gathered apart from how they are drawn: `facts` and what it calls compute, `svg` and
+`figures` draw, `page` puts both into the template.
+"""
+
+from __future__ import annotations
+
+import os
+from html import escape
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crowdsift.files import replace_file, require_file
+
+if TYPE_CHECKING:
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.result import Fit
+
+__all__ = ["Report", "make_report"]
+
+
+class Report:
+    """A finished report; in a notebook it shows itself.
+
+    Attributes
+    ----------
+    html
+        The page.
+
+    Examples
+    --------
+    >>> from crowdsift.report import Report
+    >>> Report("<!doctype html>...")
+    Report(18 characters)
+    """
+
+    def __init__(self, html: str) -> None:
+        self.html = html
+
+    def __repr__(self) -> str:
+        return f"Report({len(self.html):,} characters)"
+
+    def _repr_html_(self) -> str:
+        """The page in a frame of its own: it can touch nothing of the notebook."""
+        return (
+            f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="Report of a fit" '
+            'style="width: 100%; height: 800px; border: 1px solid #8888; border-radius: 8px">'
+            "</iframe>"
+        )
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the page; the old file stays until the new one is whole.
+
+        Examples
+        --------
+        >>> import tempfile
+        >>> from pathlib import Path
+        >>> from crowdsift.report import Report
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     Report("whole").save(Path(folder) / "a.html")
+        ...     (Path(folder) / "a.html").read_text()
+        'whole'
+        """
+        require_file(path)
+        with replace_file(Path(path)) as draft:
+            draft.write_text(self.html, encoding="utf-8", newline="\n")
+
+
+def make_report(
+    fit: Fit,
+    votes: Comparisons | None = None,
+    *,
+    title: str | None = None,
+    command: str | None = None,
+    refit: bool | None = None,
+    threads: int | None = None,
+) -> Report:
+    """Make the report of a fit; see `Fit.report`."""
+    from crowdsift.report.facts import gather
+    from crowdsift.report.page import render
+
+    facts = gather(fit, votes, refit=refit, threads=threads)
+    source = "votes" if facts.votes is None else facts.votes.source
+    return Report(
+        render(
+            facts,
+            title=title or ("Votes" if source in ("votes", "-") else os.path.basename(source)),
+            command=command or _python_command(fit, source),
+        )
+    )
+
+
+def _python_command(fit: Fit, source: str) -> str:
+    """What makes the fit and its report again in Python."""
+    given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
+    votes = "votes" if source in ("votes", "-") else repr(source)
+    by = f", by={fit.summary['by']!r}" if fit.summary.get("by") else ""
+    return (
+        "import crowdsift\n"
+        f"model = crowdsift.model({fit.method!r}, {given})\n"
+        f"fit = crowdsift.fit({votes}, model{by}, seed={fit.summary.get('seed', 0)})\n"
+        'fit.report("report.html")'
+    )

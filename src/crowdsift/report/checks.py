@@ -1,0 +1,298 @@
+"""Can you trust this? Every check is stated, whichever way it went."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+
+from crowdsift.report.words import count, label, many, percent, shortened
+
+if TYPE_CHECKING:
+    from crowdsift.report.facts import Facts
+
+__all__ = ["Check", "State", "overall", "run_checks"]
+
+State = Literal["good", "care", "bad", "none"]
+
+# The limits of the checks; docs/report.md explains them.
+FEW_ITEM_VOTES = 10  # an item with fewer has a score that is mostly guess
+FEW_WORKER_VOTES = 10  # a worker with fewer is judged by the crowd's habits more than by its own
+SIGN = (0.5, 0.2)  # sign margin: clear from, in danger below
+FLAGGED_SHARE = (0.15, 0.4)
+ONE_WORKER = (0.15, 0.35)
+SIDE = (0.03, 0.1)  # share of decided votes that went left beyond what the scores explain
+ALWAYS_ONE_SIDE, DECIDED = 0.9, 20
+CALIBRATION = (0.02, 0.05)
+COIN = 0.693147
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a fit.
+
+    Attributes
+    ----------
+    key, title
+        A short name and what is asked.
+    state
+        good, care, bad, or none where it cannot be answered.
+    finding
+        What was found, with figures.
+    advice
+        What to do; empty where nothing is.
+    """
+
+    key: str
+    title: str
+    state: State
+    finding: str
+    advice: str = ""
+
+
+def run_checks(facts: Facts) -> list[Check]:
+    """All checks, in the order in which a reader needs them."""
+    return [
+        _item_votes(facts),
+        _worker_votes(facts),
+        _connected(facts),
+        _sign(facts),
+        _converged(facts),
+        _flagged(facts),
+        _one_worker(facts),
+        _sides(facts),
+        _calibration(facts),
+    ]
+
+
+def overall(checks: list[Check]) -> tuple[State, str, str]:
+    """The answer to the question of the page: its state, a heading and a sentence.
+
+    Examples
+    --------
+    >>> from crowdsift.report.checks import Check, overall
+    >>> overall([Check("a", "A", "good", ""), Check("b", "B", "care", "")])[1]
+    'Mostly, with care'
+    """
+    bad = [check.title for check in checks if check.state == "bad"]
+    care = [check.title for check in checks if check.state == "care"]
+    passed = sum(check.state == "good" for check in checks)
+    open_ones = sum(check.state == "none" for check in checks)
+    told = f"{passed} of {len(checks)} checks pass"
+    if open_ones:
+        told += f", {open_ones} could not be made"
+    if bad:
+        return "bad", "Not yet", f"{told}. Look first at: {_listed(bad + care)}."
+    if care:
+        return "care", "Mostly, with care", f"{told}. Look at: {_listed(care)}."
+    if open_ones * 2 > len(checks):
+        return "none", "Hard to say", f"{told}."
+    return "good", "Yes", f"{told}; nothing found that speaks against the ranking."
+
+
+def _listed(titles: list[str]) -> str:
+    return ", ".join(title[0].lower() + title[1:] for title in titles)
+
+
+def _graded(value: float, limits: tuple[float, float]) -> State:
+    """Good up to the first limit, bad above the second."""
+    return "good" if value <= limits[0] else "care" if value <= limits[1] else "bad"
+
+
+def _item_votes(facts: Facts) -> Check:
+    votes = facts.fit.item_table["comparisons"].astype(float)
+    few = int((votes < FEW_ITEM_VOTES).sum())
+    middle = float(np.median(votes))
+    finding = f"Half of the items have {many(middle, 'vote')} or more; "
+    finding += (
+        f"every item has at least {FEW_ITEM_VOTES}."
+        if not few
+        else f"{count(few)} of {count(len(votes))} have fewer than {FEW_ITEM_VOTES}."
+    )
+    state: State = "good" if few <= 0.1 * len(votes) else "care"
+    if middle < FEW_ITEM_VOTES / 2:
+        state = "bad"
+    advice = "Ask for more votes about the items with wide intervals." if state != "good" else ""
+    return Check("item-votes", "Votes per item", state, finding, advice)
+
+
+def _worker_votes(facts: Facts) -> Check:
+    title, votes = "Votes per worker", facts.crowd.votes
+    if not len(votes):
+        return Check("worker-votes", title, "none", "The votes do not say who gave them.",
+                     "Record a worker for every vote: then bad voters can be found.")  # fmt: skip
+    thin = votes < FEW_WORKER_VOTES
+    share = float(votes[thin].sum() / votes.sum())
+    finding = f"Half of the workers gave {many(float(np.median(votes)), 'vote')} or more; "
+    finding += (
+        f"all gave at least {FEW_WORKER_VOTES}."
+        if not thin.any()
+        else f"{count(int(thin.sum()))} of {count(len(votes))} gave fewer than "
+        f"{FEW_WORKER_VOTES}, together {percent(share)} of the votes."
+    )
+    state = _graded(share, (0.2, 0.6))
+    advice = "Let each worker judge more pairs: a few votes say little about who gave them."
+    return Check("worker-votes", title, state, finding, advice if state != "good" else "")
+
+
+def _connected(facts: Facts) -> Check:
+    number = int(facts.fit.summary.get("components", 1))
+    title = "One connected scale"
+    if number == 1:
+        return Check("connected", title, "good",
+                     "A chain of comparisons links every item with every other.")  # fmt: skip
+    by = facts.fit.summary.get("by")
+    if by and number == len(set(facts.fit.item_table[by].tolist())):
+        return Check("connected", title, "good",
+                     f"One scale for each {label(by)}, {count(number)} in all, as asked for; each "
+                     "is connected.")  # fmt: skip
+    sizes = np.sort(np.unique(facts.fit.item_table["component"], return_counts=True)[1])[::-1]
+    shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")
+    return Check(
+        "connected",
+        title,
+        "care",
+        f"The items fall into {count(number)} groups ({shown} items) without a comparison "
+        "between them. Ranks hold within a group only.",
+        "If the groups should be on one scale, ask for votes on pairs across them.",
+    )
+
+
+def _sign(facts: Facts) -> Check:
+    s, title = facts.fit.summary, "Which end is up"
+    margin, agree = s.get("sign_margin"), s.get("gold_agree")
+    if agree is not None:
+        return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0), title)
+    if margin is None:
+        return Check("sign", title, "none",
+                     f"{facts.fit.method} takes the majority's word for which end is the "
+                     "better one.")  # fmt: skip
+    state: State = "good" if margin >= SIGN[0] else "care" if margin >= SIGN[1] else "bad"
+    if state == "good" and s.get("sign_unsettled"):
+        state = "care"
+    told = {
+        "good": "most workers vote with the ranking rather than against it",
+        "care": "those who vote with the ranking are only somewhat more than those against it",
+        "bad": "about as many workers vote against the ranking as with it: it might be upside down",
+    }[state]
+    needed = s.get("gold_needed")
+    pairs = many(int(needed), "pair") if needed else "A few pairs"
+    advice = f"{pairs} with a known answer would settle it: --gold FILE."
+    return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {told}.",
+                 advice if state != "good" else "")  # fmt: skip
+
+
+def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
+    """The sign where pairs with a known answer were given."""
+    told = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
+    if agree > disagree:
+        return Check("sign", title, "good", f"{told} with the ranking.")
+    return Check("sign", title, "bad", f"Only {told} with the ranking.",
+                 "The votes contradict the known answers: look at both.")  # fmt: skip
+
+
+def _converged(facts: Facts) -> Check:
+    s = facts.fit.summary
+    how = f"{many(int(s['iterations']), 'iteration')}"
+    if facts.fit.converged:
+        return Check("converged", "Convergence", "good",
+                     f"The calculation settled after {how}.")  # fmt: skip
+    return Check("converged", "Convergence", "bad",
+                 f"The calculation had not settled after {how}.",
+                 "Allow more iterations: --set most_iterations=2000.")  # fmt: skip
+
+
+def _flagged(facts: Facts) -> Check:
+    crowd, title = facts.crowd, "Flagged workers"
+    if not crowd.judged:
+        advice = "Use the method sift to find bad voters." if len(crowd.votes) else ""
+        return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.", advice)
+    number = int(crowd.flagged.sum())
+    if not number:
+        return Check("flagged", title, "good", "No worker is flagged as random, one-sided or "
+                     "adversarial.")  # fmt: skip
+    state = _graded(crowd.flagged_share, FLAGGED_SHARE)
+    kinds = ", ".join(
+        f"{count(int((crowd.verdict == word).sum()))} {word}"
+        for word in ("random", "one-sided", "adversarial")
+        if (crowd.verdict == word).any()
+    )
+    finding = (
+        f"{count(number)} of {count(len(crowd.votes))} workers are flagged ({kinds}); they gave "
+        f"{percent(crowd.flagged_share)} of the votes."
+    )
+    advice = "Their votes are discounted in the scores; look at the workers before you pay or ask."
+    return Check("flagged", title, state, finding, advice)
+
+
+def _one_worker(facts: Facts) -> Check:
+    crowd, title = facts.crowd, "One worker's weight"
+    if not len(crowd.votes):
+        return Check("one-worker", title, "none", "The votes do not say who gave them.")
+    who = int(np.argmax(crowd.say))
+    most, say = float(crowd.votes.max() / crowd.votes.sum()), float(crowd.say[who])
+    name = shortened(label(facts.fit.worker_table["worker"][who]), 40)
+    finding = (
+        f"The busiest worker gave {percent(most)} of the votes; the most influential "
+        f"(“{name}”) has {percent(say)} of the say in the scores."
+    )
+    state = _graded(max(most, say), ONE_WORKER)
+    advice = "One worker carries much of the ranking: let others judge the same pairs."
+    return Check("one-worker", title, state, finding, advice if state != "good" else "")
+
+
+def _sides(facts: Facts) -> Check:
+    title = "Side bias"
+    if facts.side_excess is None:
+        return Check("sides", title, "none", "The votes do not say which item stood on which "
+                     "side." if facts.votes is not None else "Needs the votes.",
+                     "Record left and right, and show items on a random side.")  # fmt: skip
+    excess, error, share = facts.side_excess
+    side = "left" if excess > 0 else "right"
+    clear = abs(excess) > 2.0 * error
+    crowd = facts.crowd
+    always = (crowd.decided >= DECIDED) & (
+        np.abs(np.nan_to_num(crowd.left_share, nan=0.5) - 0.5) >= ALWAYS_ONE_SIDE - 0.5
+    )
+    loud = float(crowd.decided[always].sum() / max(crowd.decided.sum(), 1.0))
+    state = _graded(max(abs(excess) if clear else 0.0, loud / 2.0), SIDE)
+    modelled = bool(np.isfinite(facts.fit.worker_table["side_bias"].astype(float)).any())
+    if modelled and state == "bad":
+        state = "care"
+    explained = (
+        f"that is {100 * abs(excess):.1f} points more for the {side} than the scores explain"
+        if clear
+        else "no more for one side than the scores explain"
+    )
+    finding = f"{percent(share)} of the decided votes went to the left item; {explained}. "
+    finding += (
+        f"{many(int(always.sum()), 'worker')} nearly always chose one side."
+        if always.any()
+        else "No worker nearly always chose one side."
+    )
+    if modelled:
+        finding += " The fit knows a side habit of every worker and corrects the scores for it."
+    advice = "Show every pair in both orders, and look at the one-sided workers."
+    return Check("sides", title, state, finding, advice if state != "good" else "")
+
+
+def _calibration(facts: Facts) -> Check:
+    title, found = "Predictions of left-out votes", facts.calibration
+    if isinstance(found, str):
+        return Check("calibration", title, "none", found)
+    state = _graded(found.gap, CALIBRATION)
+    finding = (
+        f"Fitted again without a fifth of the votes, it foretold {percent(found.accuracy)} of them"
+    )
+    if found.log_loss >= COIN:
+        return Check("calibration", title, "bad", f"{finding}, no better than a coin.",
+                     "These votes hold little that can be relied on: check how they were "
+                     "collected.")  # fmt: skip
+    finding += (
+        " and was as sure as it had reason to be."
+        if state == "good"
+        else f"; its probabilities are off by {100 * found.gap:.1f} points on average."
+    )
+    advice = "Take probabilities near 0 or 1 with a grain of salt; the order may still be right."
+    return Check("calibration", title, state, finding, advice if state != "good" else "")

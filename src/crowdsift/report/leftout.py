@@ -1,0 +1,224 @@
+"""Two refits that test a fit: on part of the votes, and without the flagged workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.diagnose import components, ranks
+from crowdsift.engines import choose_engine
+from crowdsift.errors import CrowdsiftError
+from crowdsift.holdout import folds
+from crowdsift.likelihoods import sigmoid
+from crowdsift.metrics import kendall_tau
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.comparisons import Comparisons
+    from crowdsift.models import Estimate, Model
+
+__all__ = ["PARTS", "Calibration", "Without", "calibrate", "fit_without"]
+
+PARTS = 5  # one part in so many is left out
+_EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])
+_FEWEST = 50  # left-out votes
+_CHUNK = 20_000
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What a fit on four fifths of the votes foretold of the rest.
+
+    Attributes
+    ----------
+    predicted, observed, votes
+        By bins of the predicted probability that a vote goes to the favourite: the mean of it,
+        the share of votes that did, and their number. A tie is half a vote for each item.
+        Empty bins are left out.
+    log_loss
+        Mean of -log of the probability given to what was voted; a coin has 0.693.
+    accuracy
+        Share of the left-out votes that went to the favourite.
+    """
+
+    predicted: NDArray[np.float64]
+    observed: NDArray[np.float64]
+    votes: NDArray[np.float64]
+    log_loss: float
+    accuracy: float
+
+    @property
+    def gap(self) -> float:
+        """Mean distance of predicted and observed shares, beyond what chance makes of it.
+
+        A bin of n votes with probability p is off by √(2p(1-p)/(πn)) on average even if every
+        probability is right.
+        """
+        chance = np.sqrt(2.0 * self.predicted * (1.0 - self.predicted) / (np.pi * self.votes))
+        beyond = np.abs(self.observed - self.predicted) - chance
+        return max(float((self.votes * beyond).sum() / self.votes.sum()), 0.0)
+
+
+@dataclass(frozen=True)
+class Without:
+    """The ranking without the flagged workers, by item code.
+
+    Attributes
+    ----------
+    rank
+        Within components of the remaining votes; 0 for items that lose all their votes.
+    before
+        The ranks of the whole fit.
+    tau
+        Kendall's tau of the two sets of scores, over items that keep votes; the mean over
+        components, weighted by their pairs of items.
+    lost
+        How many items lose all votes.
+    components
+        Into how many groups the remaining items fall.
+    """
+
+    rank: NDArray[np.int64]
+    before: NDArray[np.int64]
+    tau: float
+    lost: int
+    components: int
+
+
+def calibrate(
+    votes: Comparisons, rule: Model, *, seed: int = 0, threads: int | None = None
+) -> Calibration | str:
+    """Fit four fifths of the votes and compare predictions with the rest, or say why not."""
+    if votes.features is not None or votes.item_class is not None:
+        return "The method's predictions also depend on features or classes of the votes."
+    if votes.total_weight < PARTS * _FEWEST:
+        return f"Fewer than {PARTS * _FEWEST} votes: too few to leave a part out."
+    kept, left_out = next(folds(votes, PARTS, seed))
+    prepared = rule.prepare(kept)
+    try:
+        estimate = rule.estimate(choose_engine("auto", prepared, threads))
+    except CrowdsiftError as error:
+        return f"The part that was kept could not be fitted: {error}"
+    if estimate.points is None and estimate.workers.side_bias is not None:
+        return "Predictions by the side habits of this method are not made here."
+    p = predicted_probability(left_out, rule, estimate)
+    outcome, weight = left_out.outcome.astype(np.float64), left_out.weight.astype(np.float64)
+    follows = np.where(p >= 0.5, outcome, 1.0 - outcome)
+    surer = np.maximum(p, 1.0 - p)
+    place = np.clip(np.searchsorted(_EDGES, surer, side="right") - 1, 0, len(_EDGES) - 2)
+    count, predicted, observed = (
+        np.bincount(place, values, len(_EDGES) - 1).astype(np.float64)
+        for values in (weight, weight * surer, weight * follows)
+    )
+    full = count > 0
+    loss = outcome * np.log(np.maximum(p, 1e-12))
+    loss += (1.0 - outcome) * np.log(np.maximum(1.0 - p, 1e-12))
+    total = float(weight.sum())
+    return Calibration(
+        predicted=predicted[full] / count[full],
+        observed=observed[full] / count[full],
+        votes=count[full],
+        log_loss=float(-(weight * loss).sum() / total),
+        accuracy=float((weight * follows).sum() / total),
+    )
+
+
+def predicted_probability(
+    votes: Comparisons, rule: Model, estimate: Estimate
+) -> NDArray[np.float64]:
+    """The expected outcome of every vote, a tie being one half, averaged over what is not known.
+
+    With points of a worker's posterior (reliability β, tie width δ, side habit γ), x = 1 where
+    sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
+    where there are no ties. Scores and side habits of variance v count as arguments smaller by
+    √(1 + πv/8), which is the average of the logistic function.
+    """
+    first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
+    difference = estimate.scores[first] - estimate.scores[second]
+    worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
+    told, points = estimate.workers, estimate.points
+    if points is None or estimate.score_sd is None:
+        beta = np.ones(votes.n_workers) if told.reliability is None else told.reliability
+        return rule.probability(difference, beta[worker])
+    variance = estimate.score_sd[first] ** 2 + estimate.score_sd[second] ** 2
+    if estimate.covariance is not None:
+        variance = variance - 2.0 * estimate.covariance[first, second]
+    variance = np.maximum(variance, 0.0) + (estimate.details.get("pair_effect") or 0.0)
+    side = 1.0 if votes.sides_known else 0.0
+    result = np.empty(len(votes))
+    for begin in range(0, len(votes), _CHUNK):
+        part = slice(begin, begin + _CHUNK)
+        beta, width, habit, spread = (column[worker[part]] for column in points)
+        unsure = beta**2 * variance[part, None] + side * spread
+        size = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * unsure)
+        z = beta * difference[part, None] + side * habit
+        won, lost = sigmoid(size * (z - width)), sigmoid(size * (-z - width))
+        result[part] = (0.5 * (1.0 + won - lost)).mean(axis=1)
+    return result
+
+
+def fit_without(
+    votes: Comparisons,
+    rule: Model,
+    flagged: NDArray[np.bool_],
+    scores: NDArray[np.float64],
+    *,
+    mirror: bool = False,
+    threads: int | None = None,
+) -> Without | str:
+    """Fit again without the votes of flagged workers, or say why not.
+
+    Parameters
+    ----------
+    votes, rule
+        As they were fitted.
+    flagged
+        Which workers to leave out.
+    scores
+        Of the whole fit, by item code.
+    mirror
+        Whether the sign was settled by more than the votes: the refit is turned to agree.
+    """
+    if not flagged.any():
+        return "No worker is flagged, so there is nothing to leave out."
+    keep = np.repeat(~flagged, np.diff(votes.offsets))
+    if not keep.any():
+        return "All votes come from flagged workers; without them nothing is left."
+    kept = votes.select(keep)
+    try:
+        estimate = rule.estimate(choose_engine("auto", rule.prepare(kept), threads))
+    except CrowdsiftError as error:
+        return f"The remaining votes could not be fitted: {error}"
+    k = votes.n_items
+    count = np.bincount(kept.first, kept.weight, k) + np.bincount(kept.second, kept.weight, k)
+    left = count > 0
+    group, found = components(kept), estimate.scores
+    tau = _agreement(found[left], scores[left], components(votes)[left])
+    if mirror and tau < 0.0:
+        found, tau = -found, -tau
+    rank = np.zeros(k, np.int64)
+    rank[left] = ranks(found[left], group[left])
+    return Without(
+        rank=rank,
+        before=ranks(scores, components(votes)),
+        tau=tau,
+        lost=int((~left).sum()),
+        components=len(np.unique(group[left])),
+    )
+
+
+def _agreement(
+    one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]
+) -> float:
+    """Kendall's tau within components."""
+    total = pairs = 0.0
+    order = np.argsort(component, kind="stable")
+    for part in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
+        tau = kendall_tau(one[part], two[part]) if len(part) > 1 else np.nan
+        if tau == tau:
+            weight = 0.5 * len(part) * (len(part) - 1)
+            total, pairs = total + weight * tau, pairs + weight
+    return total / pairs if pairs else 1.0

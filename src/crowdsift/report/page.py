@@ -1,0 +1,322 @@
+"""The page: facts and pictures into the template, tables as compact JSON."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+from collections.abc import Callable
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.report import figures
+from crowdsift.report.checks import overall, run_checks
+from crowdsift.report.crowd import VERDICTS
+from crowdsift.report.leftout import PARTS, Calibration, Without
+from crowdsift.report.reasons import TEMPLATES
+from crowdsift.report.words import chance, count, decimal, item_label, label, many, percent
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+    from numpy.typing import NDArray
+
+    from crowdsift.report.facts import Facts
+
+__all__ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
+
+MOST_ROWS = 100_000  # of a table; the CSV files hold all
+FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
+_OVERVIEW = 40  # items from which on the picture of all scores helps
+_MOVERS = 8
+
+
+@cache
+def environment() -> Environment:
+    """The templates; everything that goes in is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def render(facts: Facts, *, title: str, command: str) -> str:
+    """The whole report as one HTML page.
+
+    Parameters
+    ----------
+    facts
+        What to show.
+    title
+        What the votes are about, or where they came from.
+    command
+        What makes the report again.
+    """
+    from markupsafe import Markup
+
+    templates = environment()
+    style, script = (
+        (Path(__file__).parent / "templates" / name).read_text(encoding="utf-8")
+        for name in ("report.css", "report.js")
+    )
+    checks = run_checks(facts)
+    state, answer, sentence = overall(checks)
+    items, workers = _items(facts), _workers(facts)
+    return templates.get_template("report.html").render(
+        title=title,
+        summary=facts.fit.summary,
+        parameters=facts.fit.parameters,
+        command=command,
+        facts=facts,
+        state=state,
+        answer=answer,
+        sentence=sentence,
+        checks=checks,
+        items=items,
+        workers=workers,
+        first_rows=FIRST_ROWS,
+        verdicts=_verdict_counts(facts),
+        without=_without(facts),
+        disputes=_disputes(facts),
+        calibration=None if isinstance(facts.calibration, str) else facts.calibration,
+        parts=PARTS,
+        pictures={name: Markup(text) for name, text in _pictures(facts).items()},
+        style=Markup(style),
+        script=Markup(script),
+        style_hash=_hash(style),
+        script_hash=_hash(script),
+        data=Markup(_json({"items": items, "workers": workers, "reasons": TEMPLATES})),
+        count=count,
+        many=many,
+        percent=percent,
+        chance=chance,
+        decimal=decimal,
+        bar=bar,
+    )
+
+
+def bar(
+    value: float | None, low: float | None, high: float | None, scale: list[float]
+) -> list[str]:
+    """Where a dot and the ends of its interval stand, in per cent of the width.
+
+    Examples
+    --------
+    >>> from crowdsift.report.page import bar
+    >>> bar(0.5, 0.0, 1.0, [0.0, 2.0])
+    ['25.0', '0.0', '50.0']
+    """
+    width = (scale[1] - scale[0]) or 1.0
+    ends = [value if end is None else end for end in (low, high)]
+    return [decimal(100 * ((at or 0.0) - scale[0]) / width, 1) for at in (value, *ends)]
+
+
+def _pictures(facts: Facts) -> dict[str, str]:
+    """Every picture twice: for a wide screen and for a phone."""
+    calibration, without = facts.calibration, facts.without
+    overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
+    drawn: dict[str, Callable[[float], str]] = {
+        "scores": lambda width: figures.scores_figure(facts, width) if overview else "",
+        "workers": lambda width: figures.workers_figure(facts, width),
+        "without": lambda width: (
+            figures.without_figure(facts, without, width) if isinstance(without, Without) else ""
+        ),
+        "calibration": lambda width: (
+            figures.calibration_figure(calibration, width)
+            if isinstance(calibration, Calibration)
+            else ""
+        ),
+        "convergence": lambda width: figures.convergence_figure(facts.fit.trace, width),
+    }
+    both = {}
+    for name, draw in drawn.items():
+        wide, narrow = (draw(width) for width in figures.WIDTHS)
+        both[name] = wide and f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
+    return both | {"share": figures.verdict_bar(facts) if facts.crowd.judged else ""}
+
+
+def _items(facts: Facts) -> dict[str, Any]:
+    """The leaderboard as columns."""
+    table = facts.fit.item_table
+    columns = {
+        "rank": table["rank"],
+        "name": table["item"],
+        "score": table["score"],
+        "lower": table["lower"],
+        "upper": table["upper"],
+        "rank_lower": table["rank_lower"],
+        "rank_upper": table["rank_upper"],
+        "votes": table["comparisons"],
+        "group": table["component"],
+    }
+    by = facts.fit.summary.get("by")
+    if by:
+        columns["context"] = np.array([label(value) for value in table[by]], dtype=object)
+    told = _columns(columns)
+    told["scale"] = value_range(table["score"], table["lower"], table["upper"])
+    last = int(table["rank"].max(initial=1))
+    told["ranks"] = [1 - 0.03 * last, 1.03 * last]
+    return told
+
+
+def _workers(facts: Facts) -> dict[str, Any]:
+    """The workers as columns, the flagged ones first, then by votes."""
+    table, crowd = facts.fit.worker_table, facts.crowd
+    place = {word: len(VERDICTS) - i for i, word in enumerate(VERDICTS)}
+    severity = np.array([place.get(word, 99) for word in crowd.verdict.tolist()])
+    order = np.lexsort((np.arange(table.height), -crowd.votes, severity))
+    columns = {
+        "verdict": crowd.verdict,
+        "name": table["worker"],
+        "reliability": table["reliability"],
+        "lower": table["lower"],
+        "upper": table["upper"],
+        "votes": table["comparisons"],
+        "agreement": table["agreement"],
+    }
+    if np.isfinite(table["side_bias"].astype(np.float64)).any():
+        columns |= {name: table[name] for name in ("side_bias", "side_lower", "side_upper")}
+    if np.isfinite(crowd.left_share).any():
+        columns["left"] = crowd.left_share
+    told = _columns({name: column[order] for name, column in columns.items()})
+    told["why"] = [
+        [[reason.code, *reason.figures] for reason in crowd.reasons[i]]
+        for i in order[:MOST_ROWS].tolist()
+    ]
+    told["why_text"] = [" ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()]
+    told["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
+    told["level"] = crowd.level
+    if "side_bias" in columns:
+        names = ("side_bias", "side_lower", "side_upper")
+        told["side_scale"] = value_range(*(table[name] for name in names), 0.0)
+    return told
+
+
+def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Columns as lists: texts as they read, numbers to four digits, None where missing."""
+    told: dict[str, Any] = {"total": len(next(iter(columns.values())))}
+    for name, column in columns.items():
+        values = column[:MOST_ROWS]
+        if name == "name":
+            told[name] = [label(value) for value in values]
+        elif values.dtype.kind == "f":
+            told[name] = [float(f"{v:.4g}") if v - v == 0 else None for v in values.tolist()]
+        else:
+            told[name] = values.tolist()
+    return told
+
+
+def value_range(*columns: Any) -> list[float]:
+    """The limits of all values, with a little air."""
+    values = np.concatenate([np.atleast_1d(np.asarray(c, np.float64)) for c in columns])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return [0.0, 1.0]
+    low, high = float(values.min()), float(values.max())
+    air = 0.02 * (high - low) or 0.5
+    return [float(f"{low - air:.5g}"), float(f"{high + air:.5g}")]
+
+
+def _verdict_counts(facts: Facts) -> list[dict[str, Any]]:
+    crowd = facts.crowd
+    total = max(float(crowd.votes.sum()), 1e-300)
+    found = []
+    for word in VERDICTS:
+        members = crowd.verdict == word
+        if members.any():
+            share = float(crowd.votes[members].sum()) / total
+            found.append({"word": word, "workers": int(members.sum()), "share": share})
+    return found
+
+
+def _without(facts: Facts) -> dict[str, Any]:
+    """The two rankings in words, and the items that move most."""
+    found = facts.without
+    if isinstance(found, str):
+        return {"why_not": found}
+    before, after = found.before[facts.code], found.rank[facts.code]
+    move = np.where(after > 0, before - after, 0)
+    order = np.lexsort((before, -np.abs(move)))[:_MOVERS]
+    names, by = facts.fit.labels, facts.fit.summary.get("by")
+    best = {side: set(np.flatnonzero((ranks > 0) & (ranks <= 10)).tolist()) for side, ranks in (
+        ("before", before), ("after", after))}  # fmt: skip
+    return {
+        "why_not": "",
+        "tau": found.tau,
+        "lost": found.lost,
+        "components": found.components,
+        "kept_best": len(best["before"] & best["after"]),
+        "best": len(best["before"]),
+        "same_first": bool((before == 1)[after == 1].any()),
+        "moved": int((move != 0).sum()),
+        "movers": [
+            {"name": item_label(names[i], by), "before": int(before[i]), "after": int(after[i])}
+            for i in order.tolist()
+            if move[i]
+        ],
+    }
+
+
+def _disputes(facts: Facts) -> dict[str, Any]:
+    """Divided pairs with the names and the fit's own view of them."""
+    found = facts.disputes
+    if isinstance(found, str):
+        return {"why_not": found, "pairs": []}
+    if not found:
+        return {
+            "why_not": "No pair has four votes with some on each side, so no dispute can be seen.",
+            "pairs": [],
+        }
+    assert facts.votes is not None
+    names, by = facts.votes.items, facts.votes.by
+    row = np.empty(len(facts.code), np.int64)
+    row[facts.code] = np.arange(len(facts.code))
+    score = facts.fit.item_table["score"]
+    ordered = []
+    for one, two, for_one, for_two in found:
+        if score[row[one]] < score[row[two]]:
+            one, two, for_one, for_two = two, one, for_two, for_one
+        ordered.append((one, two, for_one, for_two))
+    ones, twos = [names[pair[0]] for pair in ordered], [names[pair[1]] for pair in ordered]
+    sure = _better(facts, ones, twos)
+    pairs = [
+        {
+            "first": item_label(names[one], by),
+            "second": item_label(names[two], by),
+            "votes_first": for_one,
+            "votes_second": for_two,
+            "sure": chance,
+        }
+        for (one, two, for_one, for_two), chance in zip(ordered, sure, strict=True)
+    ]
+    return {"why_not": "", "pairs": pairs}
+
+
+def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None]:
+    """How sure the fit is that the first is truly better; None where it does not say."""
+    try:
+        return [float(p) for p in np.atleast_1d(facts.fit.better(ones, twos))]
+    except RequestError:
+        return [None] * len(ones)
+
+
+def _hash(text: str) -> str:
+    """What allows exactly this text in the page's content security policy."""
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
+
+
+def _json(value: Any) -> str:
+    """JSON that no HTML parser can take for markup."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for mark, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"),
+                       ("\u2029", "2029")):  # fmt: skip
+        text = text.replace(mark, f"\\u{code}")
+    return text

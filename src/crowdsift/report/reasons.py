@@ -1,0 +1,157 @@
+"""Why a worker has its verdict, in words.
+
+A reason is a template and the figures that fill it, so that a page can hold those of many
+thousand workers: the templates once, and a few numbers a worker.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.report.words import chance, many, percent
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.tables import Table
+
+__all__ = ["TEMPLATES", "Reason", "reasons", "typical_reliability"]
+
+# {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page.
+TEMPLATES = (
+    "The answers follow the quality of the items ({0} sure); {1} times as reliable as the typical "
+    "worker.",
+    "The answers follow the quality of the items ({0} sure), but only with {1} of the typical "
+    "worker's reliability.",
+    "Better than a coin (at least 95 % sure), but it is not clear by how much.",
+    "The answers have next to nothing to do with the quality of the items ({0} sure).",
+    "At best half as reliable as the typical worker (at least 95 % sure), and not clearly better "
+    "than a coin.",
+    "The answers go against the quality of the items ({0} sure).",
+    "The answers say on which side an item stood, not how good it is ({0} sure).",
+    "Not settled by {0}: it could be useful ({1}), random ({2}) or against the crowd ({3}).",
+    "Nobody in this crowd is clearly better than a coin, so nobody can be judged.",
+    "Agrees with the ranking in {0} of the decided votes.",
+    "Chose the left item in {0} of the decided votes.",
+    "Side habit {0} (90 % interval {1} to {2}; above 0 is to the left).",
+)
+(
+    _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
+    _HABIT,
+) = range(len(TEMPLATES))  # fmt: skip
+
+_LOPSIDED = 0.8  # a share of one side worth a word
+_FEW = 10  # decided votes from which on it is
+
+
+class Reason(NamedTuple):
+    """The code of a template and what fills it."""
+
+    code: int
+    figures: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return TEMPLATES[self.code].format(*self.figures)
+
+
+def typical_reliability(table: Table, random_level: float = 0.0) -> float:
+    """The yardstick of the verdicts: the median of the workers called reliable or weak.
+
+    Verdicts measure by those who are above 0 with 95 %, nearly all of whom get one of these two
+    words; NaN where there are none.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.report.reasons import typical_reliability
+    >>> from crowdsift.tables import Table
+    >>> typical_reliability(Table({
+    ...     "reliability": np.array([1.0, 2.0, -3.0]),
+    ...     "verdict": np.array(["reliable", "weak", "adversarial"], object)}))
+    1.5
+    """
+    trusted = np.isin(table["verdict"].astype(str), ("reliable", "weak"))
+    return (
+        float(np.median(table["reliability"][trusted] - random_level))
+        if trusted.any()
+        else (np.nan)
+    )
+
+
+def reasons(
+    table: Table, left_share: NDArray[np.float64], decided: NDArray[np.float64], level: float = 0.0
+) -> list[list[Reason]]:
+    """The reasons of every worker's verdict; empty where a method gives none.
+
+    Parameters
+    ----------
+    table
+        The workers of a fit.
+    left_share, decided
+        Share of the left item among each worker's decided votes (NaN where sides are unknown),
+        and the number of these votes.
+    level
+        The reliability of a worker who clicks at random.
+    """
+    columns = (table[name].tolist() for name in ("verdict", "reliability", "comparisons"))
+    typical = typical_reliability(table, level)
+    chances = _chances(table)
+    told = []
+    for i, (verdict, reliability, votes) in enumerate(zip(*columns, strict=True)):
+        found = [_main(verdict, (reliability - level) / typical, votes, *chances[i])]
+        found += _habit(table, i)
+        agreed = table["agreement"][i]
+        if agreed == agreed:
+            found.append(Reason(_AGREES, (percent(agreed),)))
+        share = left_share[i]
+        if decided[i] >= _FEW and (share >= _LOPSIDED or share <= 1.0 - _LOPSIDED):
+            found.append(Reason(_LEFT, (percent(share),)))
+        told.append(found if verdict else [])
+    return told
+
+
+def _main(
+    verdict: str,
+    ratio: float,
+    votes: float,
+    reliable: float,
+    random: float,
+    against: float,
+    sided: float,
+) -> Reason:
+    """The reason of the word itself; see `crowdsift.diagnose.verdicts`."""
+    if verdict == "reliable":
+        return Reason(_RELIABLE, (chance(reliable), f"{ratio:.1f}"))
+    if verdict == "weak":
+        return (
+            Reason(_WEAK, (chance(reliable), percent(max(ratio, 0.0))))
+            if reliable >= 0.9
+            else Reason(_BARELY)
+        )
+    if verdict == "random":
+        return Reason(_RANDOM, (chance(random),)) if random >= 0.9 else Reason(_HALF)
+    if verdict == "adversarial":
+        return Reason(_AGAINST, (chance(against),))
+    if verdict == "one-sided":
+        return Reason(_SIDED, (chance(sided),))
+    if ratio != ratio:
+        return Reason(_NOBODY)
+    return Reason(_OPEN, (many(votes, "vote"), chance(reliable), chance(random), chance(against)))
+
+
+def _habit(table: Table, row: int) -> list[Reason]:
+    """The side habit, where it is clear."""
+    low, high = float(table["side_lower"][row]), float(table["side_upper"][row])
+    if low > 0.0 or high < 0.0:
+        figures = (f"{value:+.1f}" for value in (table["side_bias"][row], low, high))
+        return [Reason(_HABIT, tuple(figures))]
+    return []
+
+
+def _chances(table: Table) -> NDArray[np.float64]:
+    """Probabilities of being reliable, random, adversarial and one-sided, one row a worker."""
+    names = ("p_reliable", "p_random", "p_adversarial", "p_one_sided")
+    nothing = np.full(table.height, np.nan)
+    return np.stack([table.get(name, nothing) for name in names], axis=1)

@@ -1,0 +1,127 @@
+"""Figures in words, the same everywhere in a report.
+
+Halves are rounded up, not to even, because the page's script does so too.
+"""
+
+from __future__ import annotations
+
+from math import floor
+from typing import Any
+
+__all__ = ["chance", "count", "decimal", "item_label", "label", "many", "percent", "shortened"]
+
+
+def count(number: float) -> str:
+    """A number of votes, items or workers, with commas.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import count
+    >>> count(12500), count(2.5)
+    ('12,500', '2.5')
+    """
+    return f"{number:,.0f}" if number == round(number) else f"{number:,.1f}"
+
+
+def many(number: float, noun: str) -> str:
+    """A number and its noun.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import many
+    >>> many(1, "vote"), many(2000, "vote")
+    ('1 vote', '2,000 votes')
+    """
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
+
+
+def percent(share: float) -> str:
+    r"""A share as a percentage; never 0 % or 100 % unless it is exactly that.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import percent
+    >>> percent(0.254), percent(0.9999), percent(0.0004), percent(1.0)
+    ('25\xa0%', 'over 99\xa0%', 'under 1\xa0%', '100\xa0%')
+    """
+    if share != share:
+        return "an unknown share"
+    rounded = floor(100.0 * share + 0.5)
+    if rounded == 0 and share > 0.0:
+        return "under 1\u00a0%"
+    if rounded == 100 and share < 1.0:
+        return "over 99\u00a0%"
+    return f"{rounded}\u00a0%"
+
+
+def chance(probability: float) -> str:
+    r"""A probability as a percentage; votes make nothing certain, so never 0 % or 100 %.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import chance
+    >>> chance(0.963), chance(1.0)
+    ('96\xa0%', 'over 99\xa0%')
+    """
+    return percent(min(max(probability, 1e-9), 1.0 - 1e-9))
+
+
+def decimal(value: float, digits: int = 2) -> str:
+    """A number with so many decimals, and a minus sign that is one.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import decimal
+    >>> decimal(0.125), decimal(-2.0), decimal(-0.001)
+    ('0.13', '−2.00', '0.00')
+    """
+    size = floor(abs(value) * 10**digits + 0.5) / 10**digits
+    return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
+
+
+def label(value: Any) -> str:
+    r"""The text of a label: control characters, which nobody can see, made visible.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import label
+    >>> label("a\nb"), label(7)
+    ('a⏎b', '7')
+    """
+    text = str(value)
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or _harmless(c) else _VISIBLE.get(c, "�") for c in text)
+
+
+def item_label(value: Any, by: str | None) -> str:
+    """The text of an item's label; with a context, the item and where it was compared.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import item_label
+    >>> item_label("a", None), item_label(("prompt 7", "a"), "prompt")
+    ('a', 'a (prompt 7)')
+    """
+    return f"{label(value[1])} ({label(value[0])})" if by else label(value)
+
+
+def _harmless(character: str) -> bool:
+    """Neither a control character nor half of a pair of surrogates."""
+    code = ord(character)
+    return not (code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000)
+
+
+def shortened(text: str, most: int) -> str:
+    """At most so many characters, the rest as an ellipsis.
+
+    Examples
+    --------
+    >>> from crowdsift.report.words import shortened
+    >>> shortened("a long name", 7)
+    'a long…'
+    """
+    return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+_VISIBLE = {"\n": "⏎", "\r": "⏎", "\t": "→"}

@@ -1,0 +1,45 @@
+"""Whether votes hint at side habits at all: a test that needs no fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from crowdsift.engines import Engine, Vector
+
+__all__ = ["hints_at_sides", "side_scores"]
+
+# Standard deviations, far below those at which the evidence of a habit passes 3 nats.
+_CROWD, _DISPERSION = 2.0, 1.5
+
+
+def hints_at_sides(engine: Engine) -> bool:
+    """Whether a side habit is worth a fit: all workers lean to one side, or some do to either.
+
+    Without habits and with sides drawn at random, the answers for the first item less those for
+    the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
+    drawn at random, S spreads more, and the fit decides.
+    """
+    crowd, dispersion = side_scores(*engine.side_totals())
+    return abs(crowd) > _CROWD or dispersion > _DISPERSION
+
+
+def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
+    """ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.solvers.side_hint import side_scores
+    >>> crowd, dispersion = side_scores(np.array([100.0, 100.0]), np.array([60.0, -60.0]))
+    >>> crowd, round(dispersion, 1)
+    (0.0, 35.3)
+    """
+    n, s = decided[decided > 0], leaning[decided > 0]
+    if not len(n):
+        return 0.0, 0.0
+    spread = float(np.sum(2.0 - 2.0 / np.maximum(n, 1.0)))
+    dispersion = float(np.sum(s**2 / n - 1.0)) / np.sqrt(spread) if spread > 0 else 0.0
+    return float(s.sum() / np.sqrt(n.sum())), dispersion

@@ -1,0 +1,66 @@
+"""The side habits of a crowd, learned from those of its workers."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import NO_HABIT, SidePrior
+
+if TYPE_CHECKING:
+    from crowdsift.engines.grid import SideSums
+
+__all__ = ["SideLearner", "learned_sides"]
+
+_FARTHEST, _LEAST_VARIANCE, _MOST_VARIANCE = 3.0, 1e-3, 4.0
+_EVERY, _LEAST_RATE, _MOST_RATE = 4, 0.3, 0.95  # when to extrapolate, and steps that shrink so
+
+
+def learned_sides(sums: SideSums) -> SidePrior:
+    """Mean and variance of the side habit of regular workers, by empirical Bayes.
+
+    One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
+    which would hand a biased but good worker to a pure type.
+    """
+    held = sums.weight + 1.0
+    mean = float(np.clip(sums.first / held, -_FARTHEST, _FARTHEST))
+    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.weight
+    variance = (squares + 0.1) / held
+    return SidePrior(mean, float(np.clip(variance, _LEAST_VARIANCE, _MOST_VARIANCE)))
+
+
+@dataclass(frozen=True)
+class SideLearner:
+    """The prior, and how its steps shrink.
+
+    Where habits are small next to what votes tell of them, the variance creeps: each step is
+    nearly as long as the one before. Every few steps those to come are taken at once, as the sum
+    of a geometric series (Aitken's extrapolation, in the logarithm of the variance).
+    """
+
+    prior: SidePrior = NO_HABIT
+    last: tuple[float, float] | None = None
+    steps: int = 0
+
+    def learned(self, sums: SideSums) -> SideLearner:
+        """A step, or a leap where steps shrink steadily."""
+        found = learned_sides(sums)
+        step = (
+            found.mean - self.prior.mean,
+            float(np.log(found.variance / self.prior.variance)),
+        )
+        if self.last is None or (self.steps + 1) % _EVERY:
+            return replace(self, prior=found, last=step, steps=self.steps + 1)
+        mean, log = (_ahead(now, before) for now, before in zip(step, self.last, strict=True))
+        variance = float(np.clip(self.prior.variance * np.exp(np.clip(log, -2.0, 2.0)),
+                                 _LEAST_VARIANCE, _MOST_VARIANCE))  # fmt: skip
+        leapt = SidePrior(float(np.clip(self.prior.mean + mean, -_FARTHEST, _FARTHEST)), variance)
+        return SideLearner(leapt, None, self.steps + 1)
+
+
+def _ahead(now: float, before: float) -> float:
+    """The sum of this step and all to come, if they shrink at the rate of the last two."""
+    rate = now / before if before else 0.0
+    return now / (1.0 - min(rate, _MOST_RATE)) if _LEAST_RATE < rate < 1.0 else now

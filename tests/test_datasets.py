@@ -1,0 +1,157 @@
+"""Data sets by name: folders, layouts, downloads and what is said where they are missing."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import http.server
+import io
+import threading
+import zipfile
+
+import pytest
+
+from crowdsift import datasets
+from crowdsift.errors import InputError, RequestError
+
+LABELS = "left,right,performer,label\na.jpg,b.jpg,w1,left\nb.jpg,c.jpg,w2,c.jpg\n"
+TRUTH = "label,score\na.jpg,3\nb.jpg,2\nc.jpg,5\n"
+
+
+@pytest.fixture
+def nowhere(tmp_path, monkeypatch):
+    """No folder of data sets but this empty one."""
+    folder = tmp_path / "empty"
+    folder.mkdir()
+    monkeypatch.setenv("CROWDSIFT_DATA", str(folder))
+    monkeypatch.delenv("CROWDSIFT_REFERENCE", raising=False)
+    return folder
+
+
+def test_every_data_set_of_the_folder_is_read(data_dir):
+    sizes = {}
+    for name in datasets.DATASETS:
+        if name != "faceage":
+            votes = datasets.find(name, data_dir).read()
+            sizes[name] = (int(votes.total_weight), votes.n_items, votes.n_workers)
+    assert sizes["passage"] == (11763, 472, 624)
+    assert sizes["faceage_subset"] == (48627, 9150, 4091)
+    assert sizes["wmt13_fren"] == (99960, 13, 218)
+
+
+def test_truth_has_a_score_for_every_item(data_dir):
+    for name in ("passage", "faceage_subset"):
+        found = datasets.find(name, data_dir)
+        assert set(found.read().items) <= set(found.truth())
+
+
+def test_a_set_without_truth_says_so(data_dir):
+    with pytest.raises(RequestError, match="mtbench has no truth"):
+        datasets.find("mtbench", data_dir).truth()
+
+
+def test_the_folder_that_is_given_comes_first(nowhere, tmp_path):
+    given = tmp_path / "given"
+    given.mkdir()
+    (given / "mtbench.csv").write_text("winner,loser,worker\na,b,x\n")
+    (nowhere / "mtbench.csv").write_text("winner,loser,worker\nc,d,x\n")
+    assert list(datasets.find("mtbench", given).read().items) == ["a", "b"]
+    assert list(datasets.find("mtbench").read().items) == ["c", "d"]
+
+
+def test_a_missing_set_says_where_it_was_looked_for_and_what_to_do(nowhere):
+    with pytest.raises(InputError) as caught:
+        datasets.find("passage", fetch=True)
+    for part in ("passage.csv and passage_items.csv", str(nowhere), "CROWDSIFT_DATA", "--data"):
+        assert part in str(caught.value)
+    with pytest.raises(InputError, match="--download"):
+        datasets.find("faceage")
+    with pytest.raises(RequestError, match="no source in plain text"):
+        datasets.download("passage")
+
+
+def test_a_folder_that_is_none_is_named(monkeypatch):
+    monkeypatch.setenv("CROWDSIFT_DATA", "no/such/folder")
+    with pytest.raises(InputError, match="CROWDSIFT_DATA: no/such/folder is not a folder"):
+        datasets.find("passage")
+
+
+def test_published_figures_are_beside_the_data(nowhere, monkeypatch, tmp_path):
+    assert datasets.published("real") is None
+    reference = nowhere.parent / "reference"
+    reference.mkdir()
+    (reference / "paper_real.csv").write_text("dataset,method,acc\npassage,BT,0.6804\n")
+    rows = [{"dataset": "passage", "method": "BT", "acc": "0.6804"}]
+    assert datasets.published("real") == rows
+    monkeypatch.setenv("CROWDSIFT_REFERENCE", str(tmp_path))
+    assert datasets.published("real") is None
+
+
+@pytest.mark.parametrize("worker", ["performer", "worker"])
+@pytest.mark.parametrize("item", ["label", "task"])
+def test_faceage_in_its_own_layout(nowhere, worker, item):
+    (nowhere / "crowd_labels.csv").write_text(LABELS.replace("performer", worker))
+    (nowhere / "gt.csv").write_text(TRUTH.replace("label", item))
+    found = datasets.find("faceage")
+    votes = found.read()
+    assert votes.sides_known
+    by_row = dict(zip(votes.items[votes.first], votes.outcome.tolist(), strict=True))
+    assert by_row == {"a.jpg": 1.0, "b.jpg": 0.0}
+    assert found.truth() == {"a.jpg": 3.0, "b.jpg": 2.0, "c.jpg": 5.0}
+
+
+def test_another_layout_is_refused(nowhere):
+    (nowhere / "crowd_labels.csv").write_text("one,two\n1,2\n")
+    (nowhere / "gt.csv").write_text(TRUTH)
+    with pytest.raises(InputError, match=r"crowd_labels\.csv: not in the layout"):
+        datasets.find("faceage")
+
+
+@pytest.fixture
+def served(tmp_path, monkeypatch, nowhere):
+    """A server of this machine that has the archive."""
+    import pooch
+
+    folder = tmp_path / "served"
+    folder.mkdir()
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("imdb-wiki-sbs/crowd_labels.csv", LABELS)
+        archive.writestr("imdb-wiki-sbs/gt.csv", TRUTH)
+    (folder / "set.zip").write_bytes(content.getvalue())
+
+    class Quiet(http.server.SimpleHTTPRequestHandler):
+        def log_message(self, *arguments: object) -> None:
+            """Nothing on standard error."""
+
+    handler = functools.partial(Quiet, directory=str(folder))
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        url = f"http://127.0.0.1:{server.server_address[1]}/set.zip"
+        monkeypatch.setattr(datasets, "_FACEAGE_ZIP", url)
+        digest = hashlib.md5(content.getvalue()).hexdigest()
+        monkeypatch.setattr(datasets, "_FACEAGE_HASH", f"md5:{digest}")
+        monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        yield folder
+        server.shutdown()
+
+
+def test_a_download_is_checked_unpacked_and_kept(served):
+    found = datasets.find("faceage", fetch=True)
+    assert found.read().n_items == 3
+    (served / "set.zip").unlink()
+    assert datasets.download("faceage").votes == found.votes
+
+
+def test_a_download_that_is_not_what_was_meant_is_refused(served, tmp_path):
+    (served / "set.zip").write_bytes(b"something else")
+    with pytest.raises(InputError, match=r"cannot be downloaded.*--data"):
+        datasets.find("faceage", fetch=True)
+    assert not list((tmp_path / "cache").rglob("*.csv"))
+
+
+def test_a_server_that_does_not_answer_is_an_error_of_ours(served):
+    (served / "set.zip").unlink()
+    with pytest.raises(InputError, match="cannot be downloaded"):
+        datasets.find("faceage", fetch=True)

@@ -1,0 +1,496 @@
+"""Experiments: runs that can be killed and resumed, refusals, tables, figures and pages."""
+
+from __future__ import annotations
+
+import csv
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import numpy as np
+import pytest
+from small_experiment import Fatal, Small
+from typer.testing import CliRunner
+
+import crowdsift
+from crowdsift import datasets
+from crowdsift.cli import app
+from crowdsift.errors import RequestError
+from crowdsift.experiments import EXPERIMENTS, Options, experiment, store
+from crowdsift.experiments.base import EIGHT
+from crowdsift.experiments.figures import Figure, Line, Panel
+from crowdsift.experiments.published import Published
+from crowdsift.experiments.reproduce import perform, reproduce
+from crowdsift.experiments.results import write_results
+from crowdsift.experiments.summary import Cell, cells, like_published, standing
+from crowdsift.experiments.synthetic import distinct_settings
+from crowdsift.experiments.text import beside, comma_separated, markdown_table
+
+SCRIPT = Path(__file__).with_name("small_experiment.py")
+THREE = Options(seeds=3)
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    """Everything that a run writes and that must not depend on how it went."""
+    return {
+        path.name: path.read_bytes()
+        for path in sorted(folder.iterdir())
+        if path.suffix in (".csv", ".svg", ".png", ".md") and "seconds" not in path.name
+    }
+
+
+def lines_of(folder: Path) -> list[str]:
+    path = folder / "finished.jsonl"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory) -> Path:
+    """A run that nobody disturbed."""
+    folder = tmp_path_factory.mktemp("whole") / "run"
+    perform(Small(THREE), folder, jobs=2)
+    return folder
+
+
+# --- runs ------------------------------------------------------------------------------------
+
+
+def test_killed_at_random_moments_and_resumed_gives_the_same_files(whole, tmp_path):
+    out = tmp_path / "killed"
+    moments = random.Random(os.getpid())  # any moment must do
+    total = len(lines_of(whole))
+    stops = sorted(moments.sample(range(3, total - 20), 2))
+    for stop in stops:
+        run = subprocess.Popen([sys.executable, SCRIPT, out], stderr=subprocess.DEVNULL)
+        while len(lines_of(out)) < stop and run.poll() is None:
+            time.sleep(0.01)
+        assert run.poll() is None, "the run was over before it could be killed"
+        run.kill()
+        run.wait()
+        assert stop <= len(lines_of(out)) < total
+        assert not (out / "synthetic.csv").exists()
+    subprocess.run([sys.executable, SCRIPT, out], check=True)
+    assert contents(out) == contents(whole)
+    assert {"synthetic.csv", "synthetic-means.csv", "synthetic.md"} <= set(contents(out))
+
+
+def test_the_number_of_processes_does_not_matter(whole, tmp_path):
+    perform(Small(THREE), tmp_path / "one", jobs=1)
+    assert contents(tmp_path / "one") == contents(whole)
+
+
+def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path):
+    out = tmp_path / "cut"
+    out.mkdir()
+    (out / "run.json").write_bytes((whole / "run.json").read_bytes())
+    content = (whole / "finished.jsonl").read_bytes()
+    (out / "finished.jsonl").write_bytes(content[: len(content) // 2])
+    perform(Small(THREE), out, jobs=2)
+    assert contents(out) == contents(whole)
+    assert len(lines_of(out)) == len(lines_of(whole))
+
+
+def test_a_damaged_line_is_named(whole, tmp_path):
+    (tmp_path / "run.json").write_bytes((whole / "run.json").read_bytes())
+    lines = lines_of(whole)
+    (tmp_path / "finished.jsonl").write_text("\n".join([lines[0], "nonsense", lines[2]]) + "\n")
+    with pytest.raises(RequestError, match=r"finished\.jsonl, line 2: damaged"):
+        perform(Small(THREE), tmp_path)
+
+
+def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, tmp_path):
+    perform(Small(Options(seeds=1)), tmp_path, jobs=2)
+    first = lines_of(tmp_path)
+    perform(Small(THREE), tmp_path, jobs=2)
+    assert lines_of(tmp_path)[: len(first)] == first
+    assert contents(tmp_path) == contents(whole)
+
+
+def test_one_method_can_be_done_again(whole, tmp_path):
+    (tmp_path / "run.json").write_bytes((whole / "run.json").read_bytes())
+    records = [json.loads(line) for line in lines_of(whole)]
+    for record in records:
+        record["figures"]["accuracy"] = 0.0625
+    text = "".join(json.dumps(record) + "\n" for record in records)
+    (tmp_path / "finished.jsonl").write_text(text)
+    perform(Small(THREE), tmp_path, jobs=2, redo=("sift",))
+    with (tmp_path / "synthetic.csv").open() as file:
+        found = list(csv.DictReader(file))
+    with (whole / "synthetic.csv").open() as file:
+        true = list(csv.DictReader(file))
+    for row, right in zip(found, true, strict=True):
+        expected = right["accuracy"] if row["method"] == "sift" else "0.0625"
+        assert row["accuracy"] == expected
+
+
+def test_workers_have_one_thread_and_the_environment_is_put_back(whole, tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
+    perform(Small(Options(seeds=1)), tmp_path, jobs=1)
+    with (tmp_path / "synthetic-seconds.csv").open() as file:
+        assert {row["note"] for row in csv.DictReader(file)} == {"1"}
+    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+
+
+def test_a_process_that_dies_is_said(tmp_path):
+    with pytest.raises(RequestError, match=r"killed.*start the same command again"):
+        perform(Fatal(THREE), tmp_path, jobs=1)
+
+
+def test_progress_ends_with_everything_done(tmp_path):
+    seen = []
+    perform(Small(Options(seeds=1)), tmp_path, jobs=1, progress=lambda *told: seen.append(told))
+    assert seen[0] == (0.0, pytest.approx(seen[-1][1]), 0, 12)
+    assert seen[-1][0] == pytest.approx(seen[-1][1])
+    assert seen[-1][2:] == (12, 12)
+
+
+# --- refusals --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        (Options(seeds=2), "seeds 3 there, 2 now"),
+        (Options(seeds=3, quick=True), "quick false there, true now"),
+    ],
+)
+def test_other_options_are_refused(whole, options, told):
+    before = contents(whole)
+    with pytest.raises(RequestError, match=f"cannot be mixed.*{told}.*--out.*--redo all"):
+        perform(Small(options), whole)
+    assert contents(whole) == before
+
+
+def test_another_version_is_refused_and_can_be_started_anew(tmp_path, monkeypatch):
+    perform(Small(Options(seeds=1)), tmp_path, jobs=2)
+    before = contents(tmp_path)
+    monkeypatch.setattr(store, "__version__", "99.0")
+    with pytest.raises(RequestError, match=r'version "0.*there, "99\.0" now'):
+        perform(Small(Options(seeds=1)), tmp_path)
+    with pytest.raises(RequestError, match="cannot be mixed"):
+        perform(Small(Options(seeds=1)), tmp_path, redo=("sift",))
+    perform(Small(Options(seeds=1)), tmp_path, jobs=2, redo=("all",))
+    assert contents(tmp_path) == before
+    assert json.loads((tmp_path / "run.json").read_text())["version"] == "99.0"
+
+
+def test_another_experiment_is_refused_even_anew(whole, data_like):
+    for redo in ((), ("all",)):
+        with pytest.raises(RequestError, match='experiment "synthetic" there, "real" now'):
+            reproduce("real", whole, Options(data=data_like), redo=redo)
+
+
+def test_a_folder_of_something_else_is_refused(tmp_path):
+    (tmp_path / "precious.txt").write_text("mine")
+    with pytest.raises(RequestError, match=r"no run\.json"):
+        perform(Small(THREE), tmp_path, redo=("all",))
+    assert [path.name for path in tmp_path.iterdir() if path.name != ".lock"] == ["precious.txt"]
+
+
+def test_two_runs_do_not_write_to_one_folder(tmp_path):
+    pytest.importorskip("fcntl")
+    with (
+        store.Store(tmp_path, Small(THREE)).opened(),
+        pytest.raises(RequestError, match="another run is writing"),
+    ):
+        perform(Small(THREE), tmp_path)
+
+
+def test_unknown_things_are_refused(tmp_path):
+    with pytest.raises(RequestError, match=r"unknown experiment 'sinthetic'.*did you mean"):
+        experiment("sinthetic", Options())
+    with pytest.raises(RequestError, match="seeds must be at least 1"):
+        Options(seeds=0)
+    with pytest.raises(RequestError, match="cannot redo 'elo'"):
+        reproduce("synthetic", tmp_path, redo=("elo",))
+    with pytest.raises(RequestError, match="penalties"):
+        experiment("synthetic", Options(tune=True))
+
+
+# --- the experiments -------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def data_like(tmp_path_factory) -> Path:
+    """Files as Passage and the FaceAge subset have them, of a few simulated votes."""
+    folder = tmp_path_factory.mktemp("data")
+    for seed, (votes, items) in enumerate((("passage", "passage"), ("faceage_subset", "faceage"))):
+        drawn = crowdsift.simulate(12, 20, 600, reliability=(0.2, 1.5), seed=seed)
+        left, right = drawn.items[drawn.first], drawn.items[drawn.second]
+        won = drawn.outcome == 1
+        rows = zip(
+            np.where(won, left, right), np.where(won, right, left),
+            drawn.workers[drawn.worker], strict=True,
+        )  # fmt: skip
+        text = "winner,loser,worker\n" + "".join(",".join(row) + "\n" for row in rows)
+        (folder / f"{votes}.csv").write_text(text)
+        known = enumerate(zip(drawn.items, drawn.scores, strict=True))
+        text = "".join(f"{item},{score:.6f},{place % 2}\n" for place, (item, score) in known)
+        (folder / f"{items}_items.csv").write_text("item,score,gender\n" + text)
+    return folder
+
+
+def test_the_grids_are_those_of_the_paper(data_dir):
+    rows = datasets.published("synthetic", data_dir)
+    assert rows is not None
+    published = {
+        (r["beta"], int(r["items"]), int(r["workers"]), int(r["comparisons"])) for r in rows
+    }
+    assert set(distinct_settings()) == published
+    full = experiment("synthetic", Options()).settings()
+    sweeps = {(s["beta"], s["sweep"], s["items"], s["workers"], s["comparisons"]) for s in full}
+    assert sweeps == {
+        (r["beta"], r["sweep"], int(r["items"]), int(r["workers"]), int(r["comparisons"]))
+        for r in rows
+    }
+    assert len(full) == 580
+    spam = datasets.published("spammers", data_dir)
+    assert spam is not None
+    mine = experiment("spammers", Options()).settings()
+    assert {(s["kind"], s["percent"]) for s in mine} == {
+        (r["kind"], int(r["added_percent"])) for r in spam
+    }
+    assert len(mine) == 2 * 5 * 10 * 10
+
+
+@pytest.mark.parametrize("name", list(EXPERIMENTS))
+def test_settings_are_distinct_and_survive_json(name, data_like):
+    for options in (Options(data=data_like), Options(quick=True, seeds=2, data=data_like)):
+        settings = experiment(name, options).settings()
+        texts = [json.dumps(setting) for setting in settings]
+        assert len(set(texts)) == len(texts)
+        assert [json.loads(text) for text in texts] == settings
+
+
+def test_real_runs_from_its_data_to_its_page(data_like, tmp_path):
+    options = Options(data=data_like, tune=True)
+    files = reproduce("real", tmp_path / "run", options, jobs=2)
+    assert {"real.csv", "real.md", "real-seconds.csv"} <= set(files)
+    with (tmp_path / "run" / "real.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    assert len(rows) == 2 * (9 + 8)
+    votes, truth = data_like / "passage.csv", data_like / "passage_items.csv"
+    direct = {row["method"]: row for row in crowdsift.evaluate(votes, truth, threads=1)}
+    for row in rows:
+        if (row["data"], row["penalty"]) == ("passage", "default"):
+            expected = direct[row["method"]]["accuracy"]
+            assert float(row["accuracy"]) == pytest.approx(expected, abs=1e-6)
+    (data_like / "passage.csv").touch()  # the same content: goes on
+    reproduce("real", tmp_path / "run", options)
+    other = tmp_path / "data"
+    other.mkdir()
+    for path in data_like.iterdir():
+        (other / path.name).write_bytes(path.read_bytes() + b"\n" * (path.name == "passage.csv"))
+    with pytest.raises(RequestError, match="inputs"):
+        reproduce("real", tmp_path / "run", Options(data=other, tune=True))
+
+
+@pytest.fixture
+def sketched(monkeypatch):
+    """Figures that are not drawn, where a test is of something else."""
+    monkeypatch.setattr(Figure, "files", lambda self: {f"{self.name}.png": [b"a sketch"]})
+
+
+def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
+    data_like, tmp_path, sketched
+):
+    runs = tmp_path / "runs"
+    options = Options(quick=True, seeds=1, data=data_like)
+    reproduce("spammers", runs / "spammers", options, jobs=2)
+    reproduce("ablations", runs / "ablations", options, jobs=2)
+    perform(Small(Options(seeds=1)), runs / "synthetic", jobs=2)
+    with (runs / "ablations" / "ablations.csv").open() as file:
+        rows = list(csv.DictReader(file))
+    gaps = [float(row["mirror_gap"]) for row in rows if row["mirror_gap"]]
+    assert len(gaps) == 2 * 3  # two methods, -1, -.6 and -.2
+    assert max(gaps) <= 1e-6
+    assert {row["parameter"] for row in rows} == {
+        "start", "tolerance", "reliability_sd", "item_ridge", "alternations"
+    }  # fmt: skip
+    write_results(runs, tmp_path / "docs", data_like)
+    head = (tmp_path / "docs" / "results.md").read_text().splitlines()[:10]
+    told = "\n".join(head)
+    with (runs / "spammers" / "spammers.csv").open() as file:
+        spam = list(csv.DictReader(file))
+    beats = ties = 0
+    cases = {(r["kind"], r["percent"]) for r in spam if r["data"] == "passage"}
+    for case in cases:
+        found = {
+            r["method"]: float(r["accuracy"])
+            for r in spam
+            if r["data"] == "passage" and (r["kind"], r["percent"]) == case
+        }
+        gain = found["sift"] - max(found[name] for name in EIGHT)
+        beats += gain > 0.001
+        ties += abs(gain) <= 0.001
+    loses = len(cases) - beats - ties
+    assert f"Passage: beats {beats}, ties {ties}, loses {loses}" in told
+    assert "Not run: Real votes." in (tmp_path / "docs" / "results.md").read_text()
+    assert (tmp_path / "docs" / "results" / "spammers-passage-accuracy.png").exists()
+
+
+def test_a_run_that_is_not_finished_says_so_on_the_page(whole, tmp_path, sketched):
+    folder = tmp_path / "runs" / "synthetic"
+    folder.mkdir(parents=True)
+    (folder / "run.json").write_bytes((whole / "run.json").read_bytes())
+    (folder / "finished.jsonl").write_text("")
+    write_results(tmp_path / "runs", tmp_path / "docs")
+    told = f"Only 0 of {9 * 3 * 58} fits are done."
+    assert told in (tmp_path / "docs" / "results.md").read_text()
+
+
+# --- the command -----------------------------------------------------------------------------
+
+
+def test_the_command_refuses_clearly(tmp_path, monkeypatch):
+    command = [sys.executable, "-m", "crowdsift", "reproduce"]
+
+    def refused(*arguments: str, **environment: str) -> str:
+        run = subprocess.run(
+            [*command, *arguments], capture_output=True, text=True, cwd=tmp_path,
+            env={**os.environ, **environment},
+        )  # fmt: skip
+        assert run.returncode == 1
+        assert "Traceback" not in run.stderr
+        assert run.stdout == ""
+        return run.stderr
+
+    assert "unknown experiment 'everything'" in refused("everything")
+    (tmp_path / "empty").mkdir()
+    empty = str(tmp_path / "empty")
+    told = refused("real", CROWDSIFT_DATA=empty)
+    assert "passage.csv" in told
+    assert "CROWDSIFT_DATA" in told
+    assert "--data" in told
+    assert "is not a folder" in refused("real", "--data", "nowhere")
+    assert "holds no run" in refused("results", "--runs", "nowhere")
+    assert not (tmp_path / "reproduce-output").exists()
+
+
+def test_help_documents_every_option():
+    text = CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "200"}).output
+    options = ("--quick", "--data", "--out", "--seeds", "--tune", "--download", "--redo", "--jobs")
+    for option in options:
+        assert option in text
+
+
+def test_ctrl_c_keeps_what_is_finished(tmp_path):
+    out = tmp_path / "run"
+    run = subprocess.Popen(
+        [sys.executable, "-m", "crowdsift", "reproduce", "synthetic", "--out", out, "--jobs", "1"],
+        stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    while not lines_of(out) and run.poll() is None:
+        time.sleep(0.05)
+    run.send_signal(signal.SIGINT)
+    told = run.communicate(timeout=60)[1]
+    assert run.returncode == 130
+    assert "the same command goes on from there" in told
+    assert "Traceback" not in told
+    assert len(lines_of(out)) >= 9
+    assert not (out / "synthetic.csv").exists()
+
+
+# --- arithmetic, text, figures ---------------------------------------------------------------
+
+
+def test_means_deviations_and_standard_errors_are_those_of_numpy():
+    values = [0.61, 0.7, 0.655, 0.9]
+    cell = Cell({"accuracy": values, "one": [0.5]})
+    assert cell.mean("accuracy") == pytest.approx(np.mean(values))
+    assert cell.sd("accuracy") == pytest.approx(np.std(values, ddof=1))
+    assert cell.standard_error("accuracy") == pytest.approx(np.std(values, ddof=1) / 2)
+    assert cell.seeds == 4
+    assert math.isnan(cell.sd("one"))
+    assert math.isnan(cell.mean("absent"))
+
+
+def records_of(accuracies: dict[str, list[float]]) -> list[dict[str, object]]:
+    return [
+        {
+            "setting": {"place": place, "seed": 0},
+            "method": method,
+            "figures": {"accuracy": value},
+            "seconds": 1.0,
+            "note": "",
+        }
+        for method, values in accuracies.items()
+        for place, value in enumerate(values)
+    ]
+
+
+def test_standing_counts_against_the_best_rival_of_each_setting():
+    found = cells(
+        records_of(
+            {
+                "sift": [0.80, 0.70, 0.9005, 0.5],
+                "bt": [0.70, 0.75, 0.9000, 0.4985],
+                "hbtl": [0.79, 0.60, 0.8000, 0.1],
+            }
+        )
+    )
+    told = standing(found)
+    assert (told.beats, told.ties, told.loses, told.settings) == (2, 1, 1, 4)
+    assert told.worst == pytest.approx(-0.05)
+    assert told.worst_at == (1,)
+
+
+def test_the_paper_turns_the_scores_of_methods_that_model_workers():
+    assert like_published("bora-em", "accuracy") == "accuracy_up_to_sign"
+    assert like_published("bt", "accuracy") == "accuracy"
+    assert like_published("barp", "kendall_tau") == "kendall_tau"
+
+
+def test_distance_from_the_published_mean_is_in_standard_errors_of_both(tmp_path, monkeypatch):
+    (tmp_path / "paper_synthetic.csv").write_text(
+        "beta,sweep,items,workers,comparisons,method,acc,acc_sd,wacc,tau,tau_sd\n"
+        '"[0,1]",items,50,10,100,BoRaEM,0.8,0.04,0.9,0.6,0.1\n'
+    )
+    monkeypatch.setenv("CROWDSIFT_REFERENCE", str(tmp_path))
+    names = ("beta", "sweep", "items", "workers", "comparisons")
+    published = Published("synthetic", names, None)
+    key = ("[0,1]", "items", 50, 10, 100)
+    ours = [0.86, 0.9, 0.82, 0.88]
+    cell = Cell({"accuracy_up_to_sign": ours, "accuracy": [0.1] * 4})
+    error = math.sqrt(np.var(ours, ddof=1) / 4 + 0.04**2 / 10)
+    expected = (np.mean(ours) - 0.8) / error
+    assert published.distance(key, "bora-em", cell) == pytest.approx(expected)
+    mean, deviation = published.figure(key, "bora-em", "weighted_accuracy")
+    assert mean == 0.9
+    assert math.isnan(deviation)
+    assert published.mean(key, "bt") is None
+    assert math.isnan(published.distance(key, "bt", cell))
+
+
+def test_our_figure_beside_the_published():
+    assert beside(0.7012, 0.6959, far=True) == ".7012 (.6959, +.0053‡)"
+    assert beside(0.69588, 0.6959) == ".6959 (.6959, +.0000)"
+    assert beside(0.5, 0.75, best=True) == "**.5000** (.7500, −.2500)"
+    assert beside(0.5, None) == ".5000"
+    assert markdown_table(["a", "b"], [["x", "1"]]) == "| a | b |\n| --- | --: |\n| x | 1 |\n"
+
+
+def test_tables_have_all_columns_and_leave_out_what_is_not_there():
+    rows = [{"a": 1, "b": math.nan}, {"a": 0.1234567, "c": True}]
+    assert comma_separated(rows) == "a,b,c\n1,,\n0.123457,,true\n"
+
+
+def test_figures_are_the_same_bytes_whatever_the_user_prefers():
+    import matplotlib as mpl
+
+    lines = [Line("sift", [1, 10, 100], [0.5, 0.6, 0.7], [0.1, 0.1, 0.1]), Line("bt", [1], [0.5])]
+    figure = Figure("f", [Panel("one", "workers", "accuracy", lines, logarithmic=True)])
+    first = figure.files()
+    with mpl.rc_context({"font.size": 20.0, "axes.facecolor": "red"}):
+        assert figure.files() == first
+    assert set(first) == {"f.svg", "f.png"}
+    assert first["f.png"][0].startswith(b"\x89PNG")
+    svg = first["f.svg"][0].decode()
+    assert "<dc:date>" not in svg
+    assert "accuracy" in svg

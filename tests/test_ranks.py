@@ -1,0 +1,34 @@
+"""Intervals of ranks: counted where there are many items, drawn where there are few."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from crowdsift import diagnose
+
+
+def test_counted_limits_are_those_of_samples(monkeypatch):
+    """Two components of unlike sizes and errors; samples have a noise of their own."""
+    rng = np.random.default_rng(5)
+    scores, sd = rng.standard_normal(3000), rng.uniform(0.1, 0.8, 3000)
+    component = (np.arange(3000) >= 700).astype(np.uint32)
+    counted = diagnose.rank_limits(scores, sd, None, component)
+    monkeypatch.setattr(diagnose, "_COUNTED", 10**9)
+    monkeypatch.setattr(diagnose, "_SAMPLES", 3000)
+    drawn = diagnose.rank_limits(scores, sd, None, component)
+    sizes = np.bincount(component)[component]
+    for one, two in zip(counted, drawn, strict=True):
+        share = (one - two) / sizes
+        assert np.sqrt(np.mean(share**2)) < 0.006
+        assert abs(share.mean()) < 0.002
+        assert (one >= 1).all()
+        assert (one <= sizes).all()
+
+
+def test_counted_limits_without_errors_are_the_ranks():
+    scores = np.random.default_rng(6).permutation(np.linspace(-1, 1, 2000))
+    component = np.zeros(2000, np.uint32)
+    low, high = diagnose.rank_limits(scores, np.full(2000, 1e-9), None, component)
+    exact = diagnose.ranks(scores, component)
+    assert np.abs(low - exact).max() <= 8  # the table's cells hold about eight items
+    assert np.abs(high - exact).max() <= 8

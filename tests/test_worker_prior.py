@@ -1,0 +1,137 @@
+"""The distribution of worker types: the core against the plain formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from crowdsift.engines.grid import SideSums, mirrored
+from crowdsift.solvers.side_prior import SideLearner, learned_sides
+from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
+
+PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
+SHARES = np.array([0.7, 0.1, 0.2])
+
+
+class Mixture:
+    """p0 on one grid: ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀, each part normalised over the points."""
+
+    def __init__(self, points) -> None:
+        self._points, self._zero = points, len(points) // 2
+        self._log_widths = np.log(np.gradient(points))
+
+    def parts(self, centre: float, spread: float, shares):
+        """The Gaussian parts times their shares; the grid is symmetric, so one mirrors other."""
+        logs = self._log_widths - 0.5 * ((self._points - centre) / spread) ** 2
+        able = np.exp(logs - logs.max())
+        able /= able.sum()
+        return shares[0] * able, shares[1] * able[::-1]
+
+    def masses(self, centre: float, spread: float, shares):
+        """p0 on the grid."""
+        plus, minus = self.parts(centre, spread, shares)
+        total = plus + minus
+        total[self._zero] += shares[2]
+        return total
+
+    def step(self, counts, centre: float, spread: float, shares):
+        """One step of EM for p0 given the counts of types."""
+        plus, minus = self.parts(centre, spread, shares)
+        total = plus + minus
+        total[self._zero] += shares[2]
+        ratio = counts / np.maximum(total, 1e-300)
+        plus *= ratio
+        minus *= ratio
+        held_plus, held_minus = float(plus.sum()), float(minus.sum())
+        if held_minus > held_plus:  # + is the majority's side
+            plus, minus, held_plus, held_minus = minus, plus, held_minus, held_plus
+        everyone = float(counts.sum())
+        held = np.array([held_plus, held_minus, everyone - held_plus - held_minus])
+        shares = (held + SHARE_WORKERS * SHARES) / (everyone + SHARE_WORKERS)
+        able = max(held_plus + held_minus, 1e-12)
+        both = plus + minus[::-1]  # reliabilities of adversaries with their sign turned
+        centre = float(self._points @ both) / able
+        squares = float((self._points - centre) ** 2 @ both)
+        variance = (squares + SPREAD_WORKERS * (0.5 * centre) ** 2) / (able + SPREAD_WORKERS)
+        return centre, max(float(np.sqrt(variance)), LEAST_SPREAD), shares
+
+
+def expected(prior, counts):
+    """The update of π in plain NumPy."""
+    points, widths = mirrored(prior.levels), len(prior.habits.widths)
+    table = counts[: widths * len(points)].reshape(widths, -1)
+    by_level, everyone = table.sum(axis=0), counts.sum()
+    regular, centre, spread, shares = by_level.sum(), prior.centre, prior.spread, prior.shares
+    if centre is None:
+        centre = points @ by_level / regular
+        spread = max(np.sqrt((points - centre) ** 2 @ by_level / regular), LEAST_SPREAD)
+    mixture = Mixture(points)
+    for _ in range(3):
+        centre, spread, shares = mixture.step(by_level, centre, spread, shares)
+    width = (table.sum(axis=1) + SHARE_WORKERS / widths) / (regular + SHARE_WORKERS)
+    p0 = np.outer(width, mixture.masses(centre, spread, shares)).ravel()
+    pure = len(counts) - table.size
+    if pure:
+        share = (everyone - regular + 0.5) / (everyone + 1.0)
+        p0 = np.concatenate([(1 - share) * p0, np.full(pure, share / pure)])
+    masses = (counts + PRIOR_WORKERS * p0) / (everyone + PRIOR_WORKERS)
+    return [masses, centre, spread, shares]
+
+
+@given(st.sampled_from([5, 13, 49]), st.booleans(), st.booleans(), st.integers(0, 10**6))
+def test_an_update_is_that_of_the_formulas(points, ties, sides, seed):
+    rng = np.random.default_rng(seed)
+    levels = power_grid(points)
+    prior = WorkerPrior.start(levels, 1.0, 0.5, habits_of(ties=ties, sides=sides))
+    for _ in range(3):  # the first has no mixture yet
+        counts = rng.gamma(0.2, size=len(prior.masses)) + 1e-9
+        theirs = expected(prior, counts)
+        prior = prior.updated(counts)
+        ours = [prior.masses, prior.centre, prior.spread, prior.shares]
+        for one, two in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
+        assert prior.masses.sum() == pytest.approx(1.0)
+
+
+def test_a_flipped_prior_is_that_of_the_flipped_counts():
+    rng = np.random.default_rng(3)
+    prior = WorkerPrior.start(power_grid(9), 0.0, 1.0, habits_of(ties=True, sides=True))
+    counts = rng.gamma(0.5, size=len(prior.masses))
+    table = prior.by_width(counts)
+    turned = np.concatenate([table[:, ::-1].ravel(), counts[table.size :]])
+    one, two = prior.updated(counts).flipped(), prior.flipped().updated(turned)
+    np.testing.assert_allclose(one.masses, two.masses, rtol=1e-9)
+    assert one.centre == pytest.approx(two.centre)
+
+
+def test_side_habits_of_a_crowd_are_shrunk_a_little():
+    """Many workers give their own mean and variance; none give the prior's."""
+    many = learned_sides(SideSums(1000.0, 500.0, 1000.0 * (0.25 + 0.36)))
+    assert many.mean == pytest.approx(0.5, abs=1e-3)
+    assert many.variance == pytest.approx(0.36, abs=1e-3)
+    assert learned_sides(SideSums(0.0, 0.0, 0.0)) == (0.0, 0.1)
+
+
+def test_leaps_end_where_single_steps_do():
+    """An EM of a normal variance with known errors: the fixed point is that of plain steps."""
+    rng = np.random.default_rng(8)
+    errors = rng.uniform(0.2, 1.0, 300)
+    seen = rng.normal(0.3, np.sqrt(0.02 + errors))
+
+    def sums(prior):
+        V = 1.0 / (1.0 / prior.variance + 1.0 / errors)
+        G = V * (prior.mean / prior.variance + seen / errors)
+        return SideSums(300.0, G.sum(), (G**2 + V).sum())
+
+    plain, learner, taken = SideLearner().prior, SideLearner(), 0
+    for _ in range(5000):
+        plain = learned_sides(sums(plain))
+    while abs(learner.prior.variance - plain.variance) > 1e-4 * plain.variance and taken < 5000:
+        learner, taken = learner.learned(sums(learner.prior)), taken + 1
+    assert learner.prior.mean == pytest.approx(plain.mean, abs=1e-3)
+    slow, steps = SideLearner().prior, 0
+    while abs(slow.variance - plain.variance) > 1e-4 * plain.variance:
+        slow, steps = learned_sides(sums(slow)), steps + 1
+    assert taken < 0.5 * steps
