@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior
+from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.side_prior import SideLearner

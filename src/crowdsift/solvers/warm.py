@@ -64,8 +64,8 @@ def go_on(
     rule = StoppingRule("change of the standardised scores", settings.tolerance,
                         settings.most_iterations, progress)  # fmt: skip
     run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
-                      rhs=np.zeros(engine.n_items), variances=start.variances, sides=SideLearner(start.side),
-                      pair_effect=start.pair_effect)  # fmt: skip
+                      rhs=np.zeros(engine.n_items), variances=start.variances,
+                      sides=SideLearner(start.side), pair_effect=start.pair_effect)  # fmt: skip
     if start.pair_effect:
         sites.set_pair_effect(start.pair_effect)
     if start.sites is None:
