@@ -10,6 +10,7 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, centred_covariance
+from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.crowd import crowd_from, crowd_to
 from crowdsift.solvers.ep import Settings, propagate
@@ -24,9 +25,9 @@ if TYPE_CHECKING:
 
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors
-    from crowdsift.solvers.blind import blind_evidence
+    from crowdsift.outcomes import Outcomes
     from crowdsift.solvers.convergence import Progress
-from crowdsift.solvers.ep import Propagation
+    from crowdsift.solvers.ep import Propagation
 
 __all__ = ["Sift"]
 
@@ -203,6 +204,25 @@ class Sift(Model):
         """σ(β d)."""
         return sigmoid(reliability * difference)
 
+    @property
+    def tie_column(self) -> str:
+        """A tie width, unless a tie counts as half a win."""
+        return "tie_width" if self.ties else "tie_rate"
+
+    def outcome_probabilities(
+        self,
+        difference: NDArray[np.float64],
+        reliability: NDArray[np.float64],
+        tie: NDArray[np.float64],
+        side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0,
+    ) -> Outcomes:
+        """Those of Rao and Kupper for z = βd ± γ, each item on either side."""
+        gamma, variance = np.asarray(side), np.asarray(side_variance)
+        width = tie if self.ties else np.zeros(1)
+        told = on_either_side(reliability * difference, width, gamma, variance)
+        return told if self.ties else half_win(told.win, tie)
+
 
 def _found(
     pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
@@ -224,6 +244,7 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
     if float(np.mean(run.means**2)) < _FAINT:
         gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
+        run.resume()  # the Laplacian of this run, as before
         if gain < _CLEAR:
             notes.append(
                 "the votes hold no information: the evidence for any worker seeing which item is "
