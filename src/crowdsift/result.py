@@ -21,6 +21,7 @@ from crowdsift.models import model
 from crowdsift.tables import Backend, Table
 
 if TYPE_CHECKING:
+    from crowdsift.engines.grid import VoteSites
     from crowdsift.models import Model
     from crowdsift.report import Report
 
@@ -82,6 +83,9 @@ class Fit:
     crowd
         What was learned of workers in general, where a method learns it: a later fit can start
         from it, as `update` does.
+    sites
+        What every vote said of its pair, with the rows of `items` and `workers` for codes: with it
+        a later fit needs few passes. None for other methods and beyond 2 million votes.
     votes
         The votes, while the fit is in memory.
     trace
@@ -109,6 +113,7 @@ class Fit:
     backend: Backend | None = None
     posterior: Posterior | None = None
     crowd: dict[str, Any] | None = None
+    sites: VoteSites | None = None
     votes: Comparisons | None = None
 
     @property
@@ -399,6 +404,9 @@ class Fit:
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.
+
+        Of sift also crowd.json and, up to 2 million votes, sites.parquet, for a later fit to
+        start from.
 
         Examples
         --------

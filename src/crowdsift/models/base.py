@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine, Vector
-    from crowdsift.engines.grid import PairPosteriors, WorkerPoints
+    from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate", "centred_covariance"]
@@ -75,6 +75,7 @@ class Estimate:
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
+    sites: VoteSites | None = None  # what every vote said, where a later fit can start from it
     warnings: tuple[str, ...] = ()
 
 
@@ -82,12 +83,14 @@ class Estimate:
 class Start:
     """Where an earlier fit ended, by code: scores, their variances, and the `crowd` it learned.
 
-    An item that is new has score 0 and variance 1.
+    An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they
+    were kept.
     """
 
     scores: Vector
     variances: Vector
     crowd: dict[str, Any]
+    sites: VoteSites | None = None
 
 
 @dataclass(frozen=True)

@@ -13,9 +13,11 @@ from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, centre
 from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.crowd import crowd_from, crowd_to
-from crowdsift.solvers.ep import Settings, WarmStart, propagate
+from crowdsift.solvers.ep import Settings, propagate
+from crowdsift.solvers.kept_sites import kept_sites
 from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_summary import summarise
+from crowdsift.solvers.warm import WarmStart, go_on
 from crowdsift.solvers.worker_prior import habits_of, power_grid
 
 if TYPE_CHECKING:
@@ -109,14 +111,14 @@ class Sift(Model):
         Where ties have come up, or sides are known only now, the crowd was another one: all
         starts are tried, as without an earlier run.
         """
-        prior, side, effect = crowd_from(start.crowd)
+        prior, side, effect, scale = crowd_from(start.crowd)
         habits = prior.habits
         fits = habits.ties == (self.ties and engine.ties)
         if not fits or (habits.sides and not (self.sides and engine.sides_known)):
             return self.estimate(engine, progress)
-        warm = WarmStart(start.scores, start.variances, prior, side, effect)
-        settings = self._settings(engine)
-        return self._told(propagate(engine, prior.levels, settings, progress, warm), engine)
+        means, variances = start.scores * scale, start.variances * scale**2
+        warm = WarmStart(means, variances, prior, side, effect, start.sites)
+        return self._told(go_on(warm, engine, self._settings(engine), progress), engine)
 
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.ties
@@ -176,7 +178,8 @@ class Sift(Model):
                 "crowd_side": run.sides.prior.mean if sided else None,
             },
             pairs=pairs,
-            crowd=crowd_to(prior.rescaled(size), run.sides.prior, run.pair_effect / size**2),
+            crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size),
+            sites=kept_sites(run.sites, flip),
             warnings=_warnings(run, engine),
         )
 
