@@ -5,6 +5,9 @@
 #include <nanobind/stl/unique_ptr.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <memory>
 #include <tuple>
 
@@ -111,6 +114,58 @@ public:
         std::copy(variance.data(), variance.data() + n_pairs_, sites_.pair_variances().begin());
     }
 
+    std::size_t n_votes() const { return sites_.split().size(); }
+
+    // Worker, winner, loser, kind (1: won by the first, -1: by the second, 2: tied), A and h.
+    nb::tuple sites() {
+        const crowdsift::SplitVotes& votes = sites_.split();
+        std::vector<std::uint32_t> worker(votes.size());
+        for (std::size_t s = 0; s < m_; ++s)
+            std::fill(worker.begin() + static_cast<std::ptrdiff_t>(votes.start[s]),
+                      worker.begin() + static_cast<std::ptrdiff_t>(votes.start[s + 1]),
+                      static_cast<std::uint32_t>(s));
+        return nb::make_tuple(hand_over(std::move(worker)),
+                              hand_over(std::vector<std::uint32_t>(votes.winner)),
+                              hand_over(std::vector<std::uint32_t>(votes.loser)),
+                              hand_over(std::vector<std::int8_t>(votes.kind)),
+                              hand_over(std::vector<float>(sites_.precisions())),
+                              hand_over(std::vector<float>(sites_.pulls())));
+    }
+
+    void set_sites(In<float> precision, In<float> pull) {
+        fill(sites_.precisions(), precision);
+        fill(sites_.pulls(), pull);
+    }
+
+    // Which workers a pass moves from now on, none given: all; returns their share of the votes.
+    double set_moving(In<std::uint8_t> workers) {
+        if (workers.shape(0) > 0) require(workers, m_, "workers");
+        sites_.moving().assign(workers.data(), workers.data() + workers.shape(0));
+        const crowdsift::SplitVotes& votes = sites_.split();
+        std::size_t moved = 0;
+        for (std::size_t s = 0; s < workers.shape(0); ++s)
+            if (workers.data()[s]) moved += votes.start[s + 1] - votes.start[s];
+        return static_cast<double>(moved) / static_cast<double>(votes.size());
+    }
+
+    // The lowest and the highest of every worker's own levels; NaN where it has none.
+    std::tuple<Out<double>, Out<double>> own_levels() {
+        const double none = std::numeric_limits<double>::quiet_NaN();
+        std::vector<double> low(m_, none), high(m_, none);
+        for (std::size_t s = 0; s < crowd_; ++s) {
+            if (half_ == 0 || !sites_.own_levels().has(s)) continue;
+            low[s] = sites_.own_levels().of(s)[0];
+            high[s] = sites_.own_levels().of(s)[half_ - 1];
+        }
+        return {hand_over(std::move(low)), hand_over(std::move(high))};
+    }
+
+    void set_own_levels(std::size_t worker, In<double> levels) {
+        if (worker >= crowd_) throw std::invalid_argument("no such worker");
+        sites_.own_levels().set(
+            worker, std::vector<double>(levels.data(), levels.data() + levels.shape(0)));
+    }
+
     Out<float> pair_variances() { return hand_over(std::vector<float>(sites_.pair_variances())); }
 
     Out<double> refresh() {
@@ -174,6 +229,11 @@ public:
     }
 
 protected:
+    static void fill(std::vector<float>& values, const In<float>& given) {
+        require(given, values.size(), "sites");
+        std::copy(given.data(), given.data() + values.size(), values.begin());
+    }
+
     void require_prior(const In<double>& prior) const {
         if (half_ == 0) throw std::invalid_argument("no update yet");
         require(prior, sites_.n_types(), "prior");
@@ -243,6 +303,16 @@ public:
                               sides.second);
     }
 
+    std::tuple<Out<float>, Out<float>> side_sites() {
+        return {hand_over(std::vector<float>(sites_.side_precisions())),
+                hand_over(std::vector<float>(sites_.side_pulls()))};
+    }
+
+    void set_side_sites(In<float> precision, In<float> pull) {
+        fill(sites_.side_precisions(), precision);
+        fill(sites_.side_pulls(), pull);
+    }
+
     // Mean and variance of every worker's side habit.
     std::tuple<Out<double>, Out<double>> sides() {
         return {hand_over(std::vector<double>(sites_.side_means())),
@@ -268,6 +338,12 @@ nb::class_<Binding> bind_sites(nb::module_& m, const char* name) {
         .def("factorise", &Binding::factorise)
         .def("set_pair_variances", &Binding::set_pair_variances, "variance"_a)
         .def("pair_variances", &Binding::pair_variances)
+        .def("n_votes", &Binding::n_votes)
+        .def("sites", &Binding::sites)
+        .def("set_sites", &Binding::set_sites, "precision"_a, "pull"_a)
+        .def("set_moving", &Binding::set_moving, "workers"_a)
+        .def("own_levels", &Binding::own_levels)
+        .def("set_own_levels", &Binding::set_own_levels, "worker"_a, "levels"_a)
         .def("refresh", &Binding::refresh)
         .def("flip", &Binding::flip)
         .def("drop_negative", &Binding::drop_negative)
@@ -287,5 +363,7 @@ inline void bind_grid(nb::module_& m) {
     bind_sites<HabitBinding>(m, "HabitSites")
         .def("update", &HabitBinding::update, "levels"_a, "prior"_a, "means"_a, "damping"_a,
              "clip"_a, "side_mean"_a, "side_variance"_a)
+        .def("side_sites", &HabitBinding::side_sites)
+        .def("set_side_sites", &HabitBinding::set_side_sites, "precision"_a, "pull"_a)
         .def("sides", &HabitBinding::sides);
 }

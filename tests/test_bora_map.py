@@ -59,6 +59,23 @@ def test_a_short_last_step_is_exact_to_second_order():
         assert abs(near.value - exact.value) < 2 * 3000 * step**2
 
 
+def test_slopes_on_which_newton_goes_to_and_fro():
+    """From here plain Newton steps jump between -2 and 1.8 without end."""
+    votes = Comparisons.from_codes(
+        np.array([0, 0, 1, 1, 2, 2], np.uint32), np.array([2, 5, 3, 5, 3, 4], np.uint32),
+        worker=np.array([0, 1, 1, 1, 1, 1], np.uint32), weight=np.array([5, 0.5, 1, 0.5, 1.5, 0.5]),
+        items=np.arange(6).astype(object), workers=np.arange(2).astype(object),
+    )  # fmt: skip
+    scores = np.array([2.310280, 2.623752, -0.883019, 2.177693, -1.016709, -1.005411])
+    prior = {"mean": 0.8, "precision": 2.0, "last_step": 1e-9}
+    rng = np.random.default_rng(0)
+    for start in ([2.493, -2.0247], *rng.uniform(-3, 3, (50, 2))):
+        ours = CpuEngine(votes, 1).own_slopes(scores, np.array(start), **prior)
+        theirs = ReferenceEngine(votes).own_slopes(scores, np.array(start), **prior)
+        np.testing.assert_allclose(ours.slopes, theirs.slopes, atol=1e-8)
+        assert ours.value == pytest.approx(theirs.value, abs=1e-8)
+
+
 def test_long_and_empty_runs_of_workers():
     """Workers beyond a block, many in a block, and without votes, on several threads."""
     rng = np.random.default_rng(0)

@@ -80,7 +80,7 @@ def test_fit_writes_a_folder(run, crowd, tmp_path):
     status, _, _ = run("fit", crowd / "votes.csv", "--out", tmp_path / "fit", "--json")
     assert status == 0
     assert sorted(p.name for p in (tmp_path / "fit").iterdir()) == [
-        "crowd.json", "items.csv", "summary.json", "workers.csv",
+        "crowd.json", "items.csv", "sites.parquet", "summary.json", "workers.csv",
     ]  # fmt: skip
     with (tmp_path / "fit" / "items.csv").open() as file:
         assert len(list(csv.DictReader(file))) == 20

@@ -308,3 +308,16 @@ def test_the_command_takes_gold(tmp_path, monkeypatch, capsys):
         cli.main()
     assert stop.value.code == 1
     assert "gold.csv, row 1, column 'winner': the item 'nobody' is not" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("q", [0.0, 0.5, 0.55, 0.6, 0.7, 0.85, 0.99, 1.0])
+def test_gold_needed_is_the_first_number_whose_majority_is_right(q):
+    def right(n):
+        return sum(comb(n, k) * q**k * (1 - q) ** (n - k) for k in range(n // 2 + 1, n + 1))
+
+    found = gold_needed(q)
+    if found is None:
+        assert right(399) < 0.95
+    else:
+        assert right(found) >= 0.95
+        assert found == 1 or right(found - 2) < 0.95

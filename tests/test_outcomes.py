@@ -112,21 +112,49 @@ def test_half_win_methods_split_by_what_predict_says(method):
     assert told["win"][0] == pytest.approx((1 - rate) * share)
 
 
-def test_a_model_with_ties_of_its_own_is_averaged_over_the_posterior(monkeypatch):
-    """What a rule of Rao and Kupper needs: the workers' joint points of reliability and width."""
+@pytest.mark.parametrize("sides", [False, True])
+def test_sift_averages_rao_kupper_over_the_posterior(sides, tmp_path):
+    """The joint points of reliability, width and side; either item on either side."""
     votes, _ = tied()
-    fit = crowdsift.fit(votes, "sift")
-    monkeypatch.setattr(crowdsift.Sift, "tie_column", "tie_width")
-    monkeypatch.setattr(
-        crowdsift.Sift,
-        "outcome_probabilities",
-        lambda self, difference, beta, width: rao_kupper(beta * difference, width),
+    outcome = np.where(
+        (votes.outcome == 0.0) & (np.arange(len(votes)) % 2 == 0), 1.0, votes.outcome
     )
+    if sides:  # half of all answers "second" become "first"
+        votes = Comparisons.from_codes(
+            votes.first, votes.second, worker=votes.worker_codes(), outcome=outcome,
+            weight=votes.weight, items=votes.items, workers=votes.workers, sides_known=True,
+        )  # fmt: skip
+    fit = crowdsift.fit(votes, "sift")
+    assert (fit.summary["crowd_side"] is not None) == sides
     told = fit.predict_outcomes("i0", "i1", "w3")
-    beta, width = (getattr(fit.posterior.points, name)[3] for name in ("reliability", "width"))
+    beta, width, side, variance = (column[3] for column in fit.posterior.points)
+    assert side.any() == sides
     gap = fit.scores_of(["i0"])[0] - fit.scores_of(["i1"])[0]
-    assert told["win"][0] == pytest.approx(np.mean(1 / (1 + np.exp(width - beta * gap))))
-    assert told["loss"][0] == pytest.approx(np.mean(1 / (1 + np.exp(width + beta * gap))))
+    x, w = np.polynomial.hermite_e.hermegauss(21)  # the smoothing by k is within .005 of this
+    win, loss = 0.0, 0.0
+    for node, weight in zip(x, w / w.sum(), strict=True):
+        gamma = side + np.sqrt(variance) * node
+        for x_side in (1.0, -1.0):
+            z = beta * gap + x_side * gamma
+            win += 0.5 * weight * np.mean(1 / (1 + np.exp(width - z)))
+            loss += 0.5 * weight * np.mean(1 / (1 + np.exp(width + z)))
+    assert told["win"][0] == pytest.approx(win, abs=0.005 if sides else 1e-12)
+    assert told["loss"][0] == pytest.approx(loss, abs=0.005 if sides else 1e-12)
+    share = told["win"][0] / (told["win"][0] + told["loss"][0])
+    assert fit.predict("i0", "i1", "w3") == pytest.approx(share)
+    assert fit.predict("i1", "i0", "w3") == pytest.approx(1.0 - share)
+    fit.save(tmp_path)
+    back = crowdsift.load(tmp_path)
+    assert back.predict("i0", "i1", "w3") == pytest.approx(share, abs=0.02)
+
+
+def test_ties_as_half_wins_in_sift_have_the_rate_of_the_worker():
+    votes, _ = tied()
+    fit = crowdsift.fit(votes, crowdsift.Sift(ties=False))
+    told = fit.predict_outcomes("i0", "i1", "w3")
+    rate = fit.workers["tie_rate"][3]
+    assert told["tie"][0] == pytest.approx(rate)
+    assert told["win"][0] == pytest.approx((1 - rate) * fit.predict("i0", "i1", "w3"))
 
 
 def test_without_ties_there_is_no_tie():

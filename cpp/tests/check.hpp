@@ -93,3 +93,4 @@ void test_logistic();
 void test_slopes();
 void test_likelihoods();
 void test_grids();
+void test_habits();

@@ -11,6 +11,7 @@ int main() {
     test_slopes();
     test_likelihoods();
     test_grids();
+    test_habits();
     std::printf("%d passed, %d failed\n", checks - failures, failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

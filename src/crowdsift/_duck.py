@@ -307,25 +307,23 @@ class FileTable(Table):
 
         added = {f"n{place}": values for place, values in enumerate(numbers.values())}
         added |= {f"l{place}": codes for place, (codes, _) in enumerate(labels.values())}
-        chosen, joins = [], ""
-        for name, column in self._column.items():
-            cell = self._cell(column, kind)
-            if name in self._coded:
-                cell = f"labels_{column}.label"
-                joins += f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
-            chosen.append(f"{cell} AS {_quoted(name)}")
+        added["row_number"] = np.arange(self._starts[-1])
+        chosen = [f"{self._cell(name, kind)} AS {_quoted(name)}" for name in self._column]
         chosen += [f"n{place} AS {_quoted(name)}" for place, name in enumerate(numbers)]
+        joins = ""
+        for name in self._coded:
+            column = self._column[name]
+            joins += f" LEFT JOIN labels_{column} ON labels_{column}.code = votes.{column}"
         for place, (name, (_, texts)) in enumerate(labels.items()):
             code = np.arange(len(texts), dtype=np.uint32)
             self._connection.register(f"texts{place}", {"code": code, "entry": texts})
             joins += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
             chosen.append(f"texts{place}.entry AS {_quoted(name)}")
-        beside = "POSITIONAL JOIN added"
-        if self._coded:  # read in any order, with the number of the row
-            added["at"] = np.arange(self._starts[-1], dtype=np.uint32)
-            beside = f"JOIN added ON votes.{self._place} = added.at"
         self._connection.register("added", added)
-        rows = f"SELECT {', '.join(chosen)} FROM votes {beside}{joins}"
+        meet = "POSITIONAL JOIN added"
+        if self._coded:
+            meet = f"JOIN added ON added.row_number = votes.{self._place}"
+        rows = f"SELECT {', '.join(chosen)} FROM votes {meet}{joins}"
         if joins:  # a join keeps no order
             rows += f" ORDER BY votes.{self._place}"
         form = "JSON" if kind == "json" else "PARQUET, COMPRESSION ZSTD"
@@ -334,8 +332,11 @@ class FileTable(Table):
         except duckdb.Error as error:
             raise OSError(_reason(error)) from None
 
-    def _cell(self, column: str, kind: str) -> str:
+    def _cell(self, name: str, kind: str) -> str:
         """A loaded column as it is written: JSON values in Parquet get a type of their own."""
+        column = self._column[name]
+        if name in self._coded:
+            return f"labels_{column}.label"
         if self._parts[0].kind != "json" or kind == "json":
             return f"votes.{column}"
         query = f"SELECT DISTINCT json_type({column}) FROM votes WHERE {column} IS NOT NULL"
@@ -351,7 +352,6 @@ class FileTable(Table):
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-            self._connection = None
         for path in self._temporary:
             os.unlink(path)
         self._temporary.clear()

@@ -35,6 +35,7 @@ from crowdsift.outcomes import tie_rates
 from crowdsift.resources import require_memory
 from crowdsift.result import Fit, Posterior
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
+from crowdsift.solvers.kept_sites import recoded
 from crowdsift.start import starting_point
 from crowdsift.tables import Table
 from crowdsift.threads import blas_threads, thread_count, thread_notes
@@ -42,6 +43,7 @@ from crowdsift.threads import blas_threads, thread_count, thread_notes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.engines.grid import VoteSites
     from crowdsift.solvers.convergence import Progress
 
 __all__ = ["fit", "read_votes"]
@@ -249,7 +251,7 @@ def _record(
     agreed: NDArray[np.float64],
     component: NDArray[np.uint32],
     gold: Agreement | None,
-    passes: int,
+    passes: float,
     started: float,
     seed: int,
     notes: list[str],
@@ -298,7 +300,7 @@ def _record(
         "converged": rule.converged,
         "measure": rule.measure,
         "iterations": rule.iterations,
-        "passes": passes,
+        "passes": round(passes, 2),
         "log_likelihood": estimate.log_likelihood,
         "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
         "evidence": estimate.evidence,
@@ -321,6 +323,7 @@ def _record(
         trace=tuple(estimate.trace),
         backend=votes.backend,
         crowd=estimate.crowd,
+        sites=_sites(estimate, component, votes.n_workers),
         votes=votes,
         posterior=Posterior(
             votes.items,
@@ -370,11 +373,11 @@ def _items(
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
     rank = ranks(estimate.scores, component)
+    order = _order(rank, component)
     best = worst = np.full(k, np.nan)
     if sd is not None:
         limits = rank_limits(estimate.scores, sd, estimate.covariance, component, seed)
         best, worst = (np.where(count > 0, limit, np.nan) for limit in limits)
-    order = np.lexsort((np.arange(k), rank, component))
     columns: dict[str, NDArray[Any]] = {
         **_labels(votes),
         "score": estimate.scores,
@@ -389,6 +392,19 @@ def _items(
     if (flags != "").any():
         columns["flag"] = flags
     return Table({name: column[order] for name, column in columns.items()})
+
+
+def _order(rank: NDArray[Any], component: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """The codes of the items in the order of their table."""
+    return np.lexsort((np.arange(len(rank)), rank, component))
+
+
+def _sites(estimate: Estimate, component: NDArray[np.uint32], n_workers: int) -> VoteSites | None:
+    """The sites with rows of the table for codes of items; gold is one more worker."""
+    if estimate.sites is None:
+        return None
+    order = _order(ranks(estimate.scores, component), component)
+    return recoded(estimate.sites, np.argsort(order), np.arange(n_workers + 1), n_workers + 1)
 
 
 def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.grid import SMOOTHING
 from crowdsift.likelihoods import sigmoid
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["Outcomes", "half_win", "rao_kupper", "tie_rates"]
+__all__ = ["Outcomes", "half_win", "on_either_side", "rao_kupper", "tie_rates"]
 
 # How many votes of the crowd's rate a worker's own are mixed with: the likeliest of these.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)
@@ -61,6 +62,26 @@ def rao_kupper(advantage: Values, width: Values) -> Outcomes:
     """
     win, loss = sigmoid(advantage - width), sigmoid(-advantage - width)
     return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
+
+
+def on_either_side(advantage: Values, width: Values, side: Values, variance: Values) -> Outcomes:
+    """Outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance).
+
+    σ is smoothed as in the fit: by k = 1/√(1 + πv/8) inside it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.outcomes import on_either_side, rao_kupper
+    >>> z, none = np.array([0.7]), np.zeros(1)
+    >>> bool(on_either_side(z, none, none, none).win == rao_kupper(z, none).win)
+    True
+    >>> on_either_side(z, none, np.array([30.0]), none).win.round(6)  # sees nothing but the side
+    array([0.5])
+    """
+    k = 1.0 / np.sqrt(1.0 + SMOOTHING * np.asarray(variance))
+    there, back = (rao_kupper(k * (advantage + g), k * width) for g in (side, np.negative(side)))
+    return Outcomes(*(0.5 * (one + two) for one, two in zip(there, back, strict=True)))
 
 
 def tie_rates(votes: Comparisons) -> tuple[Values, float]:

@@ -14,13 +14,14 @@ from numpy.typing import NDArray
 
 from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.tables import Backend, Table
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import WorkerPoints
+    from crowdsift.engines.grid import VoteSites
     from crowdsift.models import Model
     from crowdsift.report import Report
 
@@ -33,7 +34,8 @@ class Posterior:
 
     Without a covariance of the scores their errors are taken as independent; without quantiles
     of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
-    `points` stand for the joint posterior of reliability and tie width, where there is one.
+    `points` stand for the joint posterior of reliability, tie width and side habit, where there
+    is one.
     """
 
     items: NDArray[np.object_]
@@ -81,6 +83,9 @@ class Fit:
     crowd
         What was learned of workers in general, where a method learns it: a later fit can start
         from it, as `update` does.
+    sites
+        What every vote said of its pair, with the rows of `items` and `workers` for codes: with it
+        a later fit needs few passes. None for other methods and beyond 2 million votes.
     votes
         The votes, while the fit is in memory.
     trace
@@ -108,6 +113,7 @@ class Fit:
     backend: Backend | None = None
     posterior: Posterior | None = None
     crowd: dict[str, Any] | None = None
+    sites: VoteSites | None = None
     votes: Comparisons | None = None
 
     @property
@@ -169,8 +175,12 @@ class Fit:
             two items of different components cannot be compared.
         worker
             A label or a sequence; None, or a worker without votes, means one drawn from the
-            crowd: the mean over all workers. Where reliabilities have a posterior it is averaged
-            over. For an ideal worker, who sees what is truly better, ask `better`.
+            crowd: the mean over all workers. Where workers have a posterior (of reliability, tie
+            width and side habit) it is averaged over. For an ideal worker, who sees what is truly
+            better, ask `better`.
+
+        Where a tie is an outcome this is the probability given that the worker decides. Where
+        workers have side habits, either item may stand on either side.
 
         Examples
         --------
@@ -181,15 +191,8 @@ class Fit:
         0.666
         """
         asked = self._asked(first, second, worker)
-        reliability = self.worker_table["reliability"].astype(np.float64)[:, None]
-        if self.posterior is not None and self.posterior.quantiles is not None:
-            reliability = self.posterior.quantiles
-        crowd = reliability.ravel() if reliability.size else np.array([np.nan])  # no workers
-        rule = model(self.method, **self.parameters)
-        result = np.empty(len(asked.difference))
-        for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
-            beta = crowd if code < 0 else reliability[code]
-            result[i] = rule.probability(np.full(len(beta), difference), beta).mean()
+        win, _, loss = self._outcomes(asked, decided=True)
+        result = win / (win + loss)
         return float(result[0]) if asked.single else result
 
     def predict_outcomes(self, first: Any, second: Any, worker: Any = None) -> Table:
@@ -209,34 +212,46 @@ class Fit:
         >>> list(told), round(float(sum(told[name][0] for name in told)), 12)
         (['win', 'tie', 'loss'], 1.0)
         """
-        asked = self._asked(first, second, worker)
+        told = self._outcomes(self._asked(first, second, worker))
+        return Table(dict(zip(("win", "tie", "loss"), told, strict=True)))
+
+    def _outcomes(self, asked: _Asked, *, decided: bool = False) -> NDArray[np.float64]:
+        """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
         rule = model(self.method, **self.parameters)
-        reliability, tie = self._worker_draws(rule)
+        draws = self._worker_draws(rule)
+        if decided and rule.tie_column == "tie_rate":
+            draws = draws._replace(width=np.zeros_like(draws.width))
         result = np.empty((3, len(asked.difference)))
         for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
             row = slice(None) if code < 0 else slice(code, code + 1)
-            parts = rule.outcome_probabilities(difference, reliability[row], tie[row])
+            parts = rule.outcome_probabilities(difference, *(column[row] for column in draws))
             result[:, i] = [part.mean() for part in parts]
-        return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
+        return result
 
-    def _worker_draws(self, rule: Model) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Reliability and tie parameter of every worker: one row each, points of its posterior."""
-        table = self.worker_table
+    def _worker_draws(self, rule: Model) -> WorkerPoints:
+        """Points of every worker's posterior, one row each; its tie parameter for the width.
+
+        Without a posterior the table's estimates stand alone, a side habit with its variance.
+        """
+        table, known = self.worker_table, self.posterior
         height = max(table.height, 1)  # without workers: one who is nobody
-        reliability = np.full((height, 1), np.nan)
-        if table.height:
-            reliability = table["reliability"].astype(np.float64)[:, None]
-        tie = np.full((height, 1), float(self.summary.get("tie_rate") or 0.0))
-        if rule.tie_column != "tie_rate":
-            tie[:] = 0.0
-        if rule.tie_column in table:
-            tie = table[rule.tie_column].astype(np.float64)[:, None]
-        known = self.posterior
-        if known is not None and known.points is not None and rule.tie_column == "tie_width":
-            return known.points.reliability, known.points.width
+
+        def column(name: str, other: float) -> NDArray[np.float64]:
+            if name not in table or not table.height:
+                return np.full((height, 1), other)
+            return table[name].astype(np.float64)[:, None]
+
+        rate = float(self.summary.get("tie_rate") or 0.0)
+        tie = column(rule.tie_column, rate if rule.tie_column == "tie_rate" else 0.0)
+        if known is not None and known.points is not None:
+            width = known.points.width if rule.tie_column == "tie_width" else tie
+            return known.points._replace(width=width)
+        reliability = column("reliability", np.nan)
         if known is not None and known.quantiles is not None:
             reliability = known.quantiles
-        return reliability, tie
+        low, side, high = (column(f"side_{name}", 0.0) for name in ("lower", "bias", "upper"))
+        variance = (0.5 * (high - low) / Z90) ** 2
+        return WorkerPoints(reliability, tie, np.nan_to_num(side), np.nan_to_num(variance))
 
     def _asked(self, first: Any, second: Any, worker: Any) -> _Asked:
         """Differences of scores and codes of workers for what is asked of `predict`."""
@@ -389,6 +404,9 @@ class Fit:
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv and summary.json; all of them or none.
+
+        Of sift also crowd.json and, up to 2 million votes, sites.parquet, for a later fit to
+        start from.
 
         Examples
         --------

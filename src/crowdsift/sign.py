@@ -7,7 +7,7 @@ by head-count only if honest workers are the majority; gold settles it without t
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from math import comb, lgamma, log
+from math import lgamma, log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -196,9 +196,12 @@ def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
     (1, 7, 17, None)
     """
     q = min(max(order_right, 0.0), 1.0)
-    for n in range(1, _MOST_GOLD + 1, 2):
-        if sum(comb(n, k) * q**k * (1.0 - q) ** (n - k) for k in range(n // 2 + 1, n + 1)) >= (
-            confidence
-        ):
-            return n
+    # Two pairs more than 2m + 1 turn the majority only if it hung on one pair:
+    # P(m + 1) = P(m) + (2q - 1) C(2m + 1, m + 1) (q(1 - q))^(m + 1)
+    right, term = q, q * (1.0 - q)
+    for m in range((_MOST_GOLD + 1) // 2):
+        if right >= confidence:
+            return 2 * m + 1
+        right += (2.0 * q - 1.0) * term
+        term *= 2.0 * (2 * m + 3) / (m + 2) * q * (1.0 - q)
     return None

@@ -10,12 +10,16 @@ import numpy as np
 from crowdsift._version import __version__
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
-from crowdsift.ingest import match_items
+from crowdsift.ingest import match_labels
 from crowdsift.models import Model, Start
 from crowdsift.result import Fit
+from crowdsift.solvers.kept_sites import recoded
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.comparisons import Comparisons
+    from crowdsift.engines.grid import VoteSites
 
 __all__ = ["starting_point"]
 
@@ -61,10 +65,8 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
     if (earlier.summary.get("by") or "") != votes.by:
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
     table = earlier.item_table
-    labels = table["item"]
-    if votes.by:
-        labels = np.fromiter(zip(table[votes.by], table["item"], strict=True), object, len(labels))
-    place = match_items(votes, labels)
+    labels = earlier.labels
+    place = match_labels(votes.items.tolist(), labels)
     if (place >= 0).sum() < _SAME * len(labels):
         raise RequestError(
             f"{name}: only {(place >= 0).sum()} of its {len(labels)} items are among those of the "
@@ -78,4 +80,22 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
         scores=np.where(known, np.asarray(table["score"], np.float64)[place], 0.0),
         variances=np.where(known, variance[place], 1.0),
         crowd=earlier.crowd,
+        sites=_sites(earlier, place, votes),
     )
+
+
+def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> VoteSites | None:
+    """The sites of earlier votes in the codes of these; gold is the worker after the last."""
+    if earlier.sites is None:
+        return None
+    known = earlier.worker_table["worker"].tolist()
+    who = np.append(match_labels(votes.workers.tolist(), known), len(known))
+    item = _inverse(place, len(earlier.item_table["item"]))
+    return recoded(earlier.sites, item, _inverse(who, len(known) + 1), votes.n_workers + 1)
+
+
+def _inverse(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    """Who is found at each of the places; -1 where nobody is."""
+    found = np.full(count, -1)
+    found[place[place >= 0]] = np.flatnonzero(place >= 0)
+    return found

@@ -1,11 +1,11 @@
-"""Fits on disk: a folder of two CSV files and one JSON file, versioned, never pickled."""
+"""Fits on disk: a folder of CSV, JSON and Parquet files, versioned, never pickled."""
 
 from __future__ import annotations
 
 import csv
 import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import InputError
 from crowdsift.files import write_folder
 from crowdsift.result import Fit
+from crowdsift.site_file import SITES, fingerprint, read_sites, sites_bytes
 from crowdsift.tables import Table
 
 __all__ = ["FORMAT", "load", "save"]
@@ -58,7 +59,7 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
             "items.csv": fit.item_table.to_csv(),
             "workers.csv": fit.worker_table.to_csv(),
             "summary.json": json.dumps(record, indent=2, allow_nan=False) + "\n",
-            **_crowd_file(fit),
+            **_crowd_files(fit),
         },
     )
 
@@ -83,13 +84,27 @@ def load(directory: str | os.PathLike[str]) -> Fit:
         items = _table(folder, "item", {k: v for k, v in types.items() if k != "worker"})
     except (KeyError, ValueError, TypeError, IndexError) as error:
         raise InputError(f"the saved fit is damaged ({error!r})", source=str(folder)) from None
+    crowd, sites = _crowd(folder), None
+    expected = None if crowd is None else crowd.pop("sites", None)
+    if expected is not None and (folder / SITES).exists():
+        people = len(workers["worker"]) + 1  # the last is gold
+        sites = read_sites(folder / SITES, expected, len(items["item"]), people)
     return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace),
-               crowd=_crowd(folder))  # fmt: skip
+               crowd=crowd, sites=sites)  # fmt: skip
 
 
-def _crowd_file(fit: Fit) -> dict[str, str]:
-    """What was learned of the crowd, where a method learns one: a later fit can start there."""
-    return {} if fit.crowd is None else {_CROWD: json.dumps(fit.crowd, allow_nan=False) + "\n"}
+def _crowd_files(fit: Fit) -> dict[str, str | Iterable[bytes]]:
+    """What was learned of the crowd, where a method learns one: a later fit can start there.
+
+    Beside it the sites of the votes, if they were kept; crowd.json tells which file it is, since
+    one of an earlier fit may lie in the folder.
+    """
+    if fit.crowd is None:
+        return {}
+    content = None if fit.sites is None else sites_bytes(fit.sites)
+    crowd = {**fit.crowd, "sites": None if content is None else fingerprint(content)}
+    text = json.dumps(crowd, allow_nan=False) + "\n"
+    return {_CROWD: text} if content is None else {_CROWD: text, SITES: [content]}
 
 
 def _crowd(folder: Path) -> dict[str, Any] | None:
@@ -97,10 +112,9 @@ def _crowd(folder: Path) -> dict[str, Any] | None:
     if not path.exists():
         return None
     try:
-        found = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
+        return dict(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, TypeError) as error:
         raise InputError(f"not what a fit saved: {error}", source=str(path)) from None
-    return dict(found)
 
 
 def _record(folder: Path) -> dict[str, Any]:

@@ -36,6 +36,7 @@ public:
 
     std::size_t n_types() const { return 2 * grid_.half() + 1; }
     const TypeGrid& grid() const { return grid_; }
+    OwnLevels& own_levels() { return own_; }
 
     void reset(double variance) {
         SiteStore::reset(variance);
@@ -58,9 +59,11 @@ public:
         std::vector<Partial> parts(ranges_.size() - 1, Partial(n_types()));
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
             Scratch scratch(grid_);
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s)
+            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+                if (rests(s, rhs_.range(range))) continue;
                 update_worker(s, means, static_cast<float>(damping), clip ? 0.0F : -1e30F,
                               scratch, parts[range], rhs_.range(range));
+            }
         });
         SiteSums sums;
         sums.log_pairs = effect_.log_pairs();

@@ -53,12 +53,11 @@ CROWDSIFT_INLINE void habit_vote(const TypeArrays& types, const HabitVote& vote,
         const float r1 = 1.0F / (1.0F + e1);
         const float p1 = one > 0.0F ? r1 : e1 * r1;
         const float q1 = one > 0.0F ? e1 * r1 : r1;
-        const float cost1 = log_positive(1.0F + e1) + (one < 0.0F ? size1 : 0.0F);
         k_out[t] = k;
         if (!tied) {
             e_out[t] = q1;
             f_out[t] = q1 * (q1 - p1);
-            cost[t] += n * cost1;
+            cost[t] += n * (log_positive(1.0F + e1) + (one < 0.0F ? size1 : 0.0F));
         } else {
             const float two = k * (-z - d[t]);
             const float size2 = two < 0.0F ? -two : two;
@@ -66,12 +65,15 @@ CROWDSIFT_INLINE void habit_vote(const TypeArrays& types, const HabitVote& vote,
             const float r2 = 1.0F / (1.0F + e2);
             const float p2 = two > 0.0F ? r2 : e2 * r2;
             const float q2 = two > 0.0F ? e2 * r2 : r2;
-            const float cost2 = log_positive(1.0F + e2) + (two < 0.0F ? size2 : 0.0F);
-            const float width = 2.0F * k * d[t];
+            // -log p1 - log p2 - 2kd without the difference of large numbers: of the arguments
+            // one at most is above 0, and they add up to -2kd.
+            const float above = one > two ? one : two;
+            const float least = above > 0.0F ? above : 0.0F;
             const float e = p2 - p1;
             e_out[t] = e;
             f_out[t] = e * e - p1 * q1 - p2 * q2;
-            cost[t] += n * (cost1 + cost2 - width - log_gap(width));
+            cost[t] += n * (log_positive((1.0F + e1) * (1.0F + e2)) + least -
+                            log_gap(2.0F * k * d[t]));
         }
     }
 }

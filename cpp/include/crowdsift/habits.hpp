@@ -40,6 +40,10 @@ public:
     }
 
     std::size_t n_types() const { return types_.n_types(); }
+    OwnLevels& own_levels() { return own_; }
+    // Sites on the side habit, in the order of the votes; none where there is no such habit.
+    std::vector<float>& side_precisions() { return side_a_; }
+    std::vector<float>& side_pulls() { return side_h_; }
     const std::vector<double>& side_means() const { return side_mean_; }
     const std::vector<double>& side_variances() const { return side_variance_; }
 
@@ -68,9 +72,11 @@ public:
         const float least = clip ? 0.0F : -1e30F;
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
             Scratch scratch(types_);
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s)
+            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+                if (rests(s, rhs_.range(range))) continue;
                 update_worker(s, means, static_cast<float>(damping), least, side, scratch,
                               parts[range], rhs_.range(range));
+            }
         });
         SiteSums sums;
         sums.log_pairs = effect_.log_pairs();

@@ -63,6 +63,15 @@ public:
 
     std::vector<float>& pair_variances() { return pair_variance_; }
 
+    // The workers whose sites the next pass moves, one entry each; empty: all. Sums over messages
+    // are then over these workers alone.
+    std::vector<std::uint8_t>& moving() { return moving_; }
+
+    // Votes and their sites A and h, in the same order; refresh() after a change of sites.
+    const SplitVotes& split() const { return split_; }
+    std::vector<float>& precisions() { return a_; }
+    std::vector<float>& pulls() { return h_; }
+
     void refresh(double* rhs) {
         rhs_.clear();
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
@@ -149,6 +158,13 @@ protected:
         rhs[split_.loser[i]] -= value;
     }
 
+    // Whether a worker's sites stay in this pass; if so they are pushed as they are.
+    bool rests(std::size_t s, double* rhs) const {
+        if (moving_.empty() || moving_[s]) return false;
+        for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i) push(i, rhs);
+        return true;
+    }
+
     void refresh_laplacian(double* rhs) {
         std::vector<float>& weights = laplacian_.pair_weights();
         if (effect_.on()) {
@@ -184,6 +200,7 @@ protected:
     const std::shared_ptr<const SplitVotes> shared_;
     const SplitVotes& split_;
     std::vector<float> a_, h_, pair_variance_;
+    std::vector<std::uint8_t> moving_;
 };
 
 }  // namespace crowdsift

@@ -224,17 +224,21 @@ private:
     }
 
     // Where the derivative, which falls, is 0: by Newton steps, and the middle of what is left of
-    // the line where a step would leave it. sums(slope, out) adds to out as slope_sums does, and
-    // `at` holds derivative and curvature at the slope. Returns a slope from which the last step,
-    // the one left to do, is short.
+    // the line where a step would leave it or is not half as long as the one before (Newton's steps
+    // can go to and fro for ever). sums(slope, out) adds to out as slope_sums does, and `at` holds
+    // derivative and curvature at the slope. Returns a slope from which the last step, the one left
+    // to do, is short.
     template <class Sums>
     static double approach(double slope, double* at, const SlopePrior& prior, const Sums& sums) {
-        double low = -HUGE_VAL, high = HUGE_VAL;
+        double low = -HUGE_VAL, high = HUGE_VAL, before = HUGE_VAL;
         for (int step = 0; step < 200 && !prior.is_short(slope, at); ++step) {
             (at[0] > 0.0 ? low : high) = slope;
-            const double ahead = slope + at[0] / at[1];
-            // Where Newton goes past an end, both are known.
-            slope = ahead > low && ahead < high ? ahead : 0.5 * (low + high);
+            double ahead = slope + at[0] / at[1];
+            const bool between = low > -HUGE_VAL && high < HUGE_VAL;
+            const bool slow = std::fabs(ahead - slope) > 0.5 * before;
+            if (between && (slow || !(ahead > low && ahead < high))) ahead = 0.5 * (low + high);
+            before = std::fabs(ahead - slope);
+            slope = ahead;
             prior.derivatives(slope, at);
             sums(slope, at);
         }

@@ -99,7 +99,7 @@ class Engine(Protocol):
     n_workers: int
     n_features: int
     total_weight: float
-    passes: int
+    passes: float
     sides_known: bool  # whether `first` is where an item was shown
     ties: bool  # whether one half is an outcome of its own, not a share of wins
     known_workers: int  # how many of the last workers are gold, of known reliability

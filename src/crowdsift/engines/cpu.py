@@ -78,7 +78,7 @@ class CpuEngine:
         self.known_workers = comparisons.n_gold
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
-        self.passes = 0
+        self.passes: float = 0
         self.component = _core.components(comparisons.first, comparisons.second, self.n_items)
         self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
         self._laplacian = CpuLaplacian(self._core, self.n_items)

@@ -41,6 +41,7 @@ __all__ = [
     "SideSums",
     "SiteUpdate",
     "TypePosteriors",
+    "VoteSites",
     "WorkerPoints",
     "mirrored",
 ]
@@ -157,6 +158,26 @@ class WorkerPoints(NamedTuple):
     side_variance: Vector
 
 
+class VoteSites(NamedTuple):
+    """The sites of votes, and the votes themselves, one entry a vote; own levels by worker.
+
+    `kind` is 1 where the first item won, -1 where the second did, 2 for a tie. `precision` and
+    `pull` are A and h of the difference, `side_precision` and `side_pull` those of γ, 0 where there
+    is none. A worker's own levels are evenly spaced from `low` to `high`, NaN where it has none.
+    """
+
+    worker: NDArray[np.uint32]
+    winner: NDArray[np.uint32]
+    loser: NDArray[np.uint32]
+    kind: NDArray[np.int8]
+    precision: NDArray[np.float32]
+    pull: NDArray[np.float32]
+    side_precision: NDArray[np.float32]
+    side_pull: NDArray[np.float32]
+    low: Vector
+    high: Vector
+
+
 class GridSites(Protocol):
     """The sites of one run of expectation propagation and the passes that move them."""
 
@@ -168,6 +189,16 @@ class GridSites(Protocol):
 
     def set_pair_variances(self, variances: Vector) -> None:
         """Variances of the compared pairs, in the order of `pair_posteriors`."""
+
+    @property
+    def n_votes(self) -> int:
+        """How many votes have a site: a soft outcome counts as two, equal votes as one."""
+
+    def vote_sites(self) -> VoteSites:
+        """The sites as they stand, in single precision, in the engine's order of votes."""
+
+    def set_vote_sites(self, given: VoteSites, half: int) -> None:
+        """Sites in the order of `vote_sites`, own levels of `half` points; then `refresh`."""
 
     def flip(self) -> Vector:
         """The sites for scores of the other sign, then `refresh`."""
@@ -212,6 +243,14 @@ class GridSites(Protocol):
         kept. With `clip` ν is at least 0. For γ the same with k instead of βk, q given that the
         worker is regular, the sign x, and ν always at least 0. Refreshes the Laplacian with n·A.
         Keeps Π Z^n.
+        """
+
+    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
+                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
+        """`update` for the votes of these workers alone, undamped; returns `rhs` of all.
+
+        Messages of the others are then not those of these sites: a whole pass must follow. It
+        counts as the share of a pass that these votes are of all.
         """
 
     def type_counts(self, prior: Vector) -> Vector:

@@ -18,10 +18,13 @@ from crowdsift.engines.grid import (
     SideSums,
     SiteUpdate,
     TypePosteriors,
+    VoteSites,
     WorkerPoints,
 )
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.engines import Engine, Vector
 
 __all__ = ["CpuGridSites"]
@@ -59,6 +62,28 @@ class CpuGridSites:
         """Variances of pairs; see the protocol."""
         self._sites.set_pair_variances(variances.astype(np.float32))
 
+    @property
+    def n_votes(self) -> int:
+        """Votes with a site; see the protocol."""
+        return self._sites.n_votes()
+
+    def vote_sites(self) -> VoteSites:
+        """Votes and sites; see the protocol."""
+        told = self._sites.sites()
+        none = np.zeros(len(told[0]), np.float32)
+        side = (none, none)
+        if self._habits.sides and isinstance(self._sites, _core.HabitSites):
+            side = self._sites.side_sites()
+        return VoteSites(*told, *side, *self._sites.own_levels())
+
+    def set_vote_sites(self, given: VoteSites, half: int) -> None:
+        """Sites and own levels; see the protocol."""
+        self._sites.set_sites(given.precision, given.pull)
+        if self._habits.sides and isinstance(self._sites, _core.HabitSites):
+            self._sites.set_side_sites(given.side_precision, given.side_pull)
+        for s in np.flatnonzero(np.isfinite(given.low)):
+            self._sites.set_own_levels(int(s), np.linspace(given.low[s], given.high[s], half))
+
     def flip(self) -> Vector:
         """Scores of the other sign; see the protocol."""
         return self._sites.flip()
@@ -94,6 +119,15 @@ class CpuGridSites:
             return SiteUpdate(*told[:6], SideSums(*told[6:]))
         plain = self._sites.update(levels, prior, means, damping, clip)
         return SiteUpdate(*plain, SideSums(0.0, 0.0, 0.0))
+
+    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
+                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
+        """A pass over some workers; see the protocol."""
+        passes, share = self._engine.passes, self._sites.set_moving(workers.astype(np.uint8))
+        rhs = self.update(levels, prior, means, damping=1.0, clip=clip, side=side).rhs
+        self._sites.set_moving(np.empty(0, np.uint8))
+        self._engine.passes = passes + share
+        return rhs
 
     def sides(self) -> tuple[Vector, Vector]:
         """Side habits; see the protocol."""

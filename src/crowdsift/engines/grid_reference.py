@@ -19,6 +19,7 @@ from crowdsift.engines.grid import (
     SideSums,
     SiteUpdate,
     TypePosteriors,
+    VoteSites,
     WorkerPoints,
     mirrored,
 )
@@ -66,6 +67,7 @@ class ReferenceGridSites:
         self._n = np.concatenate(n)
         self._tied = np.repeat([False, False, True], [len(part) for part in n])
         side = np.repeat([1.0, -1.0, 1.0], [len(part) for part in n])
+        self._kind = np.where(self._tied, 2, side).astype(np.int8)
         self._x = np.where(self._worker < self._crowd, side, 0.0)
         self._rows = (first, second, worker)
         self._weight = weight
@@ -89,6 +91,28 @@ class ReferenceGridSites:
     def set_pair_variances(self, variances: Vector) -> None:
         """Variances of pairs; see the protocol."""
         self._V = variances.copy()
+
+    @property
+    def n_votes(self) -> int:
+        """Votes with a site; see the protocol."""
+        return len(self._n)
+
+    def vote_sites(self) -> VoteSites:
+        """Votes and sites; see the protocol."""
+        ends = np.full((2, self._n_workers), np.nan)
+        for s, levels in self._own.items():
+            ends[:, s] = levels[[0, -1]]
+        sites = (self._A, self._h, self._A_side, self._h_side)
+        told = [values.astype(np.float32) for values in sites]
+        return VoteSites._make([self._worker, self._winner, self._loser, self._kind, *told, *ends])
+
+    def set_vote_sites(self, given: VoteSites, half: int) -> None:
+        """Sites and own levels; see the protocol."""
+        self._A, self._h = given.precision.astype(np.float64), given.pull.astype(np.float64)
+        self._A_side = given.side_precision.astype(np.float64)
+        self._h_side = given.side_pull.astype(np.float64)
+        known = np.flatnonzero(np.isfinite(given.low))
+        self._own = {int(s): np.linspace(given.low[s], given.high[s], half) for s in known}
 
     def copy(self) -> ReferenceGridSites:
         """The same sites once more; see the protocol."""
@@ -171,6 +195,16 @@ class ReferenceGridSites:
         sums = sums if self._habits.sides else SideSums(0.0, 0.0, 0.0)
         return SiteUpdate(counts, log_messages, float(self._n @ log_site), log_pairs,
                           self.refresh(), margin, sums)  # fmt: skip
+
+    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
+                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
+        """A pass over all workers, of which some are kept; see the protocol."""
+        names, moves = ("_A", "_h", "_A_side", "_h_side"), workers[self._worker]
+        before = [getattr(self, name) for name in names]
+        self.update(levels, prior, means, damping=1.0, clip=clip, side=side)
+        for name, values in zip(names, before, strict=True):
+            setattr(self, name, np.where(moves, getattr(self, name), values))
+        return self.refresh()
 
     def sides(self) -> tuple[Vector, Vector]:
         """Side habits; see the protocol."""

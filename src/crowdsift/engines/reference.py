@@ -70,7 +70,7 @@ class ReferenceEngine:
         self.known_workers = comparisons.n_gold
         self.total_weight = comparisons.total_weight
         self.n_features = 0 if comparisons.features is None else comparisons.features.shape[1]
-        self.passes = 0
+        self.passes: float = 0
         self._comparisons = comparisons
         self._first, self._second = comparisons.first, comparisons.second
         self._worker = comparisons.worker_codes()

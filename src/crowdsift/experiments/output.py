@@ -13,7 +13,7 @@ from crowdsift.files import write_folder
 if TYPE_CHECKING:
     from crowdsift.experiments.base import Experiment, Page, Record
 
-__all__ = ["content", "described", "write"]
+__all__ = ["content", "described", "fits_wanted", "write"]
 
 Files = dict[str, str | Iterable[bytes]]
 
@@ -47,14 +47,20 @@ def content(experiment: Experiment, records: list[Record], page: Page) -> Files:
 def described(experiment: Experiment, records: list[Record]) -> str:
     """Which run this is, in one paragraph."""
     settings = experiment.settings()
-    wanted = sum(len(experiment.methods(setting)) for setting in settings)
-    seeds = f", {len(experiment.seeds)} seeds" if experiment.seeded else ""
+    wanted = fits_wanted(experiment)
+    count = len(experiment.seeds)
+    seeds = f", {count} {'seed' if count == 1 else 'seeds'}" if experiment.seeded else ""
     quick = " A quick run, with thinned grids." if experiment.options.quick else ""
     state = "" if len(records) == wanted else f" Only {len(records)} of {wanted} fits are done."
     return (
         f"crowdsift {__version__}, `crowdsift reproduce {experiment.name}`: {len(settings)} "
         f"settings{seeds}, {len(records)} fits.{quick}{state}\n"
     )
+
+
+def fits_wanted(experiment: Experiment) -> int:
+    """How many fits a finished run has."""
+    return sum(len(experiment.methods(setting)) for setting in experiment.settings())
 
 
 def _flat(record: Record, figures: Mapping[str, Any]) -> dict[str, Any]:

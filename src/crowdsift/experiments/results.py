@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
 from crowdsift.experiments import EXPERIMENTS, experiment
-from crowdsift.experiments.output import Files, content, described
+from crowdsift.experiments.output import Files, content, described, fits_wanted
 from crowdsift.experiments.store import Store, made_with
 from crowdsift.experiments.summary import MARGIN
 from crowdsift.experiments.text import FOLDER
@@ -78,7 +78,9 @@ def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
         known = chosen.standings(records)
         told = [f"{part}: {value}" for part, value in known.items() if value.settings]
         if told:
-            lines.append(f"- **{chosen.title}** · {'; '.join(told)}")
+            wanted = fits_wanted(chosen)
+            state = "" if len(records) == wanted else f" ({len(records)} of {wanted} fits done)"
+            lines.append(f"- **{chosen.title}**{state} · {'; '.join(told)}")
     missing = [EXPERIMENTS[name].title for name in EXPERIMENTS if name not in found]
     if missing:
         lines += ["", f"Not run: {', '.join(missing)}."]

@@ -86,7 +86,7 @@ class Spammers(Experiment):
         published = Published("spammers", ("dataset", "kind", "added_percent"), self.options.data)
         parts = [_INTRODUCTION if published.there else MISSING]
         figures = []
-        for data in self._sets.names:
+        for data in dict.fromkeys(key[0] for key in found):
             for metric in METRICS:
                 figure = _figure(data, metric, found)
                 figures.append(figure)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine, Vector
-    from crowdsift.engines.grid import PairPosteriors, WorkerPoints
+    from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate", "centred_covariance"]
@@ -75,6 +75,7 @@ class Estimate:
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
+    sites: VoteSites | None = None  # what every vote said, where a later fit can start from it
     warnings: tuple[str, ...] = ()
 
 
@@ -82,12 +83,14 @@ class Estimate:
 class Start:
     """Where an earlier fit ended, by code: scores, their variances, and the `crowd` it learned.
 
-    An item that is new has score 0 and variance 1.
+    An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they
+    were kept.
     """
 
     scores: Vector
     variances: Vector
     crowd: dict[str, Any]
+    sites: VoteSites | None = None
 
 
 @dataclass(frozen=True)
@@ -99,7 +102,6 @@ class Model(ABC):
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
     free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
-    tie_column: ClassVar[str] = "tie_rate"  # of the workers: what settles how often they tie
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
     bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
@@ -163,16 +165,25 @@ class Model(ABC):
     ) -> NDArray[np.float64]:
         """P(first over second) for a difference of scores and a worker's reliability."""
 
+    @property
+    def tie_column(self) -> str:
+        """The column of the workers' table that settles how often they tie."""
+        return "tie_rate"
+
     def outcome_probabilities(
         self,
         difference: NDArray[np.float64],
         reliability: NDArray[np.float64],
         tie: NDArray[np.float64],
+        side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0,
     ) -> Outcomes:
         """P(win), P(tie) and P(loss) of the first item; arrays that broadcast.
 
         `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
-        half a win, the rate of ties.
+        half a win, the rate of ties. `side` and `side_variance` are mean and variance of a side
+        habit, for models that predict with one; here it is not used. Which item stands on which
+        side is not said: both placements are as likely.
         """
         return half_win(self.probability(difference, reliability), tie)
 

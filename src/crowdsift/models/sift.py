@@ -10,11 +10,14 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, centred_covariance
+from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.crowd import crowd_from, crowd_to
-from crowdsift.solvers.ep import Settings, WarmStart, propagate
+from crowdsift.solvers.ep import Settings, propagate
+from crowdsift.solvers.kept_sites import kept_sites
 from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_summary import summarise
+from crowdsift.solvers.warm import WarmStart, go_on
 from crowdsift.solvers.worker_prior import habits_of, power_grid
 
 if TYPE_CHECKING:
@@ -22,9 +25,9 @@ if TYPE_CHECKING:
 
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors
-    from crowdsift.solvers.blind import blind_evidence
+    from crowdsift.outcomes import Outcomes
     from crowdsift.solvers.convergence import Progress
-from crowdsift.solvers.ep import Propagation
+    from crowdsift.solvers.ep import Propagation
 
 __all__ = ["Sift"]
 
@@ -108,14 +111,14 @@ class Sift(Model):
         Where ties have come up, or sides are known only now, the crowd was another one: all
         starts are tried, as without an earlier run.
         """
-        prior, side, effect = crowd_from(start.crowd)
+        prior, side, effect, scale = crowd_from(start.crowd)
         habits = prior.habits
         fits = habits.ties == (self.ties and engine.ties)
         if not fits or (habits.sides and not (self.sides and engine.sides_known)):
             return self.estimate(engine, progress)
-        warm = WarmStart(start.scores, start.variances, prior, side, effect)
-        settings = self._settings(engine)
-        return self._told(propagate(engine, prior.levels, settings, progress, warm), engine)
+        means, variances = start.scores * scale, start.variances * scale**2
+        warm = WarmStart(means, variances, prior, side, effect, start.sites)
+        return self._told(go_on(warm, engine, self._settings(engine), progress), engine)
 
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.ties
@@ -175,7 +178,8 @@ class Sift(Model):
                 "crowd_side": run.sides.prior.mean if sided else None,
             },
             pairs=pairs,
-            crowd=crowd_to(prior.rescaled(size), run.sides.prior, run.pair_effect / size**2),
+            crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size),
+            sites=kept_sites(run.sites, flip),
             warnings=_warnings(run, engine),
         )
 
@@ -200,6 +204,25 @@ class Sift(Model):
         """σ(β d)."""
         return sigmoid(reliability * difference)
 
+    @property
+    def tie_column(self) -> str:
+        """A tie width, unless a tie counts as half a win."""
+        return "tie_width" if self.ties else "tie_rate"
+
+    def outcome_probabilities(
+        self,
+        difference: NDArray[np.float64],
+        reliability: NDArray[np.float64],
+        tie: NDArray[np.float64],
+        side: NDArray[np.float64] | float = 0.0,
+        side_variance: NDArray[np.float64] | float = 0.0,
+    ) -> Outcomes:
+        """Those of Rao and Kupper for z = βd ± γ, each item on either side."""
+        gamma, variance = np.asarray(side), np.asarray(side_variance)
+        width = tie if self.ties else np.zeros(1)
+        told = on_either_side(reliability * difference, width, gamma, variance)
+        return told if self.ties else half_win(told.win, tie)
+
 
 def _found(
     pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
@@ -221,6 +244,7 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     notes = []
     if float(np.mean(run.means**2)) < _FAINT:
         gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
+        run.resume()  # the Laplacian of this run, as before
         if gain < _CLEAR:
             notes.append(
                 "the votes hold no information: the evidence for any worker seeing which item is "

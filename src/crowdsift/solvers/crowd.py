@@ -13,8 +13,13 @@ from crowdsift.solvers.worker_prior import WorkerPrior, habits_of
 __all__ = ["crowd_from", "crowd_to"]
 
 
-def crowd_to(prior: WorkerPrior, side: SidePrior, pair_effect: float) -> dict[str, Any]:
+def crowd_to(
+    prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float
+) -> dict[str, Any]:
     """The distribution of types, the side habits and the variance of a pair effect.
+
+    All as the run had them, in units in which the scores are `scale` times those of the fit: a
+    run that goes on must find the grid as it was.
 
     Examples
     --------
@@ -23,7 +28,7 @@ def crowd_to(prior: WorkerPrior, side: SidePrior, pair_effect: float) -> dict[st
     >>> from crowdsift.solvers.crowd import crowd_from, crowd_to
     >>> from crowdsift.solvers.worker_prior import WorkerPrior
     >>> prior = WorkerPrior.start(np.array([1.0, 2.0]), 1.0, 0.5)
-    >>> crowd_from(crowd_to(prior, SidePrior(0.1, 0.2), 0.0))[1]
+    >>> crowd_from(crowd_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
     SidePrior(mean=0.1, variance=0.2)
     """
     return {
@@ -37,10 +42,11 @@ def crowd_to(prior: WorkerPrior, side: SidePrior, pair_effect: float) -> dict[st
         "side_mean": side.mean,
         "side_variance": side.variance,
         "pair_effect": pair_effect,
+        "scale": scale,
     }
 
 
-def crowd_from(crowd: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float]:
+def crowd_from(crowd: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
     """The inverse of `crowd_to`."""
     try:
         habits = habits_of(ties=bool(crowd["ties"]), sides=bool(crowd["sides"]))
@@ -51,6 +57,6 @@ def crowd_from(crowd: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float]:
         shares = np.array(crowd["shares"], np.float64)
         prior = WorkerPrior(levels, masses, centre, float(crowd["spread"]), shares, habits)
         side = SidePrior(float(crowd["side_mean"]), float(crowd["side_variance"]))
-        return prior, side, float(crowd["pair_effect"])
+        return prior, side, float(crowd["pair_effect"]), float(crowd["scale"])
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(f"the crowd of the earlier fit is damaged ({error})") from None

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior
+from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.side_prior import SideLearner
@@ -23,12 +23,15 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites
     from crowdsift.solvers.convergence import Progress
 
-__all__ = ["Propagation", "Settings", "WarmStart", "propagate"]
+__all__ = ["Propagation", "Settings", "complete", "propagate"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 _COUNTING_CYCLES = 8  # of learning π within an iteration
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 1e-3
+_USUAL = 10.0  # a largest change is held against this times the root mean square
+_NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
+_WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
 _NOTHING = 0.01  # scores of this size hold no information
 _AHEAD = 12.0  # steps by which learning π may extrapolate
 _HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
@@ -53,17 +56,6 @@ class Settings:
     adaptive: bool = True
     pair_effect: bool = False  # try an effect of every pair at the end
     families: tuple[Habits, ...] = (PLAIN,)  # a later one must have clearly more evidence
-
-
-@dataclass(frozen=True)
-class WarmStart:
-    """Where an earlier run ended: scores, their variances, and what it learned of the crowd."""
-
-    means: Vector
-    variances: Vector
-    prior: WorkerPrior
-    side: SidePrior
-    pair_effect: float = 0.0
 
 
 @dataclass
@@ -94,6 +86,8 @@ class Propagation:
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
     done: bool = False
+    warm: bool = False  # near its end from the start
+    moved_levels: int = 0  # workers whose own levels are not those of the last pass
     pair_effect: float = 0.0  # its variance
     sides: SideLearner = field(default_factory=SideLearner)
     known_margin: float = 0.0
@@ -118,30 +112,13 @@ class Propagation:
         return Propagation(name, engine, sites, prior, means, settings, rule,
                            rhs=np.zeros(k), variances=np.ones(k))  # fmt: skip
 
-    @staticmethod
-    def go_on(start: WarmStart, engine: Engine, settings: Settings,
-              progress: Progress | None) -> Propagation:  # fmt: skip
-        """The run from where an earlier one ended: its first pass makes the sites anew."""
-        sites = engine.grid_sites(start.prior.habits)
-        sites.reset(2.0)
-        first, second = sites.pair_posteriors(start.means)[:2]
-        sites.set_pair_variances(start.variances[first] + start.variances[second])
-        rule = StoppingRule("change of the standardised scores", settings.tolerance,
-                            settings.most_iterations, progress)  # fmt: skip
-        run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
-                          rhs=np.zeros(engine.n_items), variances=start.variances,
-                          sides=SideLearner(start.side), pair_effect=start.pair_effect)  # fmt: skip
-        if start.pair_effect:
-            sites.set_pair_effect(start.pair_effect)
-        return run
-
     def resume(self) -> None:
         """Put the sites of this run back into the engine's Laplacian."""
         self.rhs = self.sites.refresh()
 
     def restart(self) -> None:
         """Items for `rhs` as it stands; whatever was said of convergence no longer holds."""
-        self._items()
+        self.find_items()
         self.done, self.rule.converged = False, False
         self.damping, self.last_step, self.swings, self.unclipped = 0.5, None, 0, 0
 
@@ -153,9 +130,9 @@ class Propagation:
 
     def iterate(self) -> None:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
-        before = _standardised(self.means)
+        before = standardised(self.means)
         self._pass_over(self.damping)
-        last = self.rule.history[-1] if self.rule.history else 1.0
+        last = self._last_change()
         ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
         self.prior = self.prior.learned(
             self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last, ahead=ahead
@@ -163,17 +140,22 @@ class Propagation:
         self.unclipped += not self.clip
         if self.settings.refine:
             self._refine()
-            if self.rule.history:
+            if self.rule.history or self.warm:
                 self._hold_scale()
-        self._items()
-        step = _standardised(self.means) - before
-        residual = float(np.sqrt(np.mean(step**2))) / self.damping  # what a full step would move
+        self.find_items()
+        step = standardised(self.means) - before
+        residual = self._size(step) / self.damping  # what a full step would move
         self._adapt(step)
         self._settle(residual)
 
     def finish(self) -> None:
-        """Messages and evidence of the last state, its sites left as they are."""
-        self._pass_over(0.0)
+        """Messages and evidence of the last state, its sites left as they are.
+
+        Warm, those of the last pass will do: they are of the scores before its step, which was
+        within the tolerance. Not so where levels have moved since.
+        """
+        if not self.warm or self.moved_levels:
+            self._pass_over(0.0)
 
     def scale(self) -> float:
         """√((mᵀm + tr Σ)/K): 1 where the posterior has the size that the prior says."""
@@ -197,12 +179,22 @@ class Propagation:
             + update.log_pairs
         )
 
+    def _last_change(self) -> float:
+        """What the last step moved; a warm run is taken to have come from a small one."""
+        if self.warm:
+            return min([_WARM_CHANGE, *self.rule.history])
+        return self.rule.history[-1] if self.rule.history else 1.0
+
+    def _size(self, step: Vector) -> float:
+        """Root mean square; warm also the largest, since few votes more move few items."""
+        usual = float(np.sqrt(np.mean(step**2)))
+        return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
+
     def _refine(self) -> None:
         """Own levels where they are needed; those of stage 2 settle soon and then stay."""
-        if self.unclipped <= _REFINING:
-            self.sites.refine()
+        self.moved_levels = self.sites.refine() if self.unclipped <= _REFINING else 0
 
-    def _items(self) -> None:
+    def find_items(self) -> None:
         """Means and variances; should there be none, without negative precisions of sites."""
         self._solve()
         if not self._variances():
@@ -213,8 +205,8 @@ class Propagation:
 
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance
-        if self.rule.history:  # the error of the solve must vanish with the step
-            tolerance = min(tolerance, max(1e-3 * self.rule.history[-1], 1e-12))
+        if self.rule.history or self.warm:  # the error of the solve must vanish with the step
+            tolerance = min(tolerance, max(1e-3 * self._last_change(), 1e-12))
         solution = self.engine.laplacian.solve(
             self.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
         )
@@ -235,7 +227,7 @@ class Propagation:
 
     def _adapt(self, step: Vector) -> None:
         """Damping: ½ after the first step, less where steps turn back, more where they go on."""
-        if not self.rule.history or not self.settings.adaptive:
+        if not (self.rule.history or self.warm) or not self.settings.adaptive:
             self.damping = 0.5
         elif self.last_step is not None:
             now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
@@ -268,9 +260,12 @@ class Propagation:
                 self.scale_steps += 1
                 self._rescale(factor)
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
-        if change <= self.rule.tolerance and self._may_be_exact():
+        near = _NEARLY if self.warm else 1.0  # what a warm run still has to go is a few passes
+        if change <= near * self.rule.tolerance and self._may_be_exact():
             self.exact = True
-            change = float(np.nextafter(self.rule.tolerance, np.inf))
+            if self.warm:  # the evidence of the last pass must be exact, too
+                self._variances()
+            change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
 
     def _hold_scale(self) -> None:
@@ -301,20 +296,13 @@ def propagate(
     levels: Vector,
     settings: Settings,
     progress: Progress | None = None,
-    start: WarmStart | None = None,
 ) -> Propagation:
     """Expectation propagation from every start; the run of the largest evidence.
 
     Every family of habits is tried from every start, all for a few iterations. A run is dropped
     when it is far behind another for what it still gains, or when another of its family has found
-    the same scores. With a warm start there is only that one.
+    the same scores.
     """
-    if start is not None:
-        run = Propagation.go_on(start, engine, settings, progress)
-        run.iterate()
-        run.clip = settings.clip  # near its end a run may be in stage 2 at once
-        _complete(run)
-        return run
     found = (Propagation.begin(name, engine, levels, settings, habits, progress)
              for habits in settings.families for name in settings.starts)  # fmt: skip
     runs = [run for run in found if run is not None]
@@ -329,14 +317,14 @@ def propagate(
     for run in runs:
         if not alone:
             run.resume()
-        _complete(run)
+        complete(run)
     best = _best(runs, settings.families)
     if len(runs) > 1:
         best.resume()
     return with_pair_effect(best) if settings.pair_effect else best
 
 
-def _complete(run: Propagation) -> None:
+def complete(run: Propagation) -> None:
     """To the end; should known workers turn out reversed, from there with the other sign."""
     for _ in range(2):
         while not run.done:
@@ -383,7 +371,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
     return kept
 
 
-def _standardised(means: Vector) -> Vector:
+def standardised(means: Vector) -> Vector:
     """Means at root mean square 1, unless they are nothing beside their prior sd of 1."""
     return means / max(float(np.sqrt(np.mean(means**2))), _NOTHING)
 

@@ -35,11 +35,11 @@ def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
     >>> from crowdsift.solvers.side_hint import side_scores
     >>> crowd, dispersion = side_scores(np.array([100.0, 100.0]), np.array([60.0, -60.0]))
     >>> crowd, round(dispersion, 1)
-    (0.0, 35.3)
+    (0.0, 35.2)
     """
     n, s = decided[decided > 0], leaning[decided > 0]
     if not len(n):
         return 0.0, 0.0
     spread = float(np.sum(2.0 - 2.0 / np.maximum(n, 1.0)))
-    dispersion = float(np.sum(s**2 / n - 1.0)) / np.sqrt(spread) if spread > 0 else 0.0
+    dispersion = float(np.sum(s**2 / n - 1.0) / np.sqrt(spread)) if spread > 0 else 0.0
     return float(s.sum() / np.sqrt(n.sum())), dispersion

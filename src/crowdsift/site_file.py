@@ -1,0 +1,86 @@
+"""The sites of a fit as a Parquet file, one row a vote."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from crowdsift.engines.grid import VoteSites
+from crowdsift.errors import InputError
+
+__all__ = ["SITES", "fingerprint", "read_sites", "sites_bytes"]
+
+SITES = "sites.parquet"
+_BY_WORKER = ("low", "high")  # the same for all votes of a worker
+_COLUMNS = {name: np.dtype(kind) for name, kind in {
+    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "precision": "f4", "pull": "f4",
+    "side_precision": "f4", "side_pull": "f4", "low": "f8", "high": "f8",
+}.items()}  # fmt: skip
+
+
+def sites_bytes(sites: VoteSites) -> bytes:
+    """The content of the file: the same bytes for the same sites."""
+    columns = sites._asdict()
+    for name in _BY_WORKER:
+        columns[name] = columns[name][sites.worker]
+    with TemporaryDirectory(prefix="crowdsift-") as folder:
+        path = Path(folder) / SITES
+        _ask(f"COPY (SELECT * FROM columns) TO {_literal(path)} (FORMAT parquet)", columns)
+        return path.read_bytes()
+
+
+def fingerprint(content: bytes) -> str:
+    """What tells that a file is the one that belongs to a fit."""
+    return f"{zlib.crc32(content):08x}"
+
+
+def read_sites(path: Path, expected: str, n_items: int, n_workers: int) -> VoteSites:
+    """The sites of a saved fit of so many items and workers, gold among them.
+
+    A file that is not the one written with the fit is refused.
+    """
+    import duckdb
+
+    if fingerprint(path.read_bytes()) != expected:
+        raise _damaged(path, "it is not the file that was written with crowd.json")
+    try:
+        found = _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
+    except duckdb.Error as error:
+        raise _damaged(path, str(error).split("\n", 1)[0]) from None
+    if list(found) != list(_COLUMNS) or any(found[k].dtype != t for k, t in _COLUMNS.items()):
+        raise _damaged(path, f"its columns are {', '.join(found)}")
+    worker = found["worker"]
+    most = max((int(found[name].max(initial=0)) for name in ("winner", "loser")), default=0)
+    if most >= n_items or int(worker.max(initial=0)) >= n_workers:
+        raise _damaged(path, "it names items or workers that the fit does not have")
+    ends = np.full((2, n_workers), np.nan)
+    for row, name in zip(ends, _BY_WORKER, strict=True):
+        row[worker] = found[name]
+    return VoteSites(*(found[name] for name in VoteSites._fields[:8]), *ends)
+
+
+def _damaged(path: Path, why: str) -> InputError:
+    return InputError(
+        f"damaged: {why}. Delete the file to go on from the scores alone", source=str(path)
+    )
+
+
+def _ask(query: str, columns: dict[str, Any]) -> dict[str, Any]:
+    """What DuckDB answers, by column; `columns` is a table that the query may name."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+        connection.execute("SET enable_progress_bar = false")
+        if columns:
+            connection.register("columns", columns)
+        answer = connection.execute(query).fetchnumpy()
+    return {name: np.ma.filled(values, np.nan) if np.ma.is_masked(values) else np.asarray(values)
+            for name, values in answer.items()}  # fmt: skip
+
+
+def _literal(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,68 @@
+"""Sites that outlive their run: of the other sign, in other codes, and for other votes."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import VoteSites
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.grid import GridSites, Habits
+
+__all__ = ["KEPT_SITES", "carried_over", "kept_sites", "recoded"]
+
+# A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
+KEPT_SITES = 2_000_000
+
+
+def kept_sites(sites: GridSites, flip: bool) -> VoteSites | None:
+    """The sites of a run, for scores of the other sign where `flip` says so."""
+    if sites.n_votes > KEPT_SITES:
+        return None
+    told = sites.vote_sites()
+    return told._replace(pull=-told.pull) if flip else told
+
+
+def recoded(sites: VoteSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
+            ) -> VoteSites:  # fmt: skip
+    """The sites under new codes of items and workers; those of a code -1 are left out."""
+    codes = worker[sites.worker], item[sites.winner], item[sites.loser]
+    kept = np.logical_and.reduce([code >= 0 for code in codes])
+    low, high = np.full((2, n_workers), np.nan)
+    known = np.flatnonzero(worker[: len(sites.low)] >= 0)
+    low[worker[known]], high[worker[known]] = sites.low[known], sites.high[known]
+    parts = [code[kept].astype(np.uint32) for code in codes]
+    return VoteSites._make([*parts, *(values[kept] for values in sites[3:8]), low, high])
+
+
+def carried_over(earlier: VoteSites, votes: VoteSites, habits: Habits) -> VoteSites:
+    """The sites of these votes: those of equal earlier votes, 0 where there was none.
+
+    Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
+    stood matters where sides do. Equal votes have equal sites, so any of them will do.
+    """
+    n = len(earlier.worker)
+    kind = np.concatenate([earlier.kind, votes.kind])
+    if not habits.sides:
+        kind = np.abs(kind)
+    worker, winner, loser = (
+        np.concatenate([old, new]) for old, new in zip(earlier[:3], votes[:3], strict=True)
+    )
+    pair = (winner.astype(np.int64) << 32) | loser
+    order = np.lexsort((kind, pair, worker))  # stable: earlier votes come before equal new ones
+    same = np.ones(len(order), bool)
+    for key in (worker, pair, kind):
+        same[1:] &= key[order[1:]] == key[order[:-1]]
+    same[:1] = False
+    leader = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
+    source = np.empty(len(order), np.int64)
+    source[order] = order[leader]
+    source = source[n:]
+    found = source < n
+    values = [np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
+              for old, new in zip(earlier[4:8], votes[4:8], strict=True)]  # fmt: skip
+    return VoteSites._make([*votes[:4], *values, earlier.low, earlier.high])

@@ -1,0 +1,478 @@
+"""Ties and side habits in sift: the prototype's answers, brute force, engines, odd crowds."""
+
+from __future__ import annotations
+
+import csv
+import json
+
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift import Comparisons
+from crowdsift.engines import choose_engine
+from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines.grid import Habits, SidePrior, mirrored
+from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.metrics import measure
+from crowdsift.models import Sift
+from crowdsift.solvers.blind import blind_evidence
+from crowdsift.solvers.ep import propagate
+from crowdsift.solvers.worker_prior import TIE_WIDTHS, WorkerPrior, habits_of, power_grid
+
+
+def sigmoid(x):
+    return 1.0 / (1.0 + np.exp(-x))
+
+
+def drawn(seed, items=12, workers=20, votes=800, width=(0.3, 1.5), side=0.0, spread=0.0):
+    """Votes by Rao and Kupper: a worker has β, δ and γ; None for no ties. Arrays and scores."""
+    rng = np.random.default_rng(seed)
+    r, beta = rng.normal(size=items), rng.uniform(0.6, 1.8, workers)
+    delta = np.zeros(workers) if width is None else rng.uniform(*width, workers)
+    gamma = side + spread * rng.normal(size=workers)
+    one = rng.integers(0, items, votes)
+    two = (one + rng.integers(1, items, votes)) % items
+    s = rng.integers(0, workers, votes)
+    z, u = beta[s] * (r[one] - r[two]) + gamma[s], rng.random(votes)
+    win, loss = sigmoid(z - delta[s]), sigmoid(-z - delta[s])
+    outcome = np.where(u < win, 1.0, np.where(u < win + loss, 0.0, 0.5))
+    return one, two, s, outcome, r
+
+
+def votes_of(one, two, worker, outcome, **options):
+    return Comparisons.from_arrays(
+        one, two, worker=worker, outcome=outcome, **{"sides_known": True, **options}
+    )
+
+
+def standardised(values):
+    values = values - np.mean(values)
+    return values / np.sqrt(np.mean(values**2))
+
+
+# --- the prototype -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "model"),
+    [
+        ("llmfao_llmjudges", Sift(grid_points=321, refine=False, pair_effect=False,
+                                  starts=("flat",), tolerance=1e-6)),
+        ("mtbench", Sift(grid_points=13, refine=False, pair_effect=False, sides=False,
+                         starts=("flat",), tolerance=1e-6)),
+    ],
+    ids=["sides", "ties"],
+)  # fmt: skip
+def test_agrees_with_the_prototype(name, model, data_dir):
+    folder = data_dir.parent / "reference"
+    if not (folder / "sift_prototype.json").exists():
+        pytest.skip(f"no reference answers at {folder}")
+    votes = crowdsift.read(data_dir / f"{name}.csv")
+    if model.sides:
+        votes = votes.select(votes.outcome != 0.5)
+    fit = crowdsift.fit(votes, model, threads=1)
+    assert fit.converged
+    expected = json.loads((folder / "sift_prototype.json").read_text())[name]
+    assert fit.summary["evidence"] == pytest.approx(expected["evidence"], abs=0.01)
+    assert fit.summary["sign_margin"] == pytest.approx(expected["sign_margin"], abs=1e-3)
+    with (folder / f"sift_{name}_items.csv").open() as file:
+        rows = {row["item"]: row for row in csv.DictReader(file)}
+    labels = [str(item) for item in fit.items["item"]]
+    score, sd = (np.array([float(rows[x][key]) for x in labels]) for key in ("score", "sd"))
+    ours = fit.items["score"]
+    assert np.mean(standardised(ours) * standardised(score)) > 1 - 1e-6
+    scale = np.std(score) / np.std(ours)  # theirs is not divided by √((mᵀm + tr Σ)/K)
+    half = 0.5 * (fit.items["upper"] - fit.items["lower"]) / 1.6449
+    np.testing.assert_allclose(scale * half, np.sqrt(sd**2 - 1 / len(sd)), rtol=0.02)
+    with (folder / f"sift_{name}_workers.csv").open() as file:
+        rows = {row["worker"]: row for row in csv.DictReader(file)}
+    for told in fit.worker_table.records():
+        row = rows[str(told["worker"])]
+        assert told["reliability"] / scale == pytest.approx(float(row["reliability"]), abs=2e-3)
+        if model.sides:
+            assert told["side_bias"] == pytest.approx(float(row["side"]), abs=1e-3)
+            half = 0.5 * (told["side_upper"] - told["side_lower"]) / 1.6449
+            assert half == pytest.approx(float(row["side_sd"]), abs=1e-3)
+            assert told["p_one_sided"] == pytest.approx(float(row["pure_side"]), abs=1e-3)
+    if model.sides:
+        assert fit.summary["crowd_side"] == pytest.approx(expected["crowd_side"], abs=1e-3)
+        assert fit.workers["side_lower"][0] > 0.5  # gpt3 leans to the left
+
+
+# --- brute force ---------------------------------------------------------------------------------
+
+
+def exact(votes, habits, levels, prior, side, nodes=(41, 25)):
+    """log evidence and mean scores: an integral over three scores, types, and γ of each worker."""
+    x, w = np.polynomial.hermite_e.hermegauss(nodes[0])
+    w = w / w.sum()
+    r = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3)
+    weight = np.einsum("i,j,k->ijk", w, w, w).ravel()
+    g, p = np.polynomial.hermite_e.hermegauss(nodes[1]) if habits.sides else (np.zeros(1),) * 2
+    p = p / p.sum() if habits.sides else np.ones(1)
+    gamma = side.mean + np.sqrt(side.variance) * g if habits.sides else g
+    grid = mirrored(levels)
+    regular = [(b, d, c, mass) for c, mass in zip(gamma, p, strict=True)
+               for d in habits.widths for b in grid]  # fmt: skip
+    pure = [(0.0, d, c, 1.0)
+            for c, d in zip(habits.pure_sides, habits.pure_widths, strict=True)]  # fmt: skip
+    beta, delta, shift, mass = np.array(regular + pure).T
+    n_regular = len(grid) * len(habits.widths)
+    masses = mass * np.concatenate([np.tile(prior[:n_regular], len(gamma)), prior[n_regular:]])
+    for s in range(votes.n_workers):
+        likelihood = np.ones((len(r), len(beta)))
+        for i in range(votes.offsets[s], votes.offsets[s + 1]):
+            d = r[:, votes.first[i]] - r[:, votes.second[i]]
+            z = d[:, None] * beta + shift
+            win, loss = sigmoid(z - delta), sigmoid(-z - delta)
+            y = votes.outcome[i]
+            likelihood *= win if y == 1 else loss if y == 0 else 1.0 - win - loss
+        weight = weight * (likelihood @ masses)
+    return float(np.log(weight.sum())), weight @ r / weight.sum()
+
+
+SHAPES = {
+    "ties": habits_of(ties=True, sides=False),
+    "sides": habits_of(ties=False, sides=True),
+    "both": Habits(np.array([0.2, 0.75]), np.array([-2.0, 2.0]), np.array([0.2, 0.2]), sides=True),
+}
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_evidence_and_means_against_integration(shape):
+    """Three items, three workers of few votes, a fixed prior: EP is close to the integral.
+
+    With ties and sides a mean is off by .029 where γ has variance .001, by .040 at .4: what EP,
+    which takes γ and the scores as independent, costs on seven votes.
+    """
+    habits, ties = SHAPES[shape], shape != "sides"
+    votes = votes_of(
+        ["a", "a", "b", "b", "a", "c", "a"],
+        ["b", "c", "c", "c", "b", "b", "c"],
+        ["u", "u", "u", "v", "v", "w", "w"],
+        [1, 1, 0.5, 0.5, 1, 0, 1] if ties else [1, 1, 1, 1, 1, 0, 1],
+    )
+    levels, side = power_grid(9), SidePrior(0.3, 0.4)
+    prior = WorkerPrior.start(levels, 1.0, 0.5, habits)
+    engine = choose_engine("reference", votes)
+    sites = engine.grid_sites(habits)
+    sites.reset(2.0)
+    means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
+    for step in range(120):
+        damping = 1.0 if step == 0 else 0.5
+        update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=side)
+        evidence = update.log_messages - update.log_sites - determinant / 2 + rhs @ means / 2
+        rhs = update.rhs
+        means = engine.laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
+        determinant = sites.pair_variances(exact=True).log_determinant
+    want, moments = exact(votes, habits, levels, prior.masses, side, nodes=(21, 9))
+    assert evidence == pytest.approx(want, abs=0.03)
+    np.testing.assert_allclose(means, moments, atol=0.045 if shape == "both" else 0.03)
+
+
+# --- engines and invariances ---------------------------------------------------------------------
+
+
+CROWDS = {"ties": {"side": 0.0}, "sides": {"width": None, "side": 0.6}, "both": {"side": 0.6}}
+
+
+@pytest.mark.parametrize("kind", CROWDS)
+def test_both_engines_reach_the_same_fit(kind):
+    votes = votes_of(*drawn(3, votes=250, workers=4, **CROWDS[kind])[:4])
+    model = Sift(grid_points=13, tolerance=1e-6, starts=("flat",), pair_effect=False)
+    ours, theirs = (crowdsift.fit(votes, model, engine=e, threads=1) for e in ("cpu", "reference"))
+    assert ours.converged
+    assert theirs.converged
+    assert ("tie_width" in ours.workers) == (kind != "sides")
+    assert (ours.summary["crowd_side"] is not None) == (kind != "ties")
+    labels = ours.labels
+    np.testing.assert_allclose(ours.scores_of(labels), theirs.scores_of(labels), atol=1e-4)
+    assert ours.summary["evidence"] == pytest.approx(theirs.summary["evidence"], abs=5e-3)
+    names = ["reliability", "lower", "upper"]
+    names += ["tie_width"] * (kind != "sides")
+    names += ["side_bias", "side_lower", "side_upper", "p_one_sided"] * (kind != "ties")
+    for name in names:
+        np.testing.assert_allclose(ours.workers[name], theirs.workers[name], atol=2e-3)
+
+
+def test_rows_in_any_order_give_the_same_bytes():
+    one, two, s, outcome, _ = drawn(5, side=0.6)
+    order = np.random.default_rng(0).permutation(len(one))
+    fits = [
+        crowdsift.fit(votes_of(*rows), "sift", threads=1)
+        for rows in ((one, two, s, outcome), (one[order], two[order], s[order], outcome[order]))
+    ]
+    assert fits[0].summary["crowd_side"] is not None
+    assert fits[0].item_table.to_csv() == fits[1].item_table.to_csv()
+    assert fits[0].worker_table.to_csv() == fits[1].worker_table.to_csv()
+
+
+def test_labels_and_threads_move_nothing():
+    one, two, s, outcome, _ = drawn(6, side=0.6)
+    plain = crowdsift.fit(votes_of(one, two, s, outcome), "sift", threads=1)
+    threaded = crowdsift.fit(votes_of(one, two, s, outcome), "sift", threads=3)
+    turned = crowdsift.fit(votes_of(11 - one, 11 - two, 19 - s, outcome), "sift", threads=1)
+    base = standardised(plain.scores_of(range(12)))
+    np.testing.assert_allclose(standardised(threaded.scores_of(range(12))), base, atol=1e-4)
+    np.testing.assert_allclose(standardised(turned.scores_of(range(11, -1, -1))), base, atol=1e-4)
+
+
+def test_the_left_and_the_right_are_alike():
+    """All sides exchanged: the same scores, side habits of the other sign."""
+    one, two, s, outcome, _ = drawn(7, side=0.6)
+    there = crowdsift.fit(votes_of(one, two, s, outcome), "sift", threads=1)
+    back = crowdsift.fit(votes_of(two, one, s, 1 - outcome), "sift", threads=1)
+    np.testing.assert_allclose(there.scores_of(range(12)), back.scores_of(range(12)), atol=2e-4)
+    np.testing.assert_allclose(there.workers["side_bias"], -back.workers["side_bias"], atol=2e-3)
+
+
+@pytest.mark.parametrize("eta", [0.0, 1e-3, 3.0, 700.0, -700.0])
+@pytest.mark.parametrize("width", [1e-6, 0.02, 4.5, 40.0])
+def test_extreme_votes_against_the_specification(eta, width):
+    """Differences of |βd| up to 700: the core is in single precision and must not overflow."""
+    votes = votes_of([0, 0, 0], [1, 1, 1], [0, 1, 2], [1, 0, 0.5])
+    habits = Habits(np.array([width]), np.array([-4.0, 4.0]), np.array([width] * 2), sides=True)
+    levels, means = np.array([0.5, 1.0]), np.array([eta, 0.0])
+    prior = np.full(7, 1 / 7)
+    found = []
+    for engine in (CpuEngine(votes, 1), ReferenceEngine(votes)):
+        sites = engine.grid_sites(habits)
+        sites.reset(0.01)
+        told = sites.update(levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2))
+        again = sites.update(levels, prior, means / 2, damping=0.5, clip=True)
+        masses = sites.posteriors(prior, 0, 3).masses
+        found.append([told.log_messages, told.rhs, told.counts, again.log_messages, masses,
+                      *sites.sides()])  # fmt: skip
+    for ours, theirs in zip(*found, strict=True):
+        assert np.isfinite(theirs).all()
+        np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
+
+
+# --- crowds with habits --------------------------------------------------------------------------
+
+
+def judges(seed, items, fixed):
+    """20 honest judges of 100 votes each; the same and one who says "left" 2,000 times."""
+    rng = np.random.default_rng(seed)
+    r, beta = rng.uniform(-3, 3, items), rng.uniform(0.5, 1.0, 20)
+
+    def shown(count):
+        one = rng.integers(0, items, count)
+        two = (one + rng.integers(1, items, count)) % items
+        if not fixed:
+            return one, two
+        low, high = np.minimum(one, two), np.maximum(one, two)
+        turned = sides[low, high]
+        return np.where(turned, high, low), np.where(turned, low, high)
+
+    sides = rng.random((items, items)) < 0.5
+    one, two = shown(2000)
+    s = np.repeat(np.arange(20), 100)
+    outcome = (rng.random(2000) < sigmoid(beta[s] * (r[one] - r[two]))).astype(float)
+    more, other = shown(2000)
+    honest = votes_of(one, two, s, outcome)
+    spammed = votes_of(
+        np.append(one, more), np.append(two, other), np.append(s, np.full(2000, 20)),
+        np.append(outcome, np.ones(2000)),
+    )  # fmt: skip
+    return honest, spammed, r
+
+
+@pytest.mark.parametrize(("items", "fixed"), [(60, False), (20, True)], ids=["random", "fixed"])
+def test_a_judge_who_always_says_left_is_found_and_does_no_harm(items, fixed):
+    honest, spammed, r = judges(11, items, fixed)
+    before, after = (crowdsift.fit(votes, "sift") for votes in (honest, spammed))
+    told = after.worker_table.records()[-1]
+    median = np.median(after.workers["reliability"][:-1])
+    assert told["lower"] <= 0.0 <= told["upper"]
+    assert 0.5 * (told["upper"] - told["lower"]) < 0.1 * median
+    assert told["verdict"] == "one-sided"
+    assert told["p_one_sided"] >= 0.5
+    assert told["side_lower"] > 0.0
+    assert (after.workers["verdict"][:-1] != "one-sided").all()
+    tau = [measure(fit.scores_of(range(items)), r).kendall_tau for fit in (before, after)]
+    assert tau[1] >= tau[0] - 0.01
+
+
+def test_side_habits_are_used_only_where_the_evidence_is_for_them():
+    for seed in (1, 2):
+        none = crowdsift.fit(votes_of(*drawn(seed, width=None)[:4]), "sift")
+        assert none.summary["crowd_side"] is None
+        assert "p_one_sided" not in none.workers
+        for name in ("side_bias", "side_lower", "side_upper"):
+            assert np.isnan(none.workers[name]).all()
+        votes = votes_of(*drawn(seed, width=None, side=0.7, spread=0.4)[:4])
+        fit, without = (crowdsift.fit(votes, Sift(sides=sides)) for sides in (True, False))
+        assert fit.summary["crowd_side"] == pytest.approx(0.7, abs=0.3)
+        assert fit.summary["evidence"] > without.summary["evidence"] + 3.0
+        assert without.summary["crowd_side"] is None
+    unknown = votes_of(*drawn(1, width=None, side=0.7)[:4], sides_known=False)
+    assert crowdsift.fit(unknown, "sift").summary["crowd_side"] is None
+
+
+def test_biased_but_good_judges_are_no_pure_types():
+    one, two, s, outcome, _ = drawn(9, width=None, votes=3000, side=0.0, spread=1.0)
+    fit = crowdsift.fit(votes_of(one, two, s, outcome), "sift")
+    assert (fit.workers["p_one_sided"] < 0.05).all()
+    assert (fit.workers["verdict"] == "reliable").mean() > 0.8
+    rng = np.random.default_rng(9)  # the habits that `drawn` gave
+    rng.normal(size=12), rng.uniform(0.6, 1.8, 20)
+    gamma = rng.normal(size=20)
+    inside = (fit.workers["side_lower"] <= gamma) & (gamma <= fit.workers["side_upper"])
+    assert inside.mean() >= 0.75
+
+
+def test_tie_widths_are_found():
+    rng = np.random.default_rng(4)
+    rng.normal(size=12), rng.uniform(0.6, 1.8, 20)
+    width = rng.uniform(0.1, 2.0, 20)
+    fit = crowdsift.fit(votes_of(*drawn(4, votes=6000, width=(0.1, 2.0))[:4]), "sift")
+    assert np.corrcoef(fit.workers["tie_width"], width)[0, 1] > 0.95
+    assert np.sqrt(np.mean((fit.workers["tie_width"] - width) ** 2)) < 0.25
+
+
+def test_left_out_votes_prefer_tie_widths_to_half_wins():
+    """Three-outcome log loss: a width for every worker against a rate for every worker."""
+    one, two, s, outcome, _ = drawn(8, votes=3000, width=(0.1, 2.5))
+    keep = np.arange(3000) % 5 > 0
+    votes = votes_of(one[keep], two[keep], s[keep], outcome[keep])
+    losses = []
+    for ties in (True, False):
+        fit = crowdsift.fit(votes, Sift(ties=ties))
+        told = fit.predict_outcomes(one[~keep], two[~keep], s[~keep])
+        probability = np.select(
+            [outcome[~keep] == 1, outcome[~keep] == 0], [told["win"], told["loss"]], told["tie"]
+        )
+        losses.append(-np.mean(np.log(probability)))
+    assert losses[0] < losses[1] - 0.01
+
+
+# --- gold ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", CROWDS)
+def test_gold_turns_a_crowd_whose_majority_is_adversarial(kind):
+    one, two, s, outcome, r = drawn(2, votes=1500, **CROWDS[kind])
+    votes = votes_of(one, two, s, np.where(s < 14, 1 - outcome, outcome))
+    order = np.argsort(-r)
+    gold = {"winner": order[:5], "loser": order[-5:]}
+    plain, fit = (crowdsift.fit(votes, "sift", gold=known) for known in (None, gold))
+    assert np.corrcoef(plain.scores_of(range(12)), r)[0, 1] < -0.9
+    assert np.corrcoef(fit.scores_of(range(12)), r)[0, 1] > 0.9
+    assert (fit.workers["reliability"][:14] < 0).all()
+    assert (fit.workers["reliability"][14:] > 0).all()
+    assert fit.workers["worker"].tolist() == list(range(20))  # gold is in no table
+    assert len(fit.items["item"]) == 12
+    assert fit.summary["votes"] == 1500
+    assert len(fit.posterior.points.reliability) == 20
+
+
+# --- odd crowds ----------------------------------------------------------------------------------
+
+
+def finite(fit):
+    assert fit.converged
+    for column in ("score", "lower", "upper"):
+        assert np.isfinite(fit.items[column]).all()
+    for column in ("reliability", "lower", "upper"):
+        assert np.isfinite(fit.workers[column]).all()
+    assert np.isfinite(fit.summary["evidence"])
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+@pytest.mark.parametrize("sides_known", [False, True])
+def test_nothing_but_ties(engine, sides_known):
+    one, two, s, _, _ = drawn(1, votes=120, workers=5)
+    votes = votes_of(one, two, s, np.full(120, 0.5), sides_known=sides_known)
+    fit = crowdsift.fit(votes, Sift(grid_points=11), engine=engine)
+    finite(fit)
+    np.testing.assert_allclose(fit.items["score"], 0.0, atol=1e-3)
+    assert (fit.workers["tie_width"] > 3.0).all()  # the widest there is: 4.5
+    assert any("no information" in note for note in fit.warnings)
+    told = fit.predict_outcomes(0, 1)
+    assert told["tie"][0] > 0.9
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+@pytest.mark.parametrize("ties", [False, True])
+def test_everyone_says_left(engine, ties):
+    one, two, s, outcome, _ = drawn(1, votes=120, workers=4)
+    outcome = np.where(np.arange(120) % 10 == 0, 0.5, 1.0) if ties else np.ones(120)
+    fit = crowdsift.fit(votes_of(one, two, s, outcome), Sift(grid_points=11), engine=engine)
+    finite(fit)
+    assert (fit.workers["side_lower"] > 0.0).all()
+    assert (np.abs(fit.items["score"]) < 0.5).all()
+    assert fit.summary["crowd_side"] > 1.0 or (fit.workers["p_one_sided"] > 0.5).all()
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_one_worker_with_ties_and_sides(engine):
+    one, two, s, outcome, r = drawn(5, votes=400, workers=1, side=0.8)
+    fit = crowdsift.fit(votes_of(one, two, s, outcome), Sift(grid_points=11), engine=engine)
+    finite(fit)
+    assert np.corrcoef(fit.scores_of(range(12)), r)[0, 1] > 0.9
+    assert fit.workers["side_lower"][0] <= 0.8 <= fit.workers["side_upper"][0]
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+@pytest.mark.parametrize("weight", [1e-3, 1.0, 1e6])
+def test_one_vote_that_is_a_tie(engine, weight):
+    votes = votes_of(["a"], ["b"], ["w"], [0.5], weight=[weight])
+    fit = crowdsift.fit(votes, "sift", engine=engine)
+    finite(fit)
+    np.testing.assert_allclose(fit.items["score"], 0.0, atol=1e-6)
+    assert (fit.items["upper"] > 0.5).all() or weight > 1
+
+
+def test_one_half_beside_other_shares_is_a_share():
+    votes = votes_of(["a", "b", "a"], ["b", "c", "c"], ["v", "w", "w"], [0.5, 0.9, 1.0])
+    assert not votes.ties_are_outcomes
+    fit = crowdsift.fit(votes, "sift")
+    assert "tie_width" not in fit.workers
+    split = votes_of(
+        ["a", "a", "b", "b", "a"], ["b", "b", "c", "c", "c"], ["v", "v", "w", "w", "w"],
+        [1, 0, 1, 0, 1], weight=[0.5, 0.5, 0.9, 0.1, 1.0],
+    )  # fmt: skip
+    np.testing.assert_allclose(
+        fit.scores_of("abc"), crowdsift.fit(split, "sift").scores_of("abc"), atol=1e-5
+    )
+
+
+# --- no information ------------------------------------------------------------------------------
+
+
+def gain_of(votes):
+    engine = choose_engine("cpu", votes, 1)
+    model = Sift(pair_effect=False, starts=("flat",))
+    run = propagate(engine, power_grid(49), model._settings(engine))
+    return run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
+
+
+@pytest.mark.parametrize("kind", CROWDS)
+def test_a_crowd_that_sees_nothing_gains_nothing(kind):
+    """Reliability 0 for all, with widths and habits: with gold or without, near 0 nats."""
+    one, two, s, _, _ = drawn(1, items=30, votes=1000)
+    _, _, _, outcome, _ = drawn(2, items=30, votes=1000, **CROWDS[kind])  # of other pairs
+    votes = votes_of(one, two, s, outcome)
+    gold = np.array([[0, 1, 2, 0, 1], [1, 2, 3, 2, 3]], np.uint32)
+    assert abs(gain_of(votes)) < 3.0
+    assert abs(gain_of(votes.with_gold(*gold))) < 3.0
+    seen = votes_of(*drawn(2, items=30, votes=1000, **CROWDS[kind])[:4])
+    assert gain_of(seen) > 20.0
+    assert gain_of(seen.with_gold(*gold)) > 10.0
+
+
+def test_blind_evidence_of_coins_is_that_of_coins():
+    votes = votes_of(*drawn(1, width=None, votes=300)[:4])
+    engine = choose_engine("cpu", votes, 1)
+    prior = WorkerPrior.start(power_grid(17), 1.0, 0.5)
+    assert blind_evidence(engine, prior, SidePrior()) == pytest.approx(300 * np.log(0.5))
+
+
+def test_types_are_those_of_the_page():
+    habits = habits_of(ties=True, sides=True)
+    assert habits.widths.tolist() == list(TIE_WIDTHS)
+    assert sorted(set(habits.pure_widths)) == list(TIE_WIDTHS[::2])
+    assert len(habits.pure_sides) == 6 * 7
+    assert habits.n_types(power_grid(13)) == 14 * 13 + 42
