@@ -44,11 +44,11 @@ class TypeSummary(NamedTuple):
     points: WorkerPoints
 
     def flipped(self) -> TypeSummary:
-        """The summary of -β."""
-        points = self.points._replace(reliability=-self.points.reliability)
-        return self._replace(mean=-self.mean, lower=-self.upper, upper=-self.lower,
+        """The summary of -β; 0 stays 0, without a sign."""
+        points = self.points._replace(reliability=0.0 - self.points.reliability)
+        return self._replace(mean=0.0 - self.mean, lower=0.0 - self.upper, upper=0.0 - self.lower,
                              positive=self.negative, negative=self.positive,
-                             spread=-self.spread[:, ::-1], points=points)  # fmt: skip
+                             spread=0.0 - self.spread[:, ::-1], points=points)  # fmt: skip
 
     def scaled(self, factor: float) -> TypeSummary:
         """The summary of β·factor, for a positive factor."""
