@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.ingest import match_items, read_item_values
+from crowdsift.item_values import match_items, read_item_values
 from crowdsift.likelihoods import sigmoid
 from crowdsift.metrics import measure
 

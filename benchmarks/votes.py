@@ -22,7 +22,7 @@ from benchmarks.quality import Record, Task, work
 from crowdsift.comparisons import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.holdout import folds, left_out_log_likelihood
-from crowdsift.ingest import match_items, read_item_values
+from crowdsift.item_values import match_items, read_item_values
 from crowdsift.metrics import kendall_tau, measure
 from crowdsift.outcomes import tie_rates
 from crowdsift.spam import KINDS

@@ -17,7 +17,8 @@ from samples import CSV, VOTES, assert_same, written
 
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift._duck import FileTable
-from crowdsift.ingest import match_items, read, read_item_values
+from crowdsift.ingest import read
+from crowdsift.item_values import match_items, read_item_values
 
 if TYPE_CHECKING:
     from pathlib import Path

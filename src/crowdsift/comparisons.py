@@ -4,13 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdsift import _core
-from crowdsift._frames import MOST_WEIGHT, ArrayTable, first_outside
+from crowdsift._arrays import (
+    FAULTS,
+    counted,
+    distinct_rows,
+    frozen,
+    single,
+    single_features,
+    table_of_numbers,
+)
+from crowdsift._frames import ArrayTable
 from crowdsift.errors import InputError
 from crowdsift.labels import merge
 from crowdsift.tables import Backend
@@ -18,16 +27,7 @@ from crowdsift.threads import thread_count
 
 __all__ = ["Comparisons"]
 
-_FAULTS = {
-    1: "an item code outside the list of items",
-    2: "a worker code outside the list of workers",
-    3: "an item compared with itself; remove the row",
-    4: "an outcome outside [0, 1] (1: the first item is better, 0: the second, 0.5: a tie)",
-    5: f"a weight that is negative, not a number or above {MOST_WEIGHT:.0e}; weights count votes",
-}
 _FAULT_COLUMN = {4: "outcome", 5: "weight"}
-
-Entries = TypeVar("Entries", bound=NDArray[Any])
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +195,7 @@ class Comparisons:
             items=items,
             workers=workers,
             sides_known=sides_known,
-            features=None if features is None else _table(features),
+            features=None if features is None else table_of_numbers(features),
             feature_names=tuple(feature_names),
             threads=threads,
         )
@@ -234,22 +234,22 @@ class Comparisons:
         Comparisons(1 votes in 1 distinct rows, 2 items, 1 workers, sides unknown)
         """
         n_workers = len(workers) if worker is not None else 1
-        outcome = _single(outcome, "outcome", source)
-        weight = _single(weight, "weight", source)
+        outcome = single(outcome, "outcome", source)
+        weight = single(weight, "weight", source)
         fault, row = _core.find_fault(first, second, worker, outcome, weight, len(items), n_workers)
         if fault:
             raise InputError(
-                _FAULTS[fault], source=source, row=row + 1, column=_FAULT_COLUMN.get(fault)
+                FAULTS[fault], source=source, row=row + 1, column=_FAULT_COLUMN.get(fault)
             )
         if len(items) < 2:
             raise InputError(
-                f"{_count(len(items), 'item')} in {_count(len(first), 'vote')}; "
+                f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; "
                 "a comparison needs two",
                 source=source,
             )
         if features is not None:
-            features = _single_features(features, len(first), source)
-        context, table = _contexts(features)
+            features = single_features(features, len(first), source)
+        context, table = distinct_rows(features)
         rows = _core.collapse(
             first, second, worker, outcome, weight, context,
             len(items), n_workers, sides_known, thread_count(threads),
@@ -261,17 +261,17 @@ class Comparisons:
             table = table[groups] * (1.0 - 2.0 * turned[:, None]).astype(np.float32)
             table += np.float32(0.0)  # no negative zeros
         return cls(
-            first=_frozen(one),
-            second=_frozen(two),
-            outcome=_frozen(outcomes),
-            weight=_frozen(weights),
-            offsets=_frozen(offsets),
-            items=_frozen(items.copy()),
-            workers=_frozen(workers.copy()),
+            first=frozen(one),
+            second=frozen(two),
+            outcome=frozen(outcomes),
+            weight=frozen(weights),
+            offsets=frozen(offsets),
+            items=frozen(items.copy()),
+            workers=frozen(workers.copy()),
             sides_known=sides_known,
             has_workers=worker is not None,
             rows=len(first),
-            features=None if table is None else _frozen(table),
+            features=None if table is None else frozen(table),
             feature_names=feature_names,
             by=by,
             source=source,
@@ -353,8 +353,8 @@ class Comparisons:
         """
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
-        table = _single_features(_table(features), len(self), self.source)
-        return replace(self, features=_frozen(table), feature_names=names)
+        table = single_features(table_of_numbers(features), len(self), self.source)
+        return replace(self, features=frozen(table), feature_names=names)
 
     def with_classes(self, classes: Sequence[Any]) -> Comparisons:
         """The same comparisons with a class for every item, in the order of `items`.
@@ -370,7 +370,7 @@ class Comparisons:
             raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
         table = ArrayTable({"class": list(classes)}, source="classes")
         names, (codes,) = table.labels(["class"], "class")
-        return replace(self, item_class=_frozen(codes), class_names=tuple(names))
+        return replace(self, item_class=frozen(codes), class_names=tuple(names))
 
     def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Comparisons:
         """The comparisons, and pairs known for certain as the votes of one more worker, the last.
@@ -395,16 +395,16 @@ class Comparisons:
         features = self.features
         if features is not None:
             empty = np.zeros((count, features.shape[1]), np.float32)
-            features = _frozen(np.concatenate([features, empty]))
+            features = frozen(np.concatenate([features, empty]))
         ones = np.ones(count, np.float32)
         return replace(
             self,
-            first=_frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
-            second=_frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
-            outcome=_frozen(np.concatenate([self.outcome, ones])),
-            weight=_frozen(np.concatenate([self.weight, ones])),
-            offsets=_frozen(np.append(self.offsets, self.offsets[-1] + count)),
-            workers=_frozen(labels),
+            first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
+            second=frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
+            outcome=frozen(np.concatenate([self.outcome, ones])),
+            weight=frozen(np.concatenate([self.weight, ones])),
+            offsets=frozen(np.append(self.offsets, self.offsets[-1] + count)),
+            workers=frozen(labels),
             rows=self.rows + count,
             features=features,
             n_gold=1,
@@ -425,13 +425,13 @@ class Comparisons:
             raise InputError("no votes are left", source=self.source)
         return replace(
             self,
-            first=_frozen(self.first[keep]),
-            second=_frozen(self.second[keep]),
-            outcome=_frozen(self.outcome[keep]),
-            weight=_frozen(self.weight[keep]),
-            offsets=_frozen(runs),
+            first=frozen(self.first[keep]),
+            second=frozen(self.second[keep]),
+            outcome=frozen(self.outcome[keep]),
+            weight=frozen(self.weight[keep]),
+            offsets=frozen(runs),
             rows=int(runs[-1]),
-            features=None if self.features is None else _frozen(self.features[keep]),
+            features=None if self.features is None else frozen(self.features[keep]),
         )
 
     def pooled(self) -> Comparisons:
@@ -453,70 +453,16 @@ class Comparisons:
             self.first, self.second, self.outcome, self.weight, self.n_items
         )
         return Comparisons(
-            first=_frozen(one),
-            second=_frozen(two),
-            outcome=_frozen(outcome),
-            weight=_frozen(weight),
-            offsets=_frozen(np.array([0, len(one)])),
+            first=frozen(one),
+            second=frozen(two),
+            outcome=frozen(outcome),
+            weight=frozen(weight),
+            offsets=frozen(np.array([0, len(one)])),
             items=self.items,
-            workers=_frozen(np.array([None], dtype=object)),
+            workers=frozen(np.array([None], dtype=object)),
             has_workers=False,
             rows=len(one),
             by=self.by,
             source=self.source,
             backend=self.backend,
         )
-
-
-def _frozen(array: Entries) -> Entries:
-    """The array itself, read-only; for arrays that nobody else holds."""
-    array.setflags(write=False)
-    return array
-
-
-def _single(
-    values: NDArray[np.floating[Any]] | None, role: str, source: str
-) -> NDArray[np.float32] | None:
-    """Numbers in float32, checked before they are rounded; the core checks those that are."""
-    if values is None or values.dtype == np.float32:
-        return values
-    if (row := first_outside(values, role)) is not None:
-        fault = _FAULTS[{"outcome": 4, "weight": 5}[role]]
-        raise InputError(fault, source=source, row=row + 1, column=role)
-    return values.astype(np.float32)
-
-
-def _table(features: ArrayLike) -> NDArray[np.float64]:
-    try:
-        return np.array(features, dtype=np.float64)
-    except (TypeError, ValueError):
-        raise InputError("the features are not a table of numbers, one row a vote") from None
-
-
-def _single_features(
-    features: NDArray[np.floating[Any]], rows: int, source: str
-) -> NDArray[np.float32]:
-    """Features in float32, a copy, checked before they are rounded."""
-    if features.ndim != 2 or len(features) != rows:
-        raise InputError(
-            f"features need one row a vote, {rows} in all, not shape {features.shape}",
-            source=source,
-        )
-    if (place := first_outside(features, "feature")) is not None:
-        row = place // features.shape[1] + 1
-        raise InputError("a feature that is not a finite number", source=source, row=row)
-    return np.array(features, dtype=np.float32, order="C")
-
-
-def _contexts(
-    features: NDArray[np.float32] | None,
-) -> tuple[NDArray[np.uint32] | None, NDArray[np.float32] | None]:
-    """Distinct rows of features, and the number of each vote's row."""
-    if features is None:
-        return None, None
-    table, codes = np.unique(features, axis=0, return_inverse=True)
-    return codes.reshape(-1).astype(np.uint32), table
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"

@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
 from crowdsift.fitting import fit, read_votes
-from crowdsift.ingest import match_items, read_item_values
+from crowdsift.item_values import match_items, read_item_values
 from crowdsift.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.models import MODELS, Model, model
 

@@ -14,7 +14,8 @@ import numpy as np
 from crowdsift.errors import InputError, RequestError
 from crowdsift.files import replace_file
 from crowdsift.fitting import fit
-from crowdsift.ingest import coded_votes, match_labels, read_item_values
+from crowdsift.ingest import coded_votes
+from crowdsift.item_values import match_labels, read_item_values
 from crowdsift.likelihoods import normal_cdf, sigmoid
 from crowdsift.models import DEFAULT
 from crowdsift.threads import thread_count

@@ -28,12 +28,14 @@ from crowdsift.diagnose import (
 from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
 from crowdsift.gold import read_gold
-from crowdsift.ingest import match_items, read, read_item_values
+from crowdsift.ingest import read
+from crowdsift.item_values import match_items, read_item_values
 from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
 from crowdsift.outcomes import tie_rates
+from crowdsift.posterior import Posterior
 from crowdsift.resources import require_memory
-from crowdsift.result import Fit, Posterior
+from crowdsift.result import Fit
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
 from crowdsift.solvers.kept_sites import recoded
 from crowdsift.start import starting_point

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.columns import open_table, refuse_empty, resolve_column
 from crowdsift.errors import InputError
-from crowdsift.ingest import match_labels, open_table, refuse_empty, resolve_column, split_items
+from crowdsift.ingest import split_items
+from crowdsift.item_values import match_labels
 from crowdsift.labels import key_of
 
 if TYPE_CHECKING:

@@ -2,36 +2,25 @@
 
 from __future__ import annotations
 
-import difflib
-import os
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift._frames import Table, table_of
+from crowdsift._frames import Table
+from crowdsift.columns import listed, lookup, open_table, refuse_empty, resolve_column
 from crowdsift.comparisons import Comparisons
 from crowdsift.errors import InputError, RequestError
-from crowdsift.labels import key_of
+from crowdsift.item_values import match_labels
 from crowdsift.threads import thread_count
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-__all__ = [
-    "CodedVotes",
-    "coded_votes",
-    "match_items",
-    "match_labels",
-    "open_table",
-    "read",
-    "read_item_values",
-    "refuse_empty",
-    "resolve_column",
-]
+__all__ = ["CodedVotes", "coded_votes", "read", "split_items"]
 
 # The layouts in the order of preference; `winner` of the first names a side, of the last an item.
 _SIDES = ("left", "right", "winner")
@@ -219,94 +208,6 @@ def coded_votes(
         table.close()
 
 
-def read_item_values(
-    source: Any, column: str = "score", *, numeric: bool = True
-) -> tuple[NDArray[np.object_], NDArray[Any]]:
-    """Read the labels of items and a column that says something about each: truth, or a class.
-
-    Parameters
-    ----------
-    source
-        As for `read`, with a column ``item`` of distinct labels.
-    column
-        The column to read.
-    numeric
-        Whether it must hold finite numbers; otherwise it holds labels.
-
-    Returns
-    -------
-    tuple of ndarray
-        The labels of the items and the values, of type float64 or object, in the given order.
-
-    Examples
-    --------
-    >>> from crowdsift.ingest import read_item_values
-    >>> read_item_values({"item": ["a", "b"], "score": [1, 2.5]})
-    (array(['a', 'b'], dtype=object), array([1. , 2.5]))
-    """
-    table = open_table(source)
-    try:
-        item = resolve_column(table, "item", "the items")
-        name = resolve_column(table, column, f"the values {column!r}")
-        refuse_empty(table, table.load([item, name]), "items")
-        labels, (codes,) = table.labels([item], "item label")
-        counts = np.bincount(codes, minlength=len(labels))
-        if counts.max() > 1:
-            twice = int(np.argmax(counts > 1))
-            row = int(np.flatnonzero(codes == twice)[1])
-            raise table.fault(
-                row, item, f"the item {labels[twice]!r} is there twice; remove one row"
-            )
-        if numeric:
-            return labels[codes], table.quantities(name, "number").astype(np.float64, copy=False)
-        kinds, (kind_codes,) = table.labels([name], "value")
-        return labels[codes], kinds[kind_codes]
-    finally:
-        table.close()
-
-
-def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.int64]:
-    """Find every item of the comparisons in another list of labels.
-
-    Labels match exactly, or else as text, since the number 7 of a Parquet file is the text "7"
-    of a CSV file. Text that stands for several labels matches none of them.
-
-    Parameters
-    ----------
-    comparisons
-        The votes.
-    labels
-        Distinct labels, for example those of `read_item_values`. Where the votes have contexts:
-        pairs (value, item), or items, which are then meant in every context.
-
-    Returns
-    -------
-    ndarray of int64
-        For every item the index of its label, or -1 where there is none.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> from crowdsift.ingest import match_items
-    >>> votes = Comparisons.from_arrays([1, 2], [2, 3])
-    >>> match_items(votes, ["3", "1"])
-    array([ 1, -1,  0])
-    """
-    wanted, labels = comparisons.items.tolist(), list(labels)
-    if comparisons.by and not all(isinstance(label, tuple) for label in labels):
-        wanted = [item for _, item in wanted]  # what is known of an item holds in every context
-    return match_labels(wanted, labels)
-
-
-def open_table(source: Any, threads: int | None = None) -> Table:
-    """The table behind a path, a frame or arrays; nothing is read yet."""
-    if isinstance(source, str | os.PathLike):
-        from crowdsift._duck import FileTable
-
-        return FileTable(os.fsdecode(source), thread_count(threads))
-    return table_of(source)
-
-
 def _coded(
     table: Table,
     roles: Mapping[str, str],
@@ -412,28 +313,6 @@ def _side_outcomes(
     return outcome
 
 
-def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
-    """The place of every wanted label among the labels, or -1; see `match_items`."""
-    exact = {key_of(label): place for place, label in enumerate(labels)}
-    texts: dict[str, int] = {}
-    for place, label in enumerate(labels):
-        for text in _texts(label):
-            texts[text] = -1 if text in texts else place
-
-    def find(label: Any) -> int:
-        if (place := exact.get(key_of(label))) is not None:
-            return place
-        return next((texts[text] for text in _texts(label) if text in texts), -1)
-
-    return np.fromiter(map(find, wanted), np.int64, len(wanted))
-
-
-def _texts(label: Any) -> tuple[str, ...]:
-    """How a label may be written in a text file: 7.0 also as 7."""
-    whole = isinstance(label, float) and label.is_integer()
-    return (str(label), str(int(label))) if whole else (str(label),)
-
-
 def _find_roles(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
     """Find the column of every role: mapped ones first, then those with the role's own name."""
     for role in columns:
@@ -447,13 +326,13 @@ def _find_roles(table: Table, columns: Mapping[str, str]) -> dict[str, str]:
         if len(shared) > 1:
             raise RequestError(
                 f"columns maps {' and '.join(map(repr, shared))} to the same column {column!r}; "
-                f"give each its own (the columns are {_listed(table)})"
+                f"give each its own (the columns are {listed(table)})"
             )
     free = [name for name in table.names if name not in mapped.values()]
     own = {
         role: name
         for role in _ROLES
-        if role not in mapped and (name := _lookup(table, free, role)) is not None
+        if role not in mapped and (name := lookup(table, free, role)) is not None
     }
     return mapped | own
 
@@ -467,7 +346,7 @@ def _choose_layout(
         if asked <= set(layout) <= set(roles):
             return layout
     raise InputError(
-        f"the columns of the votes were not found; the columns are {_listed(table)}, and needed "
+        f"the columns of the votes were not found; the columns are {listed(table)}, and needed "
         "are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
         "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
         'columns={"winner": "NAME", "loser": "NAME"}',
@@ -475,54 +354,10 @@ def _choose_layout(
     )
 
 
-def resolve_column(table: Table, name: str, what: str) -> str:
-    """Find the table's column of this name, or raise an error that suggests others."""
-    found = _lookup(table, table.names, name)
-    if found is not None:
-        return found
-    lower = {each.lower(): each for each in table.names}
-    close = [lower[each] for each in difflib.get_close_matches(name.lower(), lower)]
-    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-    raise InputError(
-        f"no column {name!r} for {what}; {hint}the columns are {_listed(table)}",
-        source=table.source,
-    )
-
-
-def _lookup(table: Table, names: Sequence[str], name: str) -> str | None:
-    name = name.strip()
-    for fold in (str.strip, lambda text: text.strip().casefold()):
-        found = [each for each in names if fold(each) == fold(name)]
-        if len(found) > 1:
-            raise InputError(
-                f"the columns {' and '.join(map(repr, found))} could both be {name!r}; rename or "
-                "remove one",
-                source=table.source,
-            )
-        if found:
-            return found[0]
-    return None
-
-
 def _no_worker(table: Table) -> InputError:
     return InputError(
-        f"no column 'worker', which says who voted; the columns are {_listed(table)}. Name it "
+        f"no column 'worker', which says who voted; the columns are {listed(table)}. Name it "
         'with --columns worker=NAME (columns={"worker": "NAME"}), or pool all votes with '
         "--no-workers (workers=False) for a method without workers such as bt",
         source=table.source,
     )
-
-
-def refuse_empty(table: Table, rows: int, what: str) -> None:
-    """Refuse a table without rows."""
-    if rows == 0:
-        raise InputError(
-            f"no {what}: there are columns ({_listed(table)}) but no rows", source=table.source
-        )
-
-
-def _listed(table: Table) -> str:
-    names = [name or "(no name)" for name in table.names]
-    if len(names) > 20:
-        names[20:] = [f"and {len(names) - 20} more"]
-    return ", ".join(names) or "none"

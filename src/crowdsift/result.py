@@ -6,7 +6,6 @@ import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from math import isfinite
-from numbers import Number
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,8 +15,10 @@ from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
+from crowdsift.labels import LabelError, key_of, plain
 from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
+from crowdsift.posterior import Posterior
 from crowdsift.tables import Backend, Table
 
 if TYPE_CHECKING:
@@ -25,35 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.report import Report
 
-__all__ = ["Fit", "Posterior"]
-
-
-@dataclass(frozen=True, eq=False)
-class Posterior:
-    """What a fit knows beyond its tables while it is in memory; codes as in the comparisons.
-
-    Without a covariance of the scores their errors are taken as independent; without quantiles
-    of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
-    `points` stand for the joint posterior of reliability, tie width and side habit, where there
-    is one.
-    """
-
-    items: NDArray[np.object_]
-    sd: NDArray[np.float64] | None = None
-    covariance: NDArray[np.float64] | None = None
-    quantiles: NDArray[np.float64] | None = None
-    points: WorkerPoints | None = None
-
-    def difference_sd(
-        self, first: NDArray[np.int64], second: NDArray[np.int64]
-    ) -> NDArray[np.float64] | None:
-        """Standard deviations of differences of scores; None where none are known."""
-        if self.sd is None:
-            return None
-        variance = self.sd[first] ** 2 + self.sd[second] ** 2
-        if self.covariance is not None:
-            variance = variance - 2.0 * self.covariance[first, second]
-        return np.sqrt(np.maximum(variance, 0.0))
+__all__ = ["Fit"]
 
 
 class _Asked(NamedTuple):
@@ -261,15 +234,15 @@ class Fit:
             raise RequestError(
                 f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
             )
-        known = {_key(label): i for i, label in enumerate(self.worker_table["worker"])}
+        known = _places(self.worker_table["worker"])
         padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
         place = self._places()
         a, b = (
-            np.broadcast_to([place.get(_key(label), -1) for label in side], (n,))
+            np.broadcast_to([place.get(key, -1) for key in _keys(side)], (n,))
             for side in (one, two)
         )
         self._refuse_across(a, b)
-        codes = np.broadcast_to([known.get(_key(label), -1) for label in who], (n,))
+        codes = np.broadcast_to([known.get(key, -1) for key in _keys(who)], (n,))
         single = not _is_sequence(first) and not _is_sequence(second) and n == 1
         return _Asked(padded[a] - padded[b], codes, single)
 
@@ -322,12 +295,13 @@ class Fit:
         place = self._places()
         try:
             one, two = (
-                np.array([place[_key(label)] for label in _as_list(side)])
-                for side in (first, second)
+                np.array([place[key] for key in _keys(_as_list(side))]) for side in (first, second)
             )
             one, two = np.broadcast_arrays(one, two)
         except KeyError as error:
-            raise RequestError(f"{error.args[0][1]!r} is not among the items") from None
+            (key,) = error.args
+            name = key[1] if type(key) is tuple else key
+            raise RequestError(f"{name!r} is not among the items") from None
         except ValueError:
             raise RequestError("as many first items as second ones are needed") from None
         self._refuse_across(one, two)
@@ -336,7 +310,7 @@ class Fit:
 
     def _places(self) -> dict[tuple[Any, Any], int]:
         """The row of every item in the item table, by what tells labels apart."""
-        return {_key(label): row for row, label in enumerate(self.labels)}
+        return _places(self.labels)
 
     def _refuse_across(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
         """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
@@ -355,8 +329,8 @@ class Fit:
         """Standard deviations of differences, by rows of the item table."""
         table = self.item_table
         if self.posterior is not None:
-            code = {_key(item): i for i, item in enumerate(self.posterior.items)}
-            codes = np.array([code[_key(item)] for item in self.labels])
+            code = _places(self.posterior.items)
+            codes = np.array([code[key] for key in _keys(self.labels)])
             sd = self.posterior.difference_sd(codes[one], codes[two])
         else:
             half = 0.5 * (table["upper"] - table["lower"]) / Z90
@@ -377,7 +351,7 @@ class Fit:
         """
         place = self._places()
         padded = np.append(self.item_table["score"], np.nan)
-        return np.asarray(padded[[place.get(_key(item), -1) for item in items]])
+        return np.asarray(padded[[place.get(key, -1) for key in _keys(items)]])
 
     def update(self, votes: Any, **options: Any) -> Fit:
         """The fit of the old votes and further ones, from where this one ended.
@@ -510,7 +484,13 @@ def _as_list(value: Any) -> list[Any]:
     return list(value) if _is_sequence(value) else [value]
 
 
-def _key(label: Any) -> tuple[Any, Any]:
-    """What tells labels apart: the number 7, the text "7" and True are three labels."""
-    kind = bool if isinstance(label, bool | np.bool_) else Number
-    return (kind, label) if isinstance(label, Number | np.bool_) else (type(label), label)
+def _keys(labels: Iterable[Any]) -> list[Any]:
+    """What tells labels apart; see `crowdsift.labels`."""
+    try:
+        return [key_of(label) for label in plain(labels)]
+    except LabelError as error:
+        raise RequestError(error.message) from None
+
+
+def _places(labels: Iterable[Any]) -> dict[Any, int]:
+    return {key: place for place, key in enumerate(_keys(labels))}

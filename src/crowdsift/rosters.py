@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from crowdsift.ingest import open_table, refuse_empty, resolve_column
+from crowdsift.columns import open_table, refuse_empty, resolve_column
 
 __all__ = ["read_capacities", "read_labels"]
 

@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift._version import __version__
 from crowdsift.diagnose import Z90
 from crowdsift.errors import RequestError
-from crowdsift.ingest import match_labels
+from crowdsift.item_values import match_labels
 from crowdsift.models import Model, Start
 from crowdsift.result import Fit
 from crowdsift.solvers.kept_sites import recoded

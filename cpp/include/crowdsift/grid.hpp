@@ -147,18 +147,8 @@ public:
     std::size_t refine() {
         std::vector<double> levels;
         std::size_t moved = 0;
-        for (std::size_t s = 0; s < crowd_; ++s) {
-            const bool has_own = own_.has(s);
-            const TypeGrid::Choice choice =
-                grid_.refine(has_own ? own_.of(s) : grid_.levels().data(), has_own,
-                             likelihood_.data() + s * grid_.types(), levels);
-            if (choice == TypeGrid::Choice::stay) continue;
-            ++moved;
-            if (choice == TypeGrid::Choice::common)
-                own_.drop(s);
-            else
-                own_.set(s, levels);
-        }
+        for (std::size_t s = 0; s < crowd_; ++s)
+            moved += own_.refine(s, grid_, likelihood_.data() + s * grid_.types(), levels);
         return moved;
     }
 

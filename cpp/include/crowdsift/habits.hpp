@@ -134,16 +134,7 @@ public:
         std::size_t moved = 0;
         for (std::size_t s = 0; s < crowd_; ++s) {
             types_.over_widths(likelihood_.data() + s * types_.size(), summed.data());
-            const bool has_own = own_.has(s);
-            const TypeGrid& grid = types_.grid();
-            const TypeGrid::Choice choice = grid.refine(
-                has_own ? own_.of(s) : grid.levels().data(), has_own, summed.data(), levels);
-            if (choice == TypeGrid::Choice::stay) continue;
-            ++moved;
-            if (choice == TypeGrid::Choice::common)
-                own_.drop(s);
-            else
-                own_.set(s, levels);
+            moved += own_.refine(s, types_.grid(), summed.data(), levels);
         }
         return moved;
     }

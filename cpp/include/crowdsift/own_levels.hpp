@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "crowdsift/type_grid.hpp"
+
 namespace crowdsift {
 
 class OwnLevels {
@@ -35,6 +37,17 @@ public:
 
     // Back to the common levels; the place is kept, marked by -2 - place.
     void drop(std::size_t s) { place_[s] = -2 - place_[s]; }
+
+    // The levels that a worker should have for its likelihood over the lanes of the grid; whether
+    // they changed. `room` is for new ones.
+    bool refine(std::size_t s, const TypeGrid& grid, const float* likelihood,
+                std::vector<double>& room) {
+        const double* const levels = has(s) ? of(s) : grid.levels().data();
+        const TypeGrid::Choice choice = grid.refine(levels, has(s), likelihood, room);
+        if (choice == TypeGrid::Choice::own) set(s, room);
+        if (choice == TypeGrid::Choice::common) drop(s);
+        return choice != TypeGrid::Choice::stay;
+    }
 
     void rescale(double factor) {
         for (double& level : levels_) level *= factor;

@@ -341,15 +341,12 @@ def complete(run: Propagation) -> None:
 
 def _best(runs: list[Propagation], families: tuple[Habits, ...]) -> Propagation:
     """The largest evidence of the first family, unless a later one has clearly more."""
-    best = None
-    for family in families:
-        own = [run for run in runs if run.prior.habits is family]
-        if not own:
-            continue
-        champion = max(own, key=lambda run: run.evidence[-1])
-        if best is None or champion.evidence[-1] > best.evidence[-1] + _CLEAR:
-            best = champion
-    assert best is not None  # the flat start always exists
+    families_run = [[run for run in runs if run.prior.habits is family] for family in families]
+    champions = [max(own, key=lambda run: run.evidence[-1]) for own in families_run if own]
+    best = champions[0]
+    for other in champions[1:]:
+        if other.evidence[-1] > best.evidence[-1] + _CLEAR:
+            best = other
     return best
 
 

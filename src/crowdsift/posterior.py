@@ -1,0 +1,40 @@
+"""What a fit knows beyond its tables while it is in memory."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdsift.engines.grid import WorkerPoints
+
+__all__ = ["Posterior"]
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """What a fit knows beyond its tables while it is in memory; codes as in the comparisons.
+
+    Without a covariance of the scores their errors are taken as independent; without quantiles
+    of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
+    `points` stand for the joint posterior of reliability, tie width and side habit, where there
+    is one.
+    """
+
+    items: NDArray[np.object_]
+    sd: NDArray[np.float64] | None = None
+    covariance: NDArray[np.float64] | None = None
+    quantiles: NDArray[np.float64] | None = None
+    points: WorkerPoints | None = None
+
+    def difference_sd(
+        self, first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """Standard deviations of differences of scores; None where none are known."""
+        if self.sd is None:
+            return None
+        variance = self.sd[first] ** 2 + self.sd[second] ** 2
+        if self.covariance is not None:
+            variance = variance - 2.0 * self.covariance[first, second]
+        return np.sqrt(np.maximum(variance, 0.0))
