@@ -48,8 +48,32 @@ public:
         return refresh();
     }
 
+    // Priors of workers' own, a row of types each, none given: the common one.
+    void set_worker_priors(Matrix<double> masses) {
+        const std::size_t rows = masses.shape(0), types = masses.shape(1);
+        if (rows > 0 && rows != crowd_) throw std::invalid_argument("one row a worker is needed");
+        crowdsift::WorkerPriors& priors = sites_.worker_priors();
+        priors.types = rows > 0 ? types : 0;
+        priors.masses.assign(masses.data(), masses.data() + rows * types);
+    }
+
+    // Means and variances of workers' own side habits, none given: the common ones.
+    void set_worker_sides(In<double> mean, In<double> variance) {
+        const std::size_t rows = mean.shape(0);
+        if (rows > 0) require(mean, crowd_, "mean");
+        require(variance, rows, "variance");
+        std::vector<crowdsift::SidePrior>& sides = sites_.worker_priors().sides;
+        sides.clear();
+        for (std::size_t s = 0; s < rows; ++s) {
+            if (!(variance.data()[s] > 0.0)) throw std::invalid_argument("a variance is above 0");
+            sides.push_back({mean.data()[s], variance.data()[s]});
+        }
+    }
+
     Out<double> type_counts(In<double> prior) {
         require_prior(prior);
+        if (sites_.worker_priors().given())
+            throw std::invalid_argument("types are counted under a common prior");
         std::vector<double> counts(prior.shape(0));
         {
             nb::gil_scoped_release release;
@@ -240,7 +264,9 @@ protected:
     }
 
     // The checks before an update; the prior's length is for the caller.
-    void prepare(const In<double>& levels, const In<double>& means) {
+    void prepare(const In<double>& levels, const In<double>& prior, const In<double>& means) {
+        const crowdsift::WorkerPriors& own = sites_.worker_priors();
+        if (own.given()) require(prior, own.types, "prior");
         if (levels.shape(0) < 2) throw std::invalid_argument("at least two levels are needed");
         half_ = levels.shape(0);
         require(means, k_, "means");
@@ -263,7 +289,7 @@ public:
     // right-hand side, and by how much known workers are likelier right than reversed.
     std::tuple<Out<double>, double, double, double, Out<double>, double> update(
         In<double> levels, In<double> prior, In<double> means, double damping, bool clip) {
-        prepare(levels, means);
+        prepare(levels, prior, means);
         require(prior, 2 * half_ + 1, "prior");
         std::vector<double> counts(prior.shape(0)), rhs(k_);
         crowdsift::SiteSums sums;
@@ -287,7 +313,7 @@ public:
     // As for GridBinding, and the sums over side habits.
     nb::tuple update(In<double> levels, In<double> prior, In<double> means, double damping,
                      bool clip, double side_mean, double side_variance) {
-        prepare(levels, means);
+        prepare(levels, prior, means);
         if (!(side_variance > 0.0)) throw std::invalid_argument("a variance is above 0");
         require(prior, shape_.widths.size() * (2 * half_ + 1) + shape_.pure_sides.size(), "prior");
         std::vector<double> counts(prior.shape(0)), rhs(k_);
@@ -330,6 +356,8 @@ nb::class_<Binding> bind_sites(nb::module_& m, const char* name) {
         .def("reset", &Binding::reset, "variance"_a)
         .def("copy", &Binding::copy, nb::keep_alive<0, 1>())
         .def("set_pair_effect", &Binding::set_pair_effect, "variance"_a)
+        .def("set_worker_priors", &Binding::set_worker_priors, "masses"_a)
+        .def("set_worker_sides", &Binding::set_worker_sides, "mean"_a, "variance"_a)
         .def("type_counts", &Binding::type_counts, "prior"_a)
         .def("posteriors", &Binding::posteriors, "prior"_a, "begin"_a, "end"_a)
         .def("refine", &Binding::refine)

@@ -85,12 +85,13 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         return None if values is None else 2.0 * level - values
 
     quantiles = turned(told.quantiles)
-    pairs, points = estimate.pairs, estimate.points
+    pairs, points, known = estimate.pairs, estimate.points, estimate.in_context
     return replace(
         estimate,
         scores=0.0 - estimate.scores,
         theta=model.mirrored(estimate.theta, level),
         points=None if points is None else points._replace(reliability=-points.reliability),
+        in_context=None if known is None else known.mirrored(),
         workers=replace(
             told,
             reliability=turned(told.reliability),

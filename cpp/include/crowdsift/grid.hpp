@@ -13,6 +13,7 @@
 #include "crowdsift/own_levels.hpp"
 #include "crowdsift/site_store.hpp"
 #include "crowdsift/type_grid.hpp"
+#include "crowdsift/worker_priors.hpp"
 
 namespace crowdsift {
 
@@ -37,10 +38,12 @@ public:
     std::size_t n_types() const { return 2 * grid_.half() + 1; }
     const TypeGrid& grid() const { return grid_; }
     OwnLevels& own_levels() { return own_; }
+    WorkerPriors& worker_priors() { return priors_; }
 
     void reset(double variance) {
         SiteStore::reset(variance);
         own_.clear();
+        priors_ = {};
         likelihood_.clear();
     }
 
@@ -179,6 +182,11 @@ private:
             scratch.prior[grid_.half() - 1] = 1.0F;
             return scratch.prior.data();
         }
+        if (priors_.given()) {
+            const double* const levels = own_.has(s) ? own_.of(s) : nullptr;
+            grid_.spread_prior(priors_.of(s), levels, scratch.prior.data());
+            return scratch.prior.data();
+        }
         if (!own_.has(s)) return grid_.lane_prior();
         grid_.own_prior(own_.of(s), scratch.prior.data());
         return scratch.prior.data();
@@ -285,6 +293,7 @@ private:
     TypeGrid grid_;
     OwnLevels own_;
     std::size_t crowd_;  // workers of the crowd, before the known ones
+    WorkerPriors priors_;
     std::vector<float> likelihood_;
 };
 

@@ -94,6 +94,15 @@ public:
                   prior + n_regular());
     }
 
+    // Another prior than the common one, on own levels where they are given.
+    void spread_prior(const double* prior, const double* own, float* out) const {
+        for (std::size_t w = 0; w < slices_.size(); ++w)
+            slices_[w].spread_prior(prior + w * n_points(), own, out + w * slice());
+        std::fill(out + n_regular(), out + size(), 0.0F);
+        for (std::size_t p = 0; p < shape_.pure_sides.size(); ++p)
+            out[n_regular() + p] = static_cast<float>(prior[slices_.size() * n_points() + p]);
+    }
+
     // The type of known workers: the largest reliability, the least width.
     std::size_t known() const { return half_ - 1; }
 

@@ -14,16 +14,13 @@
 #include "crowdsift/habit_types.hpp"
 #include "crowdsift/own_levels.hpp"
 #include "crowdsift/site_store.hpp"
+#include "crowdsift/worker_priors.hpp"
 
 namespace crowdsift {
 
 // Over workers with votes, w the probability of being regular: sums of w, wG and w(G^2 + V).
 struct SideSums {
     double count = 0.0, first = 0.0, second = 0.0;
-};
-
-struct SidePrior {
-    double mean, variance;
 };
 
 // The last `known` workers are of the largest reliability and the least width, see no side, and
@@ -41,6 +38,7 @@ public:
 
     std::size_t n_types() const { return types_.n_types(); }
     OwnLevels& own_levels() { return own_; }
+    WorkerPriors& worker_priors() { return priors_; }
     // Sites on the side habit, in the order of the votes; none where there is no such habit.
     std::vector<float>& side_precisions() { return side_a_; }
     std::vector<float>& side_pulls() { return side_h_; }
@@ -50,6 +48,7 @@ public:
     void reset(double variance) {
         SiteStore::reset(variance);
         own_.clear();
+        priors_ = {};
         likelihood_.clear();
         std::fill(side_a_.begin(), side_a_.end(), 0.0F);
         std::fill(side_h_.begin(), side_h_.end(), 0.0F);
@@ -165,8 +164,10 @@ private:
     const double* levels_of(std::size_t s) const { return own_.has(s) ? own_.of(s) : nullptr; }
 
     const float* prior_of(std::size_t s, std::vector<float>& room) const {
-        if (s < crowd_ && !own_.has(s)) return types_.prior();
-        if (s < crowd_)
+        if (s < crowd_ && !own_.has(s) && !priors_.given()) return types_.prior();
+        if (s < crowd_ && priors_.given())
+            types_.spread_prior(priors_.of(s), levels_of(s), room.data());
+        else if (s < crowd_)
             types_.own_prior(own_.of(s), room.data());
         else
             types_.known_prior(room.data());
@@ -188,7 +189,7 @@ private:
             types_.spread(own_.of(s), at.b.data());
             b = at.b.data();
         }
-        double family = side_posterior(s, side, sided);
+        double family = side_posterior(s, sided ? priors_.side(s, side) : side, sided);
         std::fill(at.total.begin(), at.total.end(), 0.0);
         for (std::size_t from = 0; from < count; from += at.votes) {
             const std::size_t some = std::min(at.votes, count - from);
@@ -328,6 +329,7 @@ private:
     std::size_t crowd_;
     std::vector<float> side_a_, side_h_, likelihood_;
     std::vector<double> side_mean_, side_variance_;
+    WorkerPriors priors_;
 };
 
 }  // namespace crowdsift

@@ -65,7 +65,9 @@ public:
         variance = inverse_[p] * (variance * inverse_[p] + s);
     }
 
-    // Derivative of the evidence in s: 1/2 sum of (H - aE)^2 + a^2 V - a, with the posteriors.
+    // Derivative of the evidence in s: 1/2 sum of (H - aE)^2 + a^2 V - a, with the posteriors, less
+    // the products of votes of one worker on one pair: that a worker repeats itself says nothing
+    // of the pair.
     static double slope(const SplitVotes& votes, std::size_t n_pairs, const float* a,
                         const float* h, const double* mean, const double* variance) {
         double total = 0.0;
@@ -73,6 +75,7 @@ public:
             const Sums sums = add_up(votes, a, h, p);
             const double gap = sums.h - sums.a * mean[p];
             total += gap * gap + sums.a * (sums.a * variance[p] - 1.0);
+            total -= repeats(votes, a, h, p, mean[p], variance[p]);
         }
         return 0.5 * total;
     }
@@ -93,6 +96,30 @@ private:
             sums.h += votes.straight(i) ? value : -value;
         }
         return sums;
+    }
+
+    // The share of workers with more than one vote on the pair; theirs follow one another.
+    static double repeats(const SplitVotes& votes, const float* a, const float* h, std::size_t p,
+                          double mean, double variance) {
+        const std::size_t end = votes.by_pair_start[p + 1];
+        double total = 0.0;
+        for (std::size_t k = votes.by_pair_start[p]; k < end;) {
+            const auto next =
+                std::upper_bound(votes.start.begin(), votes.start.end(), votes.by_pair[k]);
+            double weight = 0.0, gap = 0.0, precision = 0.0, alone = 0.0;
+            for (; k < end && votes.by_pair[k] < *next; ++k) {
+                const std::size_t i = votes.by_pair[k];
+                const double n = static_cast<double>(votes.n[i]), one = static_cast<double>(a[i]);
+                const double pull = static_cast<double>(votes.straight(i) ? h[i] : -h[i]);
+                const double own = pull - one * mean;
+                weight += n;
+                gap += n * own;
+                precision += n * one;
+                alone += n * std::min(n, 1.0) * (own * own + one * one * variance);
+            }
+            if (weight > 1.0) total += gap * gap + precision * precision * variance - alone;
+        }
+        return total;
     }
 
     double variance_ = 0.0, log_pairs_ = 0.0;

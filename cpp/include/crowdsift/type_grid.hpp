@@ -98,6 +98,16 @@ public:
         types[zero()] = static_cast<float>(prior_[half_]);
     }
 
+    // Another prior than the common one, on own levels where they are given.
+    void spread_prior(const double* prior, const double* own, float* types) const {
+        TypeGrid other(*this);
+        other.set_prior(prior);
+        if (own != nullptr)
+            other.own_prior(own, types);
+        else
+            std::copy(other.lane_prior_.begin(), other.lane_prior_.end(), types);
+    }
+
     // Masses prior * likelihood (or the prior alone) on own levels to the common grid, each shared
     // by its two neighbours linearly.
     void deposit(const double* own, const float* prior, const float* likelihood, double scale,

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["Curvature", "Engine", "Laplacian", "Profile", "Solution", "choose_engine"]
+__all__ = ["ContextEngine", "Curvature", "Engine", "Laplacian", "Profile", "Solution", "choose_engine"]
 
 
 class Curvature(NamedTuple):
@@ -61,6 +61,17 @@ class Solution(NamedTuple):
     iterations: int
     residual: float
     converged: bool
+
+
+class ContextEngine(NamedTuple):
+    """An engine in which a worker in a context is a worker: who that is, and in which context.
+
+    Known workers are the same in all contexts, and have no entry.
+    """
+
+    engine: Engine
+    worker: NDArray[np.int64]
+    context: NDArray[np.int64]
 
 
 class Laplacian(Protocol):
@@ -204,6 +215,9 @@ class Engine(Protocol):
 
         By default a worker's type is its reliability alone.
         """
+
+    def by_context(self) -> ContextEngine | None:
+        """The same votes with a worker for every worker in each context; None without contexts."""
 
     def side_passes(self) -> SidePasses:
         """Passes of the model with a side term; see `crowdsift.engines.sides`."""

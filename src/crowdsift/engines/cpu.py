@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.engines import Curvature, Profile, Solution
+from crowdsift.contexts import by_context
+from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
 from crowdsift.engines.sides_cpu import CpuSidePasses
@@ -81,6 +82,7 @@ class CpuEngine:
         self.passes: float = 0
         self.component = _core.components(comparisons.first, comparisons.second, self.n_items)
         self.component_sizes = np.bincount(self.component)[self.component].astype(np.float64)
+        self._by, self._threads = (comparisons if comparisons.by else None), threads
         self._laplacian = CpuLaplacian(self._core, self.n_items)
 
     @property
@@ -188,6 +190,13 @@ class CpuEngine:
     def grid_sites(self, habits: Habits = PLAIN) -> CpuGridSites:
         """New sites of expectation propagation; see the protocol."""
         return CpuGridSites(self, self._core, habits)
+
+    def by_context(self) -> ContextEngine | None:
+        """An engine over workers in contexts; see the protocol."""
+        found = None if self._by is None else by_context(self._by)
+        if found is None:
+            return None
+        return ContextEngine(CpuEngine(found.votes, self._threads), found.worker, found.context)
 
     def side_passes(self) -> CpuSidePasses:
         """Passes with a side term; see the protocol."""

@@ -43,6 +43,7 @@ __all__ = [
     "TypePosteriors",
     "VoteSites",
     "WorkerPoints",
+    "WorkerPriors",
     "mirrored",
 ]
 
@@ -87,6 +88,14 @@ class SidePrior(NamedTuple):
 NO_HABIT = SidePrior()
 
 
+class WorkerPriors(NamedTuple):
+    """A prior of its own for every worker but known ones: over types, and of the side habit."""
+
+    masses: Vector  # workers x types
+    side_mean: Vector
+    side_variance: Vector
+
+
 class SideSums(NamedTuple):
     """Over workers with votes, ω the probability of being regular: Σω, ΣωG, Σω(G² + V)."""
 
@@ -125,7 +134,8 @@ class PairVariances(NamedTuple):
 class PairPosteriors(NamedTuple):
     """Posterior of the difference, first less second item, of compared pairs, effect included.
 
-    `slope` is the derivative of the evidence in the variance of the pair effect.
+    `slope` is the derivative of the evidence in the variance of the pair effect, as far as votes of
+    different workers make it.
     """
 
     first: NDArray[np.uint32]
@@ -184,7 +194,7 @@ class GridSites(Protocol):
     def reset(self, variance: float) -> None:
         """All sites 0, the variance of every compared pair as given, no worker refined.
 
-        There is no pair effect.
+        There is no pair effect, and no worker has a prior of its own.
         """
 
     def set_pair_variances(self, variances: Vector) -> None:
@@ -216,7 +226,11 @@ class GridSites(Protocol):
         """
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
+        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a], repeats apart.
+
+        With R = ±h - A·E of a vote, workers of a total weight above 1 on a pair take away
+        ½[(Σ n·R)² + (Σ n·A)²·V - Σ n·min(n, 1)·(R² + A²·V)]: the products of their own votes.
+        """
 
     def update(
         self,
@@ -251,6 +265,13 @@ class GridSites(Protocol):
 
         Messages of the others are then not those of these sites: a whole pass must follow. It
         counts as the share of a pass that these votes are of all.
+        """
+
+    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
+        """Priors that workers have of their own from now on; None: the common ones again.
+
+        `update` and `posteriors` then use them in place of those they are given, which must still
+        fit; `type_counts` is for a common prior only.
         """
 
     def type_counts(self, prior: Vector) -> Vector:

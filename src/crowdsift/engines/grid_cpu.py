@@ -20,6 +20,7 @@ from crowdsift.engines.grid import (
     TypePosteriors,
     VoteSites,
     WorkerPoints,
+    WorkerPriors,
 )
 
 if TYPE_CHECKING:
@@ -134,6 +135,14 @@ class CpuGridSites:
         if isinstance(self._sites, _core.HabitSites):
             return self._sites.sides()
         return np.zeros(self._engine.n_workers), np.ones(self._engine.n_workers)
+
+    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
+        """Priors of workers' own; see the protocol."""
+        none = np.empty(0)
+        masses, mean, variance = priors or (np.empty((0, 0)), none, none)
+        self._sites.set_worker_priors(masses)
+        if self._habits.sides:
+            self._sites.set_worker_sides(mean, variance)
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""

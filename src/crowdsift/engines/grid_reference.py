@@ -21,6 +21,7 @@ from crowdsift.engines.grid import (
     TypePosteriors,
     VoteSites,
     WorkerPoints,
+    WorkerPriors,
     mirrored,
 )
 from crowdsift.engines.own_levels import deposit, interpolated_prior, refined_levels
@@ -85,6 +86,7 @@ class ReferenceGridSites:
         self._A_side, self._h_side = np.zeros(votes), np.zeros(votes)
         self._V = np.full(len(self._pairs), variance)
         self._own: dict[int, Vector] = {}
+        self._priors: WorkerPriors | None = None
         self._effect, self._log_pairs = 0.0, 0.0
         self._D, self._H = np.ones(len(self._pairs)), np.zeros(len(self._pairs))
 
@@ -138,7 +140,8 @@ class ReferenceGridSites:
         s, a, H = self._effect, self._by_pair(self._n * self._A), self._H
         E = (means[low] - means[high] + s * H) / self._D
         V = self._V / self._D**2 + s / self._D
-        return PairPosteriors(low, high, E, V, 0.5 * float(np.sum((H - a * E) ** 2 + a**2 * V - a)))
+        slope = 0.5 * (float(np.sum((H - a * E) ** 2 + a**2 * V - a)) - self._repeats(E, V))
+        return PairPosteriors(low, high, E, V, slope)
 
     def update(
         self,
@@ -181,7 +184,7 @@ class ReferenceGridSites:
         nu = alpha**2 - np.sum(q[s] * f * slope**2, axis=1)
         self._A, self._h = _moved(self._A, self._h, alpha, nu, m, v, damping, clip)
         if self._habits.sides:
-            given, _ = self._posterior(prior * regular)
+            given, _ = self._posterior(prior, regular)
             alpha = x * np.sum(given[s] * e * k, axis=1)
             nu = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
             self._A_side, self._h_side = _moved(
@@ -209,6 +212,10 @@ class ReferenceGridSites:
     def sides(self) -> tuple[Vector, Vector]:
         """Side habits; see the protocol."""
         return np.array(self._G), np.array(self._W)
+
+    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
+        """Priors of workers' own; see the protocol."""
+        self._priors = priors
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
@@ -304,19 +311,30 @@ class ReferenceGridSites:
         Z = np.exp(_outcome(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
 
+    def _repeats(self, E: Vector, V: Vector) -> float:
+        """The share of votes of one worker on one pair in the sum of the slope."""
+        place = self._pair * self._n_workers + self._worker
+        _, first, group = np.unique(place, return_index=True, return_inverse=True)
+        n, v = self._n, V[self._pair]
+        gap = self._sign * self._h - self._A * E[self._pair]
+        alone = n * np.minimum(n, 1.0) * (gap**2 + self._A**2 * v)
+        weight, gaps, A, own = (np.bincount(group, x) for x in (n, n * gap, n * self._A, alone))
+        return float(np.sum((gaps**2 + A**2 * v[first] - own)[weight > 1.0]))
+
     def _by_pair(self, values: Vector) -> Vector:
         return np.bincount(self._pair, values, len(self._pairs)).astype(np.float64)
 
     def _side_posteriors(self, side: SidePrior) -> Vector:
         """Keep G and V of γ; return ½log(V/t²) + ½G²/V - ½g0²/t²."""
         s, m = self._worker, self._n_workers
-        precision = 1.0 / side.variance + np.bincount(s, self._n * self._A_side, m)
-        pull = side.mean / side.variance + np.bincount(s, self._n * self._h_side, m)
+        mean, variance = np.full(m, side.mean), np.full(m, side.variance)
+        if self._priors is not None:
+            mean[: self._crowd], variance[: self._crowd] = self._priors[1:]
+        precision = 1.0 / variance + np.bincount(s, self._n * self._A_side, m)
+        pull = mean / variance + np.bincount(s, self._n * self._h_side, m)
         self._W, self._G = 1.0 / precision, pull / precision
         return np.asarray(
-            0.5 * np.log(self._W / side.variance)
-            + 0.5 * pull * self._G
-            - 0.5 * side.mean**2 / side.variance
+            0.5 * np.log(self._W / variance) + 0.5 * pull * self._G - 0.5 * mean**2 / variance
         )
 
     def _n_regular(self) -> int:
@@ -342,13 +360,16 @@ class ReferenceGridSites:
             points[s] = mirrored(levels)
         return points
 
-    def _posterior(self, prior: Vector) -> tuple[Vector, float]:
-        """q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
+    def _posterior(self, prior: Vector, among: Vector | float = 1.0) -> tuple[Vector, float]:
+        """q_s(t), and Σ_s log Σ_t prior_t exp(message_st); `among` some types, where 1."""
         priors = np.tile(prior, (self._n_workers, 1))
+        if self._priors is not None:
+            priors[: self._crowd] = self._priors.masses
+        priors = priors * among
         regular, types = self._n_regular(), 2 * len(self._levels) + 1
         for s, levels in self._own.items():
             for at in range(0, regular, types):
-                part = prior[at : at + types]
+                part = priors[s, at : at + types]
                 priors[s, at : at + types] = interpolated_prior(self._levels, part, levels)
         priors[self._crowd :] = 0.0
         priors[self._crowd :, types - 1] = 1.0

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines import Curvature, Profile, Solution
+from crowdsift.contexts import by_context
+from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_reference import ReferenceGridSites
 from crowdsift.engines.sides_reference import ReferenceSidePasses
@@ -283,6 +284,13 @@ class ReferenceEngine:
             habits,
             self.known_workers,
         )
+
+    def by_context(self) -> ContextEngine | None:
+        """An engine over workers in contexts; see the protocol."""
+        found = by_context(self._comparisons)
+        if found is None:
+            return None
+        return ContextEngine(ReferenceEngine(found.votes), found.worker, found.context)
 
     def side_passes(self) -> ReferenceSidePasses:
         """Passes with a side term; see the protocol."""

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
+    from crowdsift.contexts import ContextPoints
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
@@ -58,7 +59,8 @@ class Estimate:
     """What a model estimates, by code: labels and tables are made of it later.
 
     `theta` holds the workers' parameters as the likelihood takes them, one row a worker; `points`
-    stand for their joint posterior where they have one.
+    stand for their joint posterior where they have one. Where workers differ by context, `points`
+    are for a context in which a worker was not seen, and `in_context` for the others.
     """
 
     scores: Vector
@@ -69,6 +71,7 @@ class Estimate:
     covariance: Vector | None = None  # of the scores, where it is small enough to have
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
     points: WorkerPoints | None = None
+    in_context: ContextPoints | None = None
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
     sign_margin: float | None = None

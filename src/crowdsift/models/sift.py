@@ -7,11 +7,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.contexts import ContextPoints
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, centred_covariance
 from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
+from crowdsift.solvers.contexts import ContextSites, in_another
 from crowdsift.solvers.crowd import crowd_from, crowd_to
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.kept_sites import kept_sites
@@ -57,9 +60,13 @@ class Sift(Model):
     sides
         Whether workers may have a side habit, if sides are known, the votes hint at one, and the
         evidence rises by more than 3 nats.
+    contexts
+        Where votes have a context column, let reliability and side habit of a worker differ from
+        context to context, if the evidence rises by more than 3 nats.
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
-        the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
+        the evidence rises by more than 3 nats: votes of different workers on the same pair agree
+        beyond its scores.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance
@@ -80,6 +87,7 @@ class Sift(Model):
     refine: bool = True
     ties: bool = True
     sides: bool = True
+    contexts: bool = True
     pair_effect: bool = True
     starts: tuple[str, ...] = ("flat", "spectral")
     tolerance: float = 1e-5
@@ -109,8 +117,10 @@ class Sift(Model):
         """Expectation propagation from where an earlier run ended.
 
         Where ties have come up, or sides are known only now, the crowd was another one: all
-        starts are tried, as without an earlier run.
+        starts are tried, as without an earlier run. So they are where workers differed by context.
         """
+        if start.crowd.get("by_context"):
+            return self.estimate(engine, progress)
         prior, side, effect, scale = crowd_from(start.crowd)
         habits = prior.habits
         fits = habits.ties == (self.ties and engine.ties)
@@ -130,6 +140,7 @@ class Sift(Model):
             most_iterations=self.most_iterations,
             starts=self.starts,
             refine=self.refine,
+            contexts=self.contexts,
             pair_effect=self.pair_effect,
             families=tuple(families),
         )
@@ -138,17 +149,24 @@ class Sift(Model):
         """The estimate at the end of a run, of unit size and of the majority's sign."""
         size, crowd = run.scale(), engine.n_workers - engine.known_workers
         told = summarise(run.sites, run.prior, engine.n_workers).scaled(size)
+        apart = run.sites if isinstance(run.sites, ContextSites) else None
+        leaves = None
+        if apart is not None:
+            engine.passes += run.engine.passes
+            leaves = summarise(apart.in_contexts(), run.prior, run.engine.n_workers).scaled(size)
+            told = told._replace(points=in_another(told.points, apart))
         scores = _about_mean(run.means / size, engine)
         margin = float(np.mean(told.positive[:crowd] - told.negative[:crowd]))
         flip = margin < 0.0 and not engine.known_workers  # gold has settled the sign
         if flip:
             told, scores, margin = told.flipped(), -scores, -margin
+            leaves = None if leaves is None else leaves.flipped()
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
             sign = -1.0 if flip else 1.0
             pairs = pairs._replace(mean=sign * pairs.mean / size, variance=pairs.variance / size**2)
         variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
-        joint = centred_covariance(engine, 1.0)
+        joint = centred_covariance(run.engine, 1.0)
         sided = run.prior.habits.sides
         prior = run.prior.flipped() if flip else run.prior
         return Estimate(
@@ -160,6 +178,7 @@ class Sift(Model):
             covariance=None if joint is None else joint / size**2,
             theta=told.spread,
             points=told.points,
+            in_context=None if leaves is None else _in_context(engine, leaves.points),
             workers=WorkerEstimate(
                 reliability=told.mean,
                 reliability_sd=told.sd,
@@ -176,10 +195,12 @@ class Sift(Model):
             details={
                 "pair_effect": run.pair_effect / size**2,
                 "crowd_side": run.sides.prior.mean if sided else None,
+                "context_spread": 0.0 if apart is None else apart.reliability_spread,
+                "context_side_sd": 0.0 if apart is None else float(np.sqrt(apart.side_spread)),
             },
             pairs=pairs,
-            crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size),
-            sites=kept_sites(run.sites, flip),
+            crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size, apart is not None),
+            sites=None if apart is not None else kept_sites(run.sites, flip),
             warnings=_warnings(run, engine),
         )
 
@@ -188,6 +209,13 @@ class Sift(Model):
         sd, points = estimate.score_sd, estimate.points
         if points is None or sd is None:
             raise RequestError("left-out votes need an estimate of sift")
+        apart = None if estimate.in_context is None else engine.by_context()
+        if apart is not None and estimate.in_context is not None:
+            count = engine.n_workers
+            rows = estimate.in_context.rows(apart.worker, apart.context, count)
+            rows = np.append(rows, np.arange(count - engine.known_workers, count))
+            below = estimate.in_context.below(points)
+            engine, points = apart.engine, WorkerPoints(*(column[rows] for column in below))
         sites = engine.grid_sites(habits_of(ties=bool(points.width.any()), sides=False))
         first, second = sites.pair_posteriors(estimate.scores)[:2]
         differences = estimate.scores[first] - estimate.scores[second]
@@ -233,6 +261,14 @@ def _found(
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     known = keys[place] == wanted
     return known, place[known]
+
+
+def _in_context(engine: Engine, points: WorkerPoints) -> ContextPoints | None:
+    apart = engine.by_context()
+    if apart is None:
+        return None
+    seen = WorkerPoints(*(column[: len(apart.worker)] for column in points))
+    return ContextPoints(apart.worker, apart.context, seen)
 
 
 def _about_mean(scores: Vector, engine: Engine) -> Vector:

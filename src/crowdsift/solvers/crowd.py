@@ -14,12 +14,17 @@ __all__ = ["crowd_from", "crowd_to"]
 
 
 def crowd_to(
-    prior: WorkerPrior, side: SidePrior, pair_effect: float, scale: float
+    prior: WorkerPrior,
+    side: SidePrior,
+    pair_effect: float,
+    scale: float,
+    by_context: bool = False,
 ) -> dict[str, Any]:
     """The distribution of types, the side habits and the variance of a pair effect.
 
     All as the run had them, in units in which the scores are `scale` times those of the fit: a
-    run that goes on must find the grid as it was.
+    run that goes on must find the grid as it was. `by_context` says that workers differed by
+    context, from which no run can go on.
 
     Examples
     --------
@@ -43,6 +48,7 @@ def crowd_to(
         "side_variance": side.variance,
         "pair_effect": pair_effect,
         "scale": scale,
+        "by_context": by_context,
     }
 
 

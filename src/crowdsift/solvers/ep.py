@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import PLAIN, Habits
+from crowdsift.solvers.contexts import with_contexts
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.side_prior import SideLearner
@@ -54,6 +55,7 @@ class Settings:
     solve_tolerance: float = 1e-4
     clip: bool = False  # stay in stage 1
     adaptive: bool = True
+    contexts: bool = False  # try workers who differ by context, then
     pair_effect: bool = False  # try an effect of every pair at the end
     families: tuple[Habits, ...] = (PLAIN,)  # a later one must have clearly more evidence
 
@@ -321,6 +323,7 @@ def propagate(
     best = _best(runs, settings.families)
     if len(runs) > 1:
         best.resume()
+    best = with_contexts(best) if settings.contexts else best
     return with_pair_effect(best) if settings.pair_effect else best
 
 

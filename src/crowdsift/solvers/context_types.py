@@ -1,0 +1,122 @@
+"""Reliabilities of a worker that differ from context to context: messages over the grid of types.
+
+In a context a regular worker of reliability β has a reliability of its own, N(β, (κβ)²) on the grid
+of types; tie widths and pure types are the same everywhere. κ, the spread, is learned by EM.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import mirrored
+from crowdsift.engines.own_levels import deposit
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines import Vector
+    from crowdsift.engines.grid import GridSites, Habits
+
+__all__ = ["TypeTree", "likelihoods", "spread_kernel"]
+
+_LEAST_SPREAD, _MOST_SPREAD = 1e-3, 2.0
+_PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
+_TINY = 1e-300
+
+
+def spread_kernel(points: Vector, spread: float) -> Vector:
+    """Masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> spread_kernel(np.array([-1.0, 0.0, 1.0]), 0.1).round(6).tolist()
+    [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
+    """
+    sd = np.maximum(spread * np.abs(points), 1e-9)[:, None]
+    z = (points[None, :] - points[:, None]) / sd
+    masses = np.exp(-0.5 * np.minimum(z**2, 1400.0)) * np.gradient(points)
+    return np.asarray(masses / masses.sum(axis=1, keepdims=True), dtype=np.float64)
+
+
+def likelihoods(sites: GridSites, levels: Vector, habits: Habits, count: int) -> Vector:
+    """The likelihood of every type for each of the workers, on the common grid, at most 1.
+
+    That of a worker with levels of its own is shared by the common levels about them, so that its
+    product with a prior is what the worker's own levels would give.
+    """
+    grid, widths = mirrored(levels), len(habits.widths)
+    cells = np.gradient(grid)
+    flat = np.concatenate([np.tile(cells, widths), np.ones(len(habits.pure_sides))])
+    points, masses = sites.posteriors(flat, 0, count)
+    regular = masses[:, : widths * len(grid)].reshape(count, widths, len(grid))
+    for s in np.flatnonzero((points != grid).any(axis=1)):
+        regular[s] = [deposit(grid, points[s], row) for row in regular[s]]
+    told = np.concatenate([regular.reshape(count, -1), masses[:, widths * len(grid) :]], axis=1)
+    told = told / flat
+    return np.asarray(told / told.max(axis=1, keepdims=True), dtype=np.float64)
+
+
+class TypeTree:
+    """Types of workers, and of each worker in each of its contexts ("leaf").
+
+    After `gather`: m_g(t) = Σ_t' K(t'|t) L_g(t') of a leaf, K the kernel, and the log message
+    Σ_g log m_g(t) of a worker, which for regular types gains what `bonus` says.
+    """
+
+    def __init__(self, whole: NDArray[np.int64], n_workers: int, habits: Habits) -> None:
+        self._whole, self._n, self._habits = whole, n_workers, habits
+        contexts = np.bincount(whole, minlength=n_workers)
+        self.voted, self._tells = contexts > 0, (contexts > 1)[whole]
+        self.spread = 0.3
+
+    def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
+        """Messages of leaves to their workers."""
+        self._points, self._leaf = mirrored(levels), leaf_likelihoods
+        self._kernel = spread_kernel(self._points, self.spread)
+        self._m = np.maximum(self._through(leaf_likelihoods, self._kernel.T), _TINY)
+        self._messages = np.zeros((self._n, leaf_likelihoods.shape[1]))
+        np.add.at(self._messages, self._whole, np.log(self._m))
+        self._messages[:, : self._regular] += bonus[:, None]
+
+    def posterior(self, prior: Vector) -> tuple[Vector, float]:
+        """q_s(t), and Σ_s log Σ_t prior_t exp(message_st) over workers with votes."""
+        top = self._messages.max(axis=1, keepdims=True)
+        joint = prior * np.exp(self._messages - top)
+        total = joint.sum(axis=1, keepdims=True)
+        logs = (np.log(total) + top)[self.voted]
+        return joint / total, float(logs.sum())
+
+    def leaf_priors(self, prior: Vector) -> Vector:
+        """What a leaf's worker, but for this leaf, says of its types."""
+        log = self._messages[self._whole] - np.log(self._m)
+        cavity = prior * np.exp(log - log.max(axis=1, keepdims=True))
+        found = self._through(cavity / cavity.sum(axis=1, keepdims=True), self._kernel)
+        return np.asarray(found / found.sum(axis=1, keepdims=True), dtype=np.float64)
+
+    def learn(self, prior: Vector) -> None:
+        """A step of EM for κ, from workers seen in more than one context."""
+        q, _ = self.posterior(prior)
+        shape = (-1, len(self._points))
+        share, told = (
+            values[self._tells, : self._regular].reshape(shape)
+            for values in (q[self._whole] / self._m, self._leaf)
+        )
+        sees = self._points != 0.0
+        pairs = ((share.T @ told) * self._kernel)[sees]
+        off = (self._points / self._points[sees][:, None] - 1.0) ** 2
+        square = (float(np.sum(pairs * off)) + _PRIOR_SPREAD**2) / (float(pairs.sum()) + 1.0)
+        self.spread = float(np.clip(np.sqrt(square), _LEAST_SPREAD, _MOST_SPREAD))
+
+    @property
+    def _regular(self) -> int:
+        return len(self._habits.widths) * len(self._points)
+
+    def _through(self, values: Vector, matrix: Vector) -> Vector:
+        """Values of regular types times the matrix, at every tie width; pure types as they are."""
+        widths, points = len(self._habits.widths), len(self._points)
+        regular = values[:, : self._regular].reshape(-1, widths, points) @ matrix
+        rest = values[:, self._regular :]
+        return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)

@@ -1,0 +1,273 @@
+"""Workers who are not quite the same in every context, tried by evidence.
+
+The sites are those of an engine in which a worker in a context ("leaf") is a worker. Between passes
+leaves of one worker exchange messages: each has for a prior what the others say of it.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import replace
+from statistics import NormalDist
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import (
+    NO_HABIT,
+    Habits,
+    PairPosteriors,
+    PairVariances,
+    SidePrior,
+    SideSums,
+    SiteUpdate,
+    TypePosteriors,
+    VoteSites,
+    WorkerPoints,
+    WorkerPriors,
+    mirrored,
+)
+from crowdsift.solvers.context_sides import SideTree
+from crowdsift.solvers.context_types import TypeTree, likelihoods
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines import Vector
+    from crowdsift.engines.grid import GridSites
+    from crowdsift.solvers.ep import Propagation
+
+__all__ = ["ContextSites", "in_another", "with_contexts"]
+
+_CLEAR = 3.0  # nats by which the evidence must rise
+_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
+
+
+class ContextSites:
+    """`crowdsift.engines.grid.GridSites` of workers, over sites of workers in contexts.
+
+    Parameters
+    ----------
+    leaves
+        The sites of an engine in which every worker in a context is a worker.
+    whole
+        Which worker each of those is; known workers, who follow, are not among them.
+    n_workers
+        How many workers there are, known ones included.
+    """
+
+    def __init__(
+        self, leaves: GridSites, whole: NDArray[np.int64], n_workers: int, habits: Habits
+    ) -> None:
+        self.leaves, self._whole, self._n, self._habits = leaves, whole, n_workers, habits
+        self.types = TypeTree(whole, n_workers, habits)
+        self.side = SideTree(whole, n_workers)
+        if not habits.sides:
+            self.side.spread = 0.0
+        self._priors: Vector | None = None  # of leaves; None before the first pass
+
+    @property
+    def reliability_spread(self) -> float:
+        """κ: relative sd of a worker's reliability from context to context."""
+        return self.types.spread
+
+    @property
+    def side_spread(self) -> float:
+        """w: variance of a worker's side habit from context to context."""
+        return self.side.spread
+
+    def update(
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior = NO_HABIT,
+    ) -> SiteUpdate:
+        """A pass over leaves, then messages among them; a step of EM unless `damping` is 0."""
+        self._levels = levels
+        if self._priors is None:
+            self.side.start(side)
+            self._priors = np.tile(prior, (len(self._whole), 1))
+        before = self._priors
+        self.leaves.set_worker_priors(self._leaf_priors())
+        told = self.leaves.update(levels, prior, means, damping=damping, clip=clip, side=side)
+        self.leaves.set_worker_priors(None)
+        leaf = likelihoods(self.leaves, levels, self._habits, len(self._whole))
+        if self._habits.sides:
+            mean, variance = (x[: len(self._whole)] for x in self.leaves.sides())
+            self.side.gather(mean, variance, side)
+        self.types.gather(leaf, levels, self.side.bonus)
+        q, log_messages = self.types.posterior(prior)
+        log_messages += told.log_messages - float(np.log(np.sum(before * leaf, axis=1)).sum())
+        self._priors = self.types.leaf_priors(prior)
+        self._posterior = q
+        counts, regular = self._counted(q)
+        if damping:
+            self.types.learn(prior)
+            if self._habits.sides:
+                self.side.learn(regular)
+        held, G, V = regular * self.types.voted, self.side.mean, self.side.variance
+        sums = SideSums(float(held.sum()), float(held @ G), float(held @ (G**2 + V)))
+        return told._replace(counts=counts, log_messages=log_messages,
+                             sides=sums if self._habits.sides else SideSums(0.0, 0.0, 0.0))  # fmt: skip
+
+    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
+                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
+        """Not for workers in contexts: their leaves are passed over together."""
+        raise NotImplementedError
+
+    def type_counts(self, prior: Vector) -> Vector:
+        """Counts of types; see the protocol."""
+        return self._counted(self.types.posterior(prior)[0])[0]
+
+    def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
+        """Posterior over types of workers, on the common levels; see the protocol."""
+        points = np.tile(mirrored(self._levels), (end - begin, 1))
+        return TypePosteriors(points, self.types.posterior(prior)[0][begin:end])
+
+    def sides(self) -> tuple[Vector, Vector]:
+        """η of every worker; see the protocol."""
+        return self.side.mean.copy(), self.side.variance.copy()
+
+    def in_contexts(self) -> GridSites:
+        """The leaves, with the priors that their workers give them."""
+        self.leaves.set_worker_priors(self._leaf_priors())
+        return self.leaves
+
+    def refine(self) -> int:
+        """Own levels of leaves; see the protocol."""
+        return self.leaves.refine()
+
+    def reset(self, variance: float) -> None:
+        """Sites 0; see the protocol."""
+        self._priors = None
+        self.leaves.reset(variance)
+
+    def flip(self) -> Vector:
+        """Scores of the other sign; see the protocol."""
+        self._priors = None
+        return self.leaves.flip()
+
+    def copy(self) -> ContextSites:
+        """The same sites once more; see the protocol."""
+        twin = copy(self)
+        twin.leaves = self.leaves.copy()
+        twin.types, twin.side = copy(self.types), copy(self.side)
+        return twin
+
+    @property
+    def n_votes(self) -> int:
+        """Votes with a site; see the protocol."""
+        return self.leaves.n_votes
+
+    def vote_sites(self) -> VoteSites:
+        """Votes and sites, of leaves; see the protocol."""
+        return self.leaves.vote_sites()
+
+    def set_vote_sites(self, given: VoteSites, half: int) -> None:
+        """Sites, of leaves; see the protocol."""
+        self.leaves.set_vote_sites(given, half)
+
+    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
+        """Not for workers in contexts: their leaves have such priors."""
+        raise NotImplementedError
+
+    def set_pair_variances(self, variances: Vector) -> None:
+        """Variances of pairs; see the protocol."""
+        self.leaves.set_pair_variances(variances)
+
+    def set_pair_effect(self, variance: float) -> Vector:
+        """A common effect of votes on a pair; see the protocol."""
+        return self.leaves.set_pair_effect(variance)
+
+    def pair_posteriors(self, means: Vector) -> PairPosteriors:
+        """Differences of pairs; see the protocol."""
+        return self.leaves.pair_posteriors(means)
+
+    def pair_variances(self, *, exact: bool) -> PairVariances:
+        """Variances of compared pairs; see the protocol."""
+        return self.leaves.pair_variances(exact=exact)
+
+    def refresh(self) -> Vector:
+        """The Laplacian of n·A; see the protocol."""
+        return self.leaves.refresh()
+
+    def drop_negative(self) -> Vector:
+        """A at least 0; see the protocol."""
+        return self.leaves.drop_negative()
+
+    def rescale(self, factor: float, *, levels: bool) -> None:
+        """Sites in other units; see the protocol."""
+        self.leaves.rescale(factor, levels=levels)
+
+    def correlate(self, x: Vector) -> Vector:
+        """(XᵀX - L(e²)) x, of leaves; see the protocol."""
+        return self.leaves.correlate(x)
+
+    def correlation_degrees(self) -> Vector:
+        """The diagonal of L(n e²); see the protocol."""
+        return self.leaves.correlation_degrees()
+
+    def pair_likelihood(
+        self, differences: Vector, variances: Vector, points: WorkerPoints
+    ) -> float:
+        """Predictive log-likelihood, points of leaves; see the protocol."""
+        return self.leaves.pair_likelihood(differences, variances, points)
+
+    def _leaf_priors(self) -> WorkerPriors:
+        if self._priors is None:
+            raise RuntimeError("no pass yet")
+        return WorkerPriors(self._priors, self.side.leaf_mean, self.side.leaf_variance)
+
+    def _counted(self, q: Vector) -> tuple[Vector, Vector]:
+        """Σ_s q_s(t) over workers with votes, and the probability of each to be regular."""
+        regular = len(self._habits.widths) * (2 * len(self._levels) + 1)
+        return q[self.types.voted].sum(axis=0), q[:, :regular].sum(axis=1)
+
+
+def in_another(points: WorkerPoints, told: ContextSites) -> WorkerPoints:
+    """Points of workers in a context in which they were not seen.
+
+    Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has
+    nothing to do with that of the points.
+    """
+    count = points.reliability.shape[1]
+    at = (np.arange(count) * 0.6180339887498949 + 0.5 / count) % 1.0
+    normal = np.array([NormalDist().inv_cdf(p) for p in (np.argsort(at) + 0.5) / count])
+    return points._replace(
+        reliability=points.reliability * (1.0 + told.reliability_spread * normal),
+        side_variance=points.side_variance + told.side_spread * (points.side_variance > 0.0),
+    )
+
+
+def with_contexts(run: Propagation) -> Propagation:
+    """The run with workers who differ by context where that has clearly more evidence.
+
+    It goes on from the scores and the crowd of the run, over an engine of its own.
+    """
+    apart = run.engine.by_context()
+    if apart is None:
+        return run
+    engine, whole, habits = apart.engine, apart.worker, run.prior.habits
+    several = len(whole) > len(np.unique(whole))
+    if not several or len(whole) * len(run.prior.masses) > _NUMBERS:
+        return run
+    sites = ContextSites(engine.grid_sites(habits), whole, run.engine.n_workers, habits)
+    sites.reset(2.0)
+    first, second = sites.pair_posteriors(run.means)[:2]
+    sites.set_pair_variances(run.variances[first] + run.variances[second])
+    rule = replace(run.rule, history=[], converged=False)
+    trial = replace(run, engine=engine, sites=sites, rule=rule, evidence=[], done=False, clip=True,
+                    damping=1.0, last_step=None, swings=0, unclipped=0, scale_steps=0,
+                    exact=False, indefinite=False)  # fmt: skip
+    while not trial.done:
+        trial.iterate()
+    trial.finish()
+    known = run.engine.known_workers and trial.known_margin < 0.0
+    if not known and trial.evidence[-1] > run.evidence[-1] + _CLEAR:
+        return trial
+    run.resume()
+    return run
