@@ -12,8 +12,11 @@ import numpy as np
 
 from crowdsift.engines.grid import mirrored
 from crowdsift.engines.own_levels import deposit
+from crowdsift.solvers.leaps import Leaps
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from crowdsift.engines import Vector
@@ -21,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = ["TypeTree", "likelihoods", "spread_kernel"]
 
-_LEAST_SPREAD, _MOST_SPREAD = 1e-3, 2.0
+_LEAST_SPREAD, _MOST_SPREAD, _CLOSE = 0.02, 2.0, 1e-4  # and how close in the logarithm
 _PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
 _TINY = 1e-300
 
@@ -59,6 +62,23 @@ def likelihoods(sites: GridSites, levels: Vector, habits: Habits, count: int) ->
     return np.asarray(told / told.max(axis=1, keepdims=True), dtype=np.float64)
 
 
+def _least(loss: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function of one minimum is least, by golden section."""
+    share = 0.5 * (np.sqrt(5.0) - 1.0)
+    one, two = high - share * (high - low), low + share * (high - low)
+    at_one, at_two = loss(one), loss(two)
+    while high - low > _CLOSE:
+        if at_one < at_two:
+            high, two, at_two = two, one, at_one
+            one = high - share * (high - low)
+            at_one = loss(one)
+        else:
+            low, one, at_one = one, two, at_two
+            two = low + share * (high - low)
+            at_two = loss(two)
+    return float(0.5 * (low + high))
+
+
 class TypeTree:
     """Types of workers, and of each worker in each of its contexts ("leaf").
 
@@ -70,7 +90,7 @@ class TypeTree:
         self._whole, self._n, self._habits = whole, n_workers, habits
         contexts = np.bincount(whole, minlength=n_workers)
         self.voted, self._tells = contexts > 0, (contexts > 1)[whole]
-        self.spread = 0.3
+        self.spread, self._leaps = 0.3, Leaps()
 
     def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
         """Messages of leaves to their workers."""
@@ -104,11 +124,16 @@ class TypeTree:
             values[self._tells, : self._regular].reshape(shape)
             for values in (q[self._whole] / self._m, self._leaf)
         )
-        sees = self._points != 0.0
-        pairs = ((share.T @ told) * self._kernel)[sees]
-        off = (self._points / self._points[sees][:, None] - 1.0) ** 2
-        square = (float(np.sum(pairs * off)) + _PRIOR_SPREAD**2) / (float(pairs.sum()) + 1.0)
-        self.spread = float(np.clip(np.sqrt(square), _LEAST_SPREAD, _MOST_SPREAD))
+        pairs = (share.T @ told) * self._kernel  # expected numbers of leaves
+
+        def loss(log: float) -> float:
+            spread = np.exp(log)
+            kernel = np.maximum(spread_kernel(self._points, spread), _TINY)
+            return float(-np.sum(pairs * np.log(kernel)) + log + 0.5 * (_PRIOR_SPREAD / spread) ** 2)
+
+        bounds = np.log(_LEAST_SPREAD), np.log(_MOST_SPREAD)
+        leapt = self._leaps.take(self.spread, float(np.exp(_least(loss, *bounds))))
+        self.spread = float(np.clip(leapt, _LEAST_SPREAD, _MOST_SPREAD))
 
     @property
     def _regular(self) -> int:

@@ -6,7 +6,7 @@ leaves of one worker exchange messages: each has for a prior what the others say
 
 from __future__ import annotations
 
-from copy import copy
+from copy import copy, deepcopy
 from dataclasses import replace
 from statistics import NormalDist
 from typing import TYPE_CHECKING
@@ -155,7 +155,7 @@ class ContextSites:
         """The same sites once more; see the protocol."""
         twin = copy(self)
         twin.leaves = self.leaves.copy()
-        twin.types, twin.side = copy(self.types), copy(self.side)
+        twin.types, twin.side = deepcopy(self.types), deepcopy(self.side)
         return twin
 
     @property

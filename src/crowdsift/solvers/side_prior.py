@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import NO_HABIT, SidePrior
+from crowdsift.solvers.leaps import EVERY, ahead
 
 if TYPE_CHECKING:
     from crowdsift.engines.grid import SideSums
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 __all__ = ["SideLearner", "learned_sides"]
 
 _FARTHEST, _LEAST_VARIANCE, _MOST_VARIANCE = 3.0, 1e-3, 4.0
-_EVERY, _LEAST_RATE, _MOST_RATE = 4, 0.3, 0.95  # when to extrapolate, and steps that shrink so
 
 
 def learned_sides(sums: SideSums) -> SidePrior:
@@ -51,16 +51,10 @@ class SideLearner:
             found.mean - self.prior.mean,
             float(np.log(found.variance / self.prior.variance)),
         )
-        if self.last is None or (self.steps + 1) % _EVERY:
+        if self.last is None or (self.steps + 1) % EVERY:
             return replace(self, prior=found, last=step, steps=self.steps + 1)
-        mean, log = (_ahead(now, before) for now, before in zip(step, self.last, strict=True))
+        mean, log = (ahead(now, before) for now, before in zip(step, self.last, strict=True))
         variance = float(np.clip(self.prior.variance * np.exp(np.clip(log, -2.0, 2.0)),
                                  _LEAST_VARIANCE, _MOST_VARIANCE))  # fmt: skip
         leapt = SidePrior(float(np.clip(self.prior.mean + mean, -_FARTHEST, _FARTHEST)), variance)
         return SideLearner(leapt, None, self.steps + 1)
-
-
-def _ahead(now: float, before: float) -> float:
-    """The sum of this step and all to come, if they shrink at the rate of the last two."""
-    rate = now / before if before else 0.0
-    return now / (1.0 - min(rate, _MOST_RATE)) if _LEAST_RATE < rate < 1.0 else now
