@@ -65,9 +65,7 @@ public:
         variance = inverse_[p] * (variance * inverse_[p] + s);
     }
 
-    // Derivative of the evidence in s: 1/2 sum of (H - aE)^2 + a^2 V - a, with the posteriors, less
-    // the products of votes of one worker on one pair: that a worker repeats itself says nothing
-    // of the pair.
+    // Derivative of the evidence in s: 1/2 sum of (H - aE)^2 + a^2 V - a, with the posteriors.
     static double slope(const SplitVotes& votes, std::size_t n_pairs, const float* a,
                         const float* h, const double* mean, const double* variance) {
         double total = 0.0;
@@ -75,8 +73,17 @@ public:
             const Sums sums = add_up(votes, a, h, p);
             const double gap = sums.h - sums.a * mean[p];
             total += gap * gap + sums.a * (sums.a * variance[p] - 1.0);
-            total -= repeats(votes, a, h, p, mean[p], variance[p]);
         }
+        return 0.5 * total;
+    }
+
+    // What of it comes from products of votes of one worker on one pair, where it has more than
+    // one: that a worker repeats itself says nothing of the pair.
+    static double repeated_slope(const SplitVotes& votes, std::size_t n_pairs, const float* a,
+                                 const float* h, const double* mean, const double* variance) {
+        double total = 0.0;
+        for (std::size_t p = 0; p < n_pairs; ++p)
+            total += repeats(votes, a, h, p, mean[p], variance[p]);
         return 0.5 * total;
     }
 
@@ -98,7 +105,7 @@ private:
         return sums;
     }
 
-    // The share of workers with more than one vote on the pair; theirs follow one another.
+    // The votes of a worker on a pair follow one another.
     static double repeats(const SplitVotes& votes, const float* a, const float* h, std::size_t p,
                           double mean, double variance) {
         const std::size_t end = votes.by_pair_start[p + 1];

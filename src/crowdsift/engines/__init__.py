@@ -22,7 +22,15 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float64]
 
-__all__ = ["ContextEngine", "Curvature", "Engine", "Laplacian", "Profile", "Solution", "choose_engine"]
+__all__ = [
+    "ContextEngine",
+    "Curvature",
+    "Engine",
+    "Laplacian",
+    "Profile",
+    "Solution",
+    "choose_engine",
+]
 
 
 class Curvature(NamedTuple):

@@ -134,8 +134,7 @@ class PairVariances(NamedTuple):
 class PairPosteriors(NamedTuple):
     """Posterior of the difference, first less second item, of compared pairs, effect included.
 
-    `slope` is the derivative of the evidence in the variance of the pair effect, as far as votes of
-    different workers make it.
+    `slope` is the derivative of the evidence in the variance of the pair effect.
     """
 
     first: NDArray[np.uint32]
@@ -226,10 +225,13 @@ class GridSites(Protocol):
         """
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a], repeats apart.
+        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
 
-        With R = ±h - A·E of a vote, workers of a total weight above 1 on a pair take away
-        ½[(Σ n·R)² + (Σ n·A)²·V - Σ n·min(n, 1)·(R² + A²·V)]: the products of their own votes.
+    def repeated_slope(self, told: PairPosteriors) -> float:
+        """What of the slope comes from votes of one worker on one pair.
+
+        With R = ±h - A·E of a vote it is Σ ½[(Σ n·R)² + (Σ n·A)²·V - Σ n·min(n, 1)·(R² + A²·V)]
+        over workers and pairs on which they have a weight above 1: the products of their votes.
         """
 
     def update(

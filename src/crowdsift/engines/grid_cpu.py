@@ -103,6 +103,10 @@ class CpuGridSites:
         """Differences of pairs; see the protocol."""
         return PairPosteriors(self._low, self._high, *self._sites.pair_posteriors(means))
 
+    def repeated_slope(self, told: PairPosteriors) -> float:
+        """What of the slope workers make alone; see the protocol."""
+        return self._sites.repeated_slope(told.mean, told.variance)
+
     def update(
         self,
         levels: Vector,

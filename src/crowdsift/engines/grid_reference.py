@@ -140,8 +140,17 @@ class ReferenceGridSites:
         s, a, H = self._effect, self._by_pair(self._n * self._A), self._H
         E = (means[low] - means[high] + s * H) / self._D
         V = self._V / self._D**2 + s / self._D
-        slope = 0.5 * (float(np.sum((H - a * E) ** 2 + a**2 * V - a)) - self._repeats(E, V))
-        return PairPosteriors(low, high, E, V, slope)
+        return PairPosteriors(low, high, E, V, 0.5 * float(np.sum((H - a * E) ** 2 + a**2 * V - a)))
+
+    def repeated_slope(self, told: PairPosteriors) -> float:
+        """What of the slope workers make alone; see the protocol."""
+        place = self._pair * self._n_workers + self._worker
+        _, first, group = np.unique(place, return_index=True, return_inverse=True)
+        n, E, V = self._n, told.mean[self._pair], told.variance[self._pair]
+        R = self._sign * self._h - self._A * E
+        alone = n * np.minimum(n, 1.0) * (R**2 + self._A**2 * V)
+        weight, R, A, alone = (np.bincount(group, x) for x in (n, n * R, n * self._A, alone))
+        return 0.5 * float(np.sum((R**2 + A**2 * V[first] - alone)[weight > 1.0]))
 
     def update(
         self,
@@ -310,16 +319,6 @@ class ReferenceGridSites:
         z = beta * d[:, None] + self._x[:, None] * side
         Z = np.exp(_outcome(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
-
-    def _repeats(self, E: Vector, V: Vector) -> float:
-        """The share of votes of one worker on one pair in the sum of the slope."""
-        place = self._pair * self._n_workers + self._worker
-        _, first, group = np.unique(place, return_index=True, return_inverse=True)
-        n, v = self._n, V[self._pair]
-        gap = self._sign * self._h - self._A * E[self._pair]
-        alone = n * np.minimum(n, 1.0) * (gap**2 + self._A**2 * v)
-        weight, gaps, A, own = (np.bincount(group, x) for x in (n, n * gap, n * self._A, alone))
-        return float(np.sum((gaps**2 + A**2 * v[first] - own)[weight > 1.0]))
 
     def _by_pair(self, values: Vector) -> Vector:
         return np.bincount(self._pair, values, len(self._pairs)).astype(np.float64)

@@ -55,14 +55,13 @@ class SideTree:
         h = mean / variance - self.leaf_mean / self.leaf_variance
         D = 1.0 + w * a
         A, H = a / D, h / D
-        precision = 1.0 / side.variance + np.bincount(whole, A, self._n)
-        pull = side.mean / side.variance + np.bincount(whole, H, self._n)
+        sums = [np.bincount(whole, x, self._n).astype(np.float64) for x in (A, H)]
+        precision, pull = 1.0 / side.variance + sums[0], side.mean / side.variance + sums[1]
         self.mean, self.variance = pull / precision, 1.0 / precision
         rest = precision[whole] - A
         centre, width = (pull[whole] - H) / rest, 1.0 / rest
         self.leaf_mean, self.leaf_variance = centre, width + w
-        total = _log_mean(side.mean, side.variance, precision - 1.0 / side.variance,
-                          pull - side.mean / side.variance)  # fmt: skip
+        total = _log_mean(side.mean, side.variance, *sums)
         self.bonus = total - np.bincount(whole, _log_mean(centre, width, A, H), self._n)
         G, V = self.mean[whole], self.variance[whole]
         self._square = (w * (h - a * G) / D) ** 2 + w / D + (w * a / D) ** 2 * V  # of γ - η

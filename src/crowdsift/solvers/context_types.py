@@ -129,7 +129,8 @@ class TypeTree:
         def loss(log: float) -> float:
             spread = np.exp(log)
             kernel = np.maximum(spread_kernel(self._points, spread), _TINY)
-            return float(-np.sum(pairs * np.log(kernel)) + log + 0.5 * (_PRIOR_SPREAD / spread) ** 2)
+            before = log + 0.5 * (_PRIOR_SPREAD / spread) ** 2
+            return float(before - np.sum(pairs * np.log(kernel)))
 
         bounds = np.log(_LEAST_SPREAD), np.log(_MOST_SPREAD)
         leapt = self._leaps.take(self.spread, float(np.exp(_least(loss, *bounds))))

@@ -110,9 +110,10 @@ class ContextSites:
             if self._habits.sides:
                 self.side.learn(regular)
         held, G, V = regular * self.types.voted, self.side.mean, self.side.variance
-        sums = SideSums(float(held.sum()), float(held @ G), float(held @ (G**2 + V)))
-        return told._replace(counts=counts, log_messages=log_messages,
-                             sides=sums if self._habits.sides else SideSums(0.0, 0.0, 0.0))  # fmt: skip
+        sums = SideSums(0.0, 0.0, 0.0)
+        if self._habits.sides:
+            sums = SideSums(float(held.sum()), float(held @ G), float(held @ (G**2 + V)))
+        return told._replace(counts=counts, log_messages=log_messages, sides=sums)
 
     def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
                     *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
@@ -186,6 +187,10 @@ class ContextSites:
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
         """Differences of pairs; see the protocol."""
         return self.leaves.pair_posteriors(means)
+
+    def repeated_slope(self, told: PairPosteriors) -> float:
+        """What of the slope workers make alone; see the protocol."""
+        return self.leaves.repeated_slope(told)
 
     def pair_variances(self, *, exact: bool) -> PairVariances:
         """Variances of compared pairs; see the protocol."""

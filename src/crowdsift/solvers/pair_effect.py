@@ -25,15 +25,18 @@ def with_pair_effect(run: Propagation) -> Propagation:
     At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so the
     maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
     gain is then less than the slope at 0 times s, which tells where to start and when not to.
+    Workers who vote on a pair more than once and agree with themselves say nothing of the pair:
+    their part of the slope does not count.
     """
     told = run.sites.pair_posteriors(run.means)
+    slope = told.slope - run.sites.repeated_slope(told)
     votes = run.engine.total_weight
     if not _settled(run) or votes - len(told.mean) <= _REPEATS * votes:
         return run
-    if told.slope * _MOST <= _CLEAR:
+    if slope * _MOST <= _CLEAR:
         return run
     trial = _branch(run)
-    best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / told.slope, _LEAST), _MOST))
+    best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / slope, _LEAST), _MOST))
     if best > 0.0:
         _at(trial, best)
         while not trial.done:
@@ -83,13 +86,14 @@ def _zero_of_slope(trial: Propagation, start: float) -> float:
 
 
 def _slope(trial: Propagation, variance: float) -> float:
-    """Derivative of the evidence in log s, EP being settled there."""
+    """Derivative of the evidence in log s, but for repeats, EP being settled there."""
     _at(trial, variance)
     for _ in range(_PATIENCE):
         trial.iterate()
         if _settled(trial):
             break
-    return variance * trial.sites.pair_posteriors(trial.means).slope
+    told = trial.sites.pair_posteriors(trial.means)
+    return variance * (told.slope - trial.sites.repeated_slope(told))
 
 
 def _at(trial: Propagation, variance: float) -> None:
