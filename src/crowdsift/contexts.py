@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -11,11 +11,13 @@ from crowdsift._arrays import frozen
 from crowdsift.engines.grid import WorkerPoints
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
+
     from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
 
-__all__ = ["ContextPoints", "ContextVotes", "by_context", "item_contexts"]
+__all__ = ["ContextPoints", "ContextVotes", "by_context", "context_codes", "item_contexts"]
 
 
 @dataclass(frozen=True)
@@ -39,7 +41,7 @@ class ContextPoints(NamedTuple):
 
     def mirrored(self) -> ContextPoints:
         """The same for scores of the other sign."""
-        points = self.points._replace(reliability=-self.points.reliability)
+        points = self.points._replace(reliability=0.0 - self.points.reliability)
         return self._replace(points=points)
 
     def below(self, common: WorkerPoints) -> WorkerPoints:
@@ -71,8 +73,23 @@ def item_contexts(votes: Comparisons) -> NDArray[np.int64]:
     """
     if not votes.by:
         return np.zeros(votes.n_items, np.int64)
-    codes: dict[object, int] = {}
-    return np.array([codes.setdefault(label[0], len(codes)) for label in votes.items], np.int64)
+    codes = context_codes(votes.items)
+    return np.array([codes[label[0]] for label in votes.items], np.int64)
+
+
+def context_codes(items: Iterable[Any]) -> dict[Any, int]:
+    """The numbers of contexts, in the order of items, whose labels begin with one.
+
+    Examples
+    --------
+    >>> from crowdsift.contexts import context_codes
+    >>> context_codes([("car", "a"), ("car", "b"), ("toys", "a")])
+    {'car': 0, 'toys': 1}
+    """
+    codes: dict[Any, int] = {}
+    for label in items:
+        codes.setdefault(label[0], len(codes))
+    return codes
 
 
 def by_context(votes: Comparisons) -> ContextVotes | None:

@@ -333,6 +333,7 @@ def _record(
             estimate.covariance,
             estimate.workers.quantiles,
             estimate.points,
+            estimate.in_context,
         ),
     )
 

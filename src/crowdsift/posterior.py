@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.contexts import ContextPoints
 from crowdsift.engines.grid import WorkerPoints
 
 __all__ = ["Posterior"]
@@ -19,7 +20,8 @@ class Posterior:
     Without a covariance of the scores their errors are taken as independent; without quantiles
     of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
     `points` stand for the joint posterior of reliability, tie width and side habit, where there
-    is one.
+    is one; where workers differ by context, for a context in which they were not seen, and
+    `in_context` for the others.
     """
 
     items: NDArray[np.object_]
@@ -27,6 +29,7 @@ class Posterior:
     covariance: NDArray[np.float64] | None = None
     quantiles: NDArray[np.float64] | None = None
     points: WorkerPoints | None = None
+    in_context: ContextPoints | None = None
 
     def difference_sd(
         self, first: NDArray[np.int64], second: NDArray[np.int64]

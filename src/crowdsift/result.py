@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.comparisons import Comparisons
+from crowdsift.contexts import context_codes
 from crowdsift.diagnose import Z90
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
@@ -195,8 +196,9 @@ class Fit:
         if decided and rule.tie_column == "tie_rate":
             draws = draws._replace(width=np.zeros_like(draws.width))
         result = np.empty((3, len(asked.difference)))
+        crowd = max(self.worker_table.height, 1)
         for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
-            row = slice(None) if code < 0 else slice(code, code + 1)
+            row = slice(crowd) if code < 0 else slice(code, code + 1)
             parts = rule.outcome_probabilities(difference, *(column[row] for column in draws))
             result[:, i] = [part.mean() for part in parts]
         return result
@@ -204,6 +206,7 @@ class Fit:
     def _worker_draws(self, rule: Model) -> WorkerPoints:
         """Points of every worker's posterior, one row each; its tie parameter for the width.
 
+        Where workers differ by context, rows of workers in contexts follow.
         Without a posterior the table's estimates stand alone, a side habit with its variance.
         """
         table, known = self.worker_table, self.posterior
@@ -217,8 +220,10 @@ class Fit:
         rate = float(self.summary.get("tie_rate") or 0.0)
         tie = column(rule.tie_column, rate if rule.tie_column == "tie_rate" else 0.0)
         if known is not None and known.points is not None:
-            width = known.points.width if rule.tie_column == "tie_width" else tie
-            return known.points._replace(width=width)
+            points, apart = known.points, known.in_context
+            if apart is not None:
+                points, tie = apart.below(points), np.concatenate([tie, tie[apart.worker]])
+            return points._replace(width=points.width if rule.tie_column == "tie_width" else tie)
         reliability = column("reliability", np.nan)
         if known is not None and known.quantiles is not None:
             reliability = known.quantiles
@@ -244,7 +249,17 @@ class Fit:
         self._refuse_across(a, b)
         codes = np.broadcast_to([known.get(key, -1) for key in _keys(who)], (n,))
         single = not _is_sequence(first) and not _is_sequence(second) and n == 1
-        return _Asked(padded[a] - padded[b], codes, single)
+        return _Asked(padded[a] - padded[b], self._in_context(codes, a), single)
+
+    def _in_context(self, worker: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
+        """Rows of `_worker_draws` for workers at items; -1 stays: a worker of the crowd."""
+        apart = None if self.posterior is None else self.posterior.in_context
+        if self.posterior is None or apart is None:
+            return worker
+        codes, labels = context_codes(self.posterior.items), self.labels
+        context = np.array([codes[labels[i][0]] if i >= 0 else -1 for i in item.tolist()])
+        rows = apart.rows(worker, context, self.worker_table.height)
+        return np.where((worker < 0) | (context < 0), worker, rows)
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
         """Probability that `first` is truly better than `second`, given all votes.

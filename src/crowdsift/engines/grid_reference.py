@@ -25,7 +25,7 @@ from crowdsift.engines.grid import (
     mirrored,
 )
 from crowdsift.engines.own_levels import deposit, interpolated_prior, refined_levels
-from crowdsift.likelihoods import sigmoid
+from crowdsift.engines.site_moments import cavity, centred_votes, moved, outcome_terms
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -72,7 +72,7 @@ class ReferenceGridSites:
         self._x = np.where(self._worker < self._crowd, side, 0.0)
         self._rows = (first, second, worker)
         self._weight = weight
-        self._e = _centred_votes(worker, outcome, weight, n_workers, sides_known)
+        self._e = centred_votes(worker, outcome, weight, n_workers, sides_known)
         ends = np.sort(np.stack([self._winner, self._loser], axis=1), axis=1)
         self._pairs, pair = np.unique(ends, axis=0, return_inverse=True)
         self._pair = pair.ravel()
@@ -149,8 +149,9 @@ class ReferenceGridSites:
         n, E, V = self._n, told.mean[self._pair], told.variance[self._pair]
         R = self._sign * self._h - self._A * E
         alone = n * np.minimum(n, 1.0) * (R**2 + self._A**2 * V)
-        weight, R, A, alone = (np.bincount(group, x) for x in (n, n * R, n * self._A, alone))
-        return 0.5 * float(np.sum((R**2 + A**2 * V[first] - alone)[weight > 1.0]))
+        sums = [np.bincount(group, x) for x in (n, n * R, n * self._A, alone)]
+        products = sums[1] ** 2 + sums[2] ** 2 * V[first] - sums[3]
+        return 0.5 * float(np.sum(products[sums[0] > 1.0]))
 
     def update(
         self,
@@ -167,11 +168,11 @@ class ReferenceGridSites:
         told = self.pair_posteriors(means)
         log_pairs = self._log_pairs
         E, V = self._sign * told.mean[self._pair], told.variance[self._pair]
-        m, v, log_site = _cavity(E, V, self._A, self._h)
+        m, v, log_site = cavity(E, V, self._A, self._h)
         family = self._side_posteriors(side)
         s, x = self._worker, self._x
         G, W = self._G[s], self._W[s]
-        m_side, v_side, log_side = _cavity(G, W, self._A_side, self._h_side)
+        m_side, v_side, log_side = cavity(G, W, self._A_side, self._h_side)
         family -= np.bincount(s, self._n * log_side, self._n_workers)
         if not self._habits.sides:
             m_side, v_side = np.zeros_like(m), np.zeros_like(v)
@@ -180,7 +181,7 @@ class ReferenceGridSites:
         beta, width, pure, regular = self._types()
         k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None]))
         z = beta[s] * m[:, None] + x[:, None] * (regular * m_side[:, None] + pure)
-        log_Z, e, f = _outcome(k * z, k * width, self._tied[:, None])
+        log_Z, e, f = outcome_terms(k * z, k * width, self._tied[:, None])
         messages = np.zeros((self._n_workers, len(prior)))
         np.add.at(messages, s, self._n[:, None] * log_Z)
         messages += regular * family[:, None]
@@ -191,12 +192,12 @@ class ReferenceGridSites:
         slope = beta[s] * k
         alpha = np.sum(q[s] * e * slope, axis=1)
         nu = alpha**2 - np.sum(q[s] * f * slope**2, axis=1)
-        self._A, self._h = _moved(self._A, self._h, alpha, nu, m, v, damping, clip)
+        self._A, self._h = moved(self._A, self._h, alpha, nu, m, v, damping, clip)
         if self._habits.sides:
             given, _ = self._posterior(prior, regular)
             alpha = x * np.sum(given[s] * e * k, axis=1)
             nu = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
-            self._A_side, self._h_side = _moved(
+            self._A_side, self._h_side = moved(
                 self._A_side, self._h_side, alpha, nu, m_side, v_side, damping, True
             )
         types, gold = 2 * len(levels) + 1, messages[self._crowd :]
@@ -317,7 +318,7 @@ class ReferenceGridSites:
         d, v = self._sign * differences[self._pair], variances[self._pair]
         k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta**2 * v[:, None] + side_variance))
         z = beta * d[:, None] + self._x[:, None] * side
-        Z = np.exp(_outcome(k * z, k * width, self._tied[:, None])[0])
+        Z = np.exp(outcome_terms(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))
 
     def _by_pair(self, values: Vector) -> Vector:
@@ -388,45 +389,3 @@ class ReferenceGridSites:
         np.add.at(sums, first, values)
         np.add.at(sums, second, -values if other is None else -other)
         return sums
-
-
-def _cavity(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector, Vector]:
-    """Mean and variance without one site, and the log-normaliser of that site."""
-    rest = np.maximum(1.0 - A * V, LEAST_DENOMINATOR)
-    log_site = 0.5 * np.log(rest) + 0.5 * (2.0 * E * h - A * E**2 - V * h**2) / rest
-    return (E - V * h) / rest, V / rest, log_site
-
-
-def _outcome(z: Vector, width: Vector, tied: NDArray[np.bool_]) -> tuple[Vector, Vector, Vector]:
-    """Log Z and its first two derivatives in z, the second as f: e² + (log Z)''."""
-    p1, p2 = sigmoid(z - width), sigmoid(-z - width)
-    log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
-    with np.errstate(divide="ignore"):
-        log_tie = np.log(np.expm1(np.minimum(2.0 * width, 700.0))) + log_p1 + log_p2
-    e_tie = p2 - p1
-    f_tie = e_tie**2 - p1 * (1.0 - p1) - p2 * (1.0 - p2)
-    return (
-        np.where(tied, log_tie, log_p1),
-        np.where(tied, e_tie, 1.0 - p1),
-        np.where(tied, f_tie, (1.0 - p1) * (1.0 - 2.0 * p1)),
-    )
-
-
-def _moved(A: Vector, h: Vector, alpha: Vector, nu: Vector, m: Vector, v: Vector, damping: float,
-           clip: bool) -> tuple[Vector, Vector]:  # fmt: skip
-    """The sites, `damping` of the way to those of the moments."""
-    nu = np.maximum(nu, 0.0) if clip else nu
-    bottom = np.maximum(1.0 - nu * v, LEAST_DENOMINATOR)
-    return A + damping * (nu / bottom - A), h + damping * ((alpha + nu * m) / bottom - h)
-
-
-def _centred_votes(
-    worker: NDArray[np.uint32], outcome: Vector, weight: Vector, n_workers: int, sides_known: bool
-) -> Vector:
-    """2y - 1, less the worker's mean answer where sides are known: one-sided workers vanish."""
-    signed = 2.0 * outcome - 1.0
-    if sides_known:
-        total = np.bincount(worker, weight, n_workers)
-        mean = np.bincount(worker, weight * signed, n_workers) / np.maximum(total, 1e-300)
-        signed = signed - mean[worker]
-    return np.asarray(signed, dtype=np.float64)

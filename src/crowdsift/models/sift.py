@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.contexts import ContextPoints
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
@@ -150,17 +149,18 @@ class Sift(Model):
         size, crowd = run.scale(), engine.n_workers - engine.known_workers
         told = summarise(run.sites, run.prior, engine.n_workers).scaled(size)
         apart = run.sites if isinstance(run.sites, ContextSites) else None
-        leaves = None
+        known = None
         if apart is not None:
             engine.passes += run.engine.passes
             leaves = summarise(apart.in_contexts(), run.prior, run.engine.n_workers).scaled(size)
+            known = apart.known(leaves.points)
             told = told._replace(points=in_another(told.points, apart))
         scores = _about_mean(run.means / size, engine)
         margin = float(np.mean(told.positive[:crowd] - told.negative[:crowd]))
         flip = margin < 0.0 and not engine.known_workers  # gold has settled the sign
         if flip:
             told, scores, margin = told.flipped(), -scores, -margin
-            leaves = None if leaves is None else leaves.flipped()
+            known = None if known is None else known.mirrored()
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
             sign = -1.0 if flip else 1.0
@@ -178,7 +178,7 @@ class Sift(Model):
             covariance=None if joint is None else joint / size**2,
             theta=told.spread,
             points=told.points,
-            in_context=None if leaves is None else _in_context(engine, leaves.points),
+            in_context=known,
             workers=WorkerEstimate(
                 reliability=told.mean,
                 reliability_sd=told.sd,
@@ -261,14 +261,6 @@ def _found(
     place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
     known = keys[place] == wanted
     return known, place[known]
-
-
-def _in_context(engine: Engine, points: WorkerPoints) -> ContextPoints | None:
-    apart = engine.by_context()
-    if apart is None:
-        return None
-    seen = WorkerPoints(*(column[: len(apart.worker)] for column in points))
-    return ContextPoints(apart.worker, apart.context, seen)
 
 
 def _about_mean(scores: Vector, engine: Engine) -> Vector:

@@ -1,7 +1,7 @@
 """Side habits of a worker that differ from context to context.
 
-γ of a worker in a context ("leaf") is N(η, w), η of the worker N(g0, t²), all Gaussian: with a and h
-the sums of the sites of a leaf and D = 1 + w·a, a leaf tells its worker a/D and h/D.
+γ of a worker in a context ("leaf") is N(η, w), η of the worker N(g0, t²), all Gaussian: with a and
+h the sums of the sites of a leaf and D = 1 + w·a, a leaf tells its worker a/D and h/D.
 """
 
 from __future__ import annotations

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.contexts import ContextPoints
 from crowdsift.engines.grid import (
     NO_HABIT,
     Habits,
@@ -50,18 +51,22 @@ class ContextSites:
     ----------
     leaves
         The sites of an engine in which every worker in a context is a worker.
-    whole
-        Which worker each of those is; known workers, who follow, are not among them.
+    worker, context
+        Which worker each of those is, and where; known workers, who follow, are not among them.
     n_workers
         How many workers there are, known ones included.
     """
 
     def __init__(
-        self, leaves: GridSites, whole: NDArray[np.int64], n_workers: int, habits: Habits
+        self,
+        leaves: GridSites,
+        worker: NDArray[np.int64],
+        context: NDArray[np.int64],
+        n_workers: int,
+        habits: Habits,
     ) -> None:
-        self.leaves, self._whole, self._n, self._habits = leaves, whole, n_workers, habits
-        self.types = TypeTree(whole, n_workers, habits)
-        self.side = SideTree(whole, n_workers)
+        self.leaves, self._whole, self._context, self._habits = leaves, worker, context, habits
+        self.types, self.side = TypeTree(worker, n_workers, habits), SideTree(worker, n_workers)
         if not habits.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # of leaves; None before the first pass
@@ -132,6 +137,11 @@ class ContextSites:
     def sides(self) -> tuple[Vector, Vector]:
         """η of every worker; see the protocol."""
         return self.side.mean.copy(), self.side.variance.copy()
+
+    def known(self, points: WorkerPoints) -> ContextPoints:
+        """Points of the leaves, known workers not among them, with whose they are."""
+        own = WorkerPoints(*(column[: len(self._whole)] for column in points))
+        return ContextPoints(self._whole, self._context, own)
 
     def in_contexts(self) -> GridSites:
         """The leaves, with the priors that their workers give them."""
@@ -256,11 +266,12 @@ def with_contexts(run: Propagation) -> Propagation:
     apart = run.engine.by_context()
     if apart is None:
         return run
-    engine, whole, habits = apart.engine, apart.worker, run.prior.habits
-    several = len(whole) > len(np.unique(whole))
-    if not several or len(whole) * len(run.prior.masses) > _NUMBERS:
+    engine, worker, context = apart
+    habits, n_workers = run.prior.habits, run.engine.n_workers
+    several = len(worker) > len(np.unique(worker))
+    if not several or len(worker) * len(run.prior.masses) > _NUMBERS:
         return run
-    sites = ContextSites(engine.grid_sites(habits), whole, run.engine.n_workers, habits)
+    sites = ContextSites(engine.grid_sites(habits), worker, context, n_workers, habits)
     sites.reset(2.0)
     first, second = sites.pair_posteriors(run.means)[:2]
     sites.set_pair_variances(run.variances[first] + run.variances[second])
