@@ -131,6 +131,8 @@ def settled(fit: Fit) -> Model:
         changes["sides"] = False
     if getattr(rule, "pair_effect", False) and not fit.summary.get("pair_effect"):
         changes["pair_effect"] = False
+    if getattr(rule, "contexts", False) and not fit.summary.get("context_spread"):
+        changes["contexts"] = False
     found: Model = replace(rule, **changes)
     return found
 

@@ -56,10 +56,19 @@ def likelihoods(sites: GridSites, levels: Vector, habits: Habits, count: int) ->
     points, masses = sites.posteriors(flat, 0, count)
     regular = masses[:, : widths * len(grid)].reshape(count, widths, len(grid))
     for s in np.flatnonzero((points != grid).any(axis=1)):
-        regular[s] = [deposit(grid, points[s], row) for row in regular[s]]
+        regular[s] = [_shared(levels, points[s], row) for row in regular[s]]
     told = np.concatenate([regular.reshape(count, -1), masses[:, widths * len(grid) :]], axis=1)
     told = told / flat
     return np.asarray(told / told.max(axis=1, keepdims=True), dtype=np.float64)
+
+
+def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
+    """Masses at points as masses on the grid of these levels; what is at 0 stays, alone."""
+    half = len(levels)
+    own = points[half + 1 :]
+    up = deposit(levels, own, masses[half + 1 :])
+    down = deposit(levels, own, masses[:half][::-1])
+    return np.concatenate([down[::-1], masses[half : half + 1], up])
 
 
 def _least(loss: Callable[[float], float], low: float, high: float) -> float:

@@ -1,0 +1,437 @@
+"""Workers who differ by context: the messages against closed forms, the gate, what is told."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from test_grid_passes import CLOSE, SIDE, passes
+
+import crowdsift
+from crowdsift import Comparisons, Sift
+from crowdsift.contexts import by_context, item_contexts
+from crowdsift.engines import choose_engine
+from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines.grid import PLAIN, Habits, SidePrior, WorkerPriors, mirrored
+from crowdsift.engines.own_levels import interpolated_prior
+from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.holdout import folds, left_out_log_likelihood
+from crowdsift.likelihoods import sigmoid
+from crowdsift.solvers.context_sides import SideTree
+from crowdsift.solvers.context_types import TypeTree, likelihoods, spread_kernel
+from crowdsift.solvers.worker_prior import power_grid
+
+
+def draw_votes(spread, side_sd, seed, *, each=60, workers=20, contexts=6, items=8):
+    """Votes by context of workers whose reliability and side habit differ so much by context."""
+    rng = np.random.default_rng(seed)
+    score = rng.normal(size=(contexts, items))
+    beta, habit = rng.uniform(1.0, 3.0, workers), rng.normal(0.0, 0.3, workers)
+    own_beta = beta[:, None] * (1.0 + spread * rng.normal(size=(workers, contexts)))
+    own_habit = habit[:, None] + side_sd * rng.normal(size=(workers, contexts))
+    s, c = (x.ravel() for x in np.meshgrid(range(workers), range(contexts)))
+    s, c = np.repeat(s, each), np.repeat(c, each)
+    a = rng.integers(items, size=len(s))
+    b = (a + rng.integers(1, items, len(s))) % items
+    chance = sigmoid(own_beta[s, c] * (score[c, a] - score[c, b]) + own_habit[s, c])
+    left = rng.random(len(s)) < chance
+    rows = {
+        "left": [f"i{x}" for x in a],
+        "right": [f"i{x}" for x in b],
+        "winner": np.where(left, "left", "right").tolist(),
+        "worker": [f"w{x:02d}" for x in s],
+        "scene": [f"c{x}" for x in c],
+    }
+    return crowdsift.read(rows, by="scene")
+
+
+# --- votes ------------------------------------------------------------------------------------
+
+
+def test_votes_by_context_are_the_same_votes():
+    votes = draw_votes(0.2, 0.5, seed=1, each=3)
+    told = votes.with_gold(votes.first[:2], votes.second[:2])
+    for mine, known in ((votes, 0), (told, 1)):
+        apart = by_context(mine)
+        assert apart is not None
+        assert apart.votes.n_gold == known
+        assert apart.votes.n_workers == len(apart.worker) + known
+        whose = np.append(apart.worker, np.full(known, mine.n_workers - 1))
+        rows = [
+            sorted(zip(x.first.tolist(), x.second.tolist(), x.outcome.tolist(), x.weight.tolist(),
+                       who.tolist(), strict=True))
+            for x, who in ((mine, mine.worker_codes()),
+                           (apart.votes, whose[apart.votes.worker_codes()]))
+        ]  # fmt: skip
+        assert rows[0] == rows[1]
+        context = item_contexts(mine)[apart.votes.first]
+        leaf = apart.votes.worker_codes()
+        crowd = leaf < len(apart.worker)
+        np.testing.assert_array_equal(context[crowd], apart.context[leaf[crowd]])
+
+
+def test_without_contexts_there_is_nothing_to_tell_apart():
+    plain = crowdsift.simulate(9, 5, 100, seed=1).comparisons()
+    one = draw_votes(0.2, 0.5, seed=1, each=3, contexts=1)
+    for votes in (plain, one):
+        assert by_context(votes) is None
+        assert CpuEngine(votes, 1).by_context() is None
+        assert ReferenceEngine(votes).by_context() is None
+
+
+# --- engines ----------------------------------------------------------------------------------
+
+
+@given(passes(), st.integers(0, 2**32 - 1))
+def test_priors_of_workers_own(case, seed):
+    """Both engines agree, own levels included; and rows of the common prior are the common one."""
+    makers, levels, prior, means, clip = case
+    found = []
+    for make in makers:
+        engine, sites = make()
+        rng = np.random.default_rng(seed)
+        crowd = engine.n_workers - engine.known_workers
+        own = WorkerPriors(
+            rng.dirichlet(np.full(len(prior), 0.5), crowd) + 1e-6,
+            rng.normal(size=crowd),
+            rng.uniform(0.1, 1.0, crowd),
+        )
+        sites.reset(1.5)
+        sites.set_worker_priors(own)
+        first = sites.update(levels, prior, means[0], damping=1.0, clip=True, side=SIDE)
+        half = len(levels)
+        given = sites.vote_sites()
+        low, high = (np.where(np.arange(engine.n_workers) < min(1, crowd), x, np.nan)
+                     for x in (0.5, 1.5))  # fmt: skip
+        sites.set_vote_sites(given._replace(low=low, high=high), half)
+        second = sites.update(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE)
+        masses = sites.posteriors(prior, 0, engine.n_workers).masses
+        sides = sites.sides() if second.sides.weight else ()
+        sites.set_worker_priors(None)
+        third = sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE)
+        same = WorkerPriors(
+            np.tile(prior, (crowd, 1)), np.full(crowd, SIDE.mean), np.full(crowd, SIDE.variance)
+        )
+        sites.set_worker_priors(same)
+        again = sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE)
+        for one, other in zip(third, again, strict=True):
+            np.testing.assert_allclose(one, other, **CLOSE)
+        found.append([*first, *second, masses, *sides, third.log_messages])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
+
+
+@given(passes())
+def test_what_a_worker_repeats_is_the_same_on_both_engines(case):
+    makers, levels, prior, means, clip = case
+    found = []
+    for make in makers:
+        _, sites = make()
+        sites.update(levels, prior, means[0], damping=1.0, clip=clip, side=SIDE)
+        found.append(sites.repeated_slope(sites.pair_posteriors(means[1])))
+    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
+
+
+def test_what_a_worker_repeats_by_counting_pairs_of_votes():
+    """Σ over two different votes of one worker on one pair of R R' + A A' V, n votes being n."""
+    rng = np.random.default_rng(3)
+    count = 300
+    one = rng.integers(5, size=count)
+    two = (one + rng.integers(1, 5, count)) % 5
+    votes = Comparisons.from_arrays(
+        one, two, worker=rng.integers(4, size=count), outcome=rng.integers(2, size=count)
+    )
+    sites = ReferenceEngine(votes).grid_sites()
+    levels = power_grid(11)
+    prior = rng.dirichlet(np.ones(11))
+    means = rng.normal(size=5)
+    sites.update(levels, prior, means, damping=1.0, clip=False)
+    told = sites.pair_posteriors(means)
+    single = np.repeat(np.arange(len(sites._n)), sites._n.astype(int))
+    total = 0.0
+    for i, j in itertools.permutations(range(len(single)), 2):
+        a, b = single[i], single[j]
+        p = sites._pair[a]
+        if sites._pair[b] == p and sites._worker[a] == sites._worker[b]:
+            R = [sites._sign[x] * sites._h[x] - sites._A[x] * told.mean[p] for x in (a, b)]
+            total += 0.5 * (R[0] * R[1] + sites._A[a] * sites._A[b] * told.variance[p])
+    assert sites.repeated_slope(told) == pytest.approx(total, rel=1e-9)
+    alone = Comparisons.from_arrays([0, 1], [1, 2], worker=[0, 0], outcome=[1.0, 0.3])
+    sites = ReferenceEngine(alone).grid_sites()
+    sites.update(levels, prior, np.zeros(3), damping=1.0, clip=False)
+    assert sites.repeated_slope(sites.pair_posteriors(np.zeros(3))) == 0.0
+
+
+# --- messages ---------------------------------------------------------------------------------
+
+
+def test_side_habits_against_the_joint_gaussian():
+    """Evidence, η, and what other contexts say of γ, from the dense covariance of all γ."""
+    rng = np.random.default_rng(2)
+    side, w = SidePrior(0.3, 0.2), 0.15
+    whole = np.array([0, 0, 0, 1])
+    a, h = rng.uniform(0.5, 4.0, 4), rng.normal(size=4)
+    tree = SideTree(whole, 2)
+    tree.spread = w
+    tree.start(side)
+    for _ in range(60):  # messages among leaves of one worker come to rest
+        leaf_m, leaf_v = tree.leaf_mean, tree.leaf_variance
+        V = 1.0 / (1.0 / leaf_v + a)
+        G = V * (leaf_m / leaf_v + h)
+        tree.gather(G, V, side)
+    own = 0.5 * (G**2 / V - leaf_m**2 / leaf_v + np.log(V / leaf_v))  # of leaves by themselves
+    for s in (0, 1):
+        mine = whole == s
+        n = int(mine.sum())
+        prior = side.variance * np.ones((n, n)) + w * np.eye(n)
+        P, A = np.linalg.inv(prior), np.diag(a[mine])
+        mean = np.full(n, side.mean)
+        S = np.linalg.inv(P + A)
+        m = S @ (P @ mean + h[mine])
+        evidence = 0.5 * (
+            m @ (P + A) @ m - mean @ P @ mean - np.log(np.linalg.det(prior @ (P + A)))
+        )
+        assert own[mine].sum() + tree.bonus[s] == pytest.approx(evidence, abs=1e-9)
+        np.testing.assert_allclose(G[mine], m, rtol=1e-9)
+        np.testing.assert_allclose(V[mine], np.diag(S), rtol=1e-9)
+        # η given γ is Gaussian: E[η] = g0 + t² 1ᵀ P (E[γ] - g0)
+        weight = side.variance * np.ones(n) @ P
+        assert tree.mean[s] == pytest.approx(side.mean + weight @ (m - mean), rel=1e-9)
+        variance = side.variance - weight @ np.ones(n) * side.variance + weight @ S @ weight
+        assert tree.variance[s] == pytest.approx(variance, rel=1e-9)
+        if s == 0:  # E[(γ - η)²] from the joint posterior of γ and η
+            off = np.eye(n) - np.outer(np.ones(n), weight)
+            rest = side.variance * (1.0 - weight.sum())
+            centre = m - tree.mean[s]
+            square = np.diag(off @ S @ off.T) + rest + centre**2
+            tree.learn(np.array([1.0, 1.0]))
+            # workers of one context tell nothing; a prior of one leaf at .02
+            assert tree.spread == pytest.approx((square.sum() + 0.02) / 4.0, rel=1e-9)
+            tree.spread = w
+
+
+@pytest.mark.parametrize("habits", [
+    PLAIN,
+    Habits(np.array([0.1, 1.0]), np.array([-1.0, 2.0]), np.array([0.1, 0.1]), sides=True),
+])  # fmt: skip
+def test_types_by_enumeration(habits):
+    """All types of a worker and of it in two contexts, one by one."""
+    rng = np.random.default_rng(4)
+    levels = np.array([0.7, 1.5])
+    points, widths = mirrored(levels), len(habits.widths)
+    types, regular = habits.n_types(levels), widths * 5
+    leaf = rng.uniform(0.01, 1.0, (3, types))
+    prior, bonus = rng.dirichlet(np.ones(types)), np.array([0.4, -0.2])
+    tree = TypeTree(np.array([0, 0, 1]), 2, habits)
+    tree.spread = 0.5
+    tree.gather(leaf, levels, bonus)
+    q, log_messages = tree.posterior(prior)
+    K = np.eye(types)
+    for d in range(widths):
+        K[5 * d : 5 * d + 5, 5 * d : 5 * d + 5] = spread_kernel(points, 0.5)
+    lift = np.exp(np.where(np.arange(types) < regular, bonus[0], 0.0))
+    joint = np.einsum("t,tu,tv,u,v->tuv", prior * lift, K, K, leaf[0], leaf[1])
+    single = prior * np.exp(np.where(np.arange(types) < regular, bonus[1], 0.0)) * (K @ leaf[2])
+    np.testing.assert_allclose(q[0], joint.sum(axis=(1, 2)) / joint.sum(), rtol=1e-10)
+    np.testing.assert_allclose(q[1], single / single.sum(), rtol=1e-10)
+    assert log_messages == pytest.approx(np.log(joint.sum()) + np.log(single.sum()), rel=1e-10)
+    priors = tree.leaf_priors(prior)
+    for g, sums in ((0, (0, 2)), (1, (0, 1))):
+        mine = priors[g] * leaf[g]
+        np.testing.assert_allclose(mine / mine.sum(), joint.sum(axis=sums) / joint.sum(), rtol=1e-9)
+
+
+def test_the_spread_is_where_the_evidence_is_largest():
+    """EM from both sides ends at the maximum of evidence and prior over a fine range of κ."""
+    rng = np.random.default_rng(5)
+    levels = power_grid(49)
+    points = mirrored(levels)
+    whole = np.repeat(np.arange(30), 5)
+    centre = rng.uniform(1.0, 3.0, 30)[whole] * (1.0 + 0.3 * rng.normal(size=len(whole)))
+    leaf = np.exp(-0.5 * ((points - centre[:, None]) / 0.25) ** 2)
+    prior = np.where(points > 0, np.gradient(points), 1e-9)
+    prior /= prior.sum()
+
+    def value(spread):
+        tree = TypeTree(whole, 30, PLAIN)
+        tree.spread = spread
+        tree.gather(leaf, levels, np.zeros(30))
+        return tree.posterior(prior)[1] - np.log(spread) - 0.5 * (0.1 / spread) ** 2
+
+    tried = np.exp(np.linspace(np.log(0.1), np.log(0.8), 400))
+    best = tried[np.argmax([value(x) for x in tried])]
+    for start in (0.1, 0.8):
+        tree = TypeTree(whole, 30, PLAIN)
+        tree.spread = start
+        for _ in range(60):
+            tree.gather(leaf, levels, np.zeros(30))
+            tree.learn(prior)
+        assert tree.spread == pytest.approx(best, rel=0.01)
+    assert best == pytest.approx(0.3, abs=0.08)
+
+
+def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
+    """Σ prior·L on own levels is that of the likelihood shared by common levels."""
+    votes = draw_votes(0.2, 0.0, seed=6, each=300, workers=2, contexts=1)
+    sites = ReferenceEngine(votes).grid_sites()
+    levels = power_grid(25)
+    points = mirrored(levels)
+    prior = np.gradient(points) * np.exp(-0.5 * (points - 2.0) ** 2)
+    prior[len(levels)] = 0.3  # random workers are an atom
+    prior /= prior.sum()
+    sites._own = {0: np.linspace(0.8, 2.0, 12), 1: np.linspace(0.0, 0.6, 13)[1:]}
+    means = crowdsift.fit(votes, "bt").scores_of(votes.items)
+    sites.update(levels, prior, means, damping=0.0, clip=True)
+    found = likelihoods(sites, levels, PLAIN, 2)
+    ratios = []
+    for other in (prior, prior[::-1] + prior):
+        fine = [
+            float(interpolated_prior(levels, other, sites._own[s]) @ np.exp(
+                sites._messages[s] - sites._messages[s].max()))
+            for s in (0, 1)
+        ]  # fmt: skip
+        ratios.append(found @ other / fine)
+    np.testing.assert_allclose(ratios[0], ratios[1], rtol=1e-6)
+
+
+# --- fits -------------------------------------------------------------------------------------
+
+
+def test_workers_who_differ_by_context_are_found_and_predicted_better():
+    votes = draw_votes(0.3, 0.8, seed=7)
+    fit = crowdsift.fit(votes, Sift(), threads=1)
+    same = crowdsift.fit(votes, Sift(contexts=False), threads=1)
+    assert fit.converged
+    assert fit.summary["evidence"] > same.summary["evidence"] + 3.0
+    assert fit.summary["context_spread"] == pytest.approx(0.3, abs=0.12)
+    assert fit.summary["context_side_sd"] == pytest.approx(0.8, abs=0.2)
+    assert same.summary["context_spread"] == same.summary["context_side_sd"] == 0.0
+    losses = [left_out_log_likelihood(votes, Sift(contexts=x), threads=1) for x in (True, False)]
+    assert losses[0] > losses[1] + 0.005
+    assert fit.workers.height == votes.n_workers
+
+
+def test_workers_who_do_not_differ_are_fitted_as_before():
+    votes = draw_votes(0.0, 0.0, seed=8)
+    fits = [crowdsift.fit(votes, Sift(contexts=x), threads=1) for x in (True, False)]
+    assert fits[0].summary["context_spread"] == 0.0
+    for name in ("score", "lower", "upper"):
+        np.testing.assert_array_equal(fits[0].items[name], fits[1].items[name])
+    for name in ("reliability", "lower", "upper"):
+        np.testing.assert_array_equal(fits[0].workers[name], fits[1].workers[name])
+
+
+@pytest.mark.parametrize("sides", [True, False])
+def test_the_engines_agree(sides):
+    votes = draw_votes(0.4, 1.0 if sides else 0.0, seed=9, each=80, workers=10, contexts=4, items=5)
+    model = Sift(grid_points=25, sides=sides, starts=("flat",), pair_effect=False)
+    kept, left = next(folds(votes, 5, 0))
+    ours, theirs = (
+        model.estimate(choose_engine(name, model.prepare(kept), 1)) for name in ("cpu", "reference")
+    )
+    assert ours.details["context_spread"] > 0.0
+    assert ours.evidence == pytest.approx(theirs.evidence, abs=0.05)
+    np.testing.assert_allclose(ours.scores, theirs.scores, atol=2e-3)
+    np.testing.assert_allclose(
+        ours.workers.reliability, theirs.workers.reliability, rtol=5e-3, atol=2e-3
+    )
+    told = [
+        model.left_out(choose_engine(name, model.prepare(left), 1), estimate)
+        for name, estimate in (("cpu", ours), ("reference", theirs))
+    ]
+    assert told[0] == pytest.approx(told[1], rel=1e-3)
+
+
+def test_predictions_know_the_context():
+    """A worker who leans left in one context only; in a context of no votes it is as on average."""
+    votes = draw_votes(0.3, 1.5, seed=10)
+    fit = crowdsift.fit(votes, Sift(), threads=1)
+    apart = fit.posterior.in_context
+    assert apart is not None
+    labels = sorted(fit.labels)
+    pairs = [(a, b) for a, b in itertools.pairwise(labels) if a[0] == b[0]]
+    told = [fit.predict(*pair, "w00") for pair in pairs]
+    by_hand = []
+    for a, b in pairs:
+        context = int(item_contexts(votes)[votes.items.tolist().index(a)])
+        row = int(np.flatnonzero((apart.worker == 0) & (apart.context == context))[0])
+        points = [column[row] for column in apart.points]
+        d = float(fit.scores_of([a])[0] - fit.scores_of([b])[0])
+        by_hand.append(Sift().outcome_probabilities(np.array(d), *points).win.mean())
+    np.testing.assert_allclose(told, by_hand, rtol=1e-9)
+    assert 0.0 < fit.predict(*pairs[0]) < 1.0
+
+
+def test_a_worker_not_seen_in_a_context_is_less_certain():
+    votes = draw_votes(0.3, 0.8, seed=11)
+    context = item_contexts(votes)[votes.first]
+    here = (votes.worker_codes() == 0) & (context == 2)
+    model = Sift()
+    estimate = model.estimate(choose_engine("cpu", votes.select(~here), 1))
+    known = estimate.in_context
+    assert known is not None
+    row = known.rows(np.array([0, 0]), np.array([2, 1]), votes.n_workers)
+    assert row[0] == 0
+    assert row[1] >= votes.n_workers
+    points = known.below(estimate.points)
+    assert points.side_variance[row[0]].mean() > points.side_variance[row[1]].mean() + 0.2
+    assert points.reliability[row[0]].std() > points.reliability[row[1]].std()
+    engine = choose_engine("cpu", votes.select(here), 1)
+    assert np.isfinite(model.left_out(engine, estimate))
+
+
+def test_gold_is_one_worker_in_all_contexts(tmp_path):
+    votes = draw_votes(0.3, 0.8, seed=12)
+    items = sorted(votes.items.tolist())
+    fit = crowdsift.fit(votes, Sift(), threads=1)
+    best = {scene: max((x for x in items if x[0] == scene), key=lambda x: fit.scores_of([x])[0])
+            for scene in ("c0", "c1")}  # fmt: skip
+    worst = {scene: min((x for x in items if x[0] == scene), key=lambda x: fit.scores_of([x])[0])
+             for scene in ("c0", "c1")}  # fmt: skip
+    gold = {
+        "scene": list(best),
+        "winner": [x[1] for x in best.values()],
+        "loser": [x[1] for x in worst.values()],
+    }
+    told = crowdsift.fit(votes, Sift(), gold=gold, threads=1)
+    assert told.summary["context_spread"] > 0.0
+    assert told.summary["gold_agree"] == 2
+    assert told.workers.height == votes.n_workers
+
+
+def test_a_fit_by_context_starts_cold(tmp_path):
+    """What workers are in contexts is not carried over: the answer is that of a cold start."""
+    votes = draw_votes(0.3, 0.8, seed=13)
+    earlier = crowdsift.fit(votes.select(votes.first != 0), Sift(), threads=1)
+    assert earlier.summary["context_spread"] > 0.0
+    earlier.save(tmp_path / "fit")
+    warm = crowdsift.fit(votes, Sift(), start=tmp_path / "fit", threads=1)
+    cold = crowdsift.fit(votes, Sift(), threads=1)
+    np.testing.assert_array_equal(warm.items["score"], cold.items["score"])
+
+
+# --- pair effect ------------------------------------------------------------------------------
+
+
+def repeated(copied, seed):
+    """30 workers on all pairs of 8 items, four times each; `copied` says whose mood counts.
+
+    A worker is in a mood about a pair: its own, or one that all workers share.
+    """
+    rng = np.random.default_rng(seed)
+    score = rng.normal(size=8)
+    a, b = (x.ravel() for x in np.triu_indices(8, 1))
+    s, p = (np.repeat(x.ravel(), 4) for x in np.meshgrid(range(30), range(len(a))))
+    own, shared = rng.normal(size=(30, len(a))), rng.normal(size=len(a))
+    mood = shared[p] if copied else own[s, p]
+    won = rng.random(len(s)) < sigmoid(2.0 * (score[a[p]] - score[b[p]] + mood))
+    return Comparisons.from_arrays(a[p], b[p], worker=s, outcome=won.astype(float))
+
+
+def test_workers_who_repeat_themselves_make_no_pair_effect():
+    for seed in range(3):
+        assert crowdsift.fit(repeated(False, seed), "sift").summary["pair_effect"] < 0.1
+        assert crowdsift.fit(repeated(True, seed), "sift").summary["pair_effect"] > 0.2
