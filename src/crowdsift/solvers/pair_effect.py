@@ -26,14 +26,14 @@ def with_pair_effect(run: Propagation) -> Propagation:
     maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
     gain is then less than the slope at 0 times s, which tells where to start and when not to.
     """
-    told = run.sites.pair_posteriors(run.means)
     votes = run.engine.total_weight
-    if not _settled(run) or votes - len(told.mean) <= _REPEATS * votes:
+    if not _settled(run) or votes - run.sites.n_pairs <= _REPEATS * votes:
         return run
-    if told.slope * _MOST <= _CLEAR:
+    slope = run.sites.pair_posteriors(run.means).slope
+    if slope * _MOST <= _CLEAR:
         return run
     trial = _branch(run)
-    best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / told.slope, _LEAST), _MOST))
+    best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / slope, _LEAST), _MOST))
     if best > 0.0:
         _at(trial, best)
         while not trial.done:
