@@ -1,4 +1,4 @@
-// Arrays between NumPy and the kernels: shapes are checked, memory is handed over, never copied.
+// Arrays between NumPy and the kernels: shapes are checked, memory is handed over.
 #pragma once
 
 #include <nanobind/nanobind.h>
@@ -9,6 +9,8 @@
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "crowdsift/array.hpp"
 
 namespace nb = nanobind;
 
@@ -35,6 +37,11 @@ Out<T> hand_over(std::vector<T>&& values) {
     auto* kept = new std::vector<T>(std::move(values));
     nb::capsule owner(kept, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
     return Out<T>(kept->data(), {kept->size()}, owner);
+}
+
+template <class T>
+Out<T> hand_copy(const crowdsift::Array<T>& values) {
+    return hand_over(std::vector<T>(values.begin(), values.end()));
 }
 
 // The same as an array of two or three dimensions.

@@ -106,6 +106,12 @@ public:
         return logistic().expect(scores.data(), slopes.data());
     }
 
+    double log_likelihood(In<double> scores, In<double> slopes) {
+        check(scores, slopes);
+        nb::gil_scoped_release release;
+        return crowdsift::log_likelihood(votes_, pool_, scores.data(), slopes.data());
+    }
+
     Out<double> item_system(In<double> slopes) {
         require(slopes, votes_.n_workers, "slopes");
         std::vector<double> rhs(votes_.n_items);
@@ -243,9 +249,10 @@ public:
     // The weighted pairs as (low, high, weight): the entries of the Laplacian off its diagonal.
     std::tuple<Out<std::uint32_t>, Out<std::uint32_t>, Out<float>> weighted_pairs() {
         laplacian();
-        return {hand_over(std::vector<std::uint32_t>(pairs_.low)),
-                hand_over(std::vector<std::uint32_t>(pairs_.high)),
-                hand_over(std::vector<float>(laplacian().pair_weights()))};
+        std::vector<std::uint32_t> low(pairs_.size());
+        pairs_.each([&](std::size_t p, std::uint32_t j, std::uint32_t) { low[p] = j; });
+        return {hand_over(std::move(low)), hand_copy(pairs_.high),
+                hand_copy(laplacian().pair_weights())};
     }
 
     // Log-likelihood with one slope for all, its gradient, the diagonal of A; see slopes.hpp.
@@ -344,9 +351,9 @@ private:
         if (known >= votes_.n_workers && known > 0)
             throw std::invalid_argument("only known workers are no crowd");
         laplacian();
-        std::shared_ptr<const crowdsift::SplitVotes>& split = split_[ties ? 1 : 0];
-        if (!split) split = std::make_shared<crowdsift::SplitVotes>(votes_, pairs_, ties);
-        return {votes_, pairs_, *laplacian_, pool_, inverse_, split, known};
+        std::shared_ptr<SiteBasis>& basis = basis_[ties ? 1 : 0];
+        if (!basis) basis = std::make_shared<SiteBasis>(votes_, pairs_, pool_, ties);
+        return {votes_, pairs_, *laplacian_, pool_, inverse_, basis, known};
     }
 
     Laplacian& laplacian() {
@@ -428,7 +435,7 @@ private:
     Pairs pairs_;
     std::unique_ptr<Laplacian> laplacian_;
     std::unique_ptr<SparseInverse> inverse_;
-    std::shared_ptr<const crowdsift::SplitVotes> split_[2];
+    std::shared_ptr<SiteBasis> basis_[2];
     std::unique_ptr<LogisticPasses> logistic_;
     std::unique_ptr<SlopePasses> slopes_;
     std::unique_ptr<EliminatedPasses> eliminated_;
@@ -593,6 +600,7 @@ NB_MODULE(_core, m) {
         .def("reduced", &Core::reduced, "v"_a, "inverse"_a)
         .def("item_curvature", &Core::item_curvature)
         .def("margin_flow", &Core::margin_flow, "x"_a, "prior"_a)
+        .def("log_likelihood", &Core::log_likelihood, "scores"_a, "slopes"_a)
         .def("multiply", &Core::multiply, "x"_a, "shift"_a)
         .def("diagonal", &Core::diagonal)
         .def("weighted_pairs", &Core::weighted_pairs)

@@ -22,7 +22,7 @@ struct SiteWorld {
     crowdsift::Laplacian& laplacian;
     crowdsift::ThreadPool& pool;
     std::unique_ptr<crowdsift::SparseInverse>& inverse;  // made when first asked for
-    std::shared_ptr<const crowdsift::SplitVotes> split;
+    std::shared_ptr<crowdsift::SiteBasis> basis;
     std::size_t known;
 };
 
@@ -34,11 +34,16 @@ public:
     explicit SitesBinding(const SiteWorld& world, Shape... shape)
         : k_(world.votes.n_items), m_(world.votes.n_workers), n_pairs_(world.pairs.size()),
           crowd_(m_ - world.known), pairs_(world.pairs), inverse_(world.inverse),
-          sites_(world.votes, world.pairs, world.laplacian, world.pool, world.split, shape...,
+          sites_(world.votes, world.pairs, world.laplacian, world.pool, world.basis, shape...,
                  world.known) {}
 
     void reset(double variance) {
         sites_.reset(variance);
+        half_ = 0;
+    }
+
+    void suspend() {
+        sites_.suspend();
         half_ = 0;
     }
 
@@ -139,21 +144,26 @@ public:
     }
 
     std::size_t n_votes() const { return sites_.split().size(); }
+    std::size_t n_pairs() const { return n_pairs_; }
 
     // Worker, winner, loser, kind (1: won by the first, -1: by the second, 2: tied), A and h.
     nb::tuple sites() {
         const crowdsift::SplitVotes& votes = sites_.split();
-        std::vector<std::uint32_t> worker(votes.size());
+        std::vector<std::uint32_t> worker(votes.size()), winner(votes.size()), loser(votes.size());
+        std::vector<std::int8_t> kind(votes.size());
         for (std::size_t s = 0; s < m_; ++s)
             std::fill(worker.begin() + static_cast<std::ptrdiff_t>(votes.start[s]),
                       worker.begin() + static_cast<std::ptrdiff_t>(votes.start[s + 1]),
                       static_cast<std::uint32_t>(s));
-        return nb::make_tuple(hand_over(std::move(worker)),
-                              hand_over(std::vector<std::uint32_t>(votes.winner)),
-                              hand_over(std::vector<std::uint32_t>(votes.loser)),
-                              hand_over(std::vector<std::int8_t>(votes.kind)),
-                              hand_over(std::vector<float>(sites_.precisions())),
-                              hand_over(std::vector<float>(sites_.pulls())));
+        for (std::size_t i = 0; i < votes.size(); ++i) {
+            winner[i] = votes.winner(i);
+            loser[i] = votes.loser(i);
+            kind[i] = votes.kind(i);
+        }
+        return nb::make_tuple(hand_over(std::move(worker)), hand_over(std::move(winner)),
+                              hand_over(std::move(loser)), hand_over(std::move(kind)),
+                              hand_copy(sites_.precisions()),
+                              hand_copy(sites_.pulls()));
     }
 
     void set_sites(In<float> precision, In<float> pull) {
@@ -190,7 +200,7 @@ public:
             worker, std::vector<double>(levels.data(), levels.data() + levels.shape(0)));
     }
 
-    Out<float> pair_variances() { return hand_over(std::vector<float>(sites_.pair_variances())); }
+    Out<float> pair_variances() { return hand_copy(sites_.pair_variances()); }
 
     Out<double> refresh() {
         std::vector<double> rhs(k_);
@@ -232,6 +242,7 @@ public:
     // Posterior mean and variance of the pairs, the derivative of the evidence in the effect.
     std::tuple<Out<double>, Out<double>, double> pair_posteriors(In<double> means) {
         require(means, k_, "means");
+        require_variances();
         std::vector<double> mean(n_pairs_), variance(n_pairs_);
         const double slope = sites_.pair_posteriors(means.data(), mean.data(), variance.data());
         return {hand_over(std::move(mean)), hand_over(std::move(variance)), slope};
@@ -260,7 +271,7 @@ public:
     }
 
 protected:
-    static void fill(std::vector<float>& values, const In<float>& given) {
+    static void fill(crowdsift::Array<float>& values, const In<float>& given) {
         require(given, values.size(), "sites");
         std::copy(given.data(), given.data() + values.size(), values.begin());
     }
@@ -277,6 +288,11 @@ protected:
         if (levels.shape(0) < 2) throw std::invalid_argument("at least two levels are needed");
         half_ = levels.shape(0);
         require(means, k_, "means");
+        require_variances();
+    }
+
+    void require_variances() const {
+        if (sites_.suspended()) throw std::invalid_argument("suspended, without variances");
     }
 
     std::size_t k_, m_, n_pairs_, crowd_, half_ = 0;
@@ -337,8 +353,8 @@ public:
     }
 
     std::tuple<Out<float>, Out<float>> side_sites() {
-        return {hand_over(std::vector<float>(sites_.side_precisions())),
-                hand_over(std::vector<float>(sites_.side_pulls()))};
+        return {hand_copy(sites_.side_precisions()),
+                hand_copy(sites_.side_pulls())};
     }
 
     void set_side_sites(In<float> precision, In<float> pull) {
@@ -373,7 +389,9 @@ nb::class_<Binding> bind_sites(nb::module_& m, const char* name) {
         .def("factorise", &Binding::factorise)
         .def("set_pair_variances", &Binding::set_pair_variances, "variance"_a)
         .def("pair_variances", &Binding::pair_variances)
+        .def("suspend", &Binding::suspend)
         .def("n_votes", &Binding::n_votes)
+        .def("n_pairs", &Binding::n_pairs)
         .def("sites", &Binding::sites)
         .def("set_sites", &Binding::set_sites, "precision"_a, "pull"_a)
         .def("set_moving", &Binding::set_moving, "workers"_a)

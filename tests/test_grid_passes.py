@@ -345,3 +345,35 @@ def test_bad_calls_are_refused():
         sites.update(np.ones(1), np.ones(3), np.zeros(2), damping=1.0, clip=True)
     with pytest.raises(ValueError, match="prior has 4 entries, expected 5"):
         sites.update(np.array([1.0, 2.0]), np.ones(4), np.zeros(2), damping=1.0, clip=True)
+
+
+@pytest.mark.parametrize("habits", SHAPES[:2])
+def test_suspended_sites_go_on_where_they_were(habits):
+    """Another run may use the engine meanwhile; only the variances are computed once more."""
+    votes = simulate(12, 8, 300, seed=4).comparisons()
+    engine = CpuEngine(votes, 1)
+    levels = power_grid(11)
+    prior = np.full(habits.n_types(levels), 1.0 / habits.n_types(levels))
+    means = np.linspace(-1.0, 1.0, 12)
+
+    def begin():
+        sites = engine.grid_sites(habits)
+        sites.reset(2.0)
+        sites.update(levels, prior, means, damping=1.0, clip=True, side=SIDE)
+        sites.pair_variances(exact=True)
+        return sites
+
+    def go_on(sites):
+        return sites.update(levels, prior, means, damping=0.5, clip=True, side=SIDE)
+
+    expected = go_on(begin())
+    sites = begin()
+    sites.suspend()
+    begin()
+    with pytest.raises(ValueError, match="suspended"):
+        go_on(sites)
+    sites.refresh()
+    sites.pair_variances(exact=True)
+    found = go_on(sites)
+    np.testing.assert_array_equal(found.rhs, expected.rhs)
+    assert found.log_messages == expected.log_messages

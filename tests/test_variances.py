@@ -50,3 +50,28 @@ def test_variances_are_within_five_percent(design):
         solution = engine.laplacian.solve(unit, np.zeros(K), shift=1.0, tolerance=1e-10)
         assert solution.converged
         assert found.items[item] == pytest.approx(solution.x[item], rel=0.05)
+
+
+def band_design(rng):
+    """Everyone with the twenty next ones: many neighbours, and yet a chain."""
+    first = np.repeat(np.arange(K - 20), 20)
+    return first, first + np.tile(np.arange(1, 21), K - 20)
+
+
+def dense_design(rng):
+    """Eighty comparisons an item, with limbs of a single one."""
+    first = rng.integers(K - 200, size=40 * K)
+    second = (first + rng.integers(1, K - 200, size=40 * K)) % (K - 200)
+    limbs = np.arange(K - 200, K)
+    return np.append(first, limbs), np.append(second, limbs - (K - 200))
+
+
+@pytest.mark.parametrize(("design", "sparse"), [(band_design, True), (dense_design, False)])
+def test_where_a_factorisation_stays_sparse(design, sparse):
+    first, second = design(np.random.default_rng(2))
+    votes = Comparisons.from_arrays(first, second, worker=np.zeros(len(first), int))
+    assert _core_sites(votes).is_sparse(5e7) is sparse
+
+
+def _core_sites(votes):
+    return CpuEngine(votes, 1).grid_sites()._sites

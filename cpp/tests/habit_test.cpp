@@ -86,8 +86,9 @@ void test_sites(std::size_t n, std::size_t threads, const HabitShape& shape, std
     ThreadPool pool(threads);
     const Pairs pairs = group_by_pair(n, items, first.data(), second.data());
     Laplacian laplacian(items, pairs, pool);
-    const auto split = std::make_shared<SplitVotes>(votes, pairs, shape.widths[0] > 0.0);
-    HabitSites sites(votes, pairs, laplacian, pool, split, shape, known);
+    const auto basis =
+        std::make_shared<SiteBasis>(votes, pairs, pool, shape.widths[0] > 0.0);
+    HabitSites sites(votes, pairs, laplacian, pool, basis, shape, known);
     const std::size_t half = 5, points = 2 * half + 1;
     const std::size_t types = shape.widths.size() * points + shape.pure_sides.size();
     std::vector<double> levels(half), prior(types, 1.0 / static_cast<double>(types));

@@ -6,6 +6,7 @@
 
 int main() {
     test_functions();
+    test_parallel();
     test_rows();
     test_logistic();
     test_slopes();

@@ -164,9 +164,9 @@ def rank_limits(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Limits of the 90 % interval of every item's rank within its component.
 
-    The ranks of samples of the joint posterior: from the covariance where there is one, else
-    with independent errors, which is close where there are thousands of items; these are then not
-    drawn but counted, see `_counted_limits`.
+    The ranks of samples of the joint posterior, in pairs of opposite errors: from the covariance
+    where there is one, else with independent errors, which is close where there are thousands of
+    items; these are then not drawn but counted, see `_counted_limits`.
 
     Examples
     --------
@@ -178,22 +178,31 @@ def rank_limits(
     """
     if covariance is None and len(scores) > _COUNTED:
         return _counted_limits(scores, sd, component)
-    count = _SAMPLES
-    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal((count, len(scores)))
+    k = len(scores)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    noise = rng.standard_normal((_SAMPLES // 2, k), dtype=np.float32)
     if covariance is None:
-        drawn = scores + sd * noise
+        error = sd.astype(np.float32) * noise
     else:
-        drawn = scores + noise @ _square_root(covariance).T
+        error = noise @ _square_root(covariance).T.astype(np.float32)
+    centre = scores.astype(np.float32)
+    drawn = np.concatenate([centre + error, centre - error])
     if component.any():
         order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
     else:
-        order = np.argsort(-drawn, axis=1, kind="stable")
+        order = np.argsort(-drawn, axis=1)
     start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
-    first = np.repeat(start, np.diff(np.append(start, len(scores))))
-    rank = np.empty_like(order)
-    np.put_along_axis(rank, order, np.arange(len(scores)) - first[None, :] + 1, axis=1)
-    rank.sort(axis=0)
-    return rank[int(0.05 * count)], rank[int(np.ceil(0.95 * count)) - 1]
+    first = np.repeat(start, np.diff(np.append(start, k)))
+    rank = np.empty((k, len(drawn)), np.int16)  # of at most _COUNTED items
+    rank[order, np.arange(len(drawn))[:, None]] = np.arange(k) - first + 1
+    rank.sort(axis=1)
+    low, high = (rank[:, place].astype(np.int64) for place in _places(len(drawn)))
+    return low, high
+
+
+def _places(count: int) -> tuple[int, int]:
+    """Where the limits of 90 % stand among so many values that rise."""
+    return int(0.05 * count), int(np.ceil(0.95 * count)) - 1
 
 
 def _counted_limits(

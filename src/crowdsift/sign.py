@@ -37,7 +37,7 @@ __all__ = [
 # Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of the prior of `sift`.
 _HONEST, _ADVERSARIAL = 3.5, 0.5
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
-_PAIRS = 20_000  # drawn to see how often the order of a pair is right
+_PAIRS = 5_000  # drawn to see how often the order of a pair is right
 _MOST_GOLD = 999
 
 

@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/likelihoods.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
@@ -27,7 +28,7 @@ public:
           ranges_(votes.worker_ranges(pool.size())),
           sums_(ranges_.size() - 1, votes.n_items) {}
 
-    const std::vector<float>& item_entries() const { return a_; }
+    const Array<float>& item_entries() const { return a_; }
     std::size_t features() const { return n_x_; }
 
     // Log-likelihood; its gradients in items and workers; the blocks D; the sums of |A|'s entries
@@ -267,7 +268,7 @@ private:
     const std::vector<std::size_t> ranges_;
     ItemSums sums_;
     std::size_t p_ = 0;
-    std::vector<float> a_, b_;
+    Array<float> a_, b_;
 };
 
 // Product with the antisymmetric matrix of smoothed margins: for a comparison of first over

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/own_levels.hpp"
 #include "crowdsift/site_store.hpp"
@@ -25,20 +26,25 @@ struct SiteSums {
 class GridSites : public SiteStore {
 public:
     GridSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool,
-              std::shared_ptr<const SplitVotes> split, std::size_t known = 0)
-        : SiteStore(votes, pairs, laplacian, pool, std::move(split)), own_(votes.n_workers),
+              std::shared_ptr<SiteBasis> basis, std::size_t known = 0)
+        : SiteStore(votes, pairs, laplacian, pool, std::move(basis)), own_(votes.n_workers),
           crowd_(votes.n_workers - known) {
         reset(2.0);
     }
 
     GridSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool)
         : GridSites(votes, pairs, laplacian, pool,
-                    std::make_shared<SplitVotes>(votes, pairs, false)) {}
+                    std::make_shared<SiteBasis>(votes, pairs, pool, false)) {}
 
     std::size_t n_types() const { return 2 * grid_.half() + 1; }
     const TypeGrid& grid() const { return grid_; }
     OwnLevels& own_levels() { return own_; }
     WorkerPriors& worker_priors() { return priors_; }
+
+    void suspend() {
+        SiteStore::suspend();
+        likelihood_ = Array<float>();
+    }
 
     void reset(double variance) {
         SiteStore::reset(variance);
@@ -248,7 +254,7 @@ private:
             std::fill(at.down.begin(), at.down.end(), 0.0F);
             std::fill(at.shared.begin(), at.shared.end(), 0.0F);
             type_messages(some, lanes, level, at.cavity.m.data() + from, at.cavity.v.data() + from,
-                          split_.n.data() + begin + from, at.slope.data() + from * lanes,
+                          split_.n + begin + from, at.slope.data() + from * lanes,
                           at.win.data() + from * lanes, at.up.data(), at.down.data(),
                           at.shared.data(), at.product.data());
             if (!keep) continue;
@@ -294,7 +300,7 @@ private:
     OwnLevels own_;
     std::size_t crowd_;  // workers of the crowd, before the known ones
     WorkerPriors priors_;
-    std::vector<float> likelihood_;
+    Array<float> likelihood_;
 };
 
 }  // namespace crowdsift

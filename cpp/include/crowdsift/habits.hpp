@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/grid.hpp"
 #include "crowdsift/habit_kernels.hpp"
 #include "crowdsift/habit_types.hpp"
@@ -28,8 +29,8 @@ struct SideSums {
 class HabitSites : public SiteStore {
 public:
     HabitSites(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool,
-               std::shared_ptr<const SplitVotes> split, HabitShape shape, std::size_t known)
-        : SiteStore(votes, pairs, laplacian, pool, std::move(split)), types_(std::move(shape)),
+               std::shared_ptr<SiteBasis> basis, HabitShape shape, std::size_t known)
+        : SiteStore(votes, pairs, laplacian, pool, std::move(basis)), types_(std::move(shape)),
           own_(votes.n_workers), crowd_(votes.n_workers - known),
           side_a_(types_.sides() ? split_.size() : 0), side_h_(side_a_.size()),
           side_mean_(votes.n_workers), side_variance_(votes.n_workers) {
@@ -40,10 +41,15 @@ public:
     OwnLevels& own_levels() { return own_; }
     WorkerPriors& worker_priors() { return priors_; }
     // Sites on the side habit, in the order of the votes; none where there is no such habit.
-    std::vector<float>& side_precisions() { return side_a_; }
-    std::vector<float>& side_pulls() { return side_h_; }
+    Array<float>& side_precisions() { return side_a_; }
+    Array<float>& side_pulls() { return side_h_; }
     const std::vector<double>& side_means() const { return side_mean_; }
     const std::vector<double>& side_variances() const { return side_variance_; }
+
+    void suspend() {
+        SiteStore::suspend();
+        likelihood_ = Array<float>();
+    }
 
     void reset(double variance) {
         SiteStore::reset(variance);
@@ -249,7 +255,7 @@ private:
         std::fill(at.mean.begin(), at.mean.end(), static_cast<float>(side_mean_[s]));
         std::fill(at.variance.begin(), at.variance.end(), static_cast<float>(side_variance_[s]));
         cavities(count, at.mean.data(), at.variance.data(), side_a_.data() + begin,
-                 side_h_.data() + begin, split_.n.data() + begin, at.m.data(), at.v.data(),
+                 side_h_.data() + begin, split_.n + begin, at.m.data(), at.v.data(),
                  at.log_site.data());
         double sum = 0.0;
         for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(at.log_site[i]);
@@ -327,7 +333,7 @@ private:
     HabitTypes types_;
     OwnLevels own_;
     std::size_t crowd_;
-    std::vector<float> side_a_, side_h_, likelihood_;
+    Array<float> side_a_, side_h_, likelihood_;
     std::vector<double> side_mean_, side_variance_;
     WorkerPriors priors_;
 };

@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
@@ -67,6 +68,50 @@ inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT e
         residual[j] = n * (y - p);
         information[j] = n * e * scale * scale;
     }
+}
+
+// block(range, worker of the first row, first row, rows, eta) for all blocks of rows.
+template <class Block>
+void over_rows(const Votes& votes, ThreadPool& pool, const std::vector<std::size_t>& ranges,
+               const double* scores, const double* slopes, const Block& block) {
+    pool.run(ranges.size() - 1, [&](std::size_t range) {
+        const std::int64_t* const found =
+            std::upper_bound(votes.offsets, votes.offsets + votes.n_workers + 1,
+                             static_cast<std::int64_t>(ranges[range]));
+        std::size_t worker = static_cast<std::size_t>(found - votes.offsets) - 1;
+        double eta[kBlock];
+        for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kBlock) {
+            const std::size_t count = std::min(kBlock, ranges[range + 1] - at);
+            const std::size_t leading = worker;
+            for (std::size_t j = 0; j < count;) {
+                while (at + j >= votes.begin_of(worker + 1)) ++worker;
+                const std::size_t end = std::min(count, votes.begin_of(worker + 1) - at);
+                for (; j < end; ++j)
+                    eta[j] = slopes[worker] *
+                             (scores[votes.first[at + j]] - scores[votes.second[at + j]]);
+            }
+            block(range, leading, at, count, eta);
+        }
+    });
+}
+
+// Sum of n log p, with nothing kept.
+inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double* scores,
+                             const double* slopes) {
+    const std::vector<std::size_t> ranges =
+        even_ranges(votes.n, votes.n < 20000 ? 1 : pool.size());
+    std::vector<double> part(ranges.size() - 1, 0.0);
+    over_rows(votes, pool, ranges, scores, slopes,
+              [&](std::size_t range, std::size_t, std::size_t at, std::size_t count,
+                  const double* eta) {
+                  double value[kBlock], residual[kBlock], information[kBlock];
+                  logistic_block(count, eta, votes.outcome + at, votes.weight + at, value,
+                                 residual, information);
+                  part[range] += sum_block(value, count);
+              });
+    double total = 0.0;
+    for (const double value : part) total += value;
+    return total;
 }
 
 class LogisticPasses {
@@ -172,8 +217,8 @@ public:
     }
 
     // Refreshes the Laplacian with one weight a comparison.
-    void refresh_laplacian(const std::vector<float>& entries) {
-        std::vector<float>& weights = laplacian_.pair_weights();
+    void refresh_laplacian(const Array<float>& entries) {
+        Array<float>& weights = laplacian_.pair_weights();
         const std::vector<std::size_t> parts =
             even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
         pool_.run(parts.size() - 1, [&](std::size_t part) {
@@ -190,25 +235,7 @@ public:
 private:
     template <class Block>
     void over_rows(const double* scores, const double* slopes, const Block& block) {
-        pool_.run(row_ranges_.size() - 1, [&](std::size_t range) {
-            const std::int64_t* const found =
-                std::upper_bound(votes_.offsets, votes_.offsets + votes_.n_workers + 1,
-                                 static_cast<std::int64_t>(row_ranges_[range]));
-            std::size_t worker = static_cast<std::size_t>(found - votes_.offsets) - 1;
-            double eta[kBlock];
-            for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1]; at += kBlock) {
-                const std::size_t count = std::min(kBlock, row_ranges_[range + 1] - at);
-                const std::size_t leading = worker;
-                for (std::size_t j = 0; j < count;) {
-                    while (at + j >= votes_.begin_of(worker + 1)) ++worker;
-                    const std::size_t end = std::min(count, votes_.begin_of(worker + 1) - at);
-                    for (; j < end; ++j)
-                        eta[j] = slopes[worker] * (scores[votes_.first[at + j]] -
-                                                   scores[votes_.second[at + j]]);
-                }
-                block(range, leading, at, count, eta);
-            }
-        });
+        crowdsift::over_rows(votes_, pool_, row_ranges_, scores, slopes, block);
     }
 
     double regress(std::size_t worker, const double* scores, double ridge) const {
@@ -238,7 +265,7 @@ private:
     Laplacian& laplacian_;
     ThreadPool& pool_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    std::vector<float> precision_, contribution_;
+    Array<float> precision_, contribution_;
     ItemSums rhs_;
 };
 

@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/split_votes.hpp"
@@ -52,10 +53,10 @@ public:
         log_pairs_ = 0.0;
         for (const double value : logs) log_pairs_ += value;
         std::fill(rhs, rhs + n_items, 0.0);
-        for (std::size_t p = 0; p < pairs.size(); ++p) {
-            rhs[pairs.low[p]] += static_cast<double>(pull_[p]);
-            rhs[pairs.high[p]] -= static_cast<double>(pull_[p]);
-        }
+        pairs.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+            rhs[low] += static_cast<double>(pull_[p]);
+            rhs[high] -= static_cast<double>(pull_[p]);
+        });
     }
 
     // From mean and variance of the scores' difference, lower less higher item, to the pair's.
@@ -130,7 +131,7 @@ private:
     }
 
     double variance_ = 0.0, log_pairs_ = 0.0;
-    std::vector<float> inverse_, pull_;  // 1/D and H/D
+    Array<float> inverse_, pull_;  // 1/D and H/D
 };
 
 }  // namespace crowdsift

@@ -8,14 +8,39 @@
 #include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
+
 namespace crowdsift {
 
 struct Pairs {
-    std::vector<std::uint32_t> low, high;   // low < high, in lexicographic order
-    std::vector<std::uint32_t> comparison;  // comparisons grouped by pair
-    std::vector<std::uint32_t> start;       // group of pair p: [start[p], start[p + 1])
+    std::vector<std::uint32_t> row;   // pairs of the lower item j: [row[j], row[j + 1])
+    Array<std::uint32_t> high;        // rising within a row
+    Array<std::uint32_t> comparison;  // comparisons grouped by pair
+    Array<std::uint32_t> start;       // group of pair p: [start[p], start[p + 1])
 
-    std::size_t size() const { return low.size(); }
+    std::size_t size() const { return high.size(); }
+
+    // visit(p, low, high) for all pairs of the lower items [from, to), or for all.
+    template <class Visit>
+    void each(std::size_t from, std::size_t to, const Visit& visit) const {
+        for (std::size_t j = from; j < to; ++j)
+            for (std::size_t p = row[j]; p < row[j + 1]; ++p)
+                visit(p, static_cast<std::uint32_t>(j), high[p]);
+    }
+    template <class Visit>
+    void each(const Visit& visit) const {
+        each(0, row.size() - 1, visit);
+    }
+
+    // Ranges of lower items with about equal numbers of pairs; one where threads do not pay.
+    std::vector<std::size_t> row_ranges(std::size_t threads) const {
+        const std::size_t parts = size() < 20000 ? 1 : threads, n = row.size() - 1;
+        std::vector<std::size_t> bounds{0};
+        for (std::size_t j = 0; j < n && bounds.size() < parts; ++j)
+            if (row[j + 1] * parts >= size() * bounds.size()) bounds.push_back(j + 1);
+        bounds.push_back(n);
+        return bounds;
+    }
 };
 
 // Counting sorts by the higher, then by the lower item: linear in comparisons and items.
@@ -23,7 +48,7 @@ inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32
                            const std::uint32_t* second) {
     const auto low = [&](std::size_t i) { return std::min(first[i], second[i]); };
     const auto high = [&](std::size_t i) { return std::max(first[i], second[i]); };
-    std::vector<std::uint32_t> by_high(n), order(n);
+    Array<std::uint32_t> by_high(n), order(n);
     std::vector<std::uint32_t> begin(n_items + 1, 0);
     for (std::size_t i = 0; i < n; ++i) ++begin[high(i) + 1];
     std::partial_sum(begin.begin(), begin.end(), begin.begin());
@@ -33,16 +58,28 @@ inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32
     std::partial_sum(begin.begin(), begin.end(), begin.begin());
     for (const std::uint32_t i : by_high) order[begin[low(i)]++] = i;
 
+    // Now begin[j] is where the comparisons of the lower item j end. The higher items in this order
+    // take the place of by_high; of equal ones in a row the first is kept.
+    Array<std::uint32_t>& highs = by_high;
+    for (std::size_t k = 0; k < n; ++k) highs[k] = high(order[k]);
+    const auto each_pair = [&](const auto& met) {
+        for (std::size_t j = 0, k = 0; j < n_items; ++j)
+            for (const std::size_t from = k; k < begin[j]; ++k)
+                if (k == from || highs[k] != highs[k - 1]) met(j, static_cast<std::uint32_t>(k));
+    };
     Pairs pairs;
-    for (std::size_t k = 0; k < n; ++k) {
-        const std::uint32_t i = order[k];
-        if (pairs.low.empty() || pairs.low.back() != low(i) || pairs.high.back() != high(i)) {
-            pairs.low.push_back(low(i));
-            pairs.high.push_back(high(i));
-            pairs.start.push_back(static_cast<std::uint32_t>(k));
-        }
-    }
-    pairs.start.push_back(static_cast<std::uint32_t>(n));
+    pairs.row.assign(n_items + 1, 0);
+    each_pair([&](std::size_t j, std::uint32_t) { ++pairs.row[j + 1]; });
+    std::partial_sum(pairs.row.begin(), pairs.row.end(), pairs.row.begin());
+    const std::size_t count = pairs.row[n_items];
+    pairs.start.resize(count + 1);
+    std::size_t next = 0;
+    each_pair([&](std::size_t, std::uint32_t k) { pairs.start[next++] = k; });
+    pairs.start[count] = static_cast<std::uint32_t>(n);
+    for (std::size_t p = 0; p < count; ++p) highs[p] = highs[pairs.start[p]];
+    highs.resize(count);
+    highs.shrink_to_fit();
+    pairs.high = std::move(highs);
     pairs.comparison = std::move(order);
     return pairs;
 }

@@ -5,8 +5,10 @@
 // every chunk writes to buffers of its own, and the caller reduces them in order.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <mutex>
 #include <thread>
@@ -14,15 +16,24 @@
 
 namespace crowdsift {
 
+// Tells the processor that a loop only waits.
+inline void pause_briefly() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#elif defined(__aarch64__) && defined(__GNUC__)
+    __asm__ __volatile__("yield");
+#endif
+}
+
+// Passes over small data come one after the other within microseconds, less than it takes to wake
+// a thread: whoever waits looks for work for a while before it sleeps.
 class ThreadPool {
 public:
     explicit ThreadPool(std::size_t threads) : threads_(threads == 0 ? 1 : threads) {}
 
     ~ThreadPool() {
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            stop_ = true;
-        }
+        stop_ = true;
+        { std::lock_guard<std::mutex> lock(mutex_); }
         wake_.notify_all();
         for (std::thread& worker : workers_) worker.join();
     }
@@ -35,57 +46,69 @@ public:
     // Runs task(0) ... task(chunks - 1), the caller taking part, and returns when all are done.
     // Tasks must not throw.
     void run(std::size_t chunks, const std::function<void(std::size_t)>& task) {
-        if (chunks <= 1 || threads_ == 1) {
+        if (chunks <= 1 || threads_ == 1 || chunks > kMostChunks) {
             for (std::size_t chunk = 0; chunk < chunks; ++chunk) task(chunk);
             return;
         }
         start_threads();
-        {
-            std::lock_guard<std::mutex> lock(mutex_);
-            task_ = &task;
-            next_ = 0;
-            chunks_ = chunks;
-            unfinished_ = chunks;
-            ++generation_;
+        task_ = &task;
+        unfinished_ = chunks;
+        const Ticket job = (ticket_.load() >> (2 * kBits)) + 1;
+        ticket_ = job << (2 * kBits) | static_cast<Ticket>(chunks) << kBits;
+        if (sleeping_ > 0) {
+            { std::lock_guard<std::mutex> lock(mutex_); }
+            wake_.notify_all();
         }
-        wake_.notify_all();
         work();
+        for (int turn = 0; turn < kTurns && unfinished_ > 0; ++turn) pause_briefly();
+        if (unfinished_ == 0) return;
         std::unique_lock<std::mutex> lock(mutex_);
+        waiting_ = true;
         done_.wait(lock, [this] { return unfinished_ == 0; });
-        task_ = nullptr;
+        waiting_ = false;
     }
 
 private:
+    // The number of the job, of its chunks, and of the next chunk, in one word: whoever adds one to
+    // it has a chunk of that job, or learns that there is none.
+    using Ticket = std::uint64_t;
+    static constexpr int kBits = 16;
+    static constexpr Ticket kMostChunks = 1 << 15;
+    static constexpr int kTurns = 4000;  // some 50 to 100 microseconds
+
     void start_threads() {
-        while (workers_.size() + 1 < threads_) workers_.emplace_back([this] { loop(); });
+        while (workers_.size() + 1 < threads_) {
+            const Ticket seen = ticket_ >> (2 * kBits);
+            workers_.emplace_back([this, seen] { loop(seen); });
+        }
     }
 
-    void loop() {
-        std::size_t seen = 0;
-        for (;;) {
-            {
+    void loop(Ticket seen) {
+        const auto idle = [&] { return !stop_ && ticket_ >> (2 * kBits) == seen; };
+        while (!stop_) {
+            for (int turn = 0; turn < kTurns && idle(); ++turn) pause_briefly();
+            if (idle()) {
                 std::unique_lock<std::mutex> lock(mutex_);
-                wake_.wait(lock, [&] { return stop_ || generation_ != seen; });
-                if (stop_) return;
-                seen = generation_;
+                ++sleeping_;
+                wake_.wait(lock, [&] { return !idle(); });
+                --sleeping_;
             }
+            seen = ticket_ >> (2 * kBits);
             work();
         }
     }
 
     void work() {
         for (;;) {
-            const std::function<void(std::size_t)>* task = nullptr;
-            std::size_t chunk = 0;
-            {
-                std::lock_guard<std::mutex> lock(mutex_);
-                if (task_ == nullptr || next_ >= chunks_) return;
-                task = task_;
-                chunk = next_++;
+            const Ticket ticket = ticket_.fetch_add(1);
+            const Ticket mask = (Ticket{1} << kBits) - 1;
+            const Ticket chunk = ticket & mask, chunks = ticket >> kBits & mask;
+            if (chunk >= chunks) return;
+            (*task_)(static_cast<std::size_t>(chunk));
+            if (--unfinished_ == 0 && waiting_) {
+                { std::lock_guard<std::mutex> lock(mutex_); }
+                done_.notify_all();
             }
-            (*task)(chunk);
-            std::lock_guard<std::mutex> lock(mutex_);
-            if (--unfinished_ == 0) done_.notify_all();
         }
     }
 
@@ -94,8 +117,9 @@ private:
     std::mutex mutex_;
     std::condition_variable wake_, done_;
     const std::function<void(std::size_t)>* task_ = nullptr;
-    std::size_t next_ = 0, chunks_ = 0, unfinished_ = 0, generation_ = 0;
-    bool stop_ = false;
+    std::atomic<Ticket> ticket_{0};
+    std::atomic<std::size_t> unfinished_{0}, sleeping_{0};
+    std::atomic<bool> waiting_{false}, stop_{false};
 };
 
 // Boundaries of at most `parts` contiguous ranges of [0, n) of nearly equal length.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/logistic.hpp"
 #include "crowdsift/parallel.hpp"
@@ -166,7 +167,7 @@ private:
     LogisticPasses& logistic_;
     ThreadPool& pool_;
     const std::vector<std::size_t> ranges_;
-    std::vector<float> precision_, contribution_;
+    Array<float> precision_, contribution_;
     ItemSums sums_;
 };
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/beliefs.hpp"
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/laplacian.hpp"
@@ -30,38 +31,57 @@ struct CavityBlock {
     std::vector<float> mean, variance, m, v, log_site;
 };
 
+// What all sites of the same votes share: the votes as wins, and room for messages between items,
+// which belong to whoever sent the last ones.
+struct SiteBasis {
+    SiteBasis(const Votes& votes, const Pairs& pairs, ThreadPool& pool, bool ties)
+        : split(votes, pairs, ties), beliefs(pairs, votes.n_items, pool) {}
+    const SplitVotes split;
+    PairBeliefs beliefs;
+};
+
 class SiteStore {
 public:
     SiteStore(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool,
-              std::shared_ptr<const SplitVotes> split)
+              std::shared_ptr<SiteBasis> basis)
         : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
-          beliefs_(pairs, votes.n_items, pool), ranges_(votes.worker_ranges(pool.size())),
-          rhs_(ranges_.size() - 1, votes.n_items), shared_(std::move(split)), split_(*shared_),
-          a_(split_.size()), h_(split_.size()), pair_variance_(pairs.size()) {}
+          ranges_(votes.worker_ranges(pool.size())), rhs_(ranges_.size() - 1, votes.n_items),
+          basis_(std::move(basis)), split_(basis_->split), owner_(basis_->beliefs.new_owner()),
+          a_(split_.size()), h_(split_.size()) {}
 
     void reset(double variance) {
         std::fill(a_.begin(), a_.end(), 0.0F);
         std::fill(h_.begin(), h_.end(), 0.0F);
-        std::fill(pair_variance_.begin(), pair_variance_.end(), static_cast<float>(variance));
-        beliefs_.forget();
+        pair_variance_.assign(pairs_.size(), static_cast<float>(variance));
+        basis_->beliefs.forget();
         effect_.set(0.0, pairs_.size());
     }
+
+    // Gives back what can be computed again: before the next pass, refresh() and variances.
+    void suspend() { pair_variance_ = Array<float>(); }
+    bool suspended() const { return pair_variance_.size() != pairs_.size(); }
 
     // The variance of a common effect of all votes on a pair; refresh() before the next pass.
     void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
 
     BeliefReport believe(double tolerance, std::size_t most, double* item_variance) {
-        return beliefs_.propagate(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
-                                  tolerance, most, item_variance, pair_variance_.data());
+        pair_variance_.resize(pairs_.size());
+        return basis_->beliefs.propagate(owner_, laplacian_.pair_weights().data(),
+                                         laplacian_.diagonal().data(), tolerance, most,
+                                         item_variance, pair_variance_.data());
     }
 
     // Exact variances by a sparse factorisation, whose order the caller keeps.
     bool factorise(SparseInverse& inverse, double* item_variance, double* log_determinant) {
+        pair_variance_.resize(pairs_.size());
         return inverse.invert(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
                               item_variance, pair_variance_.data(), log_determinant);
     }
 
-    std::vector<float>& pair_variances() { return pair_variance_; }
+    Array<float>& pair_variances() {
+        pair_variance_.resize(pairs_.size());
+        return pair_variance_;
+    }
 
     // The workers whose sites the next pass moves, one entry each; empty: all. Sums over messages
     // are then over these workers alone.
@@ -69,8 +89,8 @@ public:
 
     // Votes and their sites A and h, in the same order; refresh() after a change of sites.
     const SplitVotes& split() const { return split_; }
-    std::vector<float>& precisions() { return a_; }
-    std::vector<float>& pulls() { return h_; }
+    Array<float>& precisions() { return a_; }
+    Array<float>& pulls() { return h_; }
 
     void refresh(double* rhs) {
         rhs_.clear();
@@ -112,13 +132,13 @@ public:
     // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
     // the evidence in the variance of the pair effect.
     double pair_posteriors(const double* means, double* mean, double* variance) const {
-        for (std::size_t p = 0; p < pairs_.size(); ++p) {
-            float e = static_cast<float>(means[pairs_.low[p]] - means[pairs_.high[p]]);
+        pairs_.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+            float e = static_cast<float>(means[low] - means[high]);
             float v = pair_variance_[p];
             if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
             mean[p] = static_cast<double>(e);
             variance[p] = static_cast<double>(v);
-        }
+        });
         return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
     }
 
@@ -141,8 +161,9 @@ protected:
                       double& log_sites) const {
         double votes = 0.0, sites = 0.0;
         for (std::size_t i = 0; i < count; ++i) {
-            at.mean[i] = static_cast<float>(means[split_.winner[begin + i]] -
-                                            means[split_.loser[begin + i]]);
+            at.mean[i] = split_.side(begin + i) *
+                         static_cast<float>(means[split_.first[begin + i]] -
+                                            means[split_.second[begin + i]]);
             at.variance[i] = pair_variance_[split_.pair[begin + i]];
             votes += static_cast<double>(split_.n[begin + i]);
         }
@@ -152,16 +173,16 @@ protected:
                                   split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
                                   at.variance[i]);
         cavities(count, at.mean.data(), at.variance.data(), a_.data() + begin, h_.data() + begin,
-                 split_.n.data() + begin, at.m.data(), at.v.data(), at.log_site.data());
+                 split_.n + begin, at.m.data(), at.v.data(), at.log_site.data());
         for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
         log_sites += sites;
         return votes;
     }
 
     void push(std::size_t i, double* rhs) const {
-        const double value = static_cast<double>(split_.n[i] * h_[i]);
-        rhs[split_.winner[i]] += value;
-        rhs[split_.loser[i]] -= value;
+        const double value = static_cast<double>(split_.side(i) * split_.n[i] * h_[i]);
+        rhs[split_.first[i]] += value;
+        rhs[split_.second[i]] -= value;
     }
 
     // Whether a worker's sites stay in this pass; if so they are pushed as they are.
@@ -172,7 +193,7 @@ protected:
     }
 
     void refresh_laplacian(double* rhs) {
-        std::vector<float>& weights = laplacian_.pair_weights();
+        Array<float>& weights = laplacian_.pair_weights();
         if (effect_.on()) {
             effect_.gather(split_, pairs_, a_.data(), h_.data(), pool_, votes_.n_items,
                            weights.data(), rhs);
@@ -199,13 +220,13 @@ protected:
     const Pairs& pairs_;
     Laplacian& laplacian_;
     ThreadPool& pool_;
-    PairBeliefs beliefs_;
     PairEffect effect_;
     const std::vector<std::size_t> ranges_;
     ItemSums rhs_;
-    const std::shared_ptr<const SplitVotes> shared_;
+    const std::shared_ptr<SiteBasis> basis_;
     const SplitVotes& split_;
-    std::vector<float> a_, h_, pair_variance_;
+    const std::size_t owner_;  // of messages; a copy of the sites goes on with them
+    Array<float> a_, h_, pair_variance_;
     std::vector<std::uint8_t> moving_;
 };
 

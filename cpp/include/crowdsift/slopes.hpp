@@ -14,6 +14,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/logistic.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/simd.hpp"
@@ -165,7 +166,7 @@ public:
     }
 
     // Entries of A in the order of the comparisons.
-    const std::vector<float>& entries() const { return a_; }
+    const Array<float>& entries() const { return a_; }
 
 private:
     struct Scratch {
@@ -395,7 +396,7 @@ private:
     const std::vector<std::size_t> ranges_, row_ranges_;
     ItemSums pairs_, sums_;  // two numbers an item, and one
     bool own_ = false;
-    std::vector<float> a_, b_, rounded_;
+    Array<float> a_, b_, rounded_;
     std::vector<double> inverse_;
 };
 

@@ -21,7 +21,7 @@ public:
     // than `most` multiplications.
     SparseInverse(const Pairs& pairs, std::size_t n_items, double most)
         : pairs_(pairs), n_(n_items), most_(most) {
-        possible_ = order(most);
+        possible_ = !surely_dense(most) && order(most);
         if (possible_) place_entries();
     }
 
@@ -38,24 +38,83 @@ public:
         for (const double d : pivot_) *log_determinant += std::log(d);
         recur();
         for (std::size_t j = 0; j < n_; ++j) item_variance[order_[j]] = inverse_diagonal_[j];
-        for (std::size_t p = 0; p < pairs_.size(); ++p) {
-            const double variance = item_variance[pairs_.low[p]] + item_variance[pairs_.high[p]] -
-                                    2.0 * inverse_[entry_[p]];
-            if (!(variance > 0.0)) return false;
+        bool proper = true;
+        pairs_.each([&](std::size_t p, std::uint32_t a, std::uint32_t b) {
+            const double variance =
+                item_variance[a] + item_variance[b] - 2.0 * inverse_[entry_[p]];
+            proper = proper && variance > 0.0;
             pair_variance[p] = static_cast<float>(variance);
-        }
-        return true;
+        });
+        return proper;
     }
 
 private:
+    // Whether order() would end in vain, told without the lists of neighbours that it needs, by a
+    // few sweeps over pairs. No item of a core, where each has more than kManyNeighbours others of
+    // the core, goes before the least degree is as large; then the core is still whole. If all of
+    // a component is reached from one item in r steps, its distances from any item have at most
+    // 2r + 1 levels, so one of these is wide.
+    bool surely_dense(double most) const {
+        const std::size_t core = core_size();
+        if (!too_large(static_cast<double>(core), most)) return false;
+        const double width = 2.0 * static_cast<double>(least_width());
+        return static_cast<double>(n_) * width * width > most;
+    }
+
+    // 0 where it is not found in a few rounds.
+    std::size_t core_size() const {
+        std::vector<char> inside(n_, 1);
+        std::vector<std::uint32_t> degree(n_);
+        std::size_t left = n_;
+        for (int round = 0; round < kSweeps; ++round) {
+            std::fill(degree.begin(), degree.end(), 0U);
+            pairs_.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
+                if (inside[a] == 0 || inside[b] == 0) return;
+                ++degree[a];
+                ++degree[b];
+            });
+            std::size_t gone = 0;
+            for (std::size_t j = 0; j < n_; ++j)
+                if (inside[j] != 0 && degree[j] <= kManyNeighbours) {
+                    inside[j] = 0;
+                    ++gone;
+                }
+            left -= gone;
+            if (gone == 0) return left;
+        }
+        return 0;
+    }
+
+    // Of the levels of distance, from below; 0 where the component of the last item has not been
+    // gone through in a few steps.
+    std::size_t least_width() const {
+        std::vector<std::uint8_t> step(n_, kFar);
+        step[n_ - 1] = 0;
+        std::size_t reached = 1;
+        for (std::uint8_t r = 1; r <= kSweeps; ++r) {
+            const std::size_t before = reached;
+            const auto meet = [&](std::uint32_t from, std::uint32_t to) {
+                if (step[from] != r - 1 || step[to] != kFar) return;
+                step[to] = r;
+                ++reached;
+            };
+            pairs_.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
+                meet(a, b);
+                meet(b, a);
+            });
+            if (reached == before) return reached / (2 * std::size_t{r} - 1);
+        }
+        return 0;
+    }
+
     // Minimum degree with explicit elimination: the neighbours of a pivot become a clique. What is
     // left when the least degree is d costs at least d^3/3.
     bool order(double most) {
         std::vector<std::vector<std::uint32_t>> near(n_);
-        for (std::size_t p = 0; p < pairs_.size(); ++p) {
-            near[pairs_.low[p]].push_back(pairs_.high[p]);
-            near[pairs_.high[p]].push_back(pairs_.low[p]);
-        }
+        pairs_.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
+            near[a].push_back(b);
+            near[b].push_back(a);
+        });
         for (std::vector<std::uint32_t>& list : near) std::sort(list.begin(), list.end());
         const double width = 2.0 * static_cast<double>(level_width(near));
         const bool slender = static_cast<double>(n_) * width * width <= most;
@@ -133,8 +192,13 @@ private:
     // Once the least degree is large, about a third of a graph without structure ends up as one
     // clique; lattices and chains have few items left by then.
     bool hopeless(std::size_t degree, double most) const {
-        const double core = 0.3 * static_cast<double>(n_ - order_.size());
-        return degree > 30 && core * core * core / 3.0 > most;
+        return degree > kManyNeighbours &&
+               too_large(static_cast<double>(n_ - order_.size()), most);
+    }
+
+    static bool too_large(double left, double most) {
+        const double core = 0.3 * left;
+        return core * core * core / 3.0 > most;
     }
 
     // Columns of the factor in elimination order, rows rising.
@@ -159,13 +223,13 @@ private:
     // Where in the pattern each compared pair stands.
     void place_entries() {
         entry_.resize(pairs_.size());
-        for (std::size_t p = 0; p < pairs_.size(); ++p) {
-            const std::uint32_t a = place_[pairs_.low[p]], b = place_[pairs_.high[p]];
+        pairs_.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+            const std::uint32_t a = place_[low], b = place_[high];
             const std::uint32_t column = std::min(a, b), row = std::max(a, b);
             const auto begin = row_.begin() + static_cast<std::ptrdiff_t>(start_[column]);
             const auto end = row_.begin() + static_cast<std::ptrdiff_t>(start_[column + 1]);
             entry_[p] = static_cast<std::size_t>(std::lower_bound(begin, end, row) - row_.begin());
-        }
+        });
     }
 
     // Left-looking: a column waits in the list of its next row until that row's turn.
@@ -239,6 +303,10 @@ private:
             inverse_diagonal_[j] = d;
         }
     }
+
+    static constexpr std::size_t kManyNeighbours = 30;
+    static constexpr int kSweeps = 12;
+    static constexpr std::uint8_t kFar = 255;
 
     const Pairs& pairs_;
     std::size_t n_;

@@ -2,75 +2,116 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <numeric>
+#include <utility>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/pairs.hpp"
-#include "crowdsift/parallel.hpp"
-#include "crowdsift/simd.hpp"
 #include "crowdsift/votes.hpp"
 
 namespace crowdsift {
 
 // A row of outcome y and weight n is a win of weight n y and a loss of weight n (1 - y); where
-// ties are an outcome, y = 1/2 is a tie, with the first item for the winner.
-struct SplitVotes {
-    std::vector<std::uint32_t> winner, loser, pair;
-    std::vector<float> n;
-    std::vector<std::int8_t> kind;                     // won by the first, the second, or tied
-    std::vector<std::size_t> start;                    // of worker s: [start[s], start[s + 1])
-    std::vector<std::uint32_t> by_pair, by_pair_start;  // in order within a pair
+// ties are an outcome, y = 1/2 is a tie, with the first item for the winner. Where no row has to be
+// split, the rows themselves are these votes and only the pair of each is held.
+class SplitVotes {
+public:
+    const std::uint32_t *first, *second;
+    const float* n;
+    Array<std::uint32_t> pair;
+    std::vector<std::size_t> start;  // of worker s: [start[s], start[s + 1])
+    const std::uint32_t *by_pair, *by_pair_start;  // in order within a pair
 
     static constexpr std::int8_t kFirst = 1, kSecond = -1, kTie = 2;
 
-    SplitVotes(const Votes& votes, const Pairs& pairs, bool ties) {
-        std::vector<std::uint32_t> pair_of(votes.n);
+    SplitVotes(const Votes& votes, const Pairs& pairs, bool ties)
+        : first(votes.first), second(votes.second), n(votes.weight), pair(votes.n),
+          start(votes.n_workers + 1), by_pair(pairs.comparison.data()),
+          by_pair_start(pairs.start.data()), outcome_(votes.outcome) {
         for (std::size_t p = 0; p < pairs.size(); ++p)
             for (std::uint32_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k)
-                pair_of[pairs.comparison[k]] = static_cast<std::uint32_t>(p);
-        start.assign(votes.n_workers + 1, 0);
-        for (std::size_t s = 0; s < votes.n_workers; ++s) {
-            for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
-                const std::uint32_t a = votes.first[i], b = votes.second[i];
-                const float y = votes.outcome[i], weight = votes.weight[i];
-                if (ties && y == 0.5F) {
-                    add(a, b, weight, pair_of[i], kTie);
-                    continue;
-                }
-                if (y > 0.0F) add(a, b, weight * y, pair_of[i], kFirst);
-                if (y < 1.0F) add(b, a, weight * (1.0F - y), pair_of[i], kSecond);
-            }
-            start[s + 1] = size();
-        }
-        by_pair_start.assign(pairs.size() + 1, 0);
-        for (const std::uint32_t p : pair) ++by_pair_start[p + 1];
-        for (std::size_t p = 0; p < pairs.size(); ++p) by_pair_start[p + 1] += by_pair_start[p];
-        by_pair.resize(size());
-        std::vector<std::uint32_t> next(by_pair_start.begin(), by_pair_start.end() - 1);
-        for (std::size_t i = 0; i < size(); ++i)
-            by_pair[next[pair[i]]++] = static_cast<std::uint32_t>(i);
+                pair[pairs.comparison[k]] = static_cast<std::uint32_t>(p);
+        const auto whole = [&](float y) {
+            return y == 0.0F || y == 1.0F || (ties && y == 0.5F);
+        };
+        for (std::size_t s = 0; s <= votes.n_workers; ++s) start[s] = votes.begin_of(s);
+        if (!std::all_of(votes.outcome, votes.outcome + votes.n, whole))
+            own_ = split(votes, pairs, whole);
     }
 
-    std::size_t size() const { return winner.size(); }
+    SplitVotes(const SplitVotes&) = delete;
+    SplitVotes& operator=(const SplitVotes&) = delete;
+
+    std::size_t size() const { return pair.size(); }
+
+    // Who won the vote: the first item, the second, or none.
+    std::int8_t kind(std::size_t i) const {
+        return tied(i) ? kTie : outcome_[i] == 0.0F ? kSecond : kFirst;
+    }
+
+    std::uint32_t winner(std::size_t i) const { return side(i) > 0.0F ? first[i] : second[i]; }
+    std::uint32_t loser(std::size_t i) const { return side(i) > 0.0F ? second[i] : first[i]; }
 
     // Whether the winner is the lower item of the pair.
-    bool straight(std::size_t i) const { return winner[i] < loser[i]; }
+    bool straight(std::size_t i) const { return winner(i) < loser(i); }
 
-    bool tied(std::size_t i) const { return kind[i] == kTie; }
+    bool tied(std::size_t i) const { return outcome_[i] == 0.5F; }
     // +1 where the winner stood first, else -1.
-    float side(std::size_t i) const { return kind[i] == kSecond ? -1.0F : 1.0F; }
+    float side(std::size_t i) const { return outcome_[i] == 0.0F ? -1.0F : 1.0F; }
 
 private:
-    void add(std::uint32_t a, std::uint32_t b, float weight, std::uint32_t p,
-             std::int8_t what) {
-        winner.push_back(a);
-        loser.push_back(b);
-        n.push_back(weight);
-        pair.push_back(p);
-        kind.push_back(what);
+    struct Rows {
+        Array<std::uint32_t> first, second, by_pair, by_pair_start;
+        Array<float> n, outcome;
+    };
+
+    template <class Whole>
+    std::unique_ptr<const Rows> split(const Votes& votes, const Pairs& pairs, const Whole& whole) {
+        auto rows = std::make_unique<Rows>();
+        Array<std::uint32_t> pair_of;
+        const auto add = [&](std::size_t i, float y, float weight) {
+            rows->first.push_back(votes.first[i]);
+            rows->second.push_back(votes.second[i]);
+            rows->n.push_back(weight);
+            rows->outcome.push_back(y);
+            pair_of.push_back(pair[i]);
+        };
+        for (std::size_t s = 0; s < votes.n_workers; ++s) {
+            for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+                const float y = votes.outcome[i], weight = votes.weight[i];
+                if (whole(y)) {
+                    add(i, y, weight);
+                } else {
+                    add(i, 1.0F, weight * y);
+                    add(i, 0.0F, weight * (1.0F - y));
+                }
+            }
+            start[s + 1] = pair_of.size();
+        }
+        pair = std::move(pair_of);
+        rows->by_pair_start.assign(pairs.size() + 1, 0);
+        for (const std::uint32_t p : pair) ++rows->by_pair_start[p + 1];
+        std::partial_sum(rows->by_pair_start.begin(), rows->by_pair_start.end(),
+                         rows->by_pair_start.begin());
+        rows->by_pair.resize(pair.size());
+        Array<std::uint32_t> next(rows->by_pair_start.begin(), rows->by_pair_start.end() - 1);
+        for (std::size_t i = 0; i < pair.size(); ++i)
+            rows->by_pair[next[pair[i]]++] = static_cast<std::uint32_t>(i);
+        first = rows->first.data();
+        second = rows->second.data();
+        n = rows->n.data();
+        outcome_ = rows->outcome.data();
+        by_pair = rows->by_pair.data();
+        by_pair_start = rows->by_pair_start.data();
+        return rows;
     }
+
+    const float* outcome_;  // 1, 0, or 1/2 for a tie
+    std::unique_ptr<const Rows> own_;
 };
 
 }  // namespace crowdsift

@@ -129,6 +129,9 @@ class Engine(Protocol):
     def laplacian(self) -> Laplacian:
         """The Laplacian that the passes refresh."""
 
+    def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
+        """Σ n·log p of the logistic model; nothing is kept."""
+
     def expect(self, scores: Vector, slopes: Vector) -> tuple[float, float]:
         """Pólya-Gamma E-step: keep n·E[ω] with E[ω] = tanh(η/2)/(2η) for every comparison.
 

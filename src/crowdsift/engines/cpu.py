@@ -90,6 +90,11 @@ class CpuEngine:
         """The Laplacian that the passes refresh."""
         return self._laplacian
 
+    def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
+        """Log-likelihood of the logistic model; see the protocol."""
+        self.passes += 1
+        return self._core.log_likelihood(scores, slopes)
+
     def expect(self, scores: Vector, slopes: Vector) -> tuple[float, float]:
         """Pólya-Gamma E-step; see the protocol."""
         self.passes += 1

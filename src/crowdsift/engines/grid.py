@@ -196,12 +196,22 @@ class GridSites(Protocol):
         There is no pair effect, and no worker has a prior of its own.
         """
 
+    def suspend(self) -> None:
+        """Give back memory that can be filled again.
+
+        Before the next pass: `refresh`, then `pair_variances` or `set_pair_variances`.
+        """
+
     def set_pair_variances(self, variances: Vector) -> None:
         """Variances of the compared pairs, in the order of `pair_posteriors`."""
 
     @property
     def n_votes(self) -> int:
         """How many votes have a site: a soft outcome counts as two, equal votes as one."""
+
+    @property
+    def n_pairs(self) -> int:
+        """How many pairs of items are compared."""
 
     def vote_sites(self) -> VoteSites:
         """The sites as they stand, in single precision, in the engine's order of votes."""

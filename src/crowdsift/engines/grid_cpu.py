@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
+from crowdsift._dense import inverse_of
 from crowdsift.engines.grid import (
     NO_HABIT,
     PLAIN,
@@ -53,11 +54,14 @@ class CpuGridSites:
             )
         else:
             self._sites = core.grid_sites(known)
-        self._low, self._high, _ = core.weighted_pairs()
 
     def reset(self, variance: float) -> None:
         """Sites 0; see the protocol."""
         self._sites.reset(variance)
+
+    def suspend(self) -> None:
+        """Less memory until `refresh`; see the protocol."""
+        self._sites.suspend()
 
     def set_pair_variances(self, variances: Vector) -> None:
         """Variances of pairs; see the protocol."""
@@ -67,6 +71,11 @@ class CpuGridSites:
     def n_votes(self) -> int:
         """Votes with a site; see the protocol."""
         return self._sites.n_votes()
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs that are compared; see the protocol."""
+        return self._sites.n_pairs()
 
     def vote_sites(self) -> VoteSites:
         """Votes and sites; see the protocol."""
@@ -101,7 +110,8 @@ class CpuGridSites:
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
         """Differences of pairs; see the protocol."""
-        return PairPosteriors(self._low, self._high, *self._sites.pair_posteriors(means))
+        low, high, _ = self._core.weighted_pairs()
+        return PairPosteriors(low, high, *self._sites.pair_posteriors(means))
 
     def repeated_slope(self, told: PairPosteriors) -> float:
         """What of the slope workers make alone; see the protocol."""
@@ -171,19 +181,18 @@ class CpuGridSites:
         if not exact or self._engine.n_items > _DENSE_ITEMS:
             return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
         k = self._engine.n_items
-        _, _, weight = self._core.weighted_pairs()
+        low, high, weight = self._core.weighted_pairs()
         precision = np.zeros((k, k))
-        precision[self._low, self._high] = precision[self._high, self._low] = -weight
+        precision[low, high] = precision[high, low] = -weight
         precision[np.diag_indices(k)] = self._core.diagonal() + 1.0
         try:
-            factor = np.linalg.cholesky(precision)
+            S, log_determinant = inverse_of(precision)
         except np.linalg.LinAlgError:
             return PairVariances(np.ones(k), 0.0, False)
-        S = np.linalg.inv(precision)
         items = np.ascontiguousarray(np.diag(S))
-        pairs = items[self._low] + items[self._high] - 2.0 * S[self._low, self._high]
+        pairs = items[low] + items[high] - 2.0 * S[low, high]
         self._sites.set_pair_variances(pairs.astype(np.float32))
-        return PairVariances(items, 2.0 * float(np.log(np.diag(factor)).sum()), True)
+        return PairVariances(items, log_determinant, True)
 
     def refresh(self) -> Vector:
         """The Laplacian of n·A, the signed sums of n·h; see the protocol."""

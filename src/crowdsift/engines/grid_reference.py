@@ -90,6 +90,10 @@ class ReferenceGridSites:
         self._effect, self._log_pairs = 0.0, 0.0
         self._D, self._H = np.ones(len(self._pairs)), np.zeros(len(self._pairs))
 
+    def suspend(self) -> None:
+        """Less memory until `refresh`; see the protocol."""
+        self._V = np.full(len(self._pairs), np.nan)
+
     def set_pair_variances(self, variances: Vector) -> None:
         """Variances of pairs; see the protocol."""
         self._V = variances.copy()
@@ -98,6 +102,11 @@ class ReferenceGridSites:
     def n_votes(self) -> int:
         """Votes with a site; see the protocol."""
         return len(self._n)
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs that are compared; see the protocol."""
+        return len(self._pairs)
 
     def vote_sites(self) -> VoteSites:
         """Votes and sites; see the protocol."""

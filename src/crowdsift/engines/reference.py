@@ -96,6 +96,12 @@ class ReferenceEngine:
         """The Laplacian that the passes refresh."""
         return self._laplacian
 
+    def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
+        """Log-likelihood of the logistic model; see the protocol."""
+        self.passes += 1
+        value, _, _ = logistic(slopes[self._worker] * self._differences(scores), self._y)
+        return float(self._n @ value)
+
     def expect(self, scores: Vector, slopes: Vector) -> tuple[float, float]:
         """Pólya-Gamma E-step; see the protocol."""
         self.passes += 1

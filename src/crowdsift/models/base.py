@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
+from crowdsift._dense import inverse_of
 from crowdsift.errors import RequestError
 from crowdsift.outcomes import Outcomes, half_win
 
@@ -207,7 +208,8 @@ def centred_covariance(engine: Engine, shift: float) -> Vector | None:
     matrix += level
     matrix[np.diag_indices_from(matrix)] += shift
     try:
-        np.linalg.cholesky(matrix)
+        inverse, _ = inverse_of(matrix)
     except np.linalg.LinAlgError:
         return None
-    return np.asarray(np.linalg.inv(matrix) - level / (shift + 1.0), dtype=np.float64)
+    centred: Vector = inverse - level / (shift + 1.0)
+    return centred

@@ -164,7 +164,7 @@ class BoraEM(Model):
         slopes, *sides = np.ascontiguousarray(estimate.theta.T)
         if sides:
             return engine.side_passes().expect(estimate.scores, slopes, sides[0])[0]
-        return engine.expect(estimate.scores, slopes)[0]
+        return engine.log_likelihood(estimate.scores, slopes)
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

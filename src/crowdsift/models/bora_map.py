@@ -90,7 +90,7 @@ class BoraMAP(Model):
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""
-        return engine.expect(estimate.scores, np.ascontiguousarray(estimate.theta[:, 0]))[0]
+        return engine.log_likelihood(estimate.scores, np.ascontiguousarray(estimate.theta[:, 0]))
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

@@ -171,7 +171,7 @@ class Sift(Model):
         prior = run.prior.flipped() if flip else run.prior
         return Estimate(
             scores=scores,
-            log_likelihood=engine.expect(scores, told.mean)[0],
+            log_likelihood=engine.log_likelihood(scores, told.mean),
             rule=run.rule,
             trace=run.evidence,
             score_sd=np.sqrt(variance) / size,

@@ -157,6 +157,10 @@ class ContextSites:
         self._priors = None
         self.leaves.reset(variance)
 
+    def suspend(self) -> None:
+        """Less memory until `refresh`; see the protocol."""
+        self.leaves.suspend()
+
     def flip(self) -> Vector:
         """Scores of the other sign; see the protocol."""
         self._priors = None
@@ -173,6 +177,11 @@ class ContextSites:
     def n_votes(self) -> int:
         """Votes with a site; see the protocol."""
         return self.leaves.n_votes
+
+    @property
+    def n_pairs(self) -> int:
+        """Pairs that are compared; see the protocol."""
+        return self.leaves.n_pairs
 
     def vote_sites(self) -> VoteSites:
         """Votes and sites, of leaves; see the protocol."""

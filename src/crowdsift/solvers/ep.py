@@ -7,6 +7,7 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -93,6 +94,7 @@ class Propagation:
     pair_effect: float = 0.0  # its variance
     sides: SideLearner = field(default_factory=SideLearner)
     known_margin: float = 0.0
+    suspended: bool = False
 
     @staticmethod
     def begin(name: str, engine: Engine, levels: Vector, settings: Settings, habits: Habits,
@@ -114,9 +116,17 @@ class Propagation:
         return Propagation(name, engine, sites, prior, means, settings, rule,
                            rhs=np.zeros(k), variances=np.ones(k))  # fmt: skip
 
+    def suspend(self) -> None:
+        """Hold only what cannot be computed again."""
+        self.sites.suspend()
+        self.suspended = True
+
     def resume(self) -> None:
         """Put the sites of this run back into the engine's Laplacian."""
         self.rhs = self.sites.refresh()
+        if self.suspended:
+            self.suspended = False
+            self._variances()
 
     def restart(self) -> None:
         """Items for `rhs` as it stands; whatever was said of convergence no longer holds."""
@@ -305,23 +315,24 @@ def propagate(
     when it is far behind another for what it still gains, or when another of its family has found
     the same scores.
     """
-    found = (Propagation.begin(name, engine, levels, settings, habits, progress)
-             for habits in settings.families for name in settings.starts)  # fmt: skip
-    runs = [run for run in found if run is not None]
-    alone = len(runs) == 1
-    if not alone:
-        for run in runs:
+    runs: list[Propagation] = []
+    for habits, name in product(settings.families, settings.starts):
+        if runs:
+            runs[-1].suspend()
+        run = Propagation.begin(name, engine, levels, settings, habits, progress)
+        if run is not None:
             run.resume()
             for _ in range(_TRIAL):
                 if not run.done:
                     run.iterate()
-        runs = _without_losers(runs)
+            runs.append(run)
+    runs[-1].suspend()
+    runs = _without_losers(runs)
     for run in runs:
-        if not alone:
-            run.resume()
+        run.resume()
         complete(run)
     best = _best(runs, settings.families)
-    if len(runs) > 1:
+    if best is not runs[-1]:
         best.resume()
     best = with_contexts(best) if settings.contexts else best
     return with_pair_effect(best) if settings.pair_effect else best

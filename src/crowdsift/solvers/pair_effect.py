@@ -28,11 +28,11 @@ def with_pair_effect(run: Propagation) -> Propagation:
     Workers who vote on a pair more than once and agree with themselves say nothing of the pair:
     their part of the slope does not count.
     """
+    votes = run.engine.total_weight
+    if not _settled(run) or votes - run.sites.n_pairs <= _REPEATS * votes:
+        return run
     told = run.sites.pair_posteriors(run.means)
     slope = told.slope - run.sites.repeated_slope(told)
-    votes = run.engine.total_weight
-    if not _settled(run) or votes - len(told.mean) <= _REPEATS * votes:
-        return run
     if slope * _MOST <= _CLEAR:
         return run
     trial = _branch(run)

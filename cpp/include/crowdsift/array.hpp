@@ -1,0 +1,57 @@
+// Arrays over votes and pairs, in large pages where the system has them.
+//
+// Passes read them in the order of workers and gather in the order of pairs, at random: with pages
+// of 4 KiB every second such read misses the table of pages, which takes longer than the read.
+#pragma once
+
+#include <cstddef>
+#include <cstdlib>
+#include <limits>
+#include <new>
+#include <vector>
+
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
+
+namespace crowdsift {
+
+template <class T>
+struct PageAllocator {
+    using value_type = T;
+
+    PageAllocator() = default;
+    template <class U>
+    PageAllocator(const PageAllocator<U>&) noexcept {}
+
+    T* allocate(std::size_t count) {
+        if (count > std::numeric_limits<std::size_t>::max() / sizeof(T) - kPage)
+            throw std::bad_alloc();
+        const std::size_t bytes = count * sizeof(T);
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+        if (bytes >= kLarge) {
+            const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
+            void* const place = std::aligned_alloc(kPage, whole);
+            if (place == nullptr) throw std::bad_alloc();
+            madvise(place, whole, MADV_HUGEPAGE);  // a wish: small pages do as well
+            return static_cast<T*>(place);
+        }
+#endif
+        void* const place = std::malloc(bytes == 0 ? 1 : bytes);
+        if (place == nullptr) throw std::bad_alloc();
+        return static_cast<T*>(place);
+    }
+
+    void deallocate(T* place, std::size_t) noexcept { std::free(place); }
+
+    friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
+    friend bool operator!=(const PageAllocator&, const PageAllocator&) { return false; }
+
+private:
+    static constexpr std::size_t kPage = std::size_t{2} << 20, kLarge = 2 * kPage;
+};
+
+template <class T>
+using Array = std::vector<T, PageAllocator<T>>;
+
+}  // namespace crowdsift
