@@ -248,13 +248,6 @@ public:
         return {hand_over(std::move(mean)), hand_over(std::move(variance)), slope};
     }
 
-    double repeated_slope(In<double> mean, In<double> variance) {
-        require(mean, n_pairs_, "mean");
-        require(variance, n_pairs_, "variance");
-        nb::gil_scoped_release release;
-        return sites_.repeated_slope(mean.data(), variance.data());
-    }
-
     double pair_likelihood(In<double> differences, In<double> variances,
                            Matrix<double> reliability, Matrix<double> width, Matrix<double> side,
                            Matrix<double> side_variance) {
@@ -404,7 +397,6 @@ nb::class_<Binding> bind_sites(nb::module_& m, const char* name) {
         .def("correlate", &Binding::correlate, "centred"_a, "x"_a)
         .def("correlation_degrees", &Binding::correlation_degrees, "centred"_a)
         .def("pair_posteriors", &Binding::pair_posteriors, "means"_a)
-        .def("repeated_slope", &Binding::repeated_slope, "mean"_a, "variance"_a)
         .def("pair_likelihood", &Binding::pair_likelihood, "differences"_a, "variances"_a,
              "reliability"_a, "width"_a, "side"_a, "side_variance"_a);
 }

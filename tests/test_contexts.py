@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_grid_passes import CLOSE, SIDE, passes
 
 import crowdsift
-from crowdsift import Comparisons, Sift
+from crowdsift import Sift
 from crowdsift.contexts import by_context, item_contexts
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
@@ -122,47 +122,6 @@ def test_priors_of_workers_own(case, seed):
         found.append([*first, *second, masses, *sides, third.log_messages])
     for ours, theirs in zip(*found, strict=True):
         np.testing.assert_allclose(ours, theirs, **CLOSE)
-
-
-@given(passes())
-def test_what_a_worker_repeats_is_the_same_on_both_engines(case):
-    makers, levels, prior, means, clip = case
-    found = []
-    for make in makers:
-        _, sites = make()
-        sites.update(levels, prior, means[0], damping=1.0, clip=clip, side=SIDE)
-        found.append(sites.repeated_slope(sites.pair_posteriors(means[1])))
-    np.testing.assert_allclose(*found, rtol=1e-3, atol=1e-3)
-
-
-def test_what_a_worker_repeats_by_counting_pairs_of_votes():
-    """Σ over two different votes of one worker on one pair of R R' + A A' V, n votes being n."""
-    rng = np.random.default_rng(3)
-    count = 300
-    one = rng.integers(5, size=count)
-    two = (one + rng.integers(1, 5, count)) % 5
-    votes = Comparisons.from_arrays(
-        one, two, worker=rng.integers(4, size=count), outcome=rng.integers(2, size=count)
-    )
-    sites = ReferenceEngine(votes).grid_sites()
-    levels = power_grid(11)
-    prior = rng.dirichlet(np.ones(11))
-    means = rng.normal(size=5)
-    sites.update(levels, prior, means, damping=1.0, clip=False)
-    told = sites.pair_posteriors(means)
-    single = np.repeat(np.arange(len(sites._n)), sites._n.astype(int))
-    total = 0.0
-    for i, j in itertools.permutations(range(len(single)), 2):
-        a, b = single[i], single[j]
-        p = sites._pair[a]
-        if sites._pair[b] == p and sites._worker[a] == sites._worker[b]:
-            R = [sites._sign[x] * sites._h[x] - sites._A[x] * told.mean[p] for x in (a, b)]
-            total += 0.5 * (R[0] * R[1] + sites._A[a] * sites._A[b] * told.variance[p])
-    assert sites.repeated_slope(told) == pytest.approx(total, rel=1e-9)
-    alone = Comparisons.from_arrays([0, 1], [1, 2], worker=[0, 0], outcome=[1.0, 0.3])
-    sites = ReferenceEngine(alone).grid_sites()
-    sites.update(levels, prior, np.zeros(3), damping=1.0, clip=False)
-    assert sites.repeated_slope(sites.pair_posteriors(np.zeros(3))) == 0.0
 
 
 # --- messages ---------------------------------------------------------------------------------
@@ -411,27 +370,3 @@ def test_a_fit_by_context_starts_cold(tmp_path):
     warm = crowdsift.fit(votes, Sift(), start=tmp_path / "fit", threads=1)
     cold = crowdsift.fit(votes, Sift(), threads=1)
     np.testing.assert_array_equal(warm.items["score"], cold.items["score"])
-
-
-# --- pair effect ------------------------------------------------------------------------------
-
-
-def repeated(copied, seed):
-    """30 workers on all pairs of 8 items, four times each; `copied` says whose mood counts.
-
-    A worker is in a mood about a pair: its own, or one that all workers share.
-    """
-    rng = np.random.default_rng(seed)
-    score = rng.normal(size=8)
-    a, b = (x.ravel() for x in np.triu_indices(8, 1))
-    s, p = (np.repeat(x.ravel(), 4) for x in np.meshgrid(range(30), range(len(a))))
-    own, shared = rng.normal(size=(30, len(a))), rng.normal(size=len(a))
-    mood = shared[p] if copied else own[s, p]
-    won = rng.random(len(s)) < sigmoid(2.0 * (score[a[p]] - score[b[p]] + mood))
-    return Comparisons.from_arrays(a[p], b[p], worker=s, outcome=won.astype(float))
-
-
-def test_workers_who_repeat_themselves_make_no_pair_effect():
-    for seed in range(3):
-        assert crowdsift.fit(repeated(False, seed), "sift").summary["pair_effect"] < 0.1
-        assert crowdsift.fit(repeated(True, seed), "sift").summary["pair_effect"] > 0.2

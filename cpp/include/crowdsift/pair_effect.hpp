@@ -78,16 +78,6 @@ public:
         return 0.5 * total;
     }
 
-    // What of it comes from products of votes of one worker on one pair, where it has more than
-    // one: that a worker repeats itself says nothing of the pair.
-    static double repeated_slope(const SplitVotes& votes, std::size_t n_pairs, const float* a,
-                                 const float* h, const double* mean, const double* variance) {
-        double total = 0.0;
-        for (std::size_t p = 0; p < n_pairs; ++p)
-            total += repeats(votes, a, h, p, mean[p], variance[p]);
-        return 0.5 * total;
-    }
-
 private:
     static constexpr double kLeast = 0.05;  // of D, which negative a could make improper
 
@@ -104,30 +94,6 @@ private:
             sums.h += votes.straight(i) ? value : -value;
         }
         return sums;
-    }
-
-    // The votes of a worker on a pair follow one another.
-    static double repeats(const SplitVotes& votes, const float* a, const float* h, std::size_t p,
-                          double mean, double variance) {
-        const std::size_t end = votes.by_pair_start[p + 1];
-        double total = 0.0;
-        for (std::size_t k = votes.by_pair_start[p]; k < end;) {
-            const auto next =
-                std::upper_bound(votes.start.begin(), votes.start.end(), votes.by_pair[k]);
-            double weight = 0.0, gap = 0.0, precision = 0.0, alone = 0.0;
-            for (; k < end && votes.by_pair[k] < *next; ++k) {
-                const std::size_t i = votes.by_pair[k];
-                const double n = static_cast<double>(votes.n[i]), one = static_cast<double>(a[i]);
-                const double pull = static_cast<double>(votes.straight(i) ? h[i] : -h[i]);
-                const double own = pull - one * mean;
-                weight += n;
-                gap += n * own;
-                precision += n * one;
-                alone += n * std::min(n, 1.0) * (own * own + one * one * variance);
-            }
-            if (weight > 1.0) total += gap * gap + precision * precision * variance - alone;
-        }
-        return total;
     }
 
     double variance_ = 0.0, log_pairs_ = 0.0;

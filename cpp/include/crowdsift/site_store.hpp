@@ -142,12 +142,6 @@ public:
         return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
     }
 
-    // What of the slope comes from votes of one worker on one pair, for those posteriors.
-    double repeated_slope(const double* mean, const double* variance) const {
-        return PairEffect::repeated_slope(split_, pairs_.size(), a_.data(), h_.data(), mean,
-                                          variance);
-    }
-
     // Of the votes, for differences (lower less higher item) and variances of pairs.
     double pair_likelihood(std::size_t crowd, const double* differences, const double* variances,
                            const WorkerPoints& points) const {

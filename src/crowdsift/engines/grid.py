@@ -237,13 +237,6 @@ class GridSites(Protocol):
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
         """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
 
-    def repeated_slope(self, told: PairPosteriors) -> float:
-        """What of the slope comes from votes of one worker on one pair.
-
-        With R = ±h - A·E of a vote it is Σ ½[(Σ n·R)² + (Σ n·A)²·V - Σ n·min(n, 1)·(R² + A²·V)]
-        over workers and pairs on which they have a weight above 1: the products of their votes.
-        """
-
     def update(
         self,
         levels: Vector,

@@ -113,10 +113,6 @@ class CpuGridSites:
         low, high, _ = self._core.weighted_pairs()
         return PairPosteriors(low, high, *self._sites.pair_posteriors(means))
 
-    def repeated_slope(self, told: PairPosteriors) -> float:
-        """What of the slope workers make alone; see the protocol."""
-        return self._sites.repeated_slope(told.mean, told.variance)
-
     def update(
         self,
         levels: Vector,

@@ -151,17 +151,6 @@ class ReferenceGridSites:
         V = self._V / self._D**2 + s / self._D
         return PairPosteriors(low, high, E, V, 0.5 * float(np.sum((H - a * E) ** 2 + a**2 * V - a)))
 
-    def repeated_slope(self, told: PairPosteriors) -> float:
-        """What of the slope workers make alone; see the protocol."""
-        place = self._pair * self._n_workers + self._worker
-        _, first, group = np.unique(place, return_index=True, return_inverse=True)
-        n, E, V = self._n, told.mean[self._pair], told.variance[self._pair]
-        R = self._sign * self._h - self._A * E
-        alone = n * np.minimum(n, 1.0) * (R**2 + self._A**2 * V)
-        sums = [np.bincount(group, x) for x in (n, n * R, n * self._A, alone)]
-        products = sums[1] ** 2 + sums[2] ** 2 * V[first] - sums[3]
-        return 0.5 * float(np.sum(products[sums[0] > 1.0]))
-
     def update(
         self,
         levels: Vector,

@@ -64,8 +64,7 @@ class Sift(Model):
         context to context, if the evidence rises by more than 3 nats.
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
-        the evidence rises by more than 3 nats: votes of different workers on the same pair agree
-        beyond its scores.
+        the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance

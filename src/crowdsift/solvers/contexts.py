@@ -207,10 +207,6 @@ class ContextSites:
         """Differences of pairs; see the protocol."""
         return self.leaves.pair_posteriors(means)
 
-    def repeated_slope(self, told: PairPosteriors) -> float:
-        """What of the slope workers make alone; see the protocol."""
-        return self.leaves.repeated_slope(told)
-
     def pair_variances(self, *, exact: bool) -> PairVariances:
         """Variances of compared pairs; see the protocol."""
         return self.leaves.pair_variances(exact=exact)

@@ -25,14 +25,11 @@ def with_pair_effect(run: Propagation) -> Propagation:
     At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so the
     maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
     gain is then less than the slope at 0 times s, which tells where to start and when not to.
-    Workers who vote on a pair more than once and agree with themselves say nothing of the pair:
-    their part of the slope does not count.
     """
     votes = run.engine.total_weight
     if not _settled(run) or votes - run.sites.n_pairs <= _REPEATS * votes:
         return run
-    told = run.sites.pair_posteriors(run.means)
-    slope = told.slope - run.sites.repeated_slope(told)
+    slope = run.sites.pair_posteriors(run.means).slope
     if slope * _MOST <= _CLEAR:
         return run
     trial = _branch(run)
@@ -86,14 +83,13 @@ def _zero_of_slope(trial: Propagation, start: float) -> float:
 
 
 def _slope(trial: Propagation, variance: float) -> float:
-    """Derivative of the evidence in log s, but for repeats, EP being settled there."""
+    """Derivative of the evidence in log s, EP being settled there."""
     _at(trial, variance)
     for _ in range(_PATIENCE):
         trial.iterate()
         if _settled(trial):
             break
-    told = trial.sites.pair_posteriors(trial.means)
-    return variance * (told.slope - trial.sites.repeated_slope(told))
+    return variance * trial.sites.pair_posteriors(trial.means).slope
 
 
 def _at(trial: Propagation, variance: float) -> None:
