@@ -370,3 +370,10 @@ def test_a_fit_by_context_starts_cold(tmp_path):
     warm = crowdsift.fit(votes, Sift(), start=tmp_path / "fit", threads=1)
     cold = crowdsift.fit(votes, Sift(), threads=1)
     np.testing.assert_array_equal(warm.items["score"], cold.items["score"])
+
+
+def test_memory_is_foreseen_for_votes_by_context():
+    votes = draw_votes(0.0, 0.0, seed=14, each=3)
+    plain = crowdsift.simulate(9, 5, 100, seed=1).comparisons()
+    assert Sift().memory(votes) == 2 * Sift(contexts=False).memory(votes)
+    assert Sift().memory(plain) == Sift(contexts=False).memory(plain) > 0

@@ -133,7 +133,7 @@ def fit(
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     require_memory(
-        chosen.bytes_a_comparison * len(prepared),
+        chosen.memory(prepared),
         f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
     with blas_threads(thread_count(threads)):

@@ -140,6 +140,10 @@ class Model(ABC):
         """The comparisons in the form that the model needs, or an error that says what lacks."""
         return comparisons
 
+    def memory(self, comparisons: Comparisons) -> int:
+        """Bytes that a fit needs beside the comparisons, at the peak."""
+        return self.bytes_a_comparison * len(comparisons)
+
     def relax(self, comparisons: Comparisons) -> tuple[Model, str]:
         """The model in the form that these votes allow, and what it then leaves out."""
         return self, ""

@@ -25,6 +25,7 @@ from crowdsift.solvers.worker_prior import habits_of, power_grid
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors
     from crowdsift.outcomes import Outcomes
@@ -105,6 +106,10 @@ class Sift(Model):
             raise RequestError(
                 f"{self.name}: starts must be of 'flat' and 'spectral', not {self.starts}"
             )
+
+    def memory(self, comparisons: Comparisons) -> int:
+        """Twice as much where workers may differ by context: votes are then held once more."""
+        return super().memory(comparisons) * (2 if self.contexts and comparisons.by else 1)
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; the sign by head-count."""
