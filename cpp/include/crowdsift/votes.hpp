@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/parallel.hpp"
 
 namespace crowdsift {
@@ -94,7 +95,7 @@ public:
 
 private:
     std::size_t n_;
-    std::vector<double> sums_;
+    Array<double> sums_;
     std::size_t ranges_;
 };
 
