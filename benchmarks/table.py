@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import peers, roofline
+from benchmarks import end_to_end, peers, roofline
 from benchmarks.data import OUTPUT, REAL, stored, votes_of
 from crowdsift import BradleyTerry
 from crowdsift.threads import available_threads
@@ -130,6 +130,10 @@ def tables(report: dict[str, Any]) -> str:
         "`times` is one thread's time over this one's; `stream` the same for the triad a = b + s c "
         "of the machine.",
         _table(report["scaling"], ("data", "method", "threads", "times", "stream")),
+        "## From a file to the tables",
+        "`crowdsift fit` on Parquet with text labels: read, fit, write; the peak of all memory.",
+        _table(report["end_to_end"], ("data", "method", "seconds", "fit_seconds", "peak_memory",
+                                      "note")),
         "## Roofline",
         "Nanoseconds a comparison; the floor is bytes over bandwidth plus gathers and scatters at "
         "the rates below, measured in this run.",
@@ -178,6 +182,13 @@ def main() -> None:
     load = os.getloadavg()[0]
     rates = roofline.machine(threads)
     rows: list[Row] = []
+    report: dict[str, Any] = {
+        "machine": {
+            "processor": _processor(), "cores": available_threads(), "load": load,
+            "python": platform.python_version(),
+        },
+        "rates": rates, "rows": rows, "roofline": [], "end_to_end": [],
+    }  # fmt: skip
     for name in (*REAL, *sizes):
         for method in options.methods.split(","):
             if name == "1e8" and method != "bora-map":
@@ -188,19 +199,21 @@ def main() -> None:
                 print(rows[-1], file=sys.stderr, flush=True)
         if not options.quick and name in (*REAL, "1e6"):
             rows += rivals(name, rows, options.rival_seconds)
-    report = {
-        "machine": {
-            "processor": _processor(), "cores": available_threads(), "load": load,
-            "python": platform.python_version(),
-        },
-        "rows": rows, "growth": growth(rows), "scaling": scaling(rows, rates),
-        "roofline": [r for name in sizes[1:3] for r in roofline.passes(name, rates)],
-        "rates": rates,
-    }  # fmt: skip
+        if name in ("1e7", "1e8"):
+            report["end_to_end"].append(end_to_end.measure(name, "bora-map"))
+        write(report)
+    report["roofline"] = [r for name in sizes[1:3] for r in roofline.passes(name, rates)]
+    write(report)
+    print(tables(report))
+
+
+def write(report: dict[str, Any]) -> None:
+    """Both files, as far as it has come: a run that is stopped leaves what it has measured."""
+    report["growth"] = growth(report["rows"])
+    report["scaling"] = scaling(report["rows"], report["rates"])
     OUTPUT.mkdir(exist_ok=True)
     (OUTPUT / "bench.json").write_text(json.dumps(report, indent=2))
     (OUTPUT / "bench.md").write_text(tables(report))
-    print(tables(report))
 
 
 def _processor() -> str:

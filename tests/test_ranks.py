@@ -32,3 +32,25 @@ def test_counted_limits_without_errors_are_the_ranks():
     exact = diagnose.ranks(scores, component)
     assert np.abs(low - exact).max() <= 8  # the table's cells hold about eight items
     assert np.abs(high - exact).max() <= 8
+
+
+def test_limits_from_a_joint_posterior():
+    """Items of two components whose errors go together keep their places, whatever their sd."""
+    rng = np.random.default_rng(3)
+    k = 12
+    component = np.repeat([0, 1], k // 2).astype(np.uint32)
+    root = 0.1 * rng.standard_normal((k, k))
+    root[0] += 3.0 * (component == 0)  # a level that all of a component share
+    scores = rng.standard_normal(k)
+    sd = np.sqrt(np.diag(root.T @ root))
+    drawn = scores + rng.standard_normal((20_000, k)) @ root
+    same = component[:, None] == component[None, :]
+    above = drawn[:, None, :] > drawn[:, :, None]
+    rank = 1 + np.sum(above & same[None], axis=2)
+    expected = np.quantile(rank, [0.05, 0.95], axis=0, method="inverted_cdf")
+    found = np.array(diagnose.rank_limits(scores, sd, root, component))
+    assert np.abs(found - expected).max() <= 1
+    assert np.mean(found == expected) > 0.7
+    alone = np.array(diagnose.rank_limits(scores, sd, None, component))
+    width, wider = (limits[1] - limits[0] for limits in (found, alone))
+    assert wider[component == 0].mean() > width[component == 0].mean() + 2.0

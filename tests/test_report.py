@@ -174,7 +174,7 @@ def test_predictions_have_the_likelihood_that_sift_gives_to_left_out_votes():
     kept, left_out = next(folds(votes, 5, 0))
     rule = crowdsift.Sift()
     estimate = rule.estimate(choose_engine("cpu", kept, 1))
-    estimate = replace(estimate, covariance=None)  # sift takes errors of scores as independent
+    estimate = replace(estimate, precision=None)  # sift takes errors of scores as independent
     p = predicted_probability(left_out, rule, estimate)
     told = np.where(left_out.outcome > 0.5, p, 1.0 - p)
     direct = rule.left_out(choose_engine("cpu", left_out, 1), estimate)

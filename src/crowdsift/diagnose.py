@@ -158,15 +158,16 @@ def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:
 def rank_limits(
     scores: Vector,
     sd: Vector,
-    covariance: Vector | None,
+    root: Vector | None,
     component: NDArray[np.uint32],
     seed: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Limits of the 90 % interval of every item's rank within its component.
 
-    The ranks of samples of the joint posterior, in pairs of opposite errors: from the covariance
-    where there is one, else with independent errors, which is close where there are thousands of
-    items; these are then not drawn but counted, see `_counted_limits`.
+    The ranks of samples of the joint posterior, in pairs of opposite errors: with `root` R, RᵀR
+    the covariance, where there is one (what it says of the levels of components is of no matter),
+    else with independent errors, which is close where there are thousands of items; these are then
+    not drawn but counted, see `_counted_limits`.
 
     Examples
     --------
@@ -176,15 +177,12 @@ def rank_limits(
     >>> low, high
     (array([1, 2, 2]), array([1, 3, 3]))
     """
-    if covariance is None and len(scores) > _COUNTED:
+    if root is None and len(scores) > _COUNTED:
         return _counted_limits(scores, sd, component)
     k = len(scores)
     rng = np.random.Generator(np.random.PCG64(seed))
     noise = rng.standard_normal((_SAMPLES // 2, k), dtype=np.float32)
-    if covariance is None:
-        error = sd.astype(np.float32) * noise
-    else:
-        error = noise @ _square_root(covariance).T.astype(np.float32)
+    error = sd.astype(np.float32) * noise if root is None else noise @ root.astype(np.float32)
     centre = scores.astype(np.float32)
     drawn = np.concatenate([centre + error, centre - error])
     if component.any():
@@ -249,21 +247,6 @@ def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
         above[at : at + 64] = p @ held[full]
         spread[at : at + 64] = (p * (1.0 - p)) @ held[full]
     return x, above, spread
-
-
-def _square_root(covariance: Vector) -> Vector:
-    """F with F Fᵀ = covariance.
-
-    About component means a covariance is singular: the Cholesky factor is that of a slightly
-    larger one, and where rounding still defeats it, the eigenvectors serve.
-    """
-    slack = 1e-9 * float(np.trace(covariance)) / len(covariance) + 1e-300
-    try:
-        larger = covariance + slack * np.eye(len(covariance))
-        return np.asarray(np.linalg.cholesky(larger), dtype=np.float64)
-    except np.linalg.LinAlgError:
-        values, vectors = np.linalg.eigh(covariance)
-        return np.asarray(vectors * np.sqrt(np.maximum(values, 0.0)))
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:

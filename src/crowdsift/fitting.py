@@ -379,7 +379,8 @@ def _items(
     order = _order(rank, component)
     best = worst = np.full(k, np.nan)
     if sd is not None:
-        limits = rank_limits(estimate.scores, sd, estimate.covariance, component, seed)
+        root = None if estimate.precision is None else estimate.precision.root
+        limits = rank_limits(estimate.scores, sd, root, component, seed)
         best, worst = (np.where(count > 0, limit, np.nan) for limit in limits)
     columns: dict[str, NDArray[Any]] = {
         **_labels(votes),

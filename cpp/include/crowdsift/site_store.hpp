@@ -195,7 +195,7 @@ protected:
             return;
         }
         const std::vector<std::size_t> parts =
-            even_ranges(pairs_.size(), pairs_.size() < 20000 ? 1 : pool_.size());
+            even_ranges(pairs_.size(), pairs_.size() < 8000 ? 1 : pool_.size());
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "crowdsift/array.hpp"
 #include "crowdsift/parallel.hpp"
 
 namespace crowdsift {
@@ -40,7 +41,7 @@ struct Votes {
 
     // Ranges of workers with about equal numbers of comparisons.
     std::vector<std::size_t> worker_ranges(std::size_t threads) const {
-        const std::size_t parts = n < 20000 ? 1 : threads;
+        const std::size_t parts = n < 4000 ? 1 : threads;
         std::vector<std::size_t> bounds{0};
         for (std::size_t s = 0; s < n_workers && bounds.size() < parts; ++s)
             if (begin_of(s + 1) * parts >= n * bounds.size()) bounds.push_back(s + 1);
@@ -94,7 +95,7 @@ public:
 
 private:
     std::size_t n_;
-    std::vector<double> sums_;
+    Array<double> sums_;
     std::size_t ranges_;
 };
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift._dense import inverse_of
+from crowdsift._dense import inverse_root
 from crowdsift.engines.grid import (
     NO_HABIT,
     PLAIN,
@@ -182,9 +182,10 @@ class CpuGridSites:
         precision[low, high] = precision[high, low] = -weight
         precision[np.diag_indices(k)] = self._core.diagonal() + 1.0
         try:
-            S, log_determinant = inverse_of(precision)
+            root, log_determinant = inverse_root(precision)
         except np.linalg.LinAlgError:
             return PairVariances(np.ones(k), 0.0, False)
+        S = root.T @ root
         items = np.ascontiguousarray(np.diag(S))
         pairs = items[low] + items[high] - 2.0 * S[low, high]
         self._sites.set_pair_variances(pairs.astype(np.float32))

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
-from crowdsift._dense import inverse_of
 from crowdsift.errors import RequestError
 from crowdsift.outcomes import Outcomes, half_win
 
@@ -20,9 +19,10 @@ if TYPE_CHECKING:
     from crowdsift.contexts import ContextPoints
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
+    from crowdsift.models.precision import ScorePrecision
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
-__all__ = ["Estimate", "Model", "Start", "WorkerEstimate", "centred_covariance"]
+__all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
 
 
 # The types that a hyper-parameter can have, in words and for isinstance.
@@ -69,7 +69,7 @@ class Estimate:
     rule: StoppingRule
     trace: list[float]
     score_sd: Vector | None = None
-    covariance: Vector | None = None  # of the scores, where it is small enough to have
+    precision: ScorePrecision | None = None  # of all scores, where it is small enough to have
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
     points: WorkerPoints | None = None
     in_context: ContextPoints | None = None
@@ -81,6 +81,11 @@ class Estimate:
     crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
     sites: VoteSites | None = None  # what every vote said, where a later fit can start from it
     warnings: tuple[str, ...] = ()
+
+    @property
+    def covariance(self) -> Vector | None:
+        """Covariance of the scores, computed once; None where there is no joint precision."""
+        return None if self.precision is None else self.precision.covariance
 
 
 @dataclass(frozen=True)
@@ -194,26 +199,3 @@ class Model(ABC):
         side is not said: both placements are as likely.
         """
         return half_win(self.probability(difference, reliability), tie)
-
-
-def centred_covariance(engine: Engine, shift: float) -> Vector | None:
-    """Covariance of the scores about the means of their components, at precision L + shift·I.
-
-    On a component of K items (L + shift·I) 1 = shift·1: its level is independent of the
-    differences and of no interest. With 11ᵀ/K added, so that nothing cancels where the shift is
-    tiny, the level has variance 1/(shift + 1), which is then taken away. None where there are too
-    many items, or where the curvature is not that of a maximum.
-    """
-    matrix = engine.laplacian.dense()
-    if matrix is None:
-        return None
-    together = engine.component[:, None] == engine.component[None, :]
-    level = together / engine.component_sizes[:, None]
-    matrix += level
-    matrix[np.diag_indices_from(matrix)] += shift
-    try:
-        inverse, _ = inverse_of(matrix)
-    except np.linalg.LinAlgError:
-        return None
-    centred: Vector = inverse - level / (shift + 1.0)
-    return centred

@@ -13,7 +13,8 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
+from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import EMState, polya_gamma_em
 from crowdsift.solvers.side_term import SideTerm
@@ -130,7 +131,7 @@ class BoraEM(Model):
             log_likelihood=state.log_likelihood,
             rule=rule,
             trace=trace,
-            covariance=centred_covariance(engine, shift),
+            precision=ScorePrecision.of(engine, shift),
             theta=np.stack(columns, axis=1),
             workers=workers,
             warnings=warnings,

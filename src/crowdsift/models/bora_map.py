@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
+from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.slopes import minimise_with_slopes
 
@@ -75,18 +76,20 @@ class BoraMAP(Model):
             log_likelihood=at.value,
             rule=rule,
             trace=[-value / engine.total_weight for value in trace],
-            covariance=self._covariance(engine, scores, slopes, size),
+            precision=self._precision(engine, scores, slopes, size),
             theta=slopes[:, None],
             workers=WorkerEstimate(slopes, size / np.sqrt(at.curvature)),
         )
 
     @staticmethod
-    def _covariance(engine: Engine, scores: Vector, slopes: Vector, size: float) -> Vector | None:
+    def _precision(
+        engine: Engine, scores: Vector, slopes: Vector, size: float
+    ) -> ScorePrecision | None:
         """Of the scaled scores; their prior has the precision size²."""
         if not engine.laplacian.has_dense:
             return None
         engine.score_derivatives(scores, slopes)  # the curvature
-        return centred_covariance(engine, size**2)
+        return ScorePrecision.of(engine, size**2)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""

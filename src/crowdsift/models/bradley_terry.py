@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, centred_covariance
+from crowdsift.models.base import Estimate, Model
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
 from crowdsift.solvers.slopes import CommonSlope
@@ -68,16 +69,16 @@ class BradleyTerry(Model):
             "largest entry of the gradient", self.tolerance, self.most_iterations, progress
         )
         scores, trace = minimise(objective, np.zeros(engine.n_items), rule)
-        covariance = None
+        precision = None
         if engine.laplacian.has_dense:
             engine.score_derivatives(scores, np.ones(engine.n_workers))  # the curvature
-            covariance = centred_covariance(engine, self.penalty)
+            precision = ScorePrecision.of(engine, self.penalty)
         return Estimate(
             scores=scores - scores.mean(),
             log_likelihood=engine.common_slope(scores, 1.0).value,
             rule=rule,
             trace=[-value / engine.total_weight for value in trace],
-            covariance=covariance,
+            precision=precision,
         )
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:

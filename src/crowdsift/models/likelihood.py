@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.models.base import Estimate, Model, WorkerEstimate, centred_covariance
+from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 
@@ -70,7 +71,7 @@ class LikelihoodModel(Model):
             log_likelihood=objective.log_likelihood,
             rule=rule,
             trace=[-value / engine.total_weight for value in trace],
-            covariance=centred_covariance(engine, self.penalty),
+            precision=ScorePrecision.of(engine, self.penalty),
             theta=objective.theta,
             workers=self.workers(objective.theta, np.sqrt(objective.worker_variances())),
         )

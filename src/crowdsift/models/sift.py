@@ -10,7 +10,8 @@ import numpy as np
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.likelihoods import sigmoid
-from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, centred_covariance
+from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.contexts import ContextSites, in_another
@@ -170,7 +171,6 @@ class Sift(Model):
             sign = -1.0 if flip else 1.0
             pairs = pairs._replace(mean=sign * pairs.mean / size, variance=pairs.variance / size**2)
         variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
-        joint = centred_covariance(run.engine, 1.0)
         sided = run.prior.habits.sides
         prior = run.prior.flipped() if flip else run.prior
         return Estimate(
@@ -179,7 +179,7 @@ class Sift(Model):
             rule=run.rule,
             trace=run.evidence,
             score_sd=np.sqrt(variance) / size,
-            covariance=None if joint is None else joint / size**2,
+            precision=ScorePrecision.of(run.engine, 1.0, size),
             theta=told.spread,
             points=told.points,
             in_context=known,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["KEPT_SITES", "carried_over", "kept_sites", "recoded"]
 
 # A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
-KEPT_SITES = 2_000_000
+KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
 
 
 def kept_sites(sites: GridSites, flip: bool) -> VoteSites | None:
@@ -30,13 +30,16 @@ def kept_sites(sites: GridSites, flip: bool) -> VoteSites | None:
 def recoded(sites: VoteSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
             ) -> VoteSites:  # fmt: skip
     """The sites under new codes of items and workers; those of a code -1 are left out."""
-    codes = worker[sites.worker], item[sites.winner], item[sites.loser]
+    to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
+    codes = to_worker[sites.worker], to_item[sites.winner], to_item[sites.loser]
     kept = np.logical_and.reduce([code >= 0 for code in codes])
     low, high = np.full((2, n_workers), np.nan)
     known = np.flatnonzero(worker[: len(sites.low)] >= 0)
     low[worker[known]], high[worker[known]] = sites.low[known], sites.high[known]
-    parts = [code[kept].astype(np.uint32) for code in codes]
-    return VoteSites._make([*parts, *(values[kept] for values in sites[3:8]), low, high])
+    parts: list[NDArray[Any]] = [*(code.view(np.uint32) for code in codes), *sites[3:8]]
+    if not kept.all():
+        parts = [part[kept] for part in parts]
+    return VoteSites._make([*parts, low, high])
 
 
 def carried_over(earlier: VoteSites, votes: VoteSites, habits: Habits) -> VoteSites:
