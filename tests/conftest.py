@@ -6,6 +6,11 @@ import os
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says nothing of what it shows; CI tries the same ones every time.
+settings.register_profile("crowdsift", deadline=None, derandomize="CI" in os.environ)
+settings.load_profile("crowdsift")
 
 
 @pytest.fixture(scope="session")

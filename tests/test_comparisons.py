@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crowdsift import Comparisons, InputError, RequestError
@@ -92,7 +92,6 @@ def test_weight_of_three_equals_three_rows(
     assert bytes_of(once) == bytes_of(thrice)
 
 
-@settings(deadline=None)
 @given(vote_lists(), st.booleans(), st.randoms(use_true_random=False))
 def test_order_of_rows_changes_no_byte(
     votes: list[tuple[str, str, str, float, float]], sides: bool, random: Any
@@ -189,6 +188,7 @@ def test_select_keeps_codes() -> None:
 
 
 @given(vote_lists(), st.booleans())
+@example([("a", "c", "x", 0.5, 1e6), ("c", "a", "x", 0.7, 0.1)], False)  # a tie in float32
 def test_pooled_keeps_the_sums(
     votes: list[tuple[str, str, str, float, float]], sides: bool
 ) -> None:
@@ -236,7 +236,6 @@ def test_rows_with_other_features_do_not_collapse() -> None:
     assert votes.features.tolist() == [[1.0], [2.0]]
 
 
-@settings(deadline=None)
 @given(vote_lists(), st.booleans(), st.randoms(use_true_random=False))
 def test_order_of_rows_with_features_changes_no_byte(
     votes: list[tuple[str, str, str, float, float]], sides: bool, random: Any

@@ -96,9 +96,7 @@ LABEL = st.text(st.characters(codec="utf-8", exclude_characters="\0"), min_size=
 )
 
 
-@settings(
-    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.tuples(LABEL, LABEL, LABEL).filter(lambda v: v[0] != v[1]), min_size=1))
 def test_any_text_survives_csv(tmp_path: Path, votes: list[tuple[str, str, str]]) -> None:
     quoted = [",".join('"' + x.replace('"', '""') + '"' for x in vote) for vote in votes]

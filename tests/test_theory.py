@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import comparisons, vectors
 
@@ -36,7 +36,6 @@ def expected_complete(votes, precision, scores, slopes, shift, ridge):
     )
 
 
-@settings(deadline=None)
 @given(votes_and_point(), st.sampled_from([0.01, 1.0]))
 def test_q_never_falls_in_an_alternation(case, shift):
     votes, scores, slopes = case

@@ -130,10 +130,11 @@ inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint
             const double total = wins + losses;
             if (!(total > 0.0)) continue;
             const float mean = static_cast<float>(wins / total);
-            const bool turned = mean < 0.5F;
+            const float other = static_cast<float>(losses / total);
+            const bool turned = other > 0.5F;  // both may round to a tie
             out.first.push_back(turned ? high : static_cast<std::uint32_t>(low));
             out.second.push_back(turned ? static_cast<std::uint32_t>(low) : high);
-            out.outcome.push_back(turned ? static_cast<float>(losses / total) : mean);
+            out.outcome.push_back(turned ? other : std::max(mean, 0.5F));
             out.weight.push_back(static_cast<float>(total));
         }
     }
