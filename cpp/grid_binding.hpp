@@ -221,7 +221,17 @@ public:
         return refresh();
     }
 
-    void rescale(double factor, bool levels) { sites_.rescale(factor, levels); }
+    void rescale(double factor) { sites_.rescale(factor); }
+
+    Out<double> hold_scale(double factor, In<double> rhs) {
+        require(rhs, k_, "rhs");
+        std::vector<double> held(rhs.data(), rhs.data() + k_);
+        {
+            nb::gil_scoped_release release;
+            sites_.hold_scale(factor, held.data());
+        }
+        return hand_over(std::move(held));
+    }
 
     Out<double> correlate(bool centred, In<double> x) {
         require(x, k_, "x");
@@ -393,7 +403,8 @@ nb::class_<Binding> bind_sites(nb::module_& m, const char* name) {
         .def("refresh", &Binding::refresh)
         .def("flip", &Binding::flip)
         .def("drop_negative", &Binding::drop_negative)
-        .def("rescale", &Binding::rescale, "factor"_a, "levels"_a)
+        .def("rescale", &Binding::rescale, "factor"_a)
+        .def("hold_scale", &Binding::hold_scale, "factor"_a, "rhs"_a)
         .def("correlate", &Binding::correlate, "centred"_a, "x"_a)
         .def("correlation_degrees", &Binding::correlation_degrees, "centred"_a)
         .def("pair_posteriors", &Binding::pair_posteriors, "means"_a)

@@ -99,7 +99,7 @@ def test_updates_with_a_pair_effect(case, effect):
         variances = twin.pair_variances(exact=True)
         first = twin.pair_posteriors(means[1])
         update = twin.update(levels, prior, means[1], damping=0.5, clip=clip)
-        twin.rescale(1.25, levels=True)
+        twin.rescale(1.25)
         rescaled = twin.refresh()
         product = engine.laplacian.multiply(means[0])
         twin.set_pair_effect(0.0)
@@ -168,6 +168,23 @@ def test_the_slope_is_the_derivative_of_the_evidence_in_the_pair_effect():
         np.testing.assert_allclose(told.variance[sites._pair], np.diag(cov), atol=1e-9)
 
 
+@given(passes(), st.sampled_from([0.5, 1.25]), st.sampled_from([0.0, 0.3]))
+def test_a_held_scale_is_in_the_system(case, factor, effect):
+    makers, levels, prior, means, _ = case
+    found = []
+    for make in makers:
+        engine, sites = make()
+        sites.update(levels, prior, means[0], damping=1.0, clip=True)
+        rhs = sites.set_pair_effect(effect)
+        held = sites.hold_scale(factor, rhs)
+        product = engine.laplacian.multiply(means[1])
+        found.append([held, product])
+        np.testing.assert_allclose(sites.refresh(), held, **CLOSE)
+        np.testing.assert_allclose(engine.laplacian.multiply(means[1]), product, **CLOSE)
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, **CLOSE)
+
+
 @given(passes(), st.sampled_from([0.5, 1.25]))
 def test_refresh_rescale_and_guard(case, factor):
     makers, levels, prior, means, _ = case
@@ -175,7 +192,7 @@ def test_refresh_rescale_and_guard(case, factor):
     for make in makers:
         engine, sites = make()
         sites.update(levels, prior, means[0], damping=1.0, clip=False)
-        sites.rescale(factor, levels=True)
+        sites.rescale(factor)
         rhs = sites.refresh()
         product = engine.laplacian.multiply(means[1])
         dropped = sites.drop_negative()

@@ -90,7 +90,7 @@ void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_
     NEAR(sites.pair_likelihood(workers, mean.data(), spread.data(), all) < 0.0, 1.0, 0.0);
     sites.correlate(true, means.data(), rhs.data());
     sites.drop_negative();
-    sites.rescale(1.1, true);
+    sites.rescale(1.1);
     sites.refresh(rhs.data());
 }
 

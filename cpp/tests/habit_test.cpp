@@ -137,7 +137,7 @@ void test_sites(std::size_t n, std::size_t threads, const HabitShape& shape, std
     const double* const width = shape.widths[0] > 0.0 ? ones.data() : zeros.data();
     const WorkerPoints told{ones.data(), width, zeros.data(), ones.data(), 2};
     NEAR(sites.pair_likelihood(workers - known, mean.data(), spread.data(), told) < 0.0, 1.0, 0.0);
-    sites.rescale(1.1, true);
+    sites.rescale(1.1);
     sites.drop_negative();
     sites.refresh(rhs.data());
     sites.reset(2.0);

@@ -53,9 +53,9 @@ public:
         likelihood_.clear();
     }
 
-    void rescale(double factor, bool levels) {
-        SiteStore::rescale(factor);
-        if (!levels) return;
+    // Own levels and the pair effect follow; refresh() before the next pass.
+    void rescale(double factor) {
+        scale_sites(factor);
         own_.rescale(factor);
         effect_.rescale(factor);
     }

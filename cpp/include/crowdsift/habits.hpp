@@ -60,9 +60,9 @@ public:
         std::fill(side_h_.begin(), side_h_.end(), 0.0F);
     }
 
-    void rescale(double factor, bool levels) {
-        SiteStore::rescale(factor);
-        if (!levels) return;
+    // Own levels and the pair effect follow; refresh() before the next pass.
+    void rescale(double factor) {
+        scale_sites(factor);
         own_.rescale(factor);
         effect_.rescale(factor);
     }

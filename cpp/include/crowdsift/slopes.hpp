@@ -216,6 +216,9 @@ private:
     }
 
     void add_pair(std::size_t row, double force, double size, double* sums) const {
+        const std::size_t ahead = std::min(row + kAhead, votes_.n - 1);
+        will_write(sums + 2 * std::size_t{votes_.first[ahead]});
+        will_write(sums + 2 * std::size_t{votes_.second[ahead]});
         double* const one = sums + 2 * std::size_t{votes_.first[row]};
         double* const two = sums + 2 * std::size_t{votes_.second[row]};
         one[0] += force;
@@ -345,9 +348,14 @@ private:
     }
 
     void scatter(std::size_t at, std::size_t count, const double* push, double* sums) const {
+        const std::uint32_t* const first = votes_.first + at;
+        const std::uint32_t* const second = votes_.second + at;
         for (std::size_t j = 0; j < count; ++j) {
-            sums[votes_.first[at + j]] += push[j];
-            sums[votes_.second[at + j]] -= push[j];
+            const std::size_t ahead = std::min(j + kAhead, count - 1);
+            will_write(sums + first[ahead]);
+            will_write(sums + second[ahead]);
+            sums[first[j]] += push[j];
+            sums[second[j]] -= push[j];
         }
     }
 

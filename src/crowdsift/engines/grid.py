@@ -307,10 +307,16 @@ class GridSites(Protocol):
     def drop_negative(self) -> Vector:
         """Raise negative precisions of sites to 0, then `refresh`."""
 
-    def rescale(self, factor: float, *, levels: bool) -> None:
-        """Sites for scores divided by the factor: A·factor², h·factor, variances alike.
+    def rescale(self, factor: float) -> None:
+        """All for scores divided by the factor: A·factor², h·factor, variances alike.
 
-        `levels` says whether the own levels of refined workers are multiplied, too.
+        Own levels of workers and the pair effect follow. Then `refresh`.
+        """
+
+    def hold_scale(self, factor: float, rhs: Vector) -> Vector:
+        """Sites and variances for scores divided by the factor, nothing else; then `refresh`.
+
+        The Laplacian is that of these sites and `rhs` theirs, so there is less to do.
         """
 
     def correlate(self, x: Vector) -> Vector:

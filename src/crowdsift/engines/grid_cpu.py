@@ -199,9 +199,13 @@ class CpuGridSites:
         """A at least 0; see the protocol."""
         return self._sites.drop_negative()
 
-    def rescale(self, factor: float, *, levels: bool) -> None:
+    def rescale(self, factor: float) -> None:
         """Sites in other units; see the protocol."""
-        self._sites.rescale(factor, levels)
+        self._sites.rescale(factor)
+
+    def hold_scale(self, factor: float, rhs: Vector) -> Vector:
+        """Sites alone in other units; see the protocol."""
+        return self._sites.hold_scale(factor, rhs)
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x; see the protocol."""

@@ -286,14 +286,18 @@ class ReferenceGridSites:
         self._A = np.maximum(self._A, 0.0)
         return self.refresh()
 
-    def rescale(self, factor: float, *, levels: bool) -> None:
-        """Sites in other units; see the protocol."""
-        self._A = self._A * factor**2
-        self._h = self._h * factor
+    def rescale(self, factor: float) -> None:
+        """All in other units; see the protocol."""
+        self._A, self._h = self._A * factor**2, self._h * factor
         self._V = self._V / factor**2
-        if levels:
-            self._own = {s: own * factor for s, own in self._own.items()}
-            self._effect /= factor**2
+        self._own = {s: own * factor for s, own in self._own.items()}
+        self._effect /= factor**2
+
+    def hold_scale(self, factor: float, rhs: Vector) -> Vector:
+        """Sites alone in other units; see the protocol."""
+        self._A, self._h = self._A * factor**2, self._h * factor
+        self._V = self._V / factor**2
+        return self.refresh()
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x; see the protocol."""

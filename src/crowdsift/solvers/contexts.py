@@ -219,9 +219,13 @@ class ContextSites:
         """A at least 0; see the protocol."""
         return self.leaves.drop_negative()
 
-    def rescale(self, factor: float, *, levels: bool) -> None:
+    def rescale(self, factor: float) -> None:
         """Sites in other units; see the protocol."""
-        self.leaves.rescale(factor, levels=levels)
+        self.leaves.rescale(factor)
+
+    def hold_scale(self, factor: float, rhs: Vector) -> Vector:
+        """Sites alone in other units; see the protocol."""
+        return self.leaves.hold_scale(factor, rhs)
 
     def correlate(self, x: Vector) -> Vector:
         """(XᵀX - L(e²)) x, of leaves; see the protocol."""

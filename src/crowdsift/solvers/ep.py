@@ -288,14 +288,13 @@ class Propagation:
         not touched: it is learned anew at every iteration, from messages at the scale held.
         """
         factor = self.scale()
-        self.sites.rescale(factor, levels=False)
+        self.rhs = self.sites.hold_scale(factor, self.rhs)
         self.means = self.means / factor
-        self.rhs = self.sites.refresh()
 
     def _rescale(self, factor: float) -> None:
         """Scores divided by the factor, reliabilities times it: the same probabilities."""
         self.prior = self.prior.rescaled(factor)
-        self.sites.rescale(factor, levels=True)
+        self.sites.rescale(factor)
         self.means = self.means / factor
         self.variances = self.variances / factor**2
         self.pair_effect = self.pair_effect / factor**2
