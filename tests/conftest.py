@@ -8,6 +8,11 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
+import crowdsift
+from crowdsift import Comparisons
+from crowdsift.demonstration import crowd_with_spammers
+from crowdsift.report.facts import Facts, gather
+
 # How long an example takes says nothing of what it shows; CI tries the same ones every time.
 settings.register_profile("crowdsift", deadline=None, derandomize="CI" in os.environ)
 settings.load_profile("crowdsift")
@@ -21,3 +26,15 @@ def data_dir() -> Path:
     if not folder.is_dir():
         pytest.skip(f"no real data at {folder}; set CROWDSIFT_DATA to their folder")
     return folder
+
+
+@pytest.fixture(scope="session")
+def crowd() -> Comparisons:
+    """The crowd with spammers of the demonstration."""
+    return crowd_with_spammers().comparisons()
+
+
+@pytest.fixture(scope="session")
+def facts(crowd: Comparisons) -> Facts:
+    """What a report tells of that crowd."""
+    return gather(crowdsift.fit(crowd), threads=1)

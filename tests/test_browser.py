@@ -7,7 +7,7 @@ import re
 import numpy as np
 import pytest
 from benchmarks.browser import CHROMIUM, find_chromium
-from test_report import HOSTILE, hostile_votes
+from hostile import HOSTILE, hostile_votes
 
 import crowdsift
 from crowdsift.demonstration import crowd_with_spammers
