@@ -196,6 +196,9 @@ public:
 
     void set_own_levels(std::size_t worker, In<double> levels) {
         if (worker >= crowd_) throw std::invalid_argument("no such worker");
+        const std::size_t length = sites_.own_levels().length();
+        if (levels.shape(0) < 2 || (length > 0 && levels.shape(0) != length))
+            throw std::invalid_argument("own levels of another number than those before");
         sites_.own_levels().set(
             worker, std::vector<double>(levels.data(), levels.data() + levels.shape(0)));
     }
@@ -279,9 +282,11 @@ protected:
         std::copy(given.data(), given.data() + values.size(), values.begin());
     }
 
-    void require_prior(const In<double>& prior) const {
+    void require_prior(const In<double>& prior) {
         if (half_ == 0) throw std::invalid_argument("no update yet");
         require(prior, sites_.n_types(), "prior");
+        const crowdsift::WorkerPriors& own = sites_.worker_priors();
+        if (own.given()) require(prior, own.types, "prior");
     }
 
     // The checks before an update; the prior's length is for the caller.
@@ -290,6 +295,8 @@ protected:
         if (own.given()) require(prior, own.types, "prior");
         if (levels.shape(0) < 2) throw std::invalid_argument("at least two levels are needed");
         half_ = levels.shape(0);
+        if (sites_.own_levels().length() > 0 && sites_.own_levels().length() != half_)
+            throw std::invalid_argument("workers have own levels of another number");
         require(means, k_, "means");
         require_variances();
     }

@@ -390,3 +390,12 @@ def test_the_evidence_trace_and_the_sign_margin(data_dir):
 def test_impossible_parameters_are_refused(values, message):
     with pytest.raises(RequestError, match=message):
         Sift(**values)
+
+
+def test_votes_without_a_spectral_start_start_from_nothing():
+    votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["x"])
+    scores = [
+        crowdsift.fit(votes, crowdsift.Sift(starts=(start,))).items["score"]
+        for start in ("spectral", "flat")
+    ]
+    np.testing.assert_array_equal(*scores)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from crowdsift._arrays import (
 )
 from crowdsift._frames import ArrayTable
 from crowdsift.errors import InputError
-from crowdsift.labels import merge
+from crowdsift.labels import context_codes, key_of, merge
 from crowdsift.tables import Backend
 from crowdsift.threads import thread_count
 
@@ -108,6 +109,14 @@ class Comparisons:
     def n_workers(self) -> int:
         """The number of workers."""
         return len(self.workers)
+
+    @cached_property
+    def item_contexts(self) -> NDArray[np.int64]:
+        """The number of every item's context; all 0 where votes have no context column."""
+        if not self.by:
+            return np.zeros(self.n_items, np.int64)
+        codes = context_codes(self.items)
+        return np.array([codes[key_of(label[0])] for label in self.items], np.int64)
 
     @property
     def total_weight(self) -> float:

@@ -22,6 +22,7 @@ __all__ = [
     "MISSING",
     "LabelError",
     "as_column",
+    "context_codes",
     "factorize",
     "is_empty",
     "key_of",
@@ -131,6 +132,21 @@ def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
         whole: dict[Any, int] = {value: value for value in values if type(value) is int}
         labels = [whole.get(label, label) if type(label) is float else label for label in labels]
     return labels, codes
+
+
+def context_codes(items: Iterable[Any]) -> dict[Any, int]:
+    """Numbers of the contexts of items (context, item), in their order, by key.
+
+    Examples
+    --------
+    >>> from crowdsift.labels import context_codes
+    >>> context_codes([("car", "a"), ("car", "b"), ("toys", "a")])
+    {'car': 0, 'toys': 1}
+    """
+    codes: dict[Any, int] = {}
+    for label in items:
+        codes.setdefault(key_of(label[0]), len(codes))
+    return codes
 
 
 def plain(labels: Iterable[Any]) -> list[Any]:

@@ -12,11 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.comparisons import Comparisons
-from crowdsift.contexts import context_codes
 from crowdsift.diagnose import Z90
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.labels import LabelError, key_of, plain
+from crowdsift.labels import LabelError, context_codes, key_of, plain
 from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.posterior import Posterior
@@ -241,7 +240,7 @@ class Fit:
             )
         known = _places(self.worker_table["worker"])
         padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
-        place = self._places()
+        place = _places(self.labels)
         a, b = (
             np.broadcast_to([place.get(key, -1) for key in _keys(side)], (n,))
             for side in (one, two)
@@ -257,7 +256,7 @@ class Fit:
         if self.posterior is None or apart is None:
             return worker
         codes, labels = context_codes(self.posterior.items), self.labels
-        context = np.array([codes[labels[i][0]] if i >= 0 else -1 for i in item.tolist()])
+        context = np.array([codes[key_of(labels[i][0])] if i >= 0 else -1 for i in item.tolist()])
         rows = apart.rows(worker, context, self.worker_table.height)
         return np.where((worker < 0) | (context < 0), worker, rows)
 
@@ -307,7 +306,7 @@ class Fit:
         self, first: Any, second: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Differences of scores and their standard deviations, of items that have votes."""
-        place = self._places()
+        place = _places(self.labels)
         try:
             one, two = (
                 np.array([place[key] for key in _keys(_as_list(side))]) for side in (first, second)
@@ -322,10 +321,6 @@ class Fit:
         self._refuse_across(one, two)
         score = self.item_table["score"]
         return score[one] - score[two], self._difference_sd(one, two)
-
-    def _places(self) -> dict[tuple[Any, Any], int]:
-        """The row of every item in the item table, by what tells labels apart."""
-        return _places(self.labels)
 
     def _refuse_across(self, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
         """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
@@ -364,7 +359,7 @@ class Fit:
         >>> fit.scores_of(["b", "a"]).round(2)
         array([-1.96,  1.96])
         """
-        place = self._places()
+        place = _places(self.labels)
         padded = np.append(self.item_table["score"], np.nan)
         return np.asarray(padded[[place.get(key, -1) for key in _keys(items)]])
 

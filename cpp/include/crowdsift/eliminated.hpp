@@ -276,7 +276,7 @@ private:
 inline void margin_flow(const Votes& votes, ThreadPool& pool, double prior, const double* x,
                         double* out) {
     const std::vector<std::size_t> ranges =
-        even_ranges(votes.n, votes.n < 20000 ? 1 : pool.size());
+        shared_ranges(votes.n, kManyRows, pool);
     ItemSums sums(ranges.size() - 1, votes.n_items);
     pool.run(ranges.size() - 1, [&](std::size_t range) {
         double* const flow = sums.range(range);

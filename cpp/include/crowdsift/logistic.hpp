@@ -99,7 +99,7 @@ void over_rows(const Votes& votes, ThreadPool& pool, const std::vector<std::size
 inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double* scores,
                              const double* slopes) {
     const std::vector<std::size_t> ranges =
-        even_ranges(votes.n, votes.n < 20000 ? 1 : pool.size());
+        shared_ranges(votes.n, kManyRows, pool);
     std::vector<double> part(ranges.size() - 1, 0.0);
     over_rows(votes, pool, ranges, scores, slopes,
               [&](std::size_t range, std::size_t, std::size_t at, std::size_t count,
@@ -119,7 +119,7 @@ public:
     LogisticPasses(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool)
         : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
           ranges_(votes.worker_ranges(pool.size())),
-          row_ranges_(even_ranges(votes.n, votes.n < 20000 ? 1 : pool.size())),
+          row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
           precision_(votes.n, 0.0F), contribution_(votes.n, 0.0F),
           rhs_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {}
 
@@ -220,7 +220,7 @@ public:
     void refresh_laplacian(const Array<float>& entries) {
         Array<float>& weights = laplacian_.pair_weights();
         const std::vector<std::size_t> parts =
-            even_ranges(pairs_.size(), pairs_.size() < 8000 ? 1 : pool_.size());
+            shared_ranges(pairs_.size(), kManyPairs, pool_);
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;

@@ -17,7 +17,11 @@ public:
     void clear() {
         std::fill(place_.begin(), place_.end(), -1);
         levels_.clear();
+        length_ = 0;
     }
+
+    // How many levels each has who has some; 0: nobody has.
+    std::size_t length() const { return length_; }
 
     bool has(std::size_t s) const { return place_[s] >= 0; }
 
@@ -26,6 +30,7 @@ public:
     }
 
     void set(std::size_t s, const std::vector<double>& levels) {
+        length_ = levels.size();
         if (place_[s] == -1) {
             place_[s] = static_cast<std::int64_t>(levels_.size());
             levels_.resize(levels_.size() + levels.size());
@@ -56,6 +61,7 @@ public:
 private:
     std::vector<std::int64_t> place_;  // where a worker's levels start; negative: has none
     std::vector<double> levels_;
+    std::size_t length_ = 0;
 };
 
 }  // namespace crowdsift

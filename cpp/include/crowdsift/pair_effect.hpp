@@ -38,7 +38,7 @@ public:
     void gather(const SplitVotes& votes, const Pairs& pairs, const float* a, const float* h,
                 ThreadPool& pool, std::size_t n_items, float* weight, double* rhs) {
         const std::vector<std::size_t> parts =
-            even_ranges(pairs.size(), pairs.size() < 20000 ? 1 : pool.size());
+            shared_ranges(pairs.size(), kManyPairs, pool);
         std::vector<double> logs(parts.size() - 1, 0.0);
         pool.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {

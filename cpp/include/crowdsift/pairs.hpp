@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crowdsift/array.hpp"
+#include "crowdsift/parallel.hpp"
 
 namespace crowdsift {
 
@@ -34,7 +35,7 @@ struct Pairs {
 
     // Ranges of lower items with about equal numbers of pairs; one where threads do not pay.
     std::vector<std::size_t> row_ranges(std::size_t threads) const {
-        const std::size_t parts = size() < 8000 ? 1 : threads, n = row.size() - 1;
+        const std::size_t parts = size() < kManyPairs ? 1 : threads, n = row.size() - 1;
         std::vector<std::size_t> bounds{0};
         for (std::size_t j = 0; j < n && bounds.size() < parts; ++j)
             if (row[j + 1] * parts >= size() * bounds.size()) bounds.push_back(j + 1);

@@ -122,12 +122,21 @@ private:
     std::atomic<bool> waiting_{false}, stop_{false};
 };
 
+// From how many rows, pairs or items on a second thread pays.
+constexpr std::size_t kManyRows = 4000, kManyPairs = 8000, kManyItems = 20000;
+
 // Boundaries of at most `parts` contiguous ranges of [0, n) of nearly equal length.
 inline std::vector<std::size_t> even_ranges(std::size_t n, std::size_t parts) {
     if (parts == 0) parts = 1;
     std::vector<std::size_t> bounds(parts + 1);
     for (std::size_t p = 0; p <= parts; ++p) bounds[p] = n / parts * p + n % parts * p / parts;
     return bounds;
+}
+
+// Ranges for the threads of a pool; one where there are less than `many`.
+inline std::vector<std::size_t> shared_ranges(std::size_t n, std::size_t many,
+                                              const ThreadPool& pool) {
+    return even_ranges(n, n < many ? 1 : pool.size());
 }
 
 }  // namespace crowdsift

@@ -211,7 +211,7 @@ protected:
         }
         const std::size_t last = split_.size() - 1;
         const std::vector<std::size_t> parts =
-            even_ranges(pairs_.size(), pairs_.size() < 8000 ? 1 : pool_.size());
+            shared_ranges(pairs_.size(), kManyPairs, pool_);
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;

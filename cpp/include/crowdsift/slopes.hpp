@@ -67,7 +67,7 @@ class SlopePasses {
 public:
     SlopePasses(const Votes& votes, ThreadPool& pool)
         : votes_(votes), pool_(pool), ranges_(votes.worker_ranges(pool.size())),
-          row_ranges_(even_ranges(votes.n, votes.n < 20000 ? 1 : pool.size())),
+          row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
           pairs_(std::max(ranges_.size(), row_ranges_.size()) - 1, 2 * votes.n_items),
           sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {}
 
@@ -382,7 +382,7 @@ private:
     double hand_out(const std::vector<double>& part, double* gradient, double* diagonal) {
         const std::size_t items = votes_.n_items;
         const std::vector<std::size_t> chunks =
-            even_ranges(items, items < 20000 ? 1 : pool_.size());
+            shared_ranges(items, kManyItems, pool_);
         pool_.run(chunks.size() - 1, [&](std::size_t chunk) {
             for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
                 double force = 0.0, size = 0.0;

@@ -34,15 +34,10 @@ public:
         prior_.assign(prior, prior + 2 * half_ + 1);
         lane_prior_.assign(types(), 0.0F);
         to_lanes(prior_.data(), lane_prior_.data());
-        // densities of the common cells, for interpolation
-        up_density_.resize(half_);
-        down_density_.resize(half_);
+        width_.resize(half_);
         for (std::size_t j = 0; j < half_; ++j) {
             const double before = j == 0 ? 0.0 : levels_[j - 1];
-            const double width = j + 1 < half_ ? 0.5 * (levels_[j + 1] - before)
-                                               : levels_[j] - before;
-            up_density_[j] = prior_[half_ + 1 + j] / width;
-            down_density_[j] = prior_[half_ - 1 - j] / width;
+            width_[j] = j + 1 < half_ ? 0.5 * (levels_[j + 1] - before) : levels_[j] - before;
         }
     }
 
@@ -81,31 +76,28 @@ public:
 
     // The prior on a worker's own levels: the density is linear between common levels and
     // constant outside; the mass at 0 stays.
-    void own_prior(const double* own, float* types) const {
+    void own_prior(const double* own, float* types) const { spread_prior(prior_.data(), own, types); }
+
+    // Another prior than the common one, on own levels where they are given.
+    void spread_prior(const double* prior, const double* own, float* types) const {
+        std::fill(types, types + this->types(), 0.0F);
+        if (own == nullptr) {
+            to_lanes(prior, types);
+            return;
+        }
+        const auto up = [&](std::size_t k) { return prior[half_ + 1 + k] / width_[k]; };
+        const auto down = [&](std::size_t k) { return prior[half_ - 1 - k] / width_[k]; };
         std::size_t k = 0;
         for (std::size_t j = 0; j < half_; ++j) {
             const double width = width_of(own, j);
             while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
             const double share = std::min(
                 std::max((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]), 0.0), 1.0);
-            types[j] = static_cast<float>(
-                width * (up_density_[k] + share * (up_density_[k + 1] - up_density_[k])));
-            types[lanes_ + j] = static_cast<float>(
-                width * (down_density_[k] + share * (down_density_[k + 1] - down_density_[k])));
+            types[j] = static_cast<float>(width * (up(k) + share * (up(k + 1) - up(k))));
+            types[lanes_ + j] =
+                static_cast<float>(width * (down(k) + share * (down(k + 1) - down(k))));
         }
-        for (std::size_t j = half_; j < lanes_; ++j) types[j] = types[lanes_ + j] = 0.0F;
-        for (std::size_t l = 0; l < kLaneBlock; ++l) types[zero() + l] = 0.0F;
-        types[zero()] = static_cast<float>(prior_[half_]);
-    }
-
-    // Another prior than the common one, on own levels where they are given.
-    void spread_prior(const double* prior, const double* own, float* types) const {
-        TypeGrid other(*this);
-        other.set_prior(prior);
-        if (own != nullptr)
-            other.own_prior(own, types);
-        else
-            std::copy(other.lane_prior_.begin(), other.lane_prior_.end(), types);
+        types[zero()] = static_cast<float>(prior[half_]);
     }
 
     // Masses prior * likelihood (or the prior alone) on own levels to the common grid, each shared
@@ -184,7 +176,7 @@ private:
     }
 
     std::size_t half_ = 0, lanes_ = 0;
-    std::vector<double> levels_, prior_, up_density_, down_density_;
+    std::vector<double> levels_, prior_, width_;  // widths of cells, one-sided at the last
     std::vector<float> lane_level_, lane_prior_;
 };
 

@@ -41,7 +41,7 @@ struct Votes {
 
     // Ranges of workers with about equal numbers of comparisons.
     std::vector<std::size_t> worker_ranges(std::size_t threads) const {
-        const std::size_t parts = n < 4000 ? 1 : threads;
+        const std::size_t parts = n < kManyRows ? 1 : threads;
         std::vector<std::size_t> bounds{0};
         for (std::size_t s = 0; s < n_workers && bounds.size() < parts; ++s)
             if (begin_of(s + 1) * parts >= n * bounds.size()) bounds.push_back(s + 1);
@@ -71,29 +71,26 @@ public:
 
     void clear() { std::fill(sums_.begin(), sums_.end(), 0.0); }
 
-    void reduce(double* out) const {
-        for (std::size_t j = 0; j < n_; ++j) {
+    void reduce(double* out) const { reduce(out, 0, n_); }
+
+    // The same, the items shared among the threads where there are many.
+    void reduce(double* out, ThreadPool& pool) const {
+        const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
+        pool.run(chunks.size() - 1,
+                 [&](std::size_t chunk) { reduce(out, chunks[chunk], chunks[chunk + 1]); });
+    }
+
+    std::size_t ranges() const { return ranges_; }
+
+private:
+    void reduce(double* out, std::size_t from, std::size_t to) const {
+        for (std::size_t j = from; j < to; ++j) {
             double sum = 0.0;
             for (std::size_t r = 0; r < ranges_; ++r) sum += sums_[r * n_ + j];
             out[j] = sum;
         }
     }
 
-    // The same, the items shared among the threads where there are many.
-    void reduce(double* out, ThreadPool& pool) const {
-        const std::vector<std::size_t> chunks = even_ranges(n_, n_ < 20000 ? 1 : pool.size());
-        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
-            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
-                double sum = 0.0;
-                for (std::size_t r = 0; r < ranges_; ++r) sum += sums_[r * n_ + j];
-                out[j] = sum;
-            }
-        });
-    }
-
-    std::size_t ranges() const { return ranges_; }
-
-private:
     std::size_t n_;
     Array<double> sums_;
     std::size_t ranges_;

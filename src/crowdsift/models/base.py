@@ -16,10 +16,10 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.comparisons import Comparisons
-    from crowdsift.contexts import ContextPoints
     from crowdsift.engines import Engine, Vector
     from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
     from crowdsift.models.precision import ScorePrecision
+    from crowdsift.posterior import ContextPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]

@@ -14,7 +14,9 @@ from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.outcomes import half_win, on_either_side
 from crowdsift.solvers.blind import blind_evidence
-from crowdsift.solvers.contexts import ContextSites, in_another
+from crowdsift.solvers.context_types import MOST_SPREAD
+from crowdsift.solvers.contexts import MOST_NUMBERS, ContextSites, in_another
+from crowdsift.solvers.convergence import CLEAR
 from crowdsift.solvers.crowd import crowd_from, crowd_to
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.kept_sites import kept_sites
@@ -35,7 +37,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Sift"]
 
-_CLEAR = 3.0  # nats: what counts as evidence
+_BYTES_OF_SIDES = 40  # a comparison
+_BYTES_A_TYPE = 90  # of a worker in a context
 _FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 
@@ -72,7 +75,7 @@ class Sift(Model):
     tolerance
         Stop when the standardised scores move by at most this, root mean square.
     most_iterations
-        Stop unconverged after so many; trying a pair effect may take as many again.
+        Stop unconverged after so many; trying contexts or a pair effect may take as many again.
 
     Examples
     --------
@@ -109,8 +112,20 @@ class Sift(Model):
             )
 
     def memory(self, comparisons: Comparisons) -> int:
-        """Twice as much where workers may differ by context: votes are then held once more."""
-        return super().memory(comparisons) * (2 if self.contexts and comparisons.by else 1)
+        """More where sides are known, and where workers may differ by context."""
+        plain = super().memory(comparisons)
+        if self.sides and comparisons.sides_known:  # votes have a second site, runs are four
+            plain += _BYTES_OF_SIDES * len(comparisons)
+        if not self.contexts or not comparisons.by:
+            return plain
+        contexts = int(comparisons.item_contexts.max(initial=0)) + 1
+        leaves = min(comparisons.n_workers * contexts, len(comparisons))
+        habits = habits_of(
+            ties=self.ties and comparisons.ties_are_outcomes,
+            sides=self.sides and comparisons.sides_known,
+        )
+        types = habits.n_types(power_grid(self.grid_points))
+        return 2 * plain + _BYTES_A_TYPE * min(leaves * types, MOST_NUMBERS)
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; the sign by head-count."""
@@ -120,7 +135,7 @@ class Sift(Model):
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from where an earlier run ended.
 
-        Where ties have come up, or sides are known only now, the crowd was another one: all
+        Where ties have come up, or sides are no longer known, the crowd was another one: all
         starts are tried, as without an earlier run. So they are where workers differed by context.
         """
         if start.crowd.get("by_context"):
@@ -156,7 +171,6 @@ class Sift(Model):
         apart = run.sites if isinstance(run.sites, ContextSites) else None
         known = None
         if apart is not None:
-            engine.passes += run.engine.passes
             leaves = summarise(apart.in_contexts(), run.prior, run.engine.n_workers).scaled(size)
             known = apart.known(leaves.points)
             told = told._replace(points=in_another(told.points, apart))
@@ -277,7 +291,7 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
     if float(np.mean(run.means**2)) < _FAINT:
         gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
         run.resume()  # the Laplacian of this run, as before
-        if gain < _CLEAR:
+        if gain < CLEAR:
             notes.append(
                 "the votes hold no information: the evidence for any worker seeing which item is "
                 f"better is {gain:.1f} nats"
@@ -286,6 +300,12 @@ def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
         notes.append(
             "votes on the same pair agree far beyond what scores of items explain (pair effect "
             f"{run.pair_effect:.1f}): answers may be copied, and scores say little"
+        )
+    if isinstance(run.sites, ContextSites) and run.sites.reliability_spread > 0.99 * MOST_SPREAD:
+        notes.append(
+            "reliabilities differ from context to context as much as can be: some workers are of "
+            "another kind in some contexts, which makes those of all others uncertain. Fit the "
+            "contexts one by one to find them"
         )
     if run.indefinite:
         notes.append(

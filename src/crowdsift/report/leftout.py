@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.contexts import item_contexts
 from crowdsift.diagnose import components, ranks
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
@@ -150,7 +149,7 @@ def predicted_probability(
     variance = np.maximum(variance, 0.0) + (estimate.details.get("pair_effect") or 0.0)
     side = 1.0 if votes.sides_known else 0.0
     if estimate.in_context is not None:
-        context = item_contexts(votes)[first]
+        context = votes.item_contexts[first]
         worker = estimate.in_context.rows(worker, context, votes.n_workers)
         points = estimate.in_context.below(points)
     result = np.empty(len(votes))

@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from crowdsift.engines import Vector
     from crowdsift.engines.grid import GridSites, Habits
 
-__all__ = ["TypeTree", "likelihoods", "spread_kernel"]
+__all__ = ["MOST_SPREAD", "TypeTree", "likelihoods", "spread_kernel"]
 
-_LEAST_SPREAD, _MOST_SPREAD, _CLOSE = 0.02, 2.0, 1e-4  # and how close in the logarithm
+_LEAST_SPREAD, MOST_SPREAD, _CLOSE = 0.02, 2.0, 1e-4  # and how close in the logarithm
 _PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
 _TINY = 1e-300
+_FLOOR = 1e-30  # of a prior, in the single precision of passes: a leaf may contradict the others
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:
@@ -123,6 +124,7 @@ class TypeTree:
         log = self._messages[self._whole] - np.log(self._m)
         cavity = prior * np.exp(log - log.max(axis=1, keepdims=True))
         found = self._through(cavity / cavity.sum(axis=1, keepdims=True), self._kernel)
+        found = np.maximum(found, _FLOOR)
         return np.asarray(found / found.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def learn(self, prior: Vector) -> None:
@@ -141,9 +143,9 @@ class TypeTree:
             before = log + 0.5 * (_PRIOR_SPREAD / spread) ** 2
             return float(before - np.sum(pairs * np.log(kernel)))
 
-        bounds = np.log(_LEAST_SPREAD), np.log(_MOST_SPREAD)
+        bounds = np.log(_LEAST_SPREAD), np.log(MOST_SPREAD)
         leapt = self._leaps.take(self.spread, float(np.exp(_least(loss, *bounds))))
-        self.spread = float(np.clip(leapt, _LEAST_SPREAD, _MOST_SPREAD))
+        self.spread = float(np.clip(leapt, _LEAST_SPREAD, MOST_SPREAD))
 
     @property
     def _regular(self) -> int:

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.contexts import ContextPoints
 from crowdsift.engines.grid import (
     NO_HABIT,
     Habits,
@@ -28,8 +27,10 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     mirrored,
 )
+from crowdsift.posterior import ContextPoints
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods
+from crowdsift.solvers.convergence import CLEAR
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,10 +39,9 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites
     from crowdsift.solvers.ep import Propagation
 
-__all__ = ["ContextSites", "in_another", "with_contexts"]
+__all__ = ["MOST_NUMBERS", "ContextSites", "in_another", "with_contexts"]
 
-_CLEAR = 3.0  # nats by which the evidence must rise
-_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
+MOST_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
 
 
 class ContextSites:
@@ -53,8 +53,8 @@ class ContextSites:
         The sites of an engine in which every worker in a context is a worker.
     worker, context
         Which worker each of those is, and where; known workers, who follow, are not among them.
-    n_workers
-        How many workers there are, known ones included.
+    n_workers, known
+        How many workers there are, known ones included, and how many of the last are known.
     """
 
     def __init__(
@@ -64,8 +64,10 @@ class ContextSites:
         context: NDArray[np.int64],
         n_workers: int,
         habits: Habits,
+        known: int = 0,
     ) -> None:
         self.leaves, self._whole, self._context, self._habits = leaves, worker, context, habits
+        self._crowd = n_workers - known
         self.types, self.side = TypeTree(worker, n_workers, habits), SideTree(worker, n_workers)
         if not habits.sides:
             self.side.spread = 0.0
@@ -108,7 +110,6 @@ class ContextSites:
         q, log_messages = self.types.posterior(prior)
         log_messages += told.log_messages - float(np.log(np.sum(before * leaf, axis=1)).sum())
         self._priors = self.types.leaf_priors(prior)
-        self._posterior = q
         counts, regular = self._counted(q)
         if damping:
             self.types.learn(prior)
@@ -132,7 +133,10 @@ class ContextSites:
     def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
         """Posterior over types of workers, on the common levels; see the protocol."""
         points = np.tile(mirrored(self._levels), (end - begin, 1))
-        return TypePosteriors(points, self.types.posterior(prior)[0][begin:end])
+        masses = self.types.posterior(prior)[0]
+        masses[self._crowd :] = 0.0
+        masses[self._crowd :, points.shape[1] - 1] = 1.0  # most reliable, of the least width
+        return TypePosteriors(points, masses[begin:end])
 
     def sides(self) -> tuple[Vector, Vector]:
         """η of every worker; see the protocol."""
@@ -278,9 +282,11 @@ def with_contexts(run: Propagation) -> Propagation:
     engine, worker, context = apart
     habits, n_workers = run.prior.habits, run.engine.n_workers
     several = len(worker) > len(np.unique(worker))
-    if not several or len(worker) * len(run.prior.masses) > _NUMBERS:
+    if not several or len(worker) * len(run.prior.masses) > MOST_NUMBERS:
         return run
-    sites = ContextSites(engine.grid_sites(habits), worker, context, n_workers, habits)
+    sites = ContextSites(
+        engine.grid_sites(habits), worker, context, n_workers, habits, run.engine.known_workers
+    )
     sites.reset(2.0)
     first, second = sites.pair_posteriors(run.means)[:2]
     sites.set_pair_variances(run.variances[first] + run.variances[second])
@@ -291,8 +297,12 @@ def with_contexts(run: Propagation) -> Propagation:
     while not trial.done:
         trial.iterate()
     trial.finish()
-    known = run.engine.known_workers and trial.known_margin < 0.0
-    if not known and trial.evidence[-1] > run.evidence[-1] + _CLEAR:
+    run.engine.passes += engine.passes
+    upside_down = run.engine.known_workers and trial.known_margin < 0.0
+    gain = trial.evidence[-1] - run.evidence[-1]
+    if trial.settled and not upside_down and gain > CLEAR:
+        trial.rule.history[:0] = run.rule.history
+        trial.evidence[:0] = run.evidence
         return trial
     run.resume()
     return run

@@ -6,7 +6,7 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.solvers.contexts import with_contexts
-from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.convergence import CLEAR, StoppingRule
 from crowdsift.solvers.pair_effect import with_pair_effect
 from crowdsift.solvers.side_prior import SideLearner
 from crowdsift.solvers.spectral import spectral_scores
@@ -39,7 +39,7 @@ _AHEAD = 12.0  # steps by which learning π may extrapolate
 _HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
 _REFINING = 10  # iterations of stage 2 in which workers' levels may still move
 _TRIAL = 8  # iterations of a start before it may be dropped
-_CLEAR = 3.0  # nats by which a side habit must raise the evidence
+_SETTLED = 1e-3  # a change of scores after which evidence can be compared
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
 _PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
 
@@ -95,6 +95,7 @@ class Propagation:
     sides: SideLearner = field(default_factory=SideLearner)
     known_margin: float = 0.0
     suspended: bool = False
+    broken: bool = False  # sites that are no numbers
 
     @staticmethod
     def begin(name: str, engine: Engine, levels: Vector, settings: Settings, habits: Habits,
@@ -126,7 +127,8 @@ class Propagation:
         self.rhs = self.sites.refresh()
         if self.suspended:
             self.suspended = False
-            self._variances()
+            if not self._variances():
+                self.find_items()
 
     def restart(self) -> None:
         """Items for `rhs` as it stands; whatever was said of convergence no longer holds."""
@@ -155,6 +157,9 @@ class Propagation:
             if self.rule.history or self.warm:
                 self._hold_scale()
         self.find_items()
+        if self.broken:  # nothing that follows would mend it
+            self.done = self.rule.stop(np.inf) or True
+            return
         step = standardised(self.means) - before
         residual = self._size(step) / self.damping  # what a full step would move
         self._adapt(step)
@@ -168,6 +173,11 @@ class Propagation:
         """
         if not self.warm or self.moved_levels:
             self._pass_over(0.0)
+
+    @property
+    def settled(self) -> bool:
+        """Whether the scores have come to rest, if not to the tolerance."""
+        return bool(self.rule.history) and self.rule.history[-1] <= _SETTLED
 
     def scale(self) -> float:
         """√((mᵀm + tr Σ)/K): 1 where the posterior has the size that the prior says."""
@@ -183,13 +193,14 @@ class Propagation:
         self.rhs, self.known_margin = update.rhs, update.known_margin
         if damping and self.prior.habits.sides:
             self.sides = self.sides.learned(update.sides)
-        self.evidence.append(
+        evidence = (
             update.log_messages
             - update.log_sites
             - 0.5 * determinant
             + 0.5 * linear
             + update.log_pairs
         )
+        self.evidence.append(evidence if np.isfinite(evidence) else -np.inf)
 
     def _last_change(self) -> float:
         """What the last step moved; a warm run is taken to have come from a small one."""
@@ -222,7 +233,8 @@ class Propagation:
         solution = self.engine.laplacian.solve(
             self.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
         )
-        self.means = solution.x if np.isfinite(solution.x).all() else self.means
+        self.broken = not np.isfinite(solution.x).all()
+        self.means = self.means if self.broken else solution.x
 
     def _variances(self) -> bool:
         found = self.sites.pair_variances(exact=self.exact)
@@ -325,6 +337,8 @@ def propagate(
                 if not run.done:
                     run.iterate()
             runs.append(run)
+    if not runs:  # votes that start nowhere but from nothing
+        return propagate(engine, levels, replace(settings, starts=("flat",)), progress)
     runs[-1].suspend()
     runs = _without_losers(runs)
     for run in runs:
@@ -358,7 +372,7 @@ def _best(runs: list[Propagation], families: tuple[Habits, ...]) -> Propagation:
     champions = [max(own, key=lambda run: run.evidence[-1]) for own in families_run if own]
     best = champions[0]
     for other in champions[1:]:
-        if other.evidence[-1] > best.evidence[-1] + _CLEAR:
+        if other.evidence[-1] > best.evidence[-1] + CLEAR:
             best = other
     return best
 

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.solvers.convergence import CLEAR
+
 if TYPE_CHECKING:
     from crowdsift.solvers.ep import Propagation
 
 __all__ = ["with_pair_effect"]
 
 _REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
-_CLEAR = 3.0  # nats by which the evidence must rise
 _LEAST, _MOST = 1e-3, 4.0  # variances worth a trial
-_SETTLED, _PATIENCE = 1e-3, 30  # how far a trial goes before its slope is read
+_PATIENCE = 30  # iterations after which the slope of a trial is read, settled or not
 _STRIDE, _CLOSE, _TRIALS = 4.0, 0.1, 6  # first steps in s, last ones in log s, how many of those
 
 
@@ -27,26 +28,22 @@ def with_pair_effect(run: Propagation) -> Propagation:
     gain is then less than the slope at 0 times s, which tells where to start and when not to.
     """
     votes = run.engine.total_weight
-    if not _settled(run) or votes - run.sites.n_pairs <= _REPEATS * votes:
+    if not run.settled or votes - run.sites.n_pairs <= _REPEATS * votes:
         return run
     slope = run.sites.pair_posteriors(run.means).slope
-    if slope * _MOST <= _CLEAR:
+    if slope * _MOST <= CLEAR:
         return run
     trial = _branch(run)
-    best = _zero_of_slope(trial, min(max(0.5 * _CLEAR / slope, _LEAST), _MOST))
+    best = _zero_of_slope(trial, min(max(0.5 * CLEAR / slope, _LEAST), _MOST))
     if best > 0.0:
         _at(trial, best)
         while not trial.done:
             trial.iterate()
         trial.finish()
-        if _settled(trial) and trial.evidence[-1] > run.evidence[-1] + _CLEAR:
+        if trial.settled and trial.evidence[-1] > run.evidence[-1] + CLEAR:
             return trial
     run.resume()
     return run
-
-
-def _settled(run: Propagation) -> bool:
-    return bool(run.rule.history) and run.rule.history[-1] <= _SETTLED
 
 
 def _branch(run: Propagation) -> Propagation:
@@ -73,7 +70,7 @@ def _zero_of_slope(trial: Propagation, start: float) -> float:
             break
         middle = low + (high - low) * at_low / (at_low - at_high)
         slope = _slope(trial, float(np.exp(middle)))
-        if abs(slope) <= 0.01 * _CLEAR:
+        if abs(slope) <= 0.01 * CLEAR:
             return float(np.exp(middle))
         if slope > 0.0:
             low, at_low, at_high = middle, slope, 0.5 * at_high
@@ -87,7 +84,7 @@ def _slope(trial: Propagation, variance: float) -> float:
     _at(trial, variance)
     for _ in range(_PATIENCE):
         trial.iterate()
-        if _settled(trial):
+        if trial.settled:
             break
     return variance * trial.sites.pair_posteriors(trial.means).slope
 
