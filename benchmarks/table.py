@@ -172,7 +172,7 @@ def _cell(name: str, value: Any) -> str:
 def main() -> None:
     """Measure all, print the Markdown, write both files."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--large", action="store_true", help="1e8 votes too; 12 GB of memory")
+    parser.add_argument("--large", action="store_true", help="1e8 votes too; 6 GB of memory")
     parser.add_argument("--quick", action="store_true", help="up to 1e6 votes, no rivals")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rival-seconds", type=int, default=300, help="the longest for a rival")

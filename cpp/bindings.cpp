@@ -534,6 +534,21 @@ NB_MODULE(_core, m) {
         },
         "first"_a, "second"_a, "weight"_a, "n_items"_a,
         "Sums of weights of the comparisons of every item.");
+    m.def(
+        "ways",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome,
+           std::size_t n_items) {
+            const std::size_t n = require_items(first, second, n_items);
+            require(outcome, n, "outcome");
+            std::vector<std::uint8_t> found;
+            {
+                nb::gil_scoped_release release;
+                found = ways(n, n_items, first.data(), second.data(), outcome.data());
+            }
+            return hand_over(std::move(found));
+        },
+        "first"_a, "second"_a, "outcome"_a, "n_items"_a,
+        "For every item 1 where a vote is for it, plus 2 where one is against it.");
 
     bind_grid(m);
     m.def(

@@ -82,14 +82,11 @@ def one_way(comparisons: Comparisons) -> NDArray[np.object_]:
     >>> one_way(Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=[1, 1])).tolist()
     ['only won', '', 'only lost']
     """
-    k = comparisons.n_items
-    won, lost = np.zeros(k, bool), np.zeros(k, bool)
-    for items, wins in ((comparisons.first, 1.0), (comparisons.second, 0.0)):
-        won[items[comparisons.outcome != 1.0 - wins]] = True
-        lost[items[comparisons.outcome != wins]] = True
-    flags = np.full(k, "", dtype=object)
-    flags[won & ~lost], flags[lost & ~won] = "only won", "only lost"
-    return flags
+    found = _core.ways(
+        comparisons.first, comparisons.second, comparisons.outcome, comparisons.n_items
+    )
+    words = np.array(["", "only won", "only lost", ""], dtype=object)
+    return words[found]
 
 
 def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = None) -> Vector:

@@ -469,6 +469,8 @@ def _workers(
 
 def _loads(votes: Comparisons) -> NDArray[np.float64]:
     """The number of every worker's votes, weights counted."""
+    if (votes.weight == 1.0).all():
+        return np.diff(votes.offsets).astype(np.float64)
     starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
     loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)
     return np.where(np.diff(votes.offsets) > 0, loads, 0.0)

@@ -1,4 +1,5 @@
-// How far each worker's votes agree with an order of the items, and how often each item appears.
+// How far each worker's votes agree with an order of the items, how often each item appears, and
+// which ways its votes go.
 #pragma once
 
 #include <cstddef>
@@ -40,6 +41,19 @@ inline std::vector<double> appearances(std::size_t n, std::size_t n_items,
         sums[second[i]] += static_cast<double>(weight[i]);
     }
     return sums;
+}
+
+// For every item 1 where a vote is (partly) for it, plus 2 where one is against it.
+inline std::vector<std::uint8_t> ways(std::size_t n, std::size_t n_items,
+                                      const std::uint32_t* first, const std::uint32_t* second,
+                                      const float* outcome) {
+    std::vector<std::uint8_t> found(n_items, 0);
+    for (std::size_t i = 0; i < n; ++i) {
+        const unsigned up = outcome[i] != 0.0F ? 1U : 0U, down = outcome[i] != 1.0F ? 1U : 0U;
+        found[first[i]] = static_cast<std::uint8_t>(found[first[i]] | up | down << 1U);
+        found[second[i]] = static_cast<std::uint8_t>(found[second[i]] | down | up << 1U);
+    }
+    return found;
 }
 
 }  // namespace crowdsift
