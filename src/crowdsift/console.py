@@ -119,8 +119,8 @@ def _leaderboard(fit: Fit) -> Table:
             str(row["rank"]),
             *([label(row[context])] if context else []),
             label(row["item"]),
-            f"{row['score']:.3f}",
-            _span(row["lower"], row["upper"], "{:.2f}"),
+            f"{row['score']:z.3f}",
+            _span(row["lower"], row["upper"], "{:z.2f}"),
             _span(row["rank_lower"], row["rank_upper"], "{:.0f}"),
             f"{row['comparisons']:g}",
             *group,
@@ -147,8 +147,8 @@ def _worker_table(fit: Fit) -> Table:
         agreement = row["agreement"]
         table.add_row(
             label(row["worker"]),
-            f"{row['reliability']:.3f}",
-            _span(row["lower"], row["upper"], "{:.2f}"),
+            f"{row['reliability']:z.3f}",
+            _span(row["lower"], row["upper"], "{:z.2f}"),
             f"{row['comparisons']:g}",
             "" if agreement is None else f"{agreement:.0%}",
             Text(row["verdict"], style=_STYLES[row["verdict"]]),

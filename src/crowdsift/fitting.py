@@ -265,7 +265,7 @@ def _record(
     notes = [
         *notes,
         *estimate.warnings,
-        *island_note(n_components),
+        *island_note(n_components, int(votes.item_contexts.max(initial=0)) + 1),
         *one_way_notes(votes.items, flags),
     ]
     margin, told = estimate.sign_margin, estimate.workers

@@ -19,9 +19,9 @@ __all__ = ["gold_note", "island_note", "one_way_notes", "sign_note"]
 _NAMED = 5
 
 
-def island_note(n_components: int) -> list[str]:
-    """That the items fall apart into groups."""
-    if n_components < 2:
+def island_note(n_components: int, n_contexts: int = 1) -> list[str]:
+    """That the items fall apart into groups, more than there are contexts, which are apart."""
+    if n_components <= n_contexts:
         return []
     return [
         f"the items fall into {n_components} groups without a comparison between them; "
