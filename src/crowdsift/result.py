@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift._asked import as_list, is_sequence, keys_of, places_of
 from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import Z90
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.labels import LabelError, context_codes, key_of, plain
+from crowdsift.labels import context_codes, key_of
 from crowdsift.likelihoods import normal_cdf
 from crowdsift.models import model
 from crowdsift.posterior import Posterior
@@ -232,22 +233,22 @@ class Fit:
 
     def _asked(self, first: Any, second: Any, worker: Any) -> _Asked:
         """Differences of scores and codes of workers for what is asked of `predict`."""
-        one, two, who = _as_list(first), _as_list(second), _as_list(worker)
+        one, two, who = as_list(first), as_list(second), as_list(worker)
         n = max(len(one), len(two), len(who))
         if {len(one), len(two), len(who)} - {1, n}:
             raise RequestError(
                 f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
             )
-        known = _places(self.worker_table["worker"])
+        known = places_of(self.worker_table["worker"])
         padded = np.append(self.item_table["score"], 0.0)  # the prior's score, for unseen items
-        place = _places(self.labels)
+        place = places_of(self.labels)
         a, b = (
-            np.broadcast_to([place.get(key, -1) for key in _keys(side)], (n,))
+            np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,))
             for side in (one, two)
         )
         self._refuse_across(a, b)
-        codes = np.broadcast_to([known.get(key, -1) for key in _keys(who)], (n,))
-        single = not _is_sequence(first) and not _is_sequence(second) and n == 1
+        codes = np.broadcast_to([known.get(key, -1) for key in keys_of(who)], (n,))
+        single = not is_sequence(first) and not is_sequence(second) and n == 1
         return _Asked(padded[a] - padded[b], self._in_context(codes, a), single)
 
     def _in_context(self, worker: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -279,7 +280,7 @@ class Fit:
         difference, sd = self._differences(first, second)
         ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
         result = normal_cdf(np.where(difference == 0, 0.0, ratio))
-        single = not _is_sequence(first) and not _is_sequence(second)
+        single = not is_sequence(first) and not is_sequence(second)
         return float(result[0]) if single else result
 
     def difference(self, first: Any, second: Any) -> Table:
@@ -306,10 +307,10 @@ class Fit:
         self, first: Any, second: Any
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Differences of scores and their standard deviations, of items that have votes."""
-        place = _places(self.labels)
+        place = places_of(self.labels)
         try:
             one, two = (
-                np.array([place[key] for key in _keys(_as_list(side))]) for side in (first, second)
+                np.array([place[key] for key in keys_of(as_list(side))]) for side in (first, second)
             )
             one, two = np.broadcast_arrays(one, two)
         except KeyError as error:
@@ -339,8 +340,8 @@ class Fit:
         """Standard deviations of differences, by rows of the item table."""
         table = self.item_table
         if self.posterior is not None:
-            code = _places(self.posterior.items)
-            codes = np.array([code[key] for key in _keys(self.labels)])
+            code = places_of(self.posterior.items)
+            codes = np.array([code[key] for key in keys_of(self.labels)])
             sd = self.posterior.difference_sd(codes[one], codes[two])
         else:
             half = 0.5 * (table["upper"] - table["lower"]) / Z90
@@ -359,9 +360,9 @@ class Fit:
         >>> fit.scores_of(["b", "a"]).round(2)
         array([-1.96,  1.96])
         """
-        place = _places(self.labels)
+        place = places_of(self.labels)
         padded = np.append(self.item_table["score"], np.nan)
-        return np.asarray(padded[[place.get(key, -1) for key in _keys(items)]])
+        return np.asarray(padded[[place.get(key, -1) for key in keys_of(items)]])
 
     def update(self, votes: Any, **options: Any) -> Fit:
         """The fit of the old votes and further ones, from where this one ended.
@@ -483,24 +484,3 @@ def _json_labels(records: list[dict[str, Any]], *kinds: str | None) -> list[dict
             if not isinstance(label, str | int | float | bool | None) or not finite:
                 record[kind] = str(label)
     return records
-
-
-def _is_sequence(value: Any) -> bool:
-    """Whether many labels are meant: a text or a tuple is one label, as it can be a label."""
-    return hasattr(value, "__iter__") and not isinstance(value, str | bytes | tuple)
-
-
-def _as_list(value: Any) -> list[Any]:
-    return list(value) if _is_sequence(value) else [value]
-
-
-def _keys(labels: Iterable[Any]) -> list[Any]:
-    """What tells labels apart; see `crowdsift.labels`."""
-    try:
-        return [key_of(label) for label in plain(labels)]
-    except LabelError as error:
-        raise RequestError(error.message) from None
-
-
-def _places(labels: Iterable[Any]) -> dict[Any, int]:
-    return {key: place for place, key in enumerate(_keys(labels))}

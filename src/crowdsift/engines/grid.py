@@ -20,7 +20,7 @@ of weight n·y and a loss of weight n·(1 - y), each with a site of its own.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
@@ -37,6 +37,7 @@ __all__ = [
     "Habits",
     "PairPosteriors",
     "PairVariances",
+    "RunSites",
     "SidePrior",
     "SideSums",
     "SiteUpdate",
@@ -187,7 +188,7 @@ class VoteSites(NamedTuple):
     high: Vector
 
 
-class GridSites(Protocol):
+class RunSites(Protocol):
     """The sites of one run of expectation propagation and the passes that move them."""
 
     def reset(self, variance: float) -> None:
@@ -206,23 +207,13 @@ class GridSites(Protocol):
         """Variances of the compared pairs, in the order of `pair_posteriors`."""
 
     @property
-    def n_votes(self) -> int:
-        """How many votes have a site: a soft outcome counts as two, equal votes as one."""
-
-    @property
     def n_pairs(self) -> int:
         """How many pairs of items are compared."""
-
-    def vote_sites(self) -> VoteSites:
-        """The sites as they stand, in single precision, in the engine's order of votes."""
-
-    def set_vote_sites(self, given: VoteSites, half: int) -> None:
-        """Sites in the order of `vote_sites`, own levels of `half` points; then `refresh`."""
 
     def flip(self) -> Vector:
         """The sites for scores of the other sign, then `refresh`."""
 
-    def copy(self) -> GridSites:
+    def copy(self) -> Self:
         """The same sites once more; the Laplacian is shared."""
 
     def set_pair_effect(self, variance: float) -> Vector:
@@ -264,21 +255,6 @@ class GridSites(Protocol):
         Keeps Π Z^n.
         """
 
-    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
-                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
-        """`update` for the votes of these workers alone, undamped; returns `rhs` of all.
-
-        Messages of the others are then not those of these sites: a whole pass must follow. It
-        counts as the share of a pass that these votes are of all.
-        """
-
-    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
-        """Priors that workers have of their own from now on; None: the common ones again.
-
-        `update` and `posteriors` then use them in place of those they are given, which must still
-        fit; `type_counts` is for a common prior only.
-        """
-
     def type_counts(self, prior: Vector) -> Vector:
         """`counts` for another prior and the messages of the last pass."""
 
@@ -317,6 +293,35 @@ class GridSites(Protocol):
         """Sites and variances for scores divided by the factor, nothing else; then `refresh`.
 
         The Laplacian is that of these sites and `rhs` theirs, so there is less to do.
+        """
+
+    @property
+    def n_votes(self) -> int:
+        """How many votes have a site: a soft outcome counts as two, equal votes as one."""
+
+    def vote_sites(self) -> VoteSites:
+        """The sites as they stand, in single precision, in the engine's order of votes."""
+
+
+class GridSites(RunSites, Protocol):
+    """Sites of an engine: they can be set, searched for a start, and given priors by worker."""
+
+    def set_vote_sites(self, given: VoteSites, half: int) -> None:
+        """Sites in the order of `vote_sites`, own levels of `half` points; then `refresh`."""
+
+    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
+                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
+        """`update` for the votes of these workers alone, undamped; returns `rhs` of all.
+
+        Messages of the others are then not those of these sites: a whole pass must follow. It
+        counts as the share of a pass that these votes are of all.
+        """
+
+    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
+        """Priors that workers have of their own from now on; None: the common ones again.
+
+        `update` and `posteriors` then use them in place of those they are given, which must still
+        fit; `type_counts` is for a common prior only.
         """
 
     def correlate(self, x: Vector) -> Vector:

@@ -66,7 +66,7 @@ class ScorePrecision:
         covariance -= self._level / ((self.shift + 1.0) * self.size**2)
         return covariance
 
-    @property
+    @cached_property
     def _level(self) -> Vector | float:
         """11ᵀ/K on every component."""
         sizes = np.bincount(self.component)

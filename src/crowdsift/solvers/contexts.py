@@ -45,7 +45,7 @@ MOST_NUMBERS = 20_000_000  # types of workers in contexts, for which there is ro
 
 
 class ContextSites:
-    """`crowdsift.engines.grid.GridSites` of workers, over sites of workers in contexts.
+    """`crowdsift.engines.grid.RunSites` of workers, over sites of workers in contexts.
 
     Parameters
     ----------
@@ -121,11 +121,6 @@ class ContextSites:
             sums = SideSums(float(held.sum()), float(held @ G), float(held @ (G**2 + V)))
         return told._replace(counts=counts, log_messages=log_messages, sides=sums)
 
-    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
-                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
-        """Not for workers in contexts: their leaves are passed over together."""
-        raise NotImplementedError
-
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
         return self._counted(self.types.posterior(prior)[0])[0]
@@ -182,22 +177,14 @@ class ContextSites:
         """Votes with a site; see the protocol."""
         return self.leaves.n_votes
 
-    @property
-    def n_pairs(self) -> int:
-        """Pairs that are compared; see the protocol."""
-        return self.leaves.n_pairs
-
     def vote_sites(self) -> VoteSites:
         """Votes and sites, of leaves; see the protocol."""
         return self.leaves.vote_sites()
 
-    def set_vote_sites(self, given: VoteSites, half: int) -> None:
-        """Sites, of leaves; see the protocol."""
-        self.leaves.set_vote_sites(given, half)
-
-    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
-        """Not for workers in contexts: their leaves have such priors."""
-        raise NotImplementedError
+    @property
+    def n_pairs(self) -> int:
+        """Pairs that are compared; see the protocol."""
+        return self.leaves.n_pairs
 
     def set_pair_variances(self, variances: Vector) -> None:
         """Variances of pairs; see the protocol."""
@@ -230,20 +217,6 @@ class ContextSites:
     def hold_scale(self, factor: float, rhs: Vector) -> Vector:
         """Sites alone in other units; see the protocol."""
         return self.leaves.hold_scale(factor, rhs)
-
-    def correlate(self, x: Vector) -> Vector:
-        """(XᵀX - L(e²)) x, of leaves; see the protocol."""
-        return self.leaves.correlate(x)
-
-    def correlation_degrees(self) -> Vector:
-        """The diagonal of L(n e²); see the protocol."""
-        return self.leaves.correlation_degrees()
-
-    def pair_likelihood(
-        self, differences: Vector, variances: Vector, points: WorkerPoints
-    ) -> float:
-        """Predictive log-likelihood, points of leaves; see the protocol."""
-        return self.leaves.pair_likelihood(differences, variances, points)
 
     def _leaf_priors(self) -> WorkerPriors:
         if self._priors is None:

@@ -22,7 +22,7 @@ from crowdsift.solvers.worker_prior import WorkerPrior
 
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Vector
-    from crowdsift.engines.grid import GridSites
+    from crowdsift.engines.grid import RunSites
     from crowdsift.solvers.convergence import Progress
 
 __all__ = ["Propagation", "Settings", "complete", "propagate"]
@@ -71,7 +71,7 @@ class Propagation:
 
     name: str
     engine: Engine
-    sites: GridSites
+    sites: RunSites
     prior: WorkerPrior
     means: Vector
     settings: Settings
@@ -158,7 +158,8 @@ class Propagation:
                 self._hold_scale()
         self.find_items()
         if self.broken:  # nothing that follows would mend it
-            self.done = self.rule.stop(np.inf) or True
+            self.rule.stop(np.inf)
+            self.done = True
             return
         step = standardised(self.means) - before
         residual = self._size(step) / self.damping  # what a full step would move

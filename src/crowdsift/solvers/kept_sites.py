@@ -11,7 +11,7 @@ from crowdsift.engines.grid import VoteSites
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import GridSites, Habits
+    from crowdsift.engines.grid import Habits, RunSites
 
 __all__ = ["KEPT_SITES", "carried_over", "kept_sites", "recoded"]
 
@@ -19,7 +19,7 @@ __all__ = ["KEPT_SITES", "carried_over", "kept_sites", "recoded"]
 KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
 
 
-def kept_sites(sites: GridSites, flip: bool) -> VoteSites | None:
+def kept_sites(sites: RunSites, flip: bool) -> VoteSites | None:
     """The sites of a run, for scores of the other sign where `flip` says so."""
     if sites.n_votes > KEPT_SITES:
         return None

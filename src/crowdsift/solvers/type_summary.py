@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crowdsift.engines import Vector
-    from crowdsift.engines.grid import GridSites, TypePosteriors
+    from crowdsift.engines.grid import RunSites, TypePosteriors
     from crowdsift.solvers.worker_prior import WorkerPrior
 
 __all__ = ["TypeSummary", "quantiles", "summarise"]
@@ -58,7 +58,7 @@ class TypeSummary(NamedTuple):
                              spread=self.spread * factor, points=points)  # fmt: skip
 
 
-def summarise(sites: GridSites, prior: WorkerPrior, n_workers: int) -> TypeSummary:
+def summarise(sites: RunSites, prior: WorkerPrior, n_workers: int) -> TypeSummary:
     """Summaries of all workers after the last pass."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
     side_mean, side_variance = sites.sides()

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines import Engine, Vector
-    from crowdsift.engines.grid import SidePrior, VoteSites
+    from crowdsift.engines.grid import GridSites, SidePrior, VoteSites
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep import Settings
     from crowdsift.solvers.worker_prior import WorkerPrior
@@ -81,7 +81,7 @@ def go_on(
         run.warm, run.clip = True, settings.clip
         run.resume()
         run.find_items()
-        spread = _Spread(run, known)
+        spread = _Spread(run, sites, known)
         spread.from_new()
         spread.whole()
         while not run.done and run.rule.iterations < _SPREADING:
@@ -94,8 +94,8 @@ def go_on(
 class _Spread:
     """Passes over those workers alone whose differences have moved most since they were seen."""
 
-    def __init__(self, run: Propagation, votes: VoteSites) -> None:
-        self._run, self._votes = run, votes
+    def __init__(self, run: Propagation, sites: GridSites, votes: VoteSites) -> None:
+        self._run, self._sites, self._votes = run, sites, votes
         self._counts = np.bincount(votes.worker, minlength=run.engine.n_workers)
         self._seen = self._now()
 
@@ -121,7 +121,7 @@ class _Spread:
     def _visit(self, moving: NDArray[np.bool_]) -> None:
         run = self._run
         self._seen = np.where(moving[self._votes.worker], self._now(), self._seen)
-        run.rhs = run.sites.update_some(moving, run.prior.levels, run.prior.masses, run.means,
+        run.rhs = self._sites.update_some(moving, run.prior.levels, run.prior.masses, run.means,
                                         clip=run.clip, side=run.sides.prior)  # fmt: skip
         run.find_items()
 
