@@ -2,12 +2,14 @@
 //
 // Passes read them in the order of workers and gather in the order of pairs, at random: with pages
 // of 4 KiB every second such read misses the table of pages, which takes longer than the read.
+// Array(n) and resize(n) leave new elements without a value; Array(n, value) fills them.
 #pragma once
 
 #include <cstddef>
 #include <cstdlib>
 #include <limits>
 #include <new>
+#include <utility>
 #include <vector>
 
 #if defined(__linux__)
@@ -43,6 +45,17 @@ struct PageAllocator {
     }
 
     void deallocate(T* place, std::size_t) noexcept { std::free(place); }
+
+    // Elements without a value given stay as they are: the threads that fill an array touch its
+    // pages first, each its own.
+    template <class U>
+    void construct(U* place) {
+        ::new (static_cast<void*>(place)) U;
+    }
+    template <class U, class... Given>
+    void construct(U* place, Given&&... given) {
+        ::new (static_cast<void*>(place)) U(std::forward<Given>(given)...);
+    }
 
     friend bool operator==(const PageAllocator&, const PageAllocator&) { return true; }
     friend bool operator!=(const PageAllocator&, const PageAllocator&) { return false; }

@@ -63,7 +63,7 @@ public:
     SiteSums update(std::size_t half, const double* levels, const double* prior,
                     const double* means, double damping, bool clip, double* counts, double* rhs) {
         grid_.set(half, levels, prior);
-        likelihood_.resize(votes_.n_workers * grid_.types());
+        likelihood_.resize(votes_.n_workers * grid_.types(), 0.0F);
         rhs_.clear();
         std::vector<Partial> parts(ranges_.size() - 1, Partial(n_types()));
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {

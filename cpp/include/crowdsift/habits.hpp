@@ -71,7 +71,7 @@ public:
                     const double* means, double damping, bool clip, const SidePrior& side,
                     double* counts, double* rhs, SideSums& side_sums) {
         types_.set(half, levels, prior);
-        likelihood_.resize(votes_.n_workers * types_.size());
+        likelihood_.resize(votes_.n_workers * types_.size(), 0.0F);
         rhs_.clear();
         std::vector<Partial> parts(ranges_.size() - 1, Partial(n_types()));
         const float least = clip ? 0.0F : -1e30F;

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -30,40 +31,71 @@ CROWDSIFT_INLINE double sum_block(const double* buffer, std::size_t count) {
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-// log-likelihood and weighted Polya-Gamma mean n tanh(eta/2)/(2 eta) of one block.
+// A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave its
+// level n (y eta - max(eta, 0)) and its growth 1 + e; their sum over a block is taken here. Where no
+// row is weighted, as is usual, a sum of logarithms is the logarithm of a product: growths are at
+// most 2, so 128 of them can be multiplied.
+CROWDSIFT_CLONES
+inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTRICT level,
+                                const double* CROWDSIFT_RESTRICT growth,
+                                const float* CROWDSIFT_RESTRICT weight) {
+    int weighted = 0;
+    for (std::size_t j = 0; j < count; ++j) weighted |= weight[j] != 1.0F ? 1 : 0;
+    double total = sum_block(level, count);
+    if (weighted != 0) {
+        double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        std::size_t j = 0;
+        for (; j + 8 <= count; j += 8)
+            for (std::size_t l = 0; l < 8; ++l)
+                lane[l] += static_cast<double>(weight[j + l]) * log1p_unit(growth[j + l] - 1.0);
+        for (; j < count; ++j)
+            lane[0] += static_cast<double>(weight[j]) * log1p_unit(growth[j] - 1.0);
+        return total - sum_block(lane, 8);
+    }
+    constexpr std::size_t kMost = 8 * 128;
+    for (std::size_t from = 0; from < count; from += kMost) {
+        double lane[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        const std::size_t end = std::min(count, from + kMost);
+        std::size_t j = from;
+        for (; j + 8 <= end; j += 8)
+            for (std::size_t l = 0; l < 8; ++l) lane[l] *= growth[j + l];
+        for (std::size_t l = 0; j < end; ++j, ++l) lane[l] *= growth[j];
+        total -= std::log((lane[0] * lane[1]) * (lane[2] * lane[3]));
+        total -= std::log((lane[4] * lane[5]) * (lane[6] * lane[7]));
+    }
+    return total;
+}
+
+// Levels and growths of one block, and the weighted Polya-Gamma means n tanh(eta/2)/(2 eta).
 CROWDSIFT_CLONES
 inline void expect_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
                          const float* CROWDSIFT_RESTRICT outcome,
-                         const float* CROWDSIFT_RESTRICT weight,
-                         double* CROWDSIFT_RESTRICT log_likelihood,
-                         double* CROWDSIFT_RESTRICT precision) {
+                         const float* CROWDSIFT_RESTRICT weight, double* CROWDSIFT_RESTRICT level,
+                         double* CROWDSIFT_RESTRICT growth, double* CROWDSIFT_RESTRICT precision) {
     for (std::size_t j = 0; j < count; ++j) {
         const double x = eta[j], n = static_cast<double>(weight[j]);
-        const double size = x < 0.0 ? -x : x;
-        const double e = exp_minus(size);
-        const double positive = x > 0.0 ? x : 0.0;
-        log_likelihood[j] =
-            n * (static_cast<double>(outcome[j]) * x - positive - log1p_unit(e));
+        const double e = exp_minus(x < 0.0 ? -x : x);
+        level[j] = n * (static_cast<double>(outcome[j]) * x - (x > 0.0 ? x : 0.0));
+        growth[j] = 1.0 + e;
         precision[j] = n * polya_gamma_mean(x, e);
     }
 }
 
-// log-likelihood, n (y - p) and n p (1 - p) of one block.
+// Levels and growths of one block, n (y - p) and n p (1 - p).
 CROWDSIFT_CLONES
 inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
                            const float* CROWDSIFT_RESTRICT outcome,
                            const float* CROWDSIFT_RESTRICT weight,
-                           double* CROWDSIFT_RESTRICT log_likelihood,
+                           double* CROWDSIFT_RESTRICT level, double* CROWDSIFT_RESTRICT growth,
                            double* CROWDSIFT_RESTRICT residual,
                            double* CROWDSIFT_RESTRICT information) {
     for (std::size_t j = 0; j < count; ++j) {
         const double x = eta[j], n = static_cast<double>(weight[j]);
         const double y = static_cast<double>(outcome[j]);
-        const double size = x < 0.0 ? -x : x;
-        const double e = exp_minus(size);
+        const double e = exp_minus(x < 0.0 ? -x : x);
         const double scale = 1.0 / (1.0 + e);
-        const double positive = x > 0.0 ? x : 0.0;
-        log_likelihood[j] = n * (y * x - positive - log1p_unit(e));
+        level[j] = n * (y * x - (x > 0.0 ? x : 0.0));
+        growth[j] = 1.0 + e;
         const double p = x > 0.0 ? scale : e * scale;
         residual[j] = n * (y - p);
         information[j] = n * e * scale * scale;
@@ -104,10 +136,10 @@ inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double*
     over_rows(votes, pool, ranges, scores, slopes,
               [&](std::size_t range, std::size_t, std::size_t at, std::size_t count,
                   const double* eta) {
-                  double value[kBlock], residual[kBlock], information[kBlock];
-                  logistic_block(count, eta, votes.outcome + at, votes.weight + at, value,
+                  double level[kBlock], growth[kBlock], residual[kBlock], information[kBlock];
+                  logistic_block(count, eta, votes.outcome + at, votes.weight + at, level, growth,
                                  residual, information);
-                  part[range] += sum_block(value, count);
+                  part[range] += log_likelihood_of(count, level, growth, votes.weight + at);
               });
     double total = 0.0;
     for (const double value : part) total += value;
@@ -128,12 +160,12 @@ public:
         std::vector<double> part(2 * (row_ranges_.size() - 1), 0.0);
         over_rows(scores, slopes, [&](std::size_t range, std::size_t, std::size_t at,
                                       std::size_t count, const double* eta) {
-            double log_likelihood[kBlock], precision[kBlock];
-            expect_block(count, eta, votes_.outcome + at, votes_.weight + at, log_likelihood,
+            double level[kBlock], growth[kBlock], precision[kBlock];
+            expect_block(count, eta, votes_.outcome + at, votes_.weight + at, level, growth,
                          precision);
             for (std::size_t j = 0; j < count; ++j)
                 precision_[at + j] = static_cast<float>(precision[j]);
-            part[2 * range] += sum_block(log_likelihood, count);
+            part[2 * range] += log_likelihood_of(count, level, growth, votes_.weight + at);
             part[2 * range + 1] += sum_block(precision, count);
         });
         std::pair<double, double> total{0.0, 0.0};
@@ -178,8 +210,8 @@ public:
         rhs_.clear();
         over_rows(scores, slopes, [&](std::size_t range, std::size_t worker, std::size_t at,
                                       std::size_t count, const double* eta) {
-            double log_likelihood[kBlock], residual[kBlock], information[kBlock];
-            logistic_block(count, eta, votes_.outcome + at, votes_.weight + at, log_likelihood,
+            double level[kBlock], growth[kBlock], residual[kBlock], information[kBlock];
+            logistic_block(count, eta, votes_.outcome + at, votes_.weight + at, level, growth,
                            residual, information);
             double* const sums = rhs_.range(range);
             for (std::size_t j = 0; j < count; ++j) {
@@ -190,7 +222,7 @@ public:
                 sums[votes_.second[at + j]] -= push;
                 contribution_[at + j] = static_cast<float>(slope * slope * information[j]);
             }
-            part[range] += sum_block(log_likelihood, count);
+            part[range] += log_likelihood_of(count, level, growth, votes_.weight + at);
         });
         rhs_.reduce(gradient);
         refresh_laplacian(contribution_);

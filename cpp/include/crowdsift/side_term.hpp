@@ -33,12 +33,12 @@ public:
         std::vector<double> part(2 * (ranges_.size() - 1), 0.0);
         over_blocks(scores, at, [&](std::size_t range, std::size_t, std::size_t begin,
                                     std::size_t count, const double*, const double* eta) {
-            double value[kBlock], precision[kBlock];
-            expect_block(count, eta, votes_.outcome + begin, votes_.weight + begin, value,
+            double level[kBlock], growth[kBlock], precision[kBlock];
+            expect_block(count, eta, votes_.outcome + begin, votes_.weight + begin, level, growth,
                          precision);
             for (std::size_t j = 0; j < count; ++j)
                 precision_[begin + j] = static_cast<float>(precision[j]);
-            part[2 * range] += sum_block(value, count);
+            part[2 * range] += log_likelihood_of(count, level, growth, votes_.weight + begin);
             part[2 * range + 1] += sum_block(precision, count);
         });
         std::pair<double, double> total{0.0, 0.0};
@@ -87,8 +87,8 @@ public:
         std::fill(blocks, blocks + 3 * votes_.n_workers, 0.0);
         over_blocks(scores, at, [&](std::size_t range, std::size_t s, std::size_t begin,
                                     std::size_t count, const double* d, const double* eta) {
-            double value[kBlock], residual[kBlock], information[kBlock];
-            logistic_block(count, eta, votes_.outcome + begin, votes_.weight + begin, value,
+            double level[kBlock], growth[kBlock], residual[kBlock], information[kBlock];
+            logistic_block(count, eta, votes_.outcome + begin, votes_.weight + begin, level, growth,
                            residual, information);
             double* const sums = sums_.range(range);
             const double slope = at.slopes[s];
@@ -103,7 +103,7 @@ public:
                 blocks[3 * s + 1] += information[j] * d[j];
                 blocks[3 * s + 2] += information[j];
             }
-            part[range] += sum_block(value, count);
+            part[range] += log_likelihood_of(count, level, growth, votes_.weight + begin);
         });
         sums_.reduce(items);
         logistic_.refresh_laplacian(contribution_);

@@ -47,7 +47,7 @@ public:
         : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
           ranges_(votes.worker_ranges(pool.size())), rhs_(ranges_.size() - 1, votes.n_items),
           basis_(std::move(basis)), split_(basis_->split), owner_(basis_->beliefs.new_owner()),
-          a_(split_.size()), h_(split_.size()) {}
+          a_(split_.size(), 0.0F), h_(split_.size(), 0.0F) {}
 
     void reset(double variance) {
         std::fill(a_.begin(), a_.end(), 0.0F);
@@ -65,7 +65,7 @@ public:
     void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
 
     BeliefReport believe(double tolerance, std::size_t most, double* item_variance) {
-        pair_variance_.resize(pairs_.size());
+        pair_variance_.resize(pairs_.size(), 0.0F);
         return basis_->beliefs.propagate(owner_, laplacian_.pair_weights().data(),
                                          laplacian_.diagonal().data(), tolerance, most,
                                          item_variance, pair_variance_.data());
@@ -73,13 +73,13 @@ public:
 
     // Exact variances by a sparse factorisation, whose order the caller keeps.
     bool factorise(SparseInverse& inverse, double* item_variance, double* log_determinant) {
-        pair_variance_.resize(pairs_.size());
+        pair_variance_.resize(pairs_.size(), 0.0F);
         return inverse.invert(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
                               item_variance, pair_variance_.data(), log_determinant);
     }
 
     Array<float>& pair_variances() {
-        pair_variance_.resize(pairs_.size());
+        pair_variance_.resize(pairs_.size(), 0.0F);
         return pair_variance_;
     }
 

@@ -9,66 +9,69 @@
 #pragma once
 
 #include <algorithm>
-#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "crowdsift/array.hpp"
 #include "crowdsift/logistic.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/range_sums.hpp"
 #include "crowdsift/simd.hpp"
 #include "crowdsift/votes.hpp"
+#include "crowdsift/worker_slope.hpp"
 
 namespace crowdsift {
 
 constexpr std::size_t kSlopeBlock = 1024;
 
-// Sums of n (y - p) d and n p (1 - p) d^2 at eta = slope d, over one block.
+// Temporaries of a block of rows. They were evaluated at `slope`; `last` is the step that the slope
+// then took to first order.
+struct SlopeBlock {
+    double d[kSlopeBlock], slope[kSlopeBlock], last[kSlopeBlock], eta[kSlopeBlock],
+        level[kSlopeBlock], growth[kSlopeBlock], residual[kSlopeBlock], information[kSlopeBlock];
+};
+
+// Entries of A and B of one block; its residuals become what each row adds to the gradient.
 CROWDSIFT_CLONES
-inline void slope_sums(std::size_t count, double slope, const double* CROWDSIFT_RESTRICT d,
-                       const float* CROWDSIFT_RESTRICT outcome,
-                       const float* CROWDSIFT_RESTRICT weight, double* CROWDSIFT_RESTRICT out) {
-    double push[8] = {0, 0, 0, 0, 0, 0, 0, 0}, hold[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    const auto add = [&](std::size_t j, std::size_t lane) {
-        const double x = slope * d[j], n = static_cast<double>(weight[j]);
-        const double e = exp_minus(x < 0.0 ? -x : x), scale = 1.0 / (1.0 + e);
-        const double p = x > 0.0 ? scale : e * scale;
-        push[lane] += n * (static_cast<double>(outcome[j]) - p) * d[j];
-        hold[lane] += n * e * scale * scale * d[j] * d[j];
-    };
-    std::size_t j = 0;
-    for (; j + 8 <= count; j += 8)
-        for (std::size_t lane = 0; lane < 8; ++lane) add(j + lane, lane);
-    for (std::size_t lane = 0; j < count; ++j, ++lane) add(j, lane);
-    for (std::size_t lane = 0; lane < 8; ++lane) {
-        out[0] += push[lane];
-        out[1] += hold[lane];
+inline void slope_entries(std::size_t count, SlopeBlock& block, float* CROWDSIFT_RESTRICT a,
+                          float* CROWDSIFT_RESTRICT b) {
+    for (std::size_t j = 0; j < count; ++j) {
+        const double slope = block.slope[j], residual = block.residual[j];
+        const double mixed = block.information[j] * block.eta[j] - residual;
+        a[j] = static_cast<float>(slope * slope * block.information[j]);
+        b[j] = static_cast<float>(mixed);
+        block.residual[j] = slope * residual - mixed * block.last[j];
     }
 }
 
-// The prior of a slope, and how long its last Newton step may be: the error left is of the order
-// of that length squared.
-struct SlopePrior {
-    double mean, precision, last_step;
+// Sum of b d in eight chains.
+CROWDSIFT_CLONES
+inline double coupled(std::size_t count, const float* CROWDSIFT_RESTRICT b,
+                      const double* CROWDSIFT_RESTRICT d) {
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    std::size_t j = 0;
+    for (; j + 8 <= count; j += 8)
+        for (std::size_t l = 0; l < 8; ++l) lane[l] += static_cast<double>(b[j + l]) * d[j + l];
+    for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += static_cast<double>(b[j]) * d[j];
+    return sum_block(lane, 8);
+}
 
-    // The derivative of the log-density and the negative of its second one.
-    void derivatives(double slope, double* at) const {
-        at[0] = precision * (mean - slope);
-        at[1] = precision;
-    }
-
-    bool is_short(double slope, const double* at) const {
-        return std::fabs(at[0]) <= last_step * (1.0 + std::fabs(slope)) * at[1];
-    }
-};
+// d becomes a d - b pull, what each row pushes.
+CROWDSIFT_CLONES
+inline void reduce_rows(std::size_t count, double pull, const float* CROWDSIFT_RESTRICT a,
+                        const float* CROWDSIFT_RESTRICT b, double* CROWDSIFT_RESTRICT d) {
+    for (std::size_t j = 0; j < count; ++j)
+        d[j] = static_cast<double>(a[j]) * d[j] - static_cast<double>(b[j]) * pull;
+}
 
 class SlopePasses {
 public:
     SlopePasses(const Votes& votes, ThreadPool& pool)
         : votes_(votes), pool_(pool), ranges_(votes.worker_ranges(pool.size())),
           row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
-          pairs_(std::max(ranges_.size(), row_ranges_.size()) - 1, 2 * votes.n_items),
+          pairs_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items),
           sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {}
 
     // Log-likelihood with one slope for all; its gradient and the diagonal of A.
@@ -76,26 +79,23 @@ public:
         own_ = false;
         a_.resize(votes_.n);
         std::vector<double> part(row_ranges_.size() - 1, 0.0);
-        pairs_.clear();
-        pool_.run(row_ranges_.size() - 1, [&](std::size_t range) {
-            Scratch block;
-            double* const sums = pairs_.range(range);
-            double total = 0.0;
+        over_ranges(pairs_, row_ranges_, [&](std::size_t range, auto& lane) {
+            SlopeBlock block;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
                  at += kSlopeBlock) {
                 const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
                 differences(scores, at, count, block.d);
                 for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
-                total += evaluate(at, count, block);
+                part[range] += evaluate(at, 0, count, block);
                 for (std::size_t j = 0; j < count; ++j) {
                     a_[at + j] = static_cast<float>(slope * slope * block.information[j]);
-                    add_pair(at + j, slope * block.residual[j], static_cast<double>(a_[at + j]),
-                             sums);
+                    block.residual[j] *= slope;
                 }
+                add_pairs(at, count, block.residual, lane);
             }
-            part[range] = total;
         });
-        return hand_out(part, gradient, diagonal);
+        pairs_.reduce({gradient, diagonal}, pool_);
+        return sum_of(part);
     }
 
     // Minimises -log-likelihood + precision/2 (slope - mean)^2 over every worker's slope, from the
@@ -108,71 +108,79 @@ public:
         b_.resize(votes_.n);
         inverse_.resize(votes_.n_workers);
         std::vector<double> part(ranges_.size() - 1, 0.0);
-        pairs_.clear();
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            Scratch block;
-            double* const sums = pairs_.range(range);
-            double total = 0.0;
+        over_ranges(pairs_, ranges_, [&](std::size_t range, auto& lane) {
+            SlopeBlock block;
             over_blocks(range, [&](std::size_t from, std::size_t to) {
-                const std::size_t at = votes_.begin_of(from);
-                const std::size_t rows = votes_.begin_of(to) - at;
-                if (rows > kSlopeBlock)
-                    total += settle_long(from, scores, prior, slopes, curvature, block, sums);
+                if (is_long(from, to))
+                    part[range] += settle_long(from, scores, prior, slopes, curvature, block, lane);
                 else
-                    total += settle(from, to, scores, prior, slopes, curvature, block, sums);
+                    part[range] += settle(from, to, scores, prior, slopes, curvature, block, lane);
+                for (std::size_t s = from; s < to; ++s) inverse_[s] = 1.0 / curvature[s];
             });
-            part[range] = total;
         });
-        for (std::size_t s = 0; s < votes_.n_workers; ++s) inverse_[s] = 1.0 / curvature[s];
-        return hand_out(part, gradient, diagonal);
+        pairs_.reduce({gradient, diagonal}, pool_);
+        return sum_of(part);
     }
 
     // S v of the last of these two; S = A where all slopes are one number.
     void multiply(const double* v, double* out) {
         const std::vector<std::size_t>& ranges = own_ ? ranges_ : row_ranges_;
-        sums_.clear();
         // In single precision twice as much of v stays in the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
         for (std::size_t j = 0; j < votes_.n_items; ++j) rounded_[j] = static_cast<float>(v[j]);
-        pool_.run(ranges.size() - 1, [&](std::size_t range) {
-            double* const sums = sums_.range(range);
+        over_ranges(sums_, ranges, [&](std::size_t range, auto& lane) {
             double d[kSlopeBlock];
             if (!own_) {
                 for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kSlopeBlock) {
                     const std::size_t count = std::min(kSlopeBlock, ranges[range + 1] - at);
                     differences(rounded_.data(), at, count, d);
-                    spread(at, count, d, sums);
+                    for (std::size_t j = 0; j < count; ++j)
+                        d[j] *= static_cast<double>(a_[at + j]);
+                    add(at, count, d, lane);
                 }
                 return;
             }
             over_blocks(range, [&](std::size_t from, std::size_t to) {
-                const std::size_t at = votes_.begin_of(from);
-                const std::size_t rows = votes_.begin_of(to) - at;
-                if (rows > kSlopeBlock) {
-                    multiply_long(from, d, sums);
+                if (is_long(from, to)) {
+                    multiply_long(from, d, lane);
                     return;
                 }
+                const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
                 differences(rounded_.data(), at, rows, d);
                 for (std::size_t s = from; s < to; ++s) {
-                    const std::size_t begin = votes_.begin_of(s) - at;
-                    const std::size_t end = votes_.begin_of(s + 1) - at;
-                    const double pull = couple(at + begin, end - begin, d + begin) * inverse_[s];
-                    reduce(at + begin, end - begin, pull, d + begin);
+                    const std::size_t begin = votes_.begin_of(s);
+                    const std::size_t count = votes_.begin_of(s + 1) - begin;
+                    double* const own = d + (begin - at);
+                    const double pull = coupled(count, b_.data() + begin, own) * inverse_[s];
+                    reduce_rows(count, pull, a_.data() + begin, b_.data() + begin, own);
                 }
-                scatter(at, rows, d, sums);
+                add(at, rows, d, lane);
             });
         });
-        sums_.reduce(out, pool_);
+        sums_.reduce({out}, pool_);
     }
 
     // Entries of A in the order of the comparisons.
     const Array<float>& entries() const { return a_; }
 
 private:
-    struct Scratch {
-        double d[kSlopeBlock], eta[kSlopeBlock], value[kSlopeBlock], residual[kSlopeBlock],
-            information[kSlopeBlock];
-    };
+    // Calls task(range, lane) for every range, the lane being where it adds.
+    template <std::size_t kWidth, class Task>
+    void over_ranges(RangeSums<kWidth>& sums, const std::vector<std::size_t>& ranges,
+                     const Task& task) {
+        const auto run = [&](auto real) {
+            using Lane = typename RangeSums<kWidth>::template Lane<decltype(real)>;
+            pool_.run(ranges.size() - 1, [&](std::size_t range) {
+                Lane lane(sums, range);
+                task(range, lane);
+                lane.close();
+            });
+        };
+        if (sums.are_short())
+            run(0.0F);
+        else
+            run(0.0);
+    }
 
     // Calls block(from, to) for runs of workers with at most kSlopeBlock rows, or of one worker.
     template <class Block>
@@ -187,112 +195,137 @@ private:
         }
     }
 
+    bool is_long(std::size_t from, std::size_t to) const {
+        return votes_.begin_of(to) - votes_.begin_of(from) > kSlopeBlock;
+    }
+
+    template <class Rows>
+    void over_rows(std::size_t s, const Rows& rows) const {
+        for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1); at += kSlopeBlock)
+            rows(at, std::min(kSlopeBlock, votes_.begin_of(s + 1) - at));
+    }
+
+    // Asking ahead pays where the items are too many for the second-level cache.
     template <class Real>
     void differences(const Real* x, std::size_t at, std::size_t count, double* d) const {
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
-        for (std::size_t j = 0; j < count; ++j) d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
-    }
-
-    double evaluate(std::size_t at, std::size_t count, Scratch& block) const {
-        logistic_block(count, block.eta, votes_.outcome + at, votes_.weight + at, block.value,
-                       block.residual, block.information);
-        return sum_block(block.value, count);
-    }
-
-    // Adds the gradient and the diagonal of rows [begin, end) of the block at `at`; keeps A and B.
-    // They were evaluated at slope - last.
-    void push(std::size_t at, std::size_t begin, std::size_t end, double slope, double last,
-              const Scratch& block, double* sums) {
-        const double before = slope - last, square = before * before;
-        for (std::size_t j = begin; j < end; ++j) {
-            const double mixed = block.information[j] * block.eta[j] - block.residual[j];
-            const float entry = static_cast<float>(square * block.information[j]);
-            a_[at + j] = entry;
-            b_[at + j] = static_cast<float>(mixed);
-            add_pair(at + j, before * block.residual[j] - mixed * last,
-                     static_cast<double>(entry), sums);
+        const auto difference = [&](std::size_t j) {
+            d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
+        };
+        std::size_t j = 0;
+        if (sums_.are_short()) {
+            const std::size_t near = std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
+            for (; j < near; ++j) {
+                will_read(x + first[j + kAhead]);
+                will_read(x + second[j + kAhead]);
+                difference(j);
+            }
         }
+        for (; j < count; ++j) difference(j);
     }
 
-    void add_pair(std::size_t row, double force, double size, double* sums) const {
-        const std::size_t ahead = std::min(row + kAhead, votes_.n - 1);
-        will_write(sums + 2 * std::size_t{votes_.first[ahead]});
-        will_write(sums + 2 * std::size_t{votes_.second[ahead]});
-        double* const one = sums + 2 * std::size_t{votes_.first[row]};
-        double* const two = sums + 2 * std::size_t{votes_.second[row]};
-        one[0] += force;
-        one[1] += size;
-        two[0] -= force;
-        two[1] += size;
+    // Rows [begin, end) of a block that starts at `at`; returns the log-likelihood of all of it.
+    double evaluate(std::size_t at, std::size_t begin, std::size_t end, SlopeBlock& block) const {
+        logistic_block(end - begin, block.eta + begin, votes_.outcome + at + begin,
+                       votes_.weight + at + begin, block.level + begin, block.growth + begin,
+                       block.residual + begin, block.information + begin);
+        return log_likelihood_of(end - begin, block.level + begin, block.growth + begin,
+                                 votes_.weight + at + begin);
     }
 
-    // Where the derivative, which falls, is 0: by Newton steps, and the middle of what is left of
-    // the line where a step would leave it or is not half as long as the one before (Newton's steps
-    // can go to and fro for ever). sums(slope, out) adds to out as slope_sums does, and `at` holds
-    // derivative and curvature at the slope. Returns a slope from which the last step, the one left
-    // to do, is short.
-    template <class Sums>
-    static double approach(double slope, double* at, const SlopePrior& prior, const Sums& sums) {
-        double low = -HUGE_VAL, high = HUGE_VAL, before = HUGE_VAL;
-        for (int step = 0; step < 200 && !prior.is_short(slope, at); ++step) {
-            (at[0] > 0.0 ? low : high) = slope;
-            double ahead = slope + at[0] / at[1];
-            const bool between = low > -HUGE_VAL && high < HUGE_VAL;
-            const bool slow = std::fabs(ahead - slope) > 0.5 * before;
-            if (between && (slow || !(ahead > low && ahead < high))) ahead = 0.5 * (low + high);
-            before = std::fabs(ahead - slope);
-            slope = ahead;
-            prior.derivatives(slope, at);
-            sums(slope, at);
+    // Adds what rows push and the entries of A to both of their items.
+    template <class Lane>
+    void add_pairs(std::size_t at, std::size_t count, const double* push, Lane& lane) const {
+        auto* const sums = lane.sums();
+        using Real = std::remove_reference_t<decltype(*sums)>;
+        over_items<2>(at, count, sums, [&](std::size_t j, std::size_t one, std::size_t two) {
+            const Real force = static_cast<Real>(push[j]), size = static_cast<Real>(a_[at + j]);
+            sums[one] += force;
+            sums[one + 1] += size;
+            sums[two] -= force;
+            sums[two + 1] += size;
+        });
+        lane.added(count);
+    }
+
+    template <class Lane>
+    void add(std::size_t at, std::size_t count, const double* push, Lane& lane) const {
+        auto* const sums = lane.sums();
+        using Real = std::remove_reference_t<decltype(*sums)>;
+        over_items<1>(at, count, sums, [&](std::size_t j, std::size_t one, std::size_t two) {
+            sums[one] += static_cast<Real>(push[j]);
+            sums[two] -= static_cast<Real>(push[j]);
+        });
+        lane.added(count);
+    }
+
+    // Calls row(j, place of its first item, of its second) for rows of a block.
+    template <std::size_t kWidth, class Real, class Row>
+    void over_items(std::size_t at, std::size_t count, const Real* sums, const Row& row) const {
+        const std::uint32_t* const first = votes_.first + at;
+        const std::uint32_t* const second = votes_.second + at;
+        std::size_t j = 0;
+        if (sizeof(Real) == sizeof(float)) {
+            const std::size_t near = std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
+            for (; j < near; ++j) {
+                will_write(sums + kWidth * first[j + kAhead]);
+                will_write(sums + kWidth * second[j + kAhead]);
+                row(j, kWidth * first[j], kWidth * second[j]);
+            }
         }
-        return slope;
-    }
-
-    // One worker's rows [begin, end) of an evaluated block: derivative and curvature of the slope.
-    static void add_slope(std::size_t begin, std::size_t end, const Scratch& block, double* at) {
-        for (std::size_t j = begin; j < end; ++j) {
-            at[0] += block.residual[j] * block.d[j];
-            at[1] += block.information[j] * block.d[j] * block.d[j];
-        }
+        for (; j < count; ++j) row(j, kWidth * first[j], kWidth * second[j]);
     }
 
     // Slopes, curvatures and sums of the workers of one block; returns their log-likelihood. Near
     // the optimum one evaluation serves: the last step of a slope is taken to first order.
+    template <class Lane>
     double settle(std::size_t from, std::size_t to, const double* scores, const SlopePrior& prior,
-                  double* slopes, double* curvature, Scratch& block, double* sums) {
+                  double* slopes, double* curvature, SlopeBlock& block, Lane& lane) {
         const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
+        const auto set = [&](std::size_t begin, std::size_t end, double slope) {
+            for (std::size_t j = begin; j < end; ++j) {
+                block.slope[j] = slope;
+                block.eta[j] = slope * block.d[j];
+            }
+        };
         differences(scores, at, rows, block.d);
         for (std::size_t s = from; s < to; ++s)
-            for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i)
-                block.eta[i - at] = slopes[s] * block.d[i - at];
-        double total = evaluate(at, rows, block);
+            set(votes_.begin_of(s) - at, votes_.begin_of(s + 1) - at, slopes[s]);
+        logistic_block(rows, block.eta, votes_.outcome + at, votes_.weight + at, block.level,
+                       block.growth, block.residual, block.information);
+        double total = 0.0;
         for (std::size_t s = from; s < to; ++s) {
             const std::size_t begin = votes_.begin_of(s) - at, end = votes_.begin_of(s + 1) - at;
             double now[2];
             prior.derivatives(slopes[s], now);
-            add_slope(begin, end, block, now);
+            weighted_sums(end - begin, block.d + begin, block.residual + begin,
+                          block.information + begin, now);
             if (!prior.is_short(slopes[s], now)) {
-                total -= sum_block(block.value + begin, end - begin);
-                slopes[s] = approach(slopes[s], now, prior, [&](double slope, double* out) {
+                slopes[s] = prior.approach(slopes[s], now, [&](double slope, double* out) {
                     slope_sums(end - begin, slope, block.d + begin, votes_.outcome + at + begin,
                                votes_.weight + at + begin, out);
                 });
-                for (std::size_t j = begin; j < end; ++j) block.eta[j] = slopes[s] * block.d[j];
+                set(begin, end, slopes[s]);
                 logistic_block(end - begin, block.eta + begin, votes_.outcome + at + begin,
-                               votes_.weight + at + begin, block.value + begin,
-                               block.residual + begin, block.information + begin);
-                total += sum_block(block.value + begin, end - begin);
+                               votes_.weight + at + begin, block.level + begin,
+                               block.growth + begin, block.residual + begin,
+                               block.information + begin);
             }
-            total += finish(s, now, prior, slopes, curvature);
-            push(at, begin, end, slopes[s], now[0] / now[1], block, sums);
+            std::fill(block.last + begin, block.last + end, now[0] / now[1]);
+            curvature[s] = now[1];
+            total += prior.finish(now, slopes[s]);
         }
+        total += log_likelihood_of(rows, block.level, block.growth, votes_.weight + at);
+        slope_entries(rows, block, a_.data() + at, b_.data() + at);
+        add_pairs(at, rows, block.residual, lane);
         return total;
     }
 
     // The same for one worker whose rows do not fit a block.
+    template <class Lane>
     double settle_long(std::size_t s, const double* scores, const SlopePrior& prior,
-                       double* slopes, double* curvature, Scratch& block, double* sums) {
+                       double* slopes, double* curvature, SlopeBlock& block, Lane& lane) {
         const auto add = [&](double slope, double* out) {
             over_rows(s, [&](std::size_t at, std::size_t count) {
                 differences(scores, at, count, block.d);
@@ -302,107 +335,47 @@ private:
         double now[2];
         prior.derivatives(slopes[s], now);
         add(slopes[s], now);
-        slopes[s] = approach(slopes[s], now, prior, add);
-        const double slope = slopes[s];
-        double total = finish(s, now, prior, slopes, curvature);
+        const double slope = slopes[s] = prior.approach(slopes[s], now, add);
+        curvature[s] = now[1];
+        double total = prior.finish(now, slopes[s]);
+        std::fill(block.slope, block.slope + kSlopeBlock, slope);
+        std::fill(block.last, block.last + kSlopeBlock, now[0] / now[1]);
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(scores, at, count, block.d);
             for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
-            total += evaluate(at, count, block);
-            push(at, 0, count, slopes[s], now[0] / now[1], block, sums);
+            total += evaluate(at, 0, count, block);
+            slope_entries(count, block, a_.data() + at, b_.data() + at);
+            add_pairs(at, count, block.residual, lane);
         });
         return total;
     }
 
-    // Takes the last step of a slope; what it adds to the log-likelihood, prior left out.
-    static double finish(std::size_t s, const double* now, const SlopePrior& prior, double* slopes,
-                         double* curvature) {
-        const double last = now[0] / now[1];
-        const double pull = prior.precision * (prior.mean - slopes[s]);
-        curvature[s] = now[1];
-        slopes[s] += last;
-        return (now[0] - pull) * last - 0.5 * (now[1] - prior.precision) * last * last;
-    }
-
-    template <class Rows>
-    void over_rows(std::size_t s, const Rows& rows) const {
-        for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1); at += kSlopeBlock)
-            rows(at, std::min(kSlopeBlock, votes_.begin_of(s + 1) - at));
-    }
-
-    double couple(std::size_t at, std::size_t count, const double* d) const {
-        double one = 0.0, two = 0.0;
-        std::size_t j = 0;
-        for (; j + 2 <= count; j += 2) {
-            one += static_cast<double>(b_[at + j]) * d[j];
-            two += static_cast<double>(b_[at + j + 1]) * d[j + 1];
-        }
-        if (j < count) one += static_cast<double>(b_[at + j]) * d[j];
-        return one + two;
-    }
-
-    // d becomes a d - b pull, what each row pushes.
-    void reduce(std::size_t at, std::size_t count, double pull, double* d) const {
-        for (std::size_t j = 0; j < count; ++j)
-            d[j] = static_cast<double>(a_[at + j]) * d[j] - static_cast<double>(b_[at + j]) * pull;
-    }
-
-    void scatter(std::size_t at, std::size_t count, const double* push, double* sums) const {
-        const std::uint32_t* const first = votes_.first + at;
-        const std::uint32_t* const second = votes_.second + at;
-        for (std::size_t j = 0; j < count; ++j) {
-            const std::size_t ahead = std::min(j + kAhead, count - 1);
-            will_write(sums + first[ahead]);
-            will_write(sums + second[ahead]);
-            sums[first[j]] += push[j];
-            sums[second[j]] -= push[j];
-        }
-    }
-
-    void spread(std::size_t at, std::size_t count, double* d, double* sums) const {
-        for (std::size_t j = 0; j < count; ++j) d[j] *= static_cast<double>(a_[at + j]);
-        scatter(at, count, d, sums);
-    }
-
-    void multiply_long(std::size_t s, double* d, double* sums) const {
+    template <class Lane>
+    void multiply_long(std::size_t s, double* d, Lane& lane) const {
         double pull = 0.0;
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
-            pull += couple(at, count, d);
+            pull += coupled(count, b_.data() + at, d);
         });
         pull *= inverse_[s];
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
-            reduce(at, count, pull, d);
-            scatter(at, count, d, sums);
+            reduce_rows(count, pull, a_.data() + at, b_.data() + at, d);
+            add(at, count, d, lane);
         });
     }
 
-    // Adds up the ranges: gradients and diagonals stand side by side for every item.
-    double hand_out(const std::vector<double>& part, double* gradient, double* diagonal) {
-        const std::size_t items = votes_.n_items;
-        const std::vector<std::size_t> chunks =
-            shared_ranges(items, kManyItems, pool_);
-        pool_.run(chunks.size() - 1, [&](std::size_t chunk) {
-            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
-                double force = 0.0, size = 0.0;
-                for (std::size_t range = 0; range < pairs_.ranges(); ++range) {
-                    force += pairs_.range(range)[2 * j];
-                    size += pairs_.range(range)[2 * j + 1];
-                }
-                gradient[j] = force;
-                diagonal[j] = size;
-            }
-        });
+    static double sum_of(const std::vector<double>& parts) {
         double total = 0.0;
-        for (const double value : part) total += value;
+        for (const double part : parts) total += part;
         return total;
     }
 
     const Votes& votes_;
     ThreadPool& pool_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    ItemSums pairs_, sums_;  // two numbers an item, and one
+    RangeSums<2> pairs_;  // gradient and diagonal
+    RangeSums<1> sums_;
     bool own_ = false;
     Array<float> a_, b_, rounded_;
     std::vector<double> inverse_;

@@ -35,7 +35,7 @@ class BradleyTerry(Model):
     penalty
         λ, the precision of the Gaussian prior on scores.
     tolerance
-        Stop when the largest entry of the gradient is at most this.
+        Stop when the gradient would move no score by more than this.
     most_iterations
         Stop unconverged after so many Newton steps.
 
@@ -66,16 +66,17 @@ class BradleyTerry(Model):
         """Newton steps from 0; the objective is strictly convex."""
         objective = CommonSlope(engine, self.penalty)
         rule = StoppingRule(
-            "largest entry of the gradient", self.tolerance, self.most_iterations, progress
+            "largest step of a score", self.tolerance, self.most_iterations, progress
         )
-        scores, trace = minimise(objective, np.zeros(engine.n_items), rule)
-        precision = None
+        start = np.zeros(engine.n_items)
+        scores, trace = minimise(objective, start, rule, objective.largest_step)
+        value, precision = objective.told(scores).value, None
         if engine.laplacian.has_dense:
             engine.score_derivatives(scores, np.ones(engine.n_workers))  # the curvature
             precision = ScorePrecision.of(engine, self.penalty)
         return Estimate(
             scores=scores - scores.mean(),
-            log_likelihood=engine.common_slope(scores, 1.0).value,
+            log_likelihood=value,
             rule=rule,
             trace=[-value / engine.total_weight for value in trace],
             precision=precision,

@@ -29,12 +29,14 @@ def conjugate_gradient(
     *,
     tolerance: float,
     radius: float = np.inf,
+    correct: Callable[[Vector], Vector] | None = None,
     most: int = 10_000,
 ) -> Step:
     """Solve A x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius.
 
     Where A has negative curvature, or the path leaves the region, the step ends at the boundary
-    (Steihaug 1983); the norm is that of the preconditioner, ‖x‖² = Σ diag·x².
+    (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct` is added to the inverse of the
+    preconditioner, for directions along which A is much less than its diagonal.
 
     Examples
     --------
@@ -46,8 +48,15 @@ def conjugate_gradient(
     >>> step.x.round(6), step.at_boundary
     (array([1., 1.]), False)
     """
+
+    def precondition(v: Vector) -> Vector:
+        divided: Vector = v / diagonal
+        if correct is not None:
+            divided += correct(v)
+        return divided
+
     x, residual = np.zeros_like(rhs), rhs.copy()
-    direction = residual / diagonal
+    direction = precondition(residual)
     product = float(residual @ direction)
     goal = tolerance * np.sqrt(product)
 
@@ -70,7 +79,7 @@ def conjugate_gradient(
             return step(iteration + 1, True)
         x = ahead
         residual = residual - length * image
-        preconditioned = residual / diagonal
+        preconditioned = precondition(residual)
         following = float(residual @ preconditioned)
         direction = preconditioned + following / product * direction
         product = following

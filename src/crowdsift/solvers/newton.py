@@ -32,10 +32,16 @@ class NewtonStep(NamedTuple):
         diagonal: Vector,
         radius: float,
         tolerance: float,
+        correct: Callable[[Vector], Vector] | None = None,
     ) -> NewtonStep:
         """The step of the model with that gradient and Hessian, within the radius."""
         solved = conjugate_gradient(
-            multiply, -gradient, diagonal, tolerance=tolerance, radius=radius
+            multiply,
+            -gradient,
+            diagonal,
+            tolerance=tolerance,
+            radius=radius,
+            correct=correct if np.isinf(radius) else None,
         )
         return cls(
             solved.x,
@@ -74,15 +80,18 @@ def minimise(
     while not finished:
         if not moved:
             objective.evaluate(x)  # back to the curvature at x
-        forcing = min(0.1, float(np.sqrt(np.linalg.norm(gradient) / len(x))))
-        step = objective.step(radius, max(forcing, 1e-8))
-        trial_value, trial_gradient = objective.evaluate(x + step.x)
+        # Enough for Newton's pace, and not much more than the last step needs.
+        pace = float(np.sqrt(np.linalg.norm(gradient) / len(x)))
+        enough = 0.1 * rule.tolerance / measure(gradient)
+        step = objective.step(radius, min(0.1, max(pace, enough, 1e-8)))
+        trial = x + step.x
+        trial_value, trial_gradient = objective.evaluate(trial)
         gain = value - trial_value
         moved = (gain >= 1e-4 * step.expected > 0.0) or _negligible(
             step.expected, value, gradient, trial_gradient
         )
         if moved:
-            x, value, gradient = x + step.x, trial_value, trial_gradient
+            x, value, gradient = trial, trial_value, trial_gradient
             if gain > 0.5 * step.expected and step.at_boundary:
                 radius = 2.0 * max(step.length, radius if np.isfinite(radius) else 0.0)
         else:

@@ -2,21 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
+from crowdsift.solvers.scale import SlopeScale
 
 if TYPE_CHECKING:
     from crowdsift.engines import Engine, Profile, Vector
+    from crowdsift.solvers.convergence import StoppingRule
 
 __all__ = ["CommonSlope", "OwnSlopes", "minimise_with_slopes"]
 
 # How long the last Newton step of a slope may be, relative to the slope. The error that it leaves
 # is of the order of its square, and near the optimum, where slopes hardly move, far smaller.
 _LAST_STEP = 1e-3
+# Scales that differ by less are left to Newton's steps, which then converge fast.
+_SAME_SCALE = 0.02
 
 
 class CommonSlope:
@@ -34,18 +38,24 @@ class CommonSlope:
 
     def __init__(self, engine: Engine, penalty: float, slope: float = 1.0) -> None:
         self._engine, self._penalty, self._slope = engine, penalty, slope
-        self._gradient = np.zeros(engine.n_items)
+        self._gradient = self._x = np.zeros(engine.n_items)
+        self._one_component = not engine.component.any()
         self.at: Profile
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient."""
-        self.at = self._settle(x)
+        self._x, self.at = x, self._settle(x)
         self._gradient = self._penalty * x - self.at.gradient
         value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
         return value, self._gradient
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients."""
+        return self._solve(radius, tolerance, self._levels)
+
+    def _solve(
+        self, radius: float, tolerance: float, correct: Callable[[Vector], Vector]
+    ) -> NewtonStep:
         engine, penalty = self._engine, self._penalty
         return NewtonStep.solve(
             lambda v: engine.slope_product(v) + penalty * v,
@@ -53,7 +63,21 @@ class CommonSlope:
             self.at.diagonal + penalty,
             radius,
             tolerance,
+            correct,
         )
+
+    def _levels(self, v: Vector) -> Vector:
+        """The Hessian's inverse on the level of every component, which the prior alone holds."""
+        if self._one_component:
+            return np.asarray(v.sum() / (self._penalty * len(v)))
+        sums = np.bincount(self._engine.component, v)
+        return sums[self._engine.component] / (self._penalty * self._engine.component_sizes)
+
+    def told(self, x: Vector) -> Profile:
+        """What a pass says at x: the last one, unless its step was taken back."""
+        if x is not self._x:
+            self.evaluate(x)
+        return self.at
 
     def largest_step(self, gradient: Vector) -> float:
         """How far the gradient would move a score by itself: a measure that knows no weights."""
@@ -86,9 +110,35 @@ class OwnSlopes(CommonSlope):
         self._from = np.full(engine.n_workers, mean)  # slopes at the last point stepped from
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
-        """A step by conjugate gradients on the Schur complement."""
-        self._from = self.at.slopes
-        return super().step(radius, tolerance)
+        """A step by conjugate gradients on the Schur complement, then to the best scale.
+
+        Along the scores themselves the Hessian is small, for slopes take up the scale, and far
+        from quadratic: Newton's steps would be many. What the scale costs is known without a pass.
+        """
+        x, self._from = self._x, self.at.slopes
+        square = self._penalty * float(x @ x)
+        scale = SlopeScale(self.at.slopes, self.at.curvature, self._slope, self._precision)
+        along = scale.along_scores(square)
+
+        def correct(v: Vector) -> Vector:
+            soft = self._levels(v)
+            return soft + float(x @ v) / along * x if along > 0.0 else soft
+
+        step = self._solve(radius, tolerance, correct)
+        return step if np.isfinite(radius) or not x.any() else self._scaled(step, scale)
+
+    def _scaled(self, step: NewtonStep, scale: SlopeScale) -> NewtonStep:
+        """The step with its length along the scores replaced where that makes a difference."""
+        x = self._x
+        taken = 1.0 + float(x @ step.x) / float(x @ x)
+        if taken <= 0.0:
+            return step
+        across = (x + step.x) / taken
+        best = scale.best(self._penalty * float(across @ across))
+        if best is None or abs(best - taken) <= _SAME_SCALE:
+            return step
+        self._from = scale.slopes_at(best)
+        return step._replace(x=best * across - x)
 
     def _settle(self, x: Vector) -> Profile:
         return self._engine.own_slopes(
@@ -102,10 +152,10 @@ class OwnSlopes(CommonSlope):
 def minimise_with_slopes(
     engine: Engine, *, penalty: float, mean: float, sd: float, rule: StoppingRule
 ) -> tuple[Vector, Profile, list[float]]:
-    """Scores first, with all workers alike, then scores and slopes together.
+    """One step of the scores with all workers alike, then scores and slopes together.
 
     At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
-    first steps, with one slope, are convex and need not go far.
+    first step, with one slope, is convex and need not go far.
 
     Returns
     -------
@@ -114,8 +164,8 @@ def minimise_with_slopes(
         iteration of the second phase.
     """
     common = CommonSlope(engine, penalty, mean)
-    roughly = StoppingRule(rule.measure, 0.0, 2)
-    scores, _ = minimise(common, np.zeros(engine.n_items), roughly)
+    common.evaluate(np.zeros(engine.n_items))
+    scores = common.step(np.inf, 0.1).x
     own = OwnSlopes(engine, penalty, mean, sd)
     scores, trace = minimise(own, scores, rule, own.largest_step)
-    return scores, own.at, trace
+    return scores, own.told(scores), trace

@@ -1,0 +1,103 @@
+// One worker's slope: its prior, sums over its rows, and the way to its optimum.
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+
+#include "crowdsift/simd.hpp"
+
+namespace crowdsift {
+
+// Sums of n (y - p) d and n p (1 - p) d^2 at eta = slope d, over one block.
+CROWDSIFT_CLONES
+inline void slope_sums(std::size_t count, double slope, const double* CROWDSIFT_RESTRICT d,
+                       const float* CROWDSIFT_RESTRICT outcome,
+                       const float* CROWDSIFT_RESTRICT weight, double* CROWDSIFT_RESTRICT out) {
+    double push[8] = {0, 0, 0, 0, 0, 0, 0, 0}, hold[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    const auto add = [&](std::size_t j, std::size_t lane) {
+        const double x = slope * d[j], n = static_cast<double>(weight[j]);
+        const double e = exp_minus(x < 0.0 ? -x : x), scale = 1.0 / (1.0 + e);
+        const double p = x > 0.0 ? scale : e * scale;
+        push[lane] += n * (static_cast<double>(outcome[j]) - p) * d[j];
+        hold[lane] += n * e * scale * scale * d[j] * d[j];
+    };
+    std::size_t j = 0;
+    for (; j + 8 <= count; j += 8)
+        for (std::size_t lane = 0; lane < 8; ++lane) add(j + lane, lane);
+    for (std::size_t lane = 0; j < count; ++j, ++lane) add(j, lane);
+    for (std::size_t lane = 0; lane < 8; ++lane) {
+        out[0] += push[lane];
+        out[1] += hold[lane];
+    }
+}
+
+// The same from residuals n (y - p) and information n p (1 - p) that are there already.
+CROWDSIFT_CLONES
+inline void weighted_sums(std::size_t count, const double* CROWDSIFT_RESTRICT d,
+                          const double* CROWDSIFT_RESTRICT residual,
+                          const double* CROWDSIFT_RESTRICT information,
+                          double* CROWDSIFT_RESTRICT out) {
+    double push[8] = {0, 0, 0, 0, 0, 0, 0, 0}, hold[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    std::size_t j = 0;
+    for (; j + 8 <= count; j += 8)
+        for (std::size_t lane = 0; lane < 8; ++lane) {
+            push[lane] += residual[j + lane] * d[j + lane];
+            hold[lane] += information[j + lane] * d[j + lane] * d[j + lane];
+        }
+    for (std::size_t lane = 0; j < count; ++j, ++lane) {
+        push[lane] += residual[j] * d[j];
+        hold[lane] += information[j] * d[j] * d[j];
+    }
+    for (std::size_t lane = 0; lane < 8; ++lane) {
+        out[0] += push[lane];
+        out[1] += hold[lane];
+    }
+}
+
+// The prior of a slope, and how long its last Newton step may be: the error left is of the order
+// of that length squared.
+struct SlopePrior {
+    double mean, precision, last_step;
+
+    // The derivative of the log-density and the negative of its second one.
+    void derivatives(double slope, double* at) const {
+        at[0] = precision * (mean - slope);
+        at[1] = precision;
+    }
+
+    bool is_short(double slope, const double* at) const {
+        return std::fabs(at[0]) <= last_step * (1.0 + std::fabs(slope)) * at[1];
+    }
+
+    // Where the derivative, which falls, is 0: by Newton steps, and the middle of what is left of
+    // the line where a step would leave it or is not half as long as the one before (Newton's
+    // steps can go to and fro for ever). sums(slope, out) adds to out as slope_sums does, and `at`
+    // holds derivative and curvature at the slope. Returns a slope from which the last step, the
+    // one left to do, is short.
+    template <class Sums>
+    double approach(double slope, double* at, const Sums& sums) const {
+        double low = -HUGE_VAL, high = HUGE_VAL, before = HUGE_VAL;
+        for (int step = 0; step < 200 && !is_short(slope, at); ++step) {
+            (at[0] > 0.0 ? low : high) = slope;
+            double ahead = slope + at[0] / at[1];
+            const bool between = low > -HUGE_VAL && high < HUGE_VAL;
+            const bool slow = std::fabs(ahead - slope) > 0.5 * before;
+            if (between && (slow || !(ahead > low && ahead < high))) ahead = 0.5 * (low + high);
+            before = std::fabs(ahead - slope);
+            slope = ahead;
+            derivatives(slope, at);
+            sums(slope, at);
+        }
+        return slope;
+    }
+
+    // Takes the last step of a slope from its derivative and curvature; what it adds to the
+    // log-likelihood, prior left out.
+    double finish(const double* at, double& slope) const {
+        const double last = at[0] / at[1], pull = precision * (mean - slope);
+        slope += last;
+        return (at[0] - pull) * last - 0.5 * (at[1] - precision) * last * last;
+    }
+};
+
+}  // namespace crowdsift
