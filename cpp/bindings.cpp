@@ -14,7 +14,6 @@
 #include <utility>
 
 #include "arrays.hpp"
-#include "crowdsift/agreement.hpp"
 #include "crowdsift/collapse.hpp"
 #include "crowdsift/eliminated.hpp"
 #include "crowdsift/laplacian.hpp"
@@ -22,6 +21,7 @@
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/slopes.hpp"
+#include "crowdsift/tally.hpp"
 #include "crowdsift/votes.hpp"
 #include "crowdsift/worker_prior.hpp"
 #include "grid_binding.hpp"
@@ -94,7 +94,7 @@ public:
         votes_ = Votes{n, n_items, offsets.shape(0) - 1, first.data(), second.data(),
                        outcome.data(), weight.data(), offsets.data()};
         nb::gil_scoped_release release;
-        votes_.validate();
+        votes_.validate(pool_);
         eliminated_ = std::make_unique<EliminatedPasses>(
             votes_, pool_, features ? features->data() : nullptr,
             features ? features->shape(1) : 0);
@@ -255,41 +255,51 @@ public:
                 hand_copy(laplacian().pair_weights())};
     }
 
-    // Log-likelihood with one slope for all, its gradient, the diagonal of A; see slopes.hpp.
-    std::tuple<double, Out<double>, Out<double>> common_slope(In<double> scores, double slope) {
+    // Log-likelihood with one slope for all and its gradient; see slopes.hpp.
+    std::tuple<double, Out<double>> common_slope(In<double> scores, double slope) {
         require(scores, votes_.n_items, "scores");
-        std::vector<double> gradient(votes_.n_items), diagonal(votes_.n_items);
+        std::vector<double> gradient(votes_.n_items);
         double value = 0.0;
         {
             nb::gil_scoped_release release;
-            value = slopes().common(scores.data(), slope, gradient.data(), diagonal.data());
+            value = slopes().common(scores.data(), slope, gradient.data());
         }
-        return {value, hand_over(std::move(gradient)), hand_over(std::move(diagonal))};
+        return {value, hand_over(std::move(gradient))};
     }
 
     // The same with every worker's slope at its optimum; then the slopes and their curvatures.
-    std::tuple<double, Out<double>, Out<double>, Out<double>, Out<double>> own_slopes(
+    std::tuple<double, Out<double>, Out<double>, Out<double>> own_slopes(
         In<double> scores, In<double> start, double mean, double precision, double last_step) {
         check(scores, start);
         if (!(precision > 0.0)) throw std::invalid_argument("precision must be above 0");
-        std::vector<double> gradient(votes_.n_items), diagonal(votes_.n_items);
+        std::vector<double> gradient(votes_.n_items);
         std::vector<double> fitted(start.data(), start.data() + votes_.n_workers);
         std::vector<double> curvature(votes_.n_workers);
         double value = 0.0;
         {
             nb::gil_scoped_release release;
             value = slopes().own(scores.data(), {mean, precision, last_step}, fitted.data(),
-                                 gradient.data(), diagonal.data(), curvature.data());
+                                 gradient.data(), curvature.data());
         }
-        return {value, hand_over(std::move(gradient)), hand_over(std::move(diagonal)),
-                hand_over(std::move(fitted)), hand_over(std::move(curvature))};
+        return {value, hand_over(std::move(gradient)), hand_over(std::move(fitted)),
+                hand_over(std::move(curvature))};
+    }
+
+    // The diagonal of A of the last common_slope or own_slopes.
+    Out<double> slope_diagonal() {
+        require_slopes();
+        std::vector<double> out(votes_.n_items);
+        {
+            nb::gil_scoped_release release;
+            slopes().diagonal(out.data());
+        }
+        return hand_over(std::move(out));
     }
 
     // S v of the last common_slope or own_slopes.
     Out<double> slope_product(In<double> v) {
         require(v, votes_.n_items, "v");
-        if (slopes().entries().size() != votes_.n)
-            throw std::invalid_argument("no slopes yet");
+        require_slopes();
         std::vector<double> out(votes_.n_items);
         {
             nb::gil_scoped_release release;
@@ -368,6 +378,11 @@ private:
         if (!logistic_)
             logistic_ = std::make_unique<LogisticPasses>(votes_, pairs_, laplacian(), pool_);
         return *logistic_;
+    }
+
+    void require_slopes() {
+        if (slopes().entries().size() != votes_.n)
+            throw std::invalid_argument("no slopes yet");
     }
 
     SlopePasses& slopes() {
@@ -523,33 +538,6 @@ NB_MODULE(_core, m) {
         },
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
-    m.def(
-        "appearances",
-        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> weight,
-           std::size_t n_items) {
-            const std::size_t n = require_items(first, second, n_items);
-            require(weight, n, "weight");
-            return hand_over(
-                appearances(n, n_items, first.data(), second.data(), weight.data()));
-        },
-        "first"_a, "second"_a, "weight"_a, "n_items"_a,
-        "Sums of weights of the comparisons of every item.");
-    m.def(
-        "ways",
-        [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome,
-           std::size_t n_items) {
-            const std::size_t n = require_items(first, second, n_items);
-            require(outcome, n, "outcome");
-            std::vector<std::uint8_t> found;
-            {
-                nb::gil_scoped_release release;
-                found = ways(n, n_items, first.data(), second.data(), outcome.data());
-            }
-            return hand_over(std::move(found));
-        },
-        "first"_a, "second"_a, "outcome"_a, "n_items"_a,
-        "For every item 1 where a vote is for it, plus 2 where one is against it.");
-
     bind_grid(m);
     m.def(
         "update_prior",
@@ -572,26 +560,30 @@ NB_MODULE(_core, m) {
         "The distribution of worker types from their counts, and the mixture behind it.");
     bind_sides(m);
     m.def(
-        "agreement",
+        "tally",
         [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
            In<std::int64_t> offsets, In<double> scores, std::size_t threads) {
-            const std::size_t n = first.shape(0), m_workers = offsets.shape(0) - 1;
+            const std::size_t n = first.shape(0);
             require(second, n, "second");
             require(outcome, n, "outcome");
             require(weight, n, "weight");
-            const Votes votes{n, scores.shape(0), m_workers, first.data(), second.data(),
-                              outcome.data(), weight.data(), offsets.data()};
-            std::vector<double> agreed(m_workers), decided(m_workers);
+            if (offsets.shape(0) < 1) throw std::invalid_argument("offsets are empty");
+            const Votes votes{n, scores.shape(0), offsets.shape(0) - 1, first.data(),
+                              second.data(), outcome.data(), weight.data(), offsets.data()};
+            Tally found;
             {
                 nb::gil_scoped_release release;
-                votes.validate();
                 ThreadPool pool(threads);
-                crowdsift::agreement(votes, pool, scores.data(), agreed.data(), decided.data());
+                votes.validate(pool);
+                found = crowdsift::tally(votes, pool, scores.data());
             }
-            return std::make_pair(hand_over(std::move(agreed)), hand_over(std::move(decided)));
+            return nb::make_tuple(
+                hand_over(std::move(found.agreed)), hand_over(std::move(found.decided)),
+                hand_over(std::move(found.appearances)), hand_over(std::move(found.ways)));
         },
         "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "scores"_a, "threads"_a,
-        "Per worker: the weight of decided votes that agree with the order of scores, and of all.");
+        "Per worker, the weight of decided votes that agree with the order of scores and of all; "
+        "per item, the weight of its votes, and 1 where one is for it plus 2 where one is against.");
 
     nb::class_<Core>(m, "Core")
         .def(nb::init<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>,
@@ -606,6 +598,7 @@ NB_MODULE(_core, m) {
         .def("common_slope", &Core::common_slope, "scores"_a, "slope"_a)
         .def("own_slopes", &Core::own_slopes, "scores"_a, "start"_a, "mean"_a, "precision"_a,
              "last_step"_a)
+        .def("slope_diagonal", &Core::slope_diagonal)
         .def("slope_product", &Core::slope_product, "v"_a)
         .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)
         .def("fit_workers", &Core::fit_workers, "likelihood"_a, "scores"_a, "theta"_a, "centre"_a,

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, RequestError, simulate
-from crowdsift.diagnose import agreement
+from crowdsift.diagnose import tally
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
@@ -266,11 +266,12 @@ def test_probit_against_scipy(z):
 
 
 @given(comparisons(), st.integers(1, 3), st.data())
-def test_agreement(votes, threads, data):
+def test_tally(votes, threads, data):
     scores = data.draw(vectors(votes.n_items))
     lean = (votes.outcome - 0.5) * (scores[votes.first] - scores[votes.second])
     worker = votes.worker_codes()
-    found = agreement(votes, scores, threads)
+    counted = tally(votes, scores, threads)
+    found = counted.agreement
     for s in range(votes.n_workers):
         mine = (worker == s) & (votes.outcome != 0.5)
         if mine.any():
@@ -278,3 +279,7 @@ def test_agreement(votes, threads, data):
             assert found[s] == pytest.approx(share)
         else:
             assert np.isnan(found[s])
+    shown = np.zeros(votes.n_items)
+    for items in (votes.first, votes.second):
+        np.add.at(shown, items, votes.weight.astype(float))
+    np.testing.assert_allclose(counted.appearances, shown)

@@ -72,7 +72,7 @@ struct Sample {
         offsets = rows.offsets;
         votes = {first.size(),   items,         workers, first.data(), second.data(),
                  outcome.data(), weight.data(), offsets.data()};
-        votes.validate();
+        votes.validate(pool);
     }
     Sample(const Sample&) = delete;
     Sample& operator=(const Sample&) = delete;

@@ -24,8 +24,8 @@ void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_
     offsets[workers] = static_cast<std::int64_t>(n);
     const Votes votes{n, items, workers, first.data(), second.data(), outcome.data(),
                       weight.data(), offsets.data()};
-    votes.validate();
     ThreadPool pool(threads);
+    votes.validate(pool);
     const Pairs pairs = group_by_pair(n, items, first.data(), second.data());
     Laplacian laplacian(items, pairs, pool);
     GridSites sites(votes, pairs, laplacian, pool);

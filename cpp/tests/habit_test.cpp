@@ -82,8 +82,8 @@ void test_sites(std::size_t n, std::size_t threads, const HabitShape& shape, std
     const std::vector<std::int64_t> offsets{0, at(1), at(2), at(3), at(3), at(4)};
     const Votes votes{n, items, workers, first.data(), second.data(), outcome.data(),
                       weight.data(), offsets.data()};
-    votes.validate();
     ThreadPool pool(threads);
+    votes.validate(pool);
     const Pairs pairs = group_by_pair(n, items, first.data(), second.data());
     Laplacian laplacian(items, pairs, pool);
     const auto basis =

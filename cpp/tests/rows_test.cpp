@@ -1,9 +1,9 @@
 // Sorting, merging, pooling and counting of rows.
 #include "check.hpp"
 
-#include "crowdsift/agreement.hpp"
 #include "crowdsift/collapse.hpp"
 #include "crowdsift/pairs.hpp"
+#include "crowdsift/tally.hpp"
 
 namespace {
 
@@ -69,31 +69,29 @@ void test_components() {
     for (std::size_t j = 0; j < want.size(); ++j) NEAR(found[j], want[j], 0.0);
 }
 
-void test_agreement(const Votes& votes, ThreadPool& pool, const std::vector<double>& scores) {
-    std::vector<double> agreed(votes.n_workers), decided(votes.n_workers);
-    agreement(votes, pool, scores.data(), agreed.data(), decided.data());
+void test_tally(const Votes& votes, ThreadPool& pool, const std::vector<double>& scores) {
+    const Tally found = tally(votes, pool, scores.data());
+    std::vector<double> appearances(votes.n_items, 0.0);
+    std::vector<std::uint8_t> up(votes.n_items, 0), down(votes.n_items, 0);
     for (std::size_t s = 0; s < votes.n_workers; ++s) {
         double with = 0.0, all = 0.0;
         for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
             const double lean = static_cast<double>(votes.outcome[i]) - 0.5;
-            const double d = scores[votes.first[i]] - scores[votes.second[i]];
-            if (lean != 0.0) all += static_cast<double>(votes.weight[i]);
-            if (lean * d > 0.0) with += static_cast<double>(votes.weight[i]);
+            const std::uint32_t a = votes.first[i], b = votes.second[i];
+            const double n = static_cast<double>(votes.weight[i]);
+            if (lean != 0.0) all += n;
+            if (lean * (scores[a] - scores[b]) > 0.0) with += n;
+            appearances[a] += n;
+            appearances[b] += n;
+            if (lean > -0.5) up[a] = down[b] = 1;
+            if (lean < 0.5) down[a] = up[b] = 1;
         }
-        NEAR(agreed[s], with, 0.0);
-        NEAR(decided[s], all, 0.0);
+        NEAR(found.agreed[s], with, 0.0);
+        NEAR(found.decided[s], all, 0.0);
     }
-}
-
-void test_appearances(const Votes& votes) {
-    const std::vector<double> found =
-        appearances(votes.n, votes.n_items, votes.first, votes.second, votes.weight);
     for (std::size_t j = 0; j < votes.n_items; ++j) {
-        double want = 0.0;
-        for (std::size_t i = 0; i < votes.n; ++i)
-            if (votes.first[i] == j || votes.second[i] == j)
-                want += static_cast<double>(votes.weight[i]);
-        NEAR(found[j], want, 0.0);
+        NEAR(found.appearances[j], appearances[j], 0.0);
+        NEAR(found.ways[j], up[j] + 2 * down[j], 0.0);
     }
 }
 
@@ -101,10 +99,9 @@ void test_counts(std::size_t n, std::size_t items, std::size_t workers, std::siz
     ThreadPool pool(threads);
     const Sample sample(n, items, workers, pool);
     std::vector<double> scores = normals(items, 7);
-    test_agreement(sample.votes, pool, scores);
+    test_tally(sample.votes, pool, scores);
     scores[1] = scores[0];  // equal scores agree with nobody
-    test_agreement(sample.votes, pool, scores);
-    test_appearances(sample.votes);
+    test_tally(sample.votes, pool, scores);
 }
 
 }  // namespace
@@ -117,4 +114,5 @@ void test_rows() {
     test_counts(1, 2, 1, 1);
     test_counts(40, 5, 9, 2);
     test_counts(30000, 40, 500, 3);
+    test_counts(90000, kShortFrom, 500, 2);  // short sums
 }

@@ -5,10 +5,12 @@
 
 namespace {
 
-// Value and gradient in the scores with the slopes given, by the book.
+// Value, gradient in the scores and diagonal of A with the slopes given, by the book.
 double plain(const Votes& votes, const std::vector<double>& scores,
-             const std::vector<double>& slopes, std::vector<double>& gradient) {
+             const std::vector<double>& slopes, std::vector<double>& gradient,
+             std::vector<double>& diagonal) {
     gradient.assign(votes.n_items, 0.0);
+    diagonal.assign(votes.n_items, 0.0);
     double total = 0.0;
     for (std::size_t s = 0; s < votes.n_workers; ++s)
         for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
@@ -18,8 +20,40 @@ double plain(const Votes& votes, const std::vector<double>& scores,
             total += m * (y * std::log(p) + (1.0 - y) * std::log1p(-p));
             gradient[a] += m * slopes[s] * (y - p);
             gradient[b] -= m * slopes[s] * (y - p);
+            diagonal[a] += m * slopes[s] * slopes[s] * p * (1.0 - p);
+            diagonal[b] += m * slopes[s] * slopes[s] * p * (1.0 - p);
         }
     return total;
+}
+
+// (A - B D^-1 B') v with the slopes given and the precision of their prior; the same of sizes.
+void plain_product(const Votes& votes, const std::vector<double>& scores,
+                   const std::vector<double>& slopes, double precision, const std::vector<double>& v,
+                   std::vector<double>& product, std::vector<double>& size) {
+    product.assign(votes.n_items, 0.0);
+    size.assign(votes.n_items, 0.0);
+    for (std::size_t s = 0; s < votes.n_workers; ++s) {
+        double pull = 0.0, curvature = precision;
+        for (const bool told : {false, true}) {
+            for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+                const std::uint32_t a = votes.first[i], b = votes.second[i];
+                const double d = scores[a] - scores[b], eta = slopes[s] * d, m = votes.weight[i];
+                const double p = 1.0 / (1.0 + std::exp(-eta)), y = votes.outcome[i];
+                const double held = m * p * (1.0 - p), mixed = held * eta - m * (y - p);
+                const double along = slopes[s] * slopes[s] * held * (v[a] - v[b]);
+                if (told) {
+                    const double push = along - mixed * pull / curvature;
+                    product[a] += push;
+                    product[b] -= push;
+                    size[a] += std::fabs(along) + std::fabs(mixed * pull / curvature);
+                    size[b] += std::fabs(along) + std::fabs(mixed * pull / curvature);
+                } else {
+                    pull += mixed * (v[a] - v[b]);
+                    curvature += held * d * d;
+                }
+            }
+        }
+    }
 }
 
 // The derivative of a worker's own objective.
@@ -40,7 +74,8 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     const Votes& votes = sample.votes;
     SlopePasses passes(votes, pool);
     const std::vector<double> scores = normals(items, 7), v = normals(items, 8);
-    std::vector<double> gradient(items), diagonal(items), want(items), product(items);
+    std::vector<double> gradient(items), diagonal(items), want(items), sizes(items),
+        product(items);
     std::vector<double> up(items), down(items), moved(items), curvature(workers);
     const double step = 1e-4;
     const auto move = [&](double length) {
@@ -49,31 +84,41 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     };
 
     const std::vector<double> alike(workers, 0.7);
-    NEAR(passes.common(scores.data(), 0.7, gradient.data(), diagonal.data()),
-         plain(votes, scores, alike, want), 1e-12);
+    const bool rounded = items >= kShortFrom;  // scores to 30 bits, sums to 24
+    NEAR(passes.common(scores.data(), 0.7, gradient.data()),
+         plain(votes, scores, alike, want, sizes), rounded ? 1e-10 : 1e-12);
     passes.multiply(v.data(), product.data());
-    for (std::size_t j = 0; j < items; ++j) NEAR(gradient[j], want[j], 1e-10);
-    passes.common(move(step), 0.7, up.data(), diagonal.data());
-    passes.common(move(-step), 0.7, down.data(), diagonal.data());
-    for (std::size_t j = 0; j < items; ++j)
-        NEAR(product[j], (down[j] - up[j]) / (2.0 * step), 1e-4);
+    passes.diagonal(diagonal.data());
+    for (std::size_t j = 0; j < items; ++j) {
+        NEAR(gradient[j], want[j], rounded ? 1e-6 : 1e-10);
+        NEAR(diagonal[j], sizes[j], 1e-6);
+    }
+    plain_product(votes, scores, alike, HUGE_VAL, v, want, sizes);
+    for (std::size_t j = 0; j < items; ++j) NEAR(product[j], want[j], 1e-6 * (1.0 + sizes[j]));
 
     const SlopePrior prior{0.5, 2.0, 1e-10};
     std::vector<double> slopes(workers, 3.0);
-    const double value = passes.own(scores.data(), prior, slopes.data(), gradient.data(),
-                                    diagonal.data(), curvature.data());
+    const double value =
+        passes.own(scores.data(), prior, slopes.data(), gradient.data(), curvature.data());
     passes.multiply(v.data(), product.data());
-    NEAR(value, plain(votes, scores, slopes, want), 1e-9);
-    for (std::size_t j = 0; j < items; ++j) NEAR(gradient[j], want[j], 1e-6);
+    NEAR(value, plain(votes, scores, slopes, want, sizes), 1e-9);
+    passes.diagonal(diagonal.data());
+    for (std::size_t j = 0; j < items; ++j) {
+        NEAR(gradient[j], want[j], 1e-6);
+        NEAR(diagonal[j], sizes[j], 1e-6);
+    }
     for (std::size_t s = 0; s < workers; ++s) {
         NEAR(slope_derivative(votes, scores, s, slopes[s], prior), 0.0, 1e-6 * curvature[s]);
         const double across = slope_derivative(votes, scores, s, slopes[s] - step, prior) -
                               slope_derivative(votes, scores, s, slopes[s] + step, prior);
         NEAR(curvature[s], across / (2.0 * step), 1e-5);
     }
+    plain_product(votes, scores, slopes, prior.precision, v, want, sizes);
+    for (std::size_t j = 0; j < items; ++j) NEAR(product[j], want[j], 1e-6 * (1.0 + sizes[j]));
+    if (rounded) return;  // too coarse for differences
     std::vector<double> other(slopes);
-    passes.own(move(step), prior, other.data(), up.data(), diagonal.data(), curvature.data());
-    passes.own(move(-step), prior, other.data(), down.data(), diagonal.data(), curvature.data());
+    passes.own(move(step), prior, other.data(), up.data(), curvature.data());
+    passes.own(move(-step), prior, other.data(), down.data(), curvature.data());
     double size = 0.0;
     for (const double d : diagonal) size = std::fmax(size, d);
     for (std::size_t j = 0; j < items; ++j)
@@ -87,4 +132,5 @@ void test_slopes() {
     test_one(40, 5, 9, 2);
     test_one(9000, 30, 3, 2);      // runs longer than a block
     test_one(60000, 400, 500, 3);  // threads
+    test_one(60000, kShortFrom, 500, 2);  // short scores and sums
 }

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from math import erf, sqrt
+from collections.abc import Callable
+from functools import cache
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -17,18 +18,22 @@ if TYPE_CHECKING:
     from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Vector
 
+    Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
+
 __all__ = [
     "Z90",
+    "Tally",
     "Verdicts",
-    "agreement",
-    "appearances",
     "centre",
     "components",
+    "normal_distribution",
     "normal_quantiles",
-    "one_way",
+    "quantile_distribution",
     "rank_limits",
     "ranks",
     "sign_margin",
+    "table_order",
+    "tally",
     "verdicts",
 ]
 
@@ -37,6 +42,7 @@ Z90 = 1.6448536269514722
 _SAMPLES = 400  # of ranks
 _COUNTED = 1_000  # items beyond which ranks are counted instead
 _SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
+_QUANTILES = 16  # that stand for a distribution
 
 
 def components(comparisons: Comparisons) -> NDArray[np.uint32]:
@@ -70,38 +76,34 @@ def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
     return np.asarray(scores - (np.bincount(component, scores) / size)[component])
 
 
-def one_way(comparisons: Comparisons) -> NDArray[np.object_]:
-    """For every item "only won" or "only lost" where all its votes go one way, else "".
+class Tally(NamedTuple):
+    """What can be counted of votes.
 
-    Nothing in the votes bounds the score of such an item on that side: only the prior does.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> from crowdsift.diagnose import one_way
-    >>> one_way(Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=[1, 1])).tolist()
-    ['only won', '', 'only lost']
+    `agreement` is the share of every worker's decided votes that agree with the order of scores,
+    NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only
+    won" or "only lost" where all votes of an item go one way, else "": nothing in the votes bounds
+    the score of such an item on that side, only the prior does.
     """
-    found = _core.ways(
-        comparisons.first, comparisons.second, comparisons.outcome, comparisons.n_items
-    )
-    words = np.array(["", "only won", "only lost", ""], dtype=object)
-    return words[found]
+
+    agreement: Vector
+    appearances: Vector
+    flags: NDArray[np.object_]
 
 
-def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = None) -> Vector:
-    """Share of every worker's decided votes that agree with the order of scores; NaN for none.
+def tally(comparisons: Comparisons, scores: Vector, threads: int | None = None) -> Tally:
+    """Count votes, in one pass over them.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.diagnose import agreement
+    >>> from crowdsift.diagnose import tally
     >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "c"], worker=[1, 1, 2])
-    >>> agreement(votes, np.array([2.0, 1.0, 0.0]))
-    array([0.5, 1. ])
+    >>> found = tally(votes, np.array([2.0, 1.0, 0.0]))
+    >>> found.agreement, found.appearances, found.flags.tolist()
+    (array([0.5, 1. ]), array([3., 2., 1.]), ['', '', 'only lost'])
     """
-    agreed, decided = _core.agreement(
+    agreed, decided, appearances, ways = _core.tally(
         comparisons.first,
         comparisons.second,
         comparisons.outcome,
@@ -112,26 +114,31 @@ def agreement(comparisons: Comparisons, scores: Vector, threads: int | None = No
     )
     share = np.full(len(agreed), np.nan)
     np.divide(agreed, decided, out=share, where=decided > 0)
-    return share
+    words = np.array(["", "only won", "only lost", ""], dtype=object)
+    return Tally(share, appearances, words[ways])
 
 
-def appearances(comparisons: Comparisons) -> Vector:
-    """How often every item was compared, weights counted.
+def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.intp]:
+    """Items by component, then from the best to the worst; equal scores as they come.
 
     Examples
     --------
-    >>> from crowdsift import Comparisons
-    >>> from crowdsift.diagnose import appearances
-    >>> appearances(Comparisons.from_arrays(["a", "a"], ["b", "c"], worker=[1, 1]))
-    array([2., 1., 1.])
+    >>> import numpy as np
+    >>> from crowdsift.diagnose import table_order
+    >>> table_order(np.array([0.5, 2.0, 0.5]), np.zeros(3, np.uint32))
+    array([1, 0, 2])
     """
-    return _core.appearances(
-        comparisons.first, comparisons.second, comparisons.weight, comparisons.n_items
-    )
+    if component.any():
+        return np.lexsort((-scores, component))
+    return np.argsort(-scores, kind="stable")
 
 
-def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:
+def ranks(
+    scores: Vector, component: NDArray[np.uint32], order: NDArray[np.intp] | None = None
+) -> NDArray[np.int64]:
     """Ranks from 1 (the best) within every component; equal scores share the better rank.
+
+    `order` is that of `table_order`, where it is known.
 
     Examples
     --------
@@ -140,7 +147,8 @@ def ranks(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int64]:
     >>> ranks(np.array([0.5, 2.0, 0.5]), np.zeros(3, np.uint32))
     array([2, 1, 2])
     """
-    order = np.lexsort((-scores, component))
+    if order is None:
+        order = table_order(scores, component)
     position = np.arange(len(scores))
     fresh = np.ones(len(scores), bool)  # the first of its component
     fresh[1:] = np.diff(component[order]) != 0
@@ -236,11 +244,9 @@ def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
     far = 4.0 * float(sd.max())
     x = np.linspace(mean.min() - far, mean.max() + far, _PLACES)
     above, spread = np.zeros(_PLACES), np.zeros(_PLACES)
-    known = np.linspace(-6.0, 6.0, 601)
-    reached = normal_cdf(known)
     for at in range(0, _PLACES, 64):  # a part of the grid at a time
         z = (centre[None, :] - x[at : at + 64, None]) / width[None, :]
-        p = np.interp(z, known, reached)
+        p = _normal(z)
         above[at : at + 64] = p @ held[full]
         spread[at : at + 64] = (p * (1.0 - p)) @ held[full]
     return x, above, spread
@@ -256,7 +262,7 @@ def sign_margin(reliability: Vector, sd: Vector) -> float:
     >>> round(sign_margin(np.array([1.0, 1.0, -1.0]), np.array([0.1, 0.1, 0.1])), 3)
     0.333
     """
-    return float(np.mean([erf(b / (s * sqrt(2.0))) for b, s in zip(reliability, sd, strict=True)]))
+    return float(np.mean(2.0 * _normal(reliability / sd) - 1.0))
 
 
 class Verdicts(NamedTuple):
@@ -268,7 +274,7 @@ class Verdicts(NamedTuple):
     reliable: Vector
 
 
-def verdicts(reliability: Vector, quantiles: Vector, sign_known: bool = False) -> Verdicts:
+def verdicts(reliability: Vector, below: Distribution, sign_known: bool = False) -> Verdicts:
     """A word for every worker, from the distribution of its reliability (0: clicks at random).
 
     The yardstick is the typical worker: the median reliability of those who are above 0 with 95 %.
@@ -282,8 +288,8 @@ def verdicts(reliability: Vector, quantiles: Vector, sign_known: bool = False) -
     ----------
     reliability
         The estimate of every worker.
-    quantiles
-        One row a worker: quantiles of equal probability that stand for the distribution.
+    below
+        Of every worker, the probability that its reliability is at most so much.
     sign_known
         Whether the sign of all is known, by gold: where nobody is above 0 the typical worker is
         then the mirror image of those below it.
@@ -291,20 +297,20 @@ def verdicts(reliability: Vector, quantiles: Vector, sign_known: bool = False) -
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.diagnose import normal_quantiles, verdicts
+    >>> from crowdsift.diagnose import normal_distribution, verdicts
     >>> beta, sd = np.array([1.0, 0.9, 0.4, 0.0, -0.8, 0.3]), np.array([0.1] * 5 + [2.0])
-    >>> verdicts(beta, normal_quantiles(beta, sd)).words.tolist()
+    >>> verdicts(beta, normal_distribution(beta, sd)).words.tolist()
     ['reliable', 'reliable', 'weak', 'random', 'adversarial', 'undecided']
     """
-    above = 1.0 - _distribution(quantiles, 0.0)
+    above = 1.0 - below(0.0)
     trusted = reliability[above >= 0.95]
     if sign_known and not len(trusted):
         trusted = -reliability[above <= 0.05]
     typical = float(np.median(trusted)) if len(trusted) else np.inf
     zone = 0.25 * typical
-    adversarial = _distribution(quantiles, -zone)
-    reliable = 1.0 - _distribution(quantiles, zone)
-    half = _distribution(quantiles, 0.5 * typical) - _distribution(quantiles, -0.5 * typical)
+    adversarial = below(-zone)
+    reliable = 1.0 - below(zone)
+    half = below(0.5 * typical) - below(-0.5 * typical)
     words = np.full(len(reliability), "undecided", dtype=object)
     words[above >= 0.95] = "weak"
     inside = 1.0 - adversarial - reliable
@@ -317,7 +323,7 @@ def verdicts(reliability: Vector, quantiles: Vector, sign_known: bool = False) -
     return Verdicts(words, adversarial, np.clip(inside, 0.0, 1.0), reliable)
 
 
-def normal_quantiles(mean: Vector, sd: Vector, count: int = 16) -> Vector:
+def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vector:
     """Quantiles of equal probability of normal distributions, one row each.
 
     Examples
@@ -327,22 +333,74 @@ def normal_quantiles(mean: Vector, sd: Vector, count: int = 16) -> Vector:
     >>> normal_quantiles(np.zeros(1), np.ones(1), 4).round(3)
     array([[-1.15 , -0.319,  0.319,  1.15 ]])
     """
+    return np.asarray(mean[:, None] + sd[:, None] * _unit_quantiles(count))
+
+
+def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
+    """P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.diagnose import normal_distribution
+    >>> normal_distribution(np.zeros(2), np.ones(2))(0.0)
+    array([0.5, 0.5])
+    """
+    unit = _unit_quantiles(_QUANTILES)
+    share = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+
+    def below(at: float) -> Vector:
+        if not np.isfinite(at):
+            return np.full(len(mean), float(at > 0))
+        z = (at - mean) / np.maximum(sd, 1e-300)
+        inner = np.interp(z, unit, share, left=0.0)
+        return np.where(z >= unit[-1], 1.0, inner)
+
+    return below
+
+
+def quantile_distribution(quantiles: Vector) -> Distribution:
+    """P(x ≤ at) by linear interpolation between quantiles of equal probability.
+
+    One row of quantiles each; the result is clipped at half a step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.diagnose import quantile_distribution
+    >>> quantile_distribution(np.array([[-1.0, 0.0, 1.0, 2.0]]))(0.5)
+    array([0.5])
+    """
+    count = quantiles.shape[1]
+    rows = np.arange(len(quantiles))
+
+    def below(at: float) -> Vector:
+        if not np.isfinite(at):
+            return np.full(len(quantiles), float(at > 0))
+        place = np.minimum((quantiles <= at).sum(axis=1), count - 1)
+        left, right = quantiles[rows, np.maximum(place - 1, 0)], quantiles[rows, place]
+        width = np.maximum(right - left, 1e-300)
+        inner = (place - 0.5 + np.clip((at - left) / width, 0.0, 1.0)) / count
+        inner = np.where(at < quantiles[:, 0], 0.0, inner)
+        return np.where(at >= quantiles[:, -1], 1.0, inner)
+
+    return below
+
+
+@cache
+def _unit_quantiles(count: int) -> Vector:
     from statistics import NormalDist  # here, because it loads half of the standard library
 
     normal = NormalDist()
-    unit = np.array([normal.inv_cdf((k + 0.5) / count) for k in range(count)])
-    return np.asarray(mean[:, None] + sd[:, None] * unit)
+    return np.array([normal.inv_cdf((k + 0.5) / count) for k in range(count)])
 
 
-def _distribution(quantiles: Vector, at: float) -> Vector:
-    """P(x ≤ at), by linear interpolation between the quantiles, clipped at half a step."""
-    count = quantiles.shape[1]
-    if not np.isfinite(at):
-        return np.full(len(quantiles), float(at > 0))
-    below = np.minimum((quantiles <= at).sum(axis=1), count - 1)
-    rows = np.arange(len(quantiles))
-    left, right = quantiles[rows, np.maximum(below - 1, 0)], quantiles[rows, below]
-    width = np.maximum(right - left, 1e-300)
-    inner = (below - 0.5 + np.clip((at - left) / width, 0.0, 1.0)) / count
-    inner = np.where(at < quantiles[:, 0], 0.0, inner)
-    return np.where(at >= quantiles[:, -1], 1.0, inner)
+@cache
+def _normal_table() -> tuple[Vector, Vector]:
+    z = np.linspace(-6.0, 6.0, 2401)
+    return z, normal_cdf(z)
+
+
+def _normal(z: Vector) -> Vector:
+    """Φ(z) to 1e-6, read off a table."""
+    return np.interp(z, *_normal_table())

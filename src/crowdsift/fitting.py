@@ -15,14 +15,15 @@ from crowdsift._version import __version__
 from crowdsift.comparisons import Comparisons
 from crowdsift.diagnose import (
     Z90,
-    agreement,
-    appearances,
+    Tally,
     centre,
-    normal_quantiles,
-    one_way,
+    normal_distribution,
+    quantile_distribution,
     rank_limits,
     ranks,
     sign_margin,
+    table_order,
+    tally,
     verdicts,
 )
 from crowdsift.engines import choose_engine
@@ -148,9 +149,9 @@ def fit(
         found = None if known is None else count_gold(estimate.scores, component, known)
         if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
             estimate, found = mirror(chosen, estimate), found.turned()
-        agreed = agreement(comparisons, estimate.scores, threads)
+        counted = tally(comparisons, estimate.scores, threads)
         result = _record(
-            comparisons, chosen, estimate, agreed, component, found, machine.passes, started, seed,
+            comparisons, chosen, estimate, counted, component, found, machine.passes, started, seed,
             thread_notes(threads),
         )  # fmt: skip
     if result.summary["sign_unsettled"]:
@@ -250,7 +251,7 @@ def _record(
     votes: Comparisons,
     chosen: Model,
     estimate: Estimate,
-    agreed: NDArray[np.float64],
+    counted: Tally,
     component: NDArray[np.uint32],
     gold: Agreement | None,
     passes: float,
@@ -258,15 +259,15 @@ def _record(
     seed: int,
     notes: list[str],
 ) -> Fit:
-    flags = one_way(votes)
-    items = _items(votes, estimate, component, flags, seed)
-    workers = _workers(votes, estimate, agreed, gold is not None)
+    order = table_order(estimate.scores, component)
+    items = _items(votes, estimate, component, counted, order, seed)
+    workers = _workers(votes, estimate, counted.agreement, gold is not None)
     n_components = int(component.max()) + 1
     notes = [
         *notes,
         *estimate.warnings,
         *island_note(n_components, int(votes.item_contexts.max(initial=0)) + 1),
-        *one_way_notes(votes.items, flags),
+        *one_way_notes(votes.items, counted.flags),
     ]
     margin, told = estimate.sign_margin, estimate.workers
     if margin is None and told.reliability is not None and told.reliability_sd is not None:
@@ -280,7 +281,7 @@ def _record(
             float(workers["p_reliable"].sum()),
             float(workers["p_adversarial"].sum()),
             margin,
-            _order_right(votes, estimate, agreed, component, seed),
+            _order_right(votes, estimate, counted.agreement, component, seed),
         )
         notes = unsettled + notes
     rule = estimate.rule
@@ -325,7 +326,7 @@ def _record(
         trace=tuple(estimate.trace),
         backend=votes.backend,
         crowd=estimate.crowd,
-        sites=_sites(estimate, component, votes.n_workers),
+        sites=_sites(estimate, order, votes.n_workers),
         votes=votes,
         posterior=Posterior(
             votes.items,
@@ -367,16 +368,15 @@ def _items(
     votes: Comparisons,
     estimate: Estimate,
     component: NDArray[np.uint32],
-    flags: NDArray[np.object_],
+    counted: Tally,
+    order: NDArray[np.intp],
     seed: int,
 ) -> Table:
-    k = votes.n_items
-    count = appearances(votes)
+    k, count = votes.n_items, counted.appearances
     sd = _score_sd(estimate)
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
-    rank = ranks(estimate.scores, component)
-    order = _order(rank, component)
+    rank = ranks(estimate.scores, component, order)
     best = worst = np.full(k, np.nan)
     if sd is not None:
         root = None if estimate.precision is None else estimate.precision.root
@@ -393,21 +393,15 @@ def _items(
         "comparisons": _counts(count),
         "component": component.astype(np.int64) + 1,
     }
-    if (flags != "").any():
-        columns["flag"] = flags
+    if (counted.flags != "").any():
+        columns["flag"] = counted.flags
     return Table({name: column[order] for name, column in columns.items()})
 
 
-def _order(rank: NDArray[Any], component: NDArray[np.uint32]) -> NDArray[np.intp]:
-    """The codes of the items in the order of their table."""
-    return np.lexsort((np.arange(len(rank)), rank, component))
-
-
-def _sites(estimate: Estimate, component: NDArray[np.uint32], n_workers: int) -> VoteSites | None:
+def _sites(estimate: Estimate, order: NDArray[np.intp], n_workers: int) -> VoteSites | None:
     """The sites with rows of the table for codes of items; gold is one more worker."""
     if estimate.sites is None:
         return None
-    order = _order(ranks(estimate.scores, component), component)
     return recoded(estimate.sites, np.argsort(order), np.arange(n_workers + 1), n_workers + 1)
 
 
@@ -434,10 +428,12 @@ def _workers(
     side_lower, side_upper = _limits(side, told.side_sd)
     verdict, extra = np.full(m, "", dtype=object), dict(told.extra)
     if told.reliability is not None and told.reliability_sd is not None:
-        known = told.quantiles
-        if known is None:
-            known = normal_quantiles(reliability, told.reliability_sd)
-        judged = verdicts(reliability - told.random_level, known - told.random_level, sign_known)
+        level = told.random_level
+        if told.quantiles is None:
+            below = normal_distribution(reliability - level, told.reliability_sd)
+        else:
+            below = quantile_distribution(told.quantiles - level)
+        judged = verdicts(reliability - level, below, sign_known)
         verdict = judged.words
         if told.one_sided is not None:
             verdict[told.one_sided >= 0.5] = "one-sided"

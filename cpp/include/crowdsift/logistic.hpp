@@ -32,9 +32,9 @@ CROWDSIFT_INLINE double sum_block(const double* buffer, std::size_t count) {
 }
 
 // A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave its
-// level n (y eta - max(eta, 0)) and its growth 1 + e; their sum over a block is taken here. Where no
-// row is weighted, as is usual, a sum of logarithms is the logarithm of a product: growths are at
-// most 2, so 128 of them can be multiplied.
+// level n (y eta - max(eta, 0)), less what rounding takes from 1 + e, and its growth 1 + e; their sum
+// over a block is taken here. Where no row is weighted, as is usual, a sum of logarithms is the
+// logarithm of a product: growths are at most 2, so 128 of them can be multiplied.
 CROWDSIFT_CLONES
 inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTRICT level,
                                 const double* CROWDSIFT_RESTRICT growth,
@@ -75,8 +75,9 @@ inline void expect_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta
     for (std::size_t j = 0; j < count; ++j) {
         const double x = eta[j], n = static_cast<double>(weight[j]);
         const double e = exp_minus(x < 0.0 ? -x : x);
-        level[j] = n * (static_cast<double>(outcome[j]) * x - (x > 0.0 ? x : 0.0));
-        growth[j] = 1.0 + e;
+        const double rounded = 1.0 + e, lost = e - (rounded - 1.0);
+        level[j] = n * (static_cast<double>(outcome[j]) * x - (x > 0.0 ? x : 0.0) - lost);
+        growth[j] = rounded;
         precision[j] = n * polya_gamma_mean(x, e);
     }
 }
@@ -93,9 +94,9 @@ inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT e
         const double x = eta[j], n = static_cast<double>(weight[j]);
         const double y = static_cast<double>(outcome[j]);
         const double e = exp_minus(x < 0.0 ? -x : x);
-        const double scale = 1.0 / (1.0 + e);
-        level[j] = n * (y * x - (x > 0.0 ? x : 0.0));
-        growth[j] = 1.0 + e;
+        const double rounded = 1.0 + e, lost = e - (rounded - 1.0), scale = 1.0 / rounded;
+        level[j] = n * (y * x - (x > 0.0 ? x : 0.0) - lost);
+        growth[j] = rounded;
         const double p = x > 0.0 ? scale : e * scale;
         residual[j] = n * (y - p);
         information[j] = n * e * scale * scale;

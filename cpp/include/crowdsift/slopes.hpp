@@ -71,54 +71,55 @@ public:
     SlopePasses(const Votes& votes, ThreadPool& pool)
         : votes_(votes), pool_(pool), ranges_(votes.worker_ranges(pool.size())),
           row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
-          pairs_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items),
           sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {}
 
-    // Log-likelihood with one slope for all; its gradient and the diagonal of A.
-    double common(const double* scores, double slope, double* gradient, double* diagonal) {
+    // Log-likelihood with one slope for all, and its gradient.
+    double common(const double* scores, double slope, double* gradient) {
         own_ = false;
+        look_at(scores);
         a_.resize(votes_.n);
         std::vector<double> part(row_ranges_.size() - 1, 0.0);
-        over_ranges(pairs_, row_ranges_, [&](std::size_t range, auto& lane) {
+        over_ranges(row_ranges_, [&](std::size_t range, auto& lane) {
             SlopeBlock block;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
                  at += kSlopeBlock) {
                 const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
-                differences(scores, at, count, block.d);
+                score_differences(at, count, block.d);
                 for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
                 part[range] += evaluate(at, 0, count, block);
                 for (std::size_t j = 0; j < count; ++j) {
                     a_[at + j] = static_cast<float>(slope * slope * block.information[j]);
                     block.residual[j] *= slope;
                 }
-                add_pairs(at, count, block.residual, lane);
+                push(at, count, block.residual, lane);
             }
         });
-        pairs_.reduce({gradient, diagonal}, pool_);
+        sums_.reduce(gradient, pool_);
         return sum_of(part);
     }
 
     // Minimises -log-likelihood + precision/2 (slope - mean)^2 over every worker's slope, from the
-    // slopes given. Returns the log-likelihood there; its gradient in the scores, the diagonal of
-    // A, and D, the curvature of every slope, prior included.
+    // slopes given. Returns the log-likelihood there; its gradient in the scores, and D, the
+    // curvature of every slope, prior included.
     double own(const double* scores, const SlopePrior& prior, double* slopes, double* gradient,
-               double* diagonal, double* curvature) {
+               double* curvature) {
         own_ = true;
+        look_at(scores);
         a_.resize(votes_.n);
         b_.resize(votes_.n);
         inverse_.resize(votes_.n_workers);
         std::vector<double> part(ranges_.size() - 1, 0.0);
-        over_ranges(pairs_, ranges_, [&](std::size_t range, auto& lane) {
+        over_ranges(ranges_, [&](std::size_t range, auto& lane) {
             SlopeBlock block;
             over_blocks(range, [&](std::size_t from, std::size_t to) {
                 if (is_long(from, to))
-                    part[range] += settle_long(from, scores, prior, slopes, curvature, block, lane);
+                    part[range] += settle_long(from, prior, slopes, curvature, block, lane);
                 else
-                    part[range] += settle(from, to, scores, prior, slopes, curvature, block, lane);
+                    part[range] += settle(from, to, prior, slopes, curvature, block, lane);
                 for (std::size_t s = from; s < to; ++s) inverse_[s] = 1.0 / curvature[s];
             });
         });
-        pairs_.reduce({gradient, diagonal}, pool_);
+        sums_.reduce(gradient, pool_);
         return sum_of(part);
     }
 
@@ -128,7 +129,7 @@ public:
         // In single precision twice as much of v stays in the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
         for (std::size_t j = 0; j < votes_.n_items; ++j) rounded_[j] = static_cast<float>(v[j]);
-        over_ranges(sums_, ranges, [&](std::size_t range, auto& lane) {
+        over_ranges(ranges, [&](std::size_t range, auto& lane) {
             double d[kSlopeBlock];
             if (!own_) {
                 for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kSlopeBlock) {
@@ -136,7 +137,7 @@ public:
                     differences(rounded_.data(), at, count, d);
                     for (std::size_t j = 0; j < count; ++j)
                         d[j] *= static_cast<double>(a_[at + j]);
-                    add(at, count, d, lane);
+                    push(at, count, d, lane);
                 }
                 return;
             }
@@ -154,10 +155,28 @@ public:
                     const double pull = coupled(count, b_.data() + begin, own) * inverse_[s];
                     reduce_rows(count, pull, a_.data() + begin, b_.data() + begin, own);
                 }
-                add(at, rows, d, lane);
+                push(at, rows, d, lane);
             });
         });
-        sums_.reduce({out}, pool_);
+        sums_.reduce(out, pool_);
+    }
+
+    // The diagonal of A of the last of these two.
+    void diagonal(double* out) {
+        over_ranges(row_ranges_, [&](std::size_t range, auto& lane) {
+            auto* const sums = lane.sums();
+            using Real = std::remove_reference_t<decltype(*sums)>;
+            for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
+                 at += kSlopeBlock) {
+                const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
+                over_items(at, count, sums, [&](std::size_t j, Real& one, Real& two) {
+                    one += static_cast<Real>(a_[at + j]);
+                    two += static_cast<Real>(a_[at + j]);
+                });
+                lane.added(count);
+            }
+        });
+        sums_.reduce(out, pool_);
     }
 
     // Entries of A in the order of the comparisons.
@@ -165,18 +184,16 @@ public:
 
 private:
     // Calls task(range, lane) for every range, the lane being where it adds.
-    template <std::size_t kWidth, class Task>
-    void over_ranges(RangeSums<kWidth>& sums, const std::vector<std::size_t>& ranges,
-                     const Task& task) {
+    template <class Task>
+    void over_ranges(const std::vector<std::size_t>& ranges, const Task& task) {
         const auto run = [&](auto real) {
-            using Lane = typename RangeSums<kWidth>::template Lane<decltype(real)>;
             pool_.run(ranges.size() - 1, [&](std::size_t range) {
-                Lane lane(sums, range);
+                RangeSums::Lane<decltype(real)> lane(sums_, range);
                 task(range, lane);
                 lane.close();
             });
         };
-        if (sums.are_short())
+        if (sums_.are_short())
             run(0.0F);
         else
             run(0.0);
@@ -205,24 +222,39 @@ private:
             rows(at, std::min(kSlopeBlock, votes_.begin_of(s + 1) - at));
     }
 
+    void look_at(const double* scores) {
+        scores_ = scores;
+        shortened_ = sums_.are_short() && short_scores_.set(scores, votes_.n_items);
+    }
+
+    void score_differences(std::size_t at, std::size_t count, double* d) const {
+        if (!shortened_) {
+            differences(scores_, at, count, d);
+            return;
+        }
+        differences(short_scores_.data(), at, count, d);
+        for (std::size_t j = 0; j < count; ++j) d[j] *= short_scores_.unit();
+    }
+
     // Asking ahead pays where the items are too many for the second-level cache.
-    template <class Real>
-    void differences(const Real* x, std::size_t at, std::size_t count, double* d) const {
+    template <class Value>
+    void differences(const Value* x, std::size_t at, std::size_t count, double* d) const {
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
-        const auto difference = [&](std::size_t j) {
-            d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
-        };
         std::size_t j = 0;
-        if (sums_.are_short()) {
-            const std::size_t near = std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
-            for (; j < near; ++j) {
+        if (sums_.are_short())
+            for (; j < near_end(at, count); ++j) {
                 will_read(x + first[j + kAhead]);
                 will_read(x + second[j + kAhead]);
-                difference(j);
+                d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
             }
-        }
-        for (; j < count; ++j) difference(j);
+        for (; j < count; ++j)
+            d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
+    }
+
+    // How many of the rows from `at` on have rows kAhead of them.
+    std::size_t near_end(std::size_t at, std::size_t count) const {
+        return std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
     }
 
     // Rows [begin, end) of a block that starts at `at`; returns the log-likelihood of all of it.
@@ -234,54 +266,38 @@ private:
                                  votes_.weight + at + begin);
     }
 
-    // Adds what rows push and the entries of A to both of their items.
+    // Adds what rows push to their first items and takes it from their second.
     template <class Lane>
-    void add_pairs(std::size_t at, std::size_t count, const double* push, Lane& lane) const {
+    void push(std::size_t at, std::size_t count, const double* force, Lane& lane) const {
         auto* const sums = lane.sums();
         using Real = std::remove_reference_t<decltype(*sums)>;
-        over_items<2>(at, count, sums, [&](std::size_t j, std::size_t one, std::size_t two) {
-            const Real force = static_cast<Real>(push[j]), size = static_cast<Real>(a_[at + j]);
-            sums[one] += force;
-            sums[one + 1] += size;
-            sums[two] -= force;
-            sums[two + 1] += size;
+        over_items(at, count, sums, [&](std::size_t j, Real& one, Real& two) {
+            one += static_cast<Real>(force[j]);
+            two -= static_cast<Real>(force[j]);
         });
         lane.added(count);
     }
 
-    template <class Lane>
-    void add(std::size_t at, std::size_t count, const double* push, Lane& lane) const {
-        auto* const sums = lane.sums();
-        using Real = std::remove_reference_t<decltype(*sums)>;
-        over_items<1>(at, count, sums, [&](std::size_t j, std::size_t one, std::size_t two) {
-            sums[one] += static_cast<Real>(push[j]);
-            sums[two] -= static_cast<Real>(push[j]);
-        });
-        lane.added(count);
-    }
-
-    // Calls row(j, place of its first item, of its second) for rows of a block.
-    template <std::size_t kWidth, class Real, class Row>
-    void over_items(std::size_t at, std::size_t count, const Real* sums, const Row& row) const {
+    // Calls row(j, sum of its first item, of its second) for rows of a block.
+    template <class Real, class Row>
+    void over_items(std::size_t at, std::size_t count, Real* sums, const Row& row) const {
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
         std::size_t j = 0;
-        if (sizeof(Real) == sizeof(float)) {
-            const std::size_t near = std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
-            for (; j < near; ++j) {
-                will_write(sums + kWidth * first[j + kAhead]);
-                will_write(sums + kWidth * second[j + kAhead]);
-                row(j, kWidth * first[j], kWidth * second[j]);
+        if (sums_.are_short())
+            for (; j < near_end(at, count); ++j) {
+                will_write(sums + first[j + kAhead]);
+                will_write(sums + second[j + kAhead]);
+                row(j, sums[first[j]], sums[second[j]]);
             }
-        }
-        for (; j < count; ++j) row(j, kWidth * first[j], kWidth * second[j]);
+        for (; j < count; ++j) row(j, sums[first[j]], sums[second[j]]);
     }
 
     // Slopes, curvatures and sums of the workers of one block; returns their log-likelihood. Near
     // the optimum one evaluation serves: the last step of a slope is taken to first order.
     template <class Lane>
-    double settle(std::size_t from, std::size_t to, const double* scores, const SlopePrior& prior,
-                  double* slopes, double* curvature, SlopeBlock& block, Lane& lane) {
+    double settle(std::size_t from, std::size_t to, const SlopePrior& prior, double* slopes,
+                  double* curvature, SlopeBlock& block, Lane& lane) {
         const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
         const auto set = [&](std::size_t begin, std::size_t end, double slope) {
             for (std::size_t j = begin; j < end; ++j) {
@@ -289,7 +305,7 @@ private:
                 block.eta[j] = slope * block.d[j];
             }
         };
-        differences(scores, at, rows, block.d);
+        score_differences(at, rows, block.d);
         for (std::size_t s = from; s < to; ++s)
             set(votes_.begin_of(s) - at, votes_.begin_of(s + 1) - at, slopes[s]);
         logistic_block(rows, block.eta, votes_.outcome + at, votes_.weight + at, block.level,
@@ -318,17 +334,17 @@ private:
         }
         total += log_likelihood_of(rows, block.level, block.growth, votes_.weight + at);
         slope_entries(rows, block, a_.data() + at, b_.data() + at);
-        add_pairs(at, rows, block.residual, lane);
+        push(at, rows, block.residual, lane);
         return total;
     }
 
     // The same for one worker whose rows do not fit a block.
     template <class Lane>
-    double settle_long(std::size_t s, const double* scores, const SlopePrior& prior,
-                       double* slopes, double* curvature, SlopeBlock& block, Lane& lane) {
+    double settle_long(std::size_t s, const SlopePrior& prior, double* slopes, double* curvature,
+                       SlopeBlock& block, Lane& lane) {
         const auto add = [&](double slope, double* out) {
             over_rows(s, [&](std::size_t at, std::size_t count) {
-                differences(scores, at, count, block.d);
+                score_differences(at, count, block.d);
                 slope_sums(count, slope, block.d, votes_.outcome + at, votes_.weight + at, out);
             });
         };
@@ -341,11 +357,11 @@ private:
         std::fill(block.slope, block.slope + kSlopeBlock, slope);
         std::fill(block.last, block.last + kSlopeBlock, now[0] / now[1]);
         over_rows(s, [&](std::size_t at, std::size_t count) {
-            differences(scores, at, count, block.d);
+            score_differences(at, count, block.d);
             for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
             total += evaluate(at, 0, count, block);
             slope_entries(count, block, a_.data() + at, b_.data() + at);
-            add_pairs(at, count, block.residual, lane);
+            push(at, count, block.residual, lane);
         });
         return total;
     }
@@ -361,7 +377,7 @@ private:
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
             reduce_rows(count, pull, a_.data() + at, b_.data() + at, d);
-            add(at, count, d, lane);
+            push(at, count, d, lane);
         });
     }
 
@@ -374,9 +390,10 @@ private:
     const Votes& votes_;
     ThreadPool& pool_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    RangeSums<2> pairs_;  // gradient and diagonal
-    RangeSums<1> sums_;
-    bool own_ = false;
+    RangeSums sums_;
+    ShortScores short_scores_;
+    const double* scores_ = nullptr;  // of the pass that runs
+    bool own_ = false, shortened_ = false;
     Array<float> a_, b_, rounded_;
     std::vector<double> inverse_;
 };

@@ -10,8 +10,22 @@
 
 #include "crowdsift/array.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/simd.hpp"
 
 namespace crowdsift {
+
+// How many of the rows do not name two different items below n_items.
+CROWDSIFT_CLONES
+inline std::size_t bad_rows(std::size_t count, std::size_t n_items,
+                            const std::uint32_t* CROWDSIFT_RESTRICT first,
+                            const std::uint32_t* CROWDSIFT_RESTRICT second) {
+    const std::uint32_t limit = static_cast<std::uint32_t>(n_items);
+    std::uint32_t bad = 0;
+    for (std::size_t i = 0; i < count; ++i)
+        bad += static_cast<std::uint32_t>((first[i] >= limit) | (second[i] >= limit) |
+                                          (first[i] == second[i]));
+    return bad;
+}
 
 struct Votes {
     std::size_t n, n_items, n_workers;
@@ -22,7 +36,7 @@ struct Votes {
     const std::int64_t* offsets;
 
     // Throws where a kernel would read outside its arrays.
-    void validate() const {
+    void validate(ThreadPool& pool) const {
         if (n >= UINT32_MAX || n_items >= UINT32_MAX)
             throw std::invalid_argument("more than 2^32 comparisons or items");
         if (offsets[0] != 0 || offsets[n_workers] != static_cast<std::int64_t>(n))
@@ -30,9 +44,16 @@ struct Votes {
         for (std::size_t s = 0; s < n_workers; ++s)
             if (offsets[s] > offsets[s + 1])
                 throw std::invalid_argument("worker offsets fall at worker " + std::to_string(s));
-        for (std::size_t i = 0; i < n; ++i)
-            if (first[i] >= n_items || second[i] >= n_items || first[i] == second[i])
-                throw std::invalid_argument("bad item code in comparison " + std::to_string(i));
+        const std::vector<std::size_t> ranges = shared_ranges(n, kManyRows, pool);
+        std::vector<std::size_t> bad(ranges.size() - 1, 0);
+        pool.run(bad.size(), [&](std::size_t range) {
+            const std::size_t from = ranges[range];
+            bad[range] = bad_rows(ranges[range + 1] - from, n_items, first + from, second + from);
+        });
+        for (std::size_t range = 0; range < bad.size(); ++range)
+            for (std::size_t i = ranges[range]; bad[range] > 0; ++i)
+                if (bad_rows(1, n_items, first + i, second + i) > 0)
+                    throw std::invalid_argument("bad item code in comparison " + std::to_string(i));
     }
 
     std::size_t begin_of(std::size_t worker) const {

@@ -51,13 +51,12 @@ class Curvature(NamedTuple):
 class Profile(NamedTuple):
     """The logistic log-likelihood as a function of the scores alone, the slopes settled.
 
-    `gradient` is that in the scores and `diagonal` that of A, the items' block of the negative
-    Hessian; `slopes` and their `curvature`, prior included, one number a worker.
+    `gradient` is that in the scores; `slopes` and their `curvature`, prior included, one number a
+    worker.
     """
 
     value: float
     gradient: Vector
-    diagonal: Vector
     slopes: Vector
     curvature: Vector
 
@@ -159,7 +158,7 @@ class Engine(Protocol):
     def common_slope(self, scores: Vector, slope: float) -> Profile:
         """The log-likelihood with one slope for all; no curvatures of slopes.
 
-        Keeps A for `slope_product`.
+        Keeps A, the items' block of the negative Hessian.
         """
 
     def own_slopes(
@@ -169,8 +168,11 @@ class Engine(Protocol):
 
         Each minimises -log-likelihood + ½·precision·(slope - mean)² from `start`, by Newton steps
         of which the last is at most `last_step`·(1 + |slope|) long: the error is of the order of
-        its square. Keeps A, B and D for `slope_product`.
+        its square. Keeps A, B and D of the negative Hessian [A B; B' D].
         """
+
+    def slope_diagonal(self) -> Vector:
+        """The diagonal of A of the last `own_slopes` or `common_slope`."""
 
     def slope_product(self, v: Vector) -> Vector:
         """(A - B D⁻¹ B') v of the last `own_slopes`, or A v of the last `common_slope`."""

@@ -133,6 +133,11 @@ class CpuEngine:
         self.passes += 1
         return Profile(*self._core.own_slopes(scores, start, mean, precision, last_step))
 
+    def slope_diagonal(self) -> Vector:
+        """The diagonal of A; see the protocol."""
+        self.passes += 1
+        return self._core.slope_diagonal()
+
     def slope_product(self, v: Vector) -> Vector:
         """(A - B D⁻¹ B') v; see the protocol."""
         self.passes += 1

@@ -164,7 +164,14 @@ class ReferenceEngine:
     def _profile(self, scores: Vector, slopes: Vector, curvature: Vector) -> Profile:
         at = self.derivatives("scaled-logit", scores, slopes[:, None])
         self._inverse = (1.0 / curvature)[:, None, None]
-        return Profile(at.value, at.items, at.diagonal, slopes, curvature)
+        return Profile(at.value, at.items, slopes, curvature)
+
+    def slope_diagonal(self) -> Vector:
+        """The diagonal of A; see the protocol."""
+        sums = np.zeros(self.n_items)
+        for items in (self._first, self._second):
+            np.add.at(sums, items, self._a)
+        return sums
 
     def slope_product(self, v: Vector) -> Vector:
         """(A - B D⁻¹ B') v; see the protocol."""

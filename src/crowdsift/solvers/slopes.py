@@ -21,6 +21,8 @@ __all__ = ["CommonSlope", "OwnSlopes", "minimise_with_slopes"]
 _LAST_STEP = 1e-3
 # Scales that differ by less are left to Newton's steps, which then converge fast.
 _SAME_SCALE = 0.02
+# The diagonal of the Hessian, a preconditioner and a yardstick, is taken anew after such a step.
+_SAME_DIAGONAL = 0.1
 
 
 class CommonSlope:
@@ -38,13 +40,17 @@ class CommonSlope:
 
     def __init__(self, engine: Engine, penalty: float, slope: float = 1.0) -> None:
         self._engine, self._penalty, self._slope = engine, penalty, slope
-        self._gradient = self._x = np.zeros(engine.n_items)
+        self._gradient = self._x = self._diagonal = np.zeros(engine.n_items)
+        self._diagonal_at = np.full(engine.n_items, np.inf)
         self._one_component = not engine.component.any()
         self.at: Profile
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient."""
         self._x, self.at = x, self._settle(x)
+        if float(np.abs(x - self._diagonal_at).max(initial=0.0)) > _SAME_DIAGONAL:
+            self._diagonal = self._engine.slope_diagonal() + self._penalty
+            self._diagonal_at = x
         self._gradient = self._penalty * x - self.at.gradient
         value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
         return value, self._gradient
@@ -60,7 +66,7 @@ class CommonSlope:
         return NewtonStep.solve(
             lambda v: engine.slope_product(v) + penalty * v,
             self._gradient,
-            self.at.diagonal + penalty,
+            self._diagonal,
             radius,
             tolerance,
             correct,
@@ -81,7 +87,7 @@ class CommonSlope:
 
     def largest_step(self, gradient: Vector) -> float:
         """How far the gradient would move a score by itself: a measure that knows no weights."""
-        return float((np.abs(gradient) / (self.at.diagonal + self._penalty)).max())
+        return float((np.abs(gradient) / self._diagonal).max())
 
     def _settle(self, x: Vector) -> Profile:
         return self._engine.common_slope(x, self._slope)
