@@ -296,14 +296,14 @@ public:
         return hand_over(std::move(out));
     }
 
-    // S v of the last common_slope or own_slopes.
-    Out<double> slope_product(In<double> v) {
+    // (S + shift I) v of the last common_slope or own_slopes.
+    Out<double> slope_product(In<double> v, double shift) {
         require(v, votes_.n_items, "v");
         require_slopes();
         std::vector<double> out(votes_.n_items);
         {
             nb::gil_scoped_release release;
-            slopes().multiply(v.data(), out.data());
+            slopes().multiply(shift, v.data(), out.data());
         }
         return hand_over(std::move(out));
     }
@@ -562,27 +562,27 @@ NB_MODULE(_core, m) {
     m.def(
         "tally",
         [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
-           In<std::int64_t> offsets, In<double> scores, std::size_t threads) {
+           In<std::int64_t> offsets, In<std::uint32_t> rank, std::size_t threads) {
             const std::size_t n = first.shape(0);
             require(second, n, "second");
             require(outcome, n, "outcome");
             require(weight, n, "weight");
             if (offsets.shape(0) < 1) throw std::invalid_argument("offsets are empty");
-            const Votes votes{n, scores.shape(0), offsets.shape(0) - 1, first.data(),
+            const Votes votes{n, rank.shape(0), offsets.shape(0) - 1, first.data(),
                               second.data(), outcome.data(), weight.data(), offsets.data()};
             Tally found;
             {
                 nb::gil_scoped_release release;
                 ThreadPool pool(threads);
                 votes.validate(pool);
-                found = crowdsift::tally(votes, pool, scores.data());
+                found = crowdsift::tally(votes, pool, rank.data());
             }
             return nb::make_tuple(
                 hand_over(std::move(found.agreed)), hand_over(std::move(found.decided)),
                 hand_over(std::move(found.appearances)), hand_over(std::move(found.ways)));
         },
-        "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "scores"_a, "threads"_a,
-        "Per worker, the weight of decided votes that agree with the order of scores and of all; "
+        "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "rank"_a, "threads"_a,
+        "Per worker, the weight of decided votes that agree with the order of ranks and of all; "
         "per item, the weight of its votes, and 1 where one is for it plus 2 where one is against.");
 
     nb::class_<Core>(m, "Core")
@@ -599,7 +599,7 @@ NB_MODULE(_core, m) {
         .def("own_slopes", &Core::own_slopes, "scores"_a, "start"_a, "mean"_a, "precision"_a,
              "last_step"_a)
         .def("slope_diagonal", &Core::slope_diagonal)
-        .def("slope_product", &Core::slope_product, "v"_a)
+        .def("slope_product", &Core::slope_product, "v"_a, "shift"_a)
         .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)
         .def("fit_workers", &Core::fit_workers, "likelihood"_a, "scores"_a, "theta"_a, "centre"_a,
              "penalty"_a, "low"_a, "high"_a, "tolerance"_a)

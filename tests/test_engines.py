@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, RequestError, simulate
-from crowdsift.diagnose import tally
+from crowdsift.diagnose import components, ranks, tally
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
@@ -270,7 +270,8 @@ def test_tally(votes, threads, data):
     scores = data.draw(vectors(votes.n_items))
     lean = (votes.outcome - 0.5) * (scores[votes.first] - scores[votes.second])
     worker = votes.worker_codes()
-    counted = tally(votes, scores, threads)
+    ranked = ranks(scores, components(votes))
+    counted = tally(votes, ranked, threads)
     found = counted.agreement
     for s in range(votes.n_workers):
         mine = (worker == s) & (votes.outcome != 0.5)

@@ -62,7 +62,7 @@ def test_differences_have_the_intervals_of_the_posterior():
 
 @given(comparisons())
 def test_items_that_only_won_or_lost(votes):
-    flags = tally(votes, np.zeros(votes.n_items)).flags
+    flags = tally(votes, np.zeros(votes.n_items, np.int64)).flags
     for code in range(votes.n_items):
         points = [
             *votes.outcome[votes.first == code],

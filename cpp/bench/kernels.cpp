@@ -45,14 +45,14 @@ int main(int count, char** names) {
     const std::map<std::string, Task> kernels{
         {"bt pass",
          [&] { by_slopes.common(at.scores.data(), 1.0, at.out.data()); }},
-        {"bt product", [&] { by_slopes.multiply(at.scores.data(), at.out.data()); }},
+        {"bt product", [&] { by_slopes.multiply(1.0, at.scores.data(), at.out.data()); }},
         {"bora-map pass",
          [&] {
              std::vector<double> slopes(at.slopes);
              by_slopes.own(at.scores.data(), {1.25, 2.0, 1e-3}, slopes.data(), at.out.data(),
                            at.curvature.data());
          }},
-        {"bora-map product", [&] { by_slopes.multiply(at.scores.data(), at.out.data()); }},
+        {"bora-map product", [&] { by_slopes.multiply(1.0, at.scores.data(), at.out.data()); }},
         {"bora-em expectation", [&] { logistic.expect(at.scores.data(), at.slopes.data()); }},
         {"bora-em alternation",
          [&] {

@@ -69,8 +69,8 @@ void test_components() {
     for (std::size_t j = 0; j < want.size(); ++j) NEAR(found[j], want[j], 0.0);
 }
 
-void test_tally(const Votes& votes, ThreadPool& pool, const std::vector<double>& scores) {
-    const Tally found = tally(votes, pool, scores.data());
+void test_tally(const Votes& votes, ThreadPool& pool, const std::vector<std::uint32_t>& rank) {
+    const Tally found = tally(votes, pool, rank.data());
     std::vector<double> appearances(votes.n_items, 0.0);
     std::vector<std::uint8_t> up(votes.n_items, 0), down(votes.n_items, 0);
     for (std::size_t s = 0; s < votes.n_workers; ++s) {
@@ -80,7 +80,8 @@ void test_tally(const Votes& votes, ThreadPool& pool, const std::vector<double>&
             const std::uint32_t a = votes.first[i], b = votes.second[i];
             const double n = static_cast<double>(votes.weight[i]);
             if (lean != 0.0) all += n;
-            if (lean * (scores[a] - scores[b]) > 0.0) with += n;
+            const double d = static_cast<double>(rank[b]) - static_cast<double>(rank[a]);
+            if (lean * d > 0.0) with += n;
             appearances[a] += n;
             appearances[b] += n;
             if (lean > -0.5) up[a] = down[b] = 1;
@@ -98,10 +99,11 @@ void test_tally(const Votes& votes, ThreadPool& pool, const std::vector<double>&
 void test_counts(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
     ThreadPool pool(threads);
     const Sample sample(n, items, workers, pool);
-    std::vector<double> scores = normals(items, 7);
-    test_tally(sample.votes, pool, scores);
-    scores[1] = scores[0];  // equal scores agree with nobody
-    test_tally(sample.votes, pool, scores);
+    std::vector<std::uint32_t> rank(items);
+    for (std::size_t j = 0; j < items; ++j) rank[j] = static_cast<std::uint32_t>(j * 7 % items);
+    test_tally(sample.votes, pool, rank);
+    rank[1] = rank[0];  // equal ranks agree with nobody
+    test_tally(sample.votes, pool, rank);
 }
 
 }  // namespace

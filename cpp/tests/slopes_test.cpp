@@ -87,7 +87,7 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     const bool rounded = items >= kShortFrom;  // scores to 30 bits, sums to 24
     NEAR(passes.common(scores.data(), 0.7, gradient.data()),
          plain(votes, scores, alike, want, sizes), rounded ? 1e-10 : 1e-12);
-    passes.multiply(v.data(), product.data());
+    passes.multiply(0.0, v.data(), product.data());
     passes.diagonal(diagonal.data());
     for (std::size_t j = 0; j < items; ++j) {
         NEAR(gradient[j], want[j], rounded ? 1e-6 : 1e-10);
@@ -100,7 +100,7 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     std::vector<double> slopes(workers, 3.0);
     const double value =
         passes.own(scores.data(), prior, slopes.data(), gradient.data(), curvature.data());
-    passes.multiply(v.data(), product.data());
+    passes.multiply(0.0, v.data(), product.data());
     NEAR(value, plain(votes, scores, slopes, want, sizes), 1e-9);
     passes.diagonal(diagonal.data());
     for (std::size_t j = 0; j < items; ++j) {

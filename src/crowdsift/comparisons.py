@@ -118,17 +118,18 @@ class Comparisons:
         codes = context_codes(self.items)
         return np.array([codes[key_of(label[0])] for label in self.items], np.int64)
 
-    @property
+    @cached_property
     def total_weight(self) -> float:
         """The number of votes, counted with their weights."""
         return float(self.weight.sum(dtype=np.float64))
 
-    @property
+    @cached_property
     def has_ties(self) -> bool:
         """Whether any vote is a tie (an outcome of exactly one half)."""
-        return bool((self.outcome == 0.5).any())
+        parts = range(0, len(self), 1 << 20)  # the first tie ends it
+        return any(bool((self.outcome[at : at + (1 << 20)] == 0.5).any()) for at in parts)
 
-    @property
+    @cached_property
     def ties_are_outcomes(self) -> bool:
         """Whether one half means a tie: there are some, and no other outcome between 0 and 1.
 

@@ -79,8 +79,8 @@ def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
 class Tally(NamedTuple):
     """What can be counted of votes.
 
-    `agreement` is the share of every worker's decided votes that agree with the order of scores,
-    NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only
+    `agreement` is the share of every worker's decided votes that agree with the order of items,
+    equal ranks agreeing with nobody, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only
     won" or "only lost" where all votes of an item go one way, else "": nothing in the votes bounds
     the score of such an item on that side, only the prior does.
     """
@@ -90,8 +90,8 @@ class Tally(NamedTuple):
     flags: NDArray[np.object_]
 
 
-def tally(comparisons: Comparisons, scores: Vector, threads: int | None = None) -> Tally:
-    """Count votes, in one pass over them.
+def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None = None) -> Tally:
+    """Count votes, in one pass over them; the ranks of the items give their order.
 
     Examples
     --------
@@ -99,7 +99,7 @@ def tally(comparisons: Comparisons, scores: Vector, threads: int | None = None) 
     >>> from crowdsift import Comparisons
     >>> from crowdsift.diagnose import tally
     >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "c"], worker=[1, 1, 2])
-    >>> found = tally(votes, np.array([2.0, 1.0, 0.0]))
+    >>> found = tally(votes, np.array([1, 2, 3]))
     >>> found.agreement, found.appearances, found.flags.tolist()
     (array([0.5, 1. ]), array([3., 2., 1.]), ['', '', 'only lost'])
     """
@@ -109,7 +109,7 @@ def tally(comparisons: Comparisons, scores: Vector, threads: int | None = None) 
         comparisons.outcome,
         comparisons.weight,
         comparisons.offsets,
-        scores,
+        rank.astype(np.uint32),
         thread_count(threads),
     )
     share = np.full(len(agreed), np.nan)

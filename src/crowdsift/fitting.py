@@ -6,7 +6,7 @@ import time
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -149,9 +149,11 @@ def fit(
         found = None if known is None else count_gold(estimate.scores, component, known)
         if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
             estimate, found = mirror(chosen, estimate), found.turned()
-        counted = tally(comparisons, estimate.scores, threads)
+        order = table_order(estimate.scores, component)
+        rank = ranks(estimate.scores, component, order)
+        counted = tally(comparisons, rank, threads)
         result = _record(
-            comparisons, chosen, estimate, counted, component, found, machine.passes, started, seed,
+            comparisons, chosen, estimate, Places(component, order, rank), counted, found, machine.passes, started, seed,
             thread_notes(threads),
         )  # fmt: skip
     if result.summary["sign_unsettled"]:
@@ -247,20 +249,28 @@ def _classes(votes: Comparisons, classes: Any) -> list[Any]:
     return [values[row] for row in place]
 
 
+class Places(NamedTuple):
+    """Of every item its component, the order of the table, and its rank."""
+
+    component: NDArray[np.uint32]
+    order: NDArray[np.intp]
+    rank: NDArray[np.int64]
+
+
 def _record(
     votes: Comparisons,
     chosen: Model,
     estimate: Estimate,
+    places: Places,
     counted: Tally,
-    component: NDArray[np.uint32],
     gold: Agreement | None,
     passes: float,
     started: float,
     seed: int,
     notes: list[str],
 ) -> Fit:
-    order = table_order(estimate.scores, component)
-    items = _items(votes, estimate, component, counted, order, seed)
+    component = places.component
+    items = _items(votes, estimate, places, counted, seed)
     workers = _workers(votes, estimate, counted.agreement, gold is not None)
     n_components = int(component.max()) + 1
     notes = [
@@ -326,7 +336,7 @@ def _record(
         trace=tuple(estimate.trace),
         backend=votes.backend,
         crowd=estimate.crowd,
-        sites=_sites(estimate, order, votes.n_workers),
+        sites=_sites(estimate, places.order, votes.n_workers),
         votes=votes,
         posterior=Posterior(
             votes.items,
@@ -367,35 +377,33 @@ def _order_right(
 def _items(
     votes: Comparisons,
     estimate: Estimate,
-    component: NDArray[np.uint32],
+    places: Places,
     counted: Tally,
-    order: NDArray[np.intp],
     seed: int,
 ) -> Table:
     k, count = votes.n_items, counted.appearances
     sd = _score_sd(estimate)
     lower, upper = _limits(estimate.scores, sd)
     lower[count == 0] = upper[count == 0] = np.nan
-    rank = ranks(estimate.scores, component, order)
     best = worst = np.full(k, np.nan)
     if sd is not None:
         root = None if estimate.precision is None else estimate.precision.root
-        limits = rank_limits(estimate.scores, sd, root, component, seed)
+        limits = rank_limits(estimate.scores, sd, root, places.component, seed)
         best, worst = (np.where(count > 0, limit, np.nan) for limit in limits)
     columns: dict[str, NDArray[Any]] = {
         **_labels(votes),
         "score": estimate.scores,
         "lower": lower,
         "upper": upper,
-        "rank": rank,
+        "rank": places.rank,
         "rank_lower": _counts(best),
         "rank_upper": _counts(worst),
         "comparisons": _counts(count),
-        "component": component.astype(np.int64) + 1,
+        "component": places.component.astype(np.int64) + 1,
     }
     if (counted.flags != "").any():
         columns["flag"] = counted.flags
-    return Table({name: column[order] for name, column in columns.items()})
+    return Table({name: column[places.order] for name, column in columns.items()})
 
 
 def _sites(estimate: Estimate, order: NDArray[np.intp], n_workers: int) -> VoteSites | None:

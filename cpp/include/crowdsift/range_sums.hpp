@@ -96,12 +96,12 @@ public:
         std::size_t rows_ = 0;
     };
 
-    // Adds up the ranges in their order.
-    void reduce(double* out, ThreadPool& pool) const {
+    // Adds up the ranges in their order, and shift v.
+    void reduce(double* out, ThreadPool& pool, double shift = 0.0, const double* v = nullptr) const {
         const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
         pool.run(chunks.size() - 1, [&](std::size_t chunk) {
             for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
-                double sum = 0.0;
+                double sum = v == nullptr ? 0.0 : shift * v[j];
                 for (std::size_t r = 0; r < ranges_; ++r) sum += totals_[r * n_ + j];
                 out[j] = sum;
             }

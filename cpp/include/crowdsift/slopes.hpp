@@ -123,8 +123,8 @@ public:
         return sum_of(part);
     }
 
-    // S v of the last of these two; S = A where all slopes are one number.
-    void multiply(const double* v, double* out) {
+    // (S + shift I) v of the last of these two; S = A where all slopes are one number.
+    void multiply(double shift, const double* v, double* out) {
         const std::vector<std::size_t>& ranges = own_ ? ranges_ : row_ranges_;
         // In single precision twice as much of v stays in the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
@@ -158,7 +158,7 @@ public:
                 push(at, rows, d, lane);
             });
         });
-        sums_.reduce(out, pool_);
+        sums_.reduce(out, pool_, shift, v);
     }
 
     // The diagonal of A of the last of these two.

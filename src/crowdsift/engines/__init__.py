@@ -174,8 +174,8 @@ class Engine(Protocol):
     def slope_diagonal(self) -> Vector:
         """The diagonal of A of the last `own_slopes` or `common_slope`."""
 
-    def slope_product(self, v: Vector) -> Vector:
-        """(A - B D⁻¹ B') v of the last `own_slopes`, or A v of the last `common_slope`."""
+    def slope_product(self, v: Vector, shift: float = 0.0) -> Vector:
+        """(S + shift I) v; S is A - B D⁻¹ B' of `own_slopes` or A of `common_slope`, the last."""
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Derivatives of a likelihood of `crowdsift.likelihoods.LIKELIHOODS`.

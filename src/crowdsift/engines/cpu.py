@@ -138,10 +138,10 @@ class CpuEngine:
         self.passes += 1
         return self._core.slope_diagonal()
 
-    def slope_product(self, v: Vector) -> Vector:
-        """(A - B D⁻¹ B') v; see the protocol."""
+    def slope_product(self, v: Vector, shift: float = 0.0) -> Vector:
+        """(A - B D⁻¹ B' + shift I) v; see the protocol."""
         self.passes += 1
-        return self._core.slope_product(v)
+        return self._core.slope_product(v, shift)
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Derivatives of a likelihood with worker parameters; see the protocol."""

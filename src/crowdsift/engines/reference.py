@@ -173,9 +173,9 @@ class ReferenceEngine:
             np.add.at(sums, items, self._a)
         return sums
 
-    def slope_product(self, v: Vector) -> Vector:
-        """(A - B D⁻¹ B') v; see the protocol."""
-        return self.reduced(v, self._inverse)
+    def slope_product(self, v: Vector, shift: float = 0.0) -> Vector:
+        """(A - B D⁻¹ B' + shift I) v; see the protocol."""
+        return self.reduced(v, self._inverse) + shift * v
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Derivatives of a likelihood with worker parameters; see the protocol."""

@@ -80,10 +80,7 @@ def minimise(
     while not finished:
         if not moved:
             objective.evaluate(x)  # back to the curvature at x
-        # Enough for Newton's pace, and not much more than the last step needs.
-        pace = float(np.sqrt(np.linalg.norm(gradient) / len(x)))
-        enough = 0.1 * rule.tolerance / measure(gradient)
-        step = objective.step(radius, min(0.1, max(pace, enough, 1e-8)))
+        step = objective.step(radius, _forcing(gradient, rule.tolerance / measure(gradient)))
         trial = x + step.x
         trial_value, trial_gradient = objective.evaluate(trial)
         gain = value - trial_value
@@ -99,6 +96,16 @@ def minimise(
         trace.append(value)
         finished = rule.stop(measure(gradient)) or radius < 1e-14
     return x, trace
+
+
+def _forcing(gradient: Vector, missing: float) -> float:
+    """How closely to solve for a step: for Newton's pace, or, where it can be the last, for the end.
+
+    `missing` is the tolerance over the measure now.
+    """
+    pace = float(np.sqrt(np.linalg.norm(gradient) / len(gradient)))
+    end = 0.1 * missing
+    return min(0.1, max(pace if pace > 3.0 * missing else end, 1e-8))
 
 
 def _largest(gradient: Vector) -> float:

@@ -64,7 +64,7 @@ class CommonSlope:
     ) -> NewtonStep:
         engine, penalty = self._engine, self._penalty
         return NewtonStep.solve(
-            lambda v: engine.slope_product(v) + penalty * v,
+            lambda v: engine.slope_product(v, penalty),
             self._gradient,
             self._diagonal,
             radius,
