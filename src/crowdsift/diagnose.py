@@ -80,9 +80,9 @@ class Tally(NamedTuple):
     """What can be counted of votes.
 
     `agreement` is the share of every worker's decided votes that agree with the order of items,
-    equal ranks agreeing with nobody, NaN for none; `appearances` how often every item was compared, weights counted; `flags` "only
-    won" or "only lost" where all votes of an item go one way, else "": nothing in the votes bounds
-    the score of such an item on that side, only the prior does.
+    equal ranks agreeing with nobody, NaN for none; `appearances` how often every item was compared,
+    weights counted; `flags` "only won" or "only lost" where all votes of an item go one way, else
+    "": nothing in the votes bounds the score of such an item on that side, only the prior does.
     """
 
     agreement: Vector

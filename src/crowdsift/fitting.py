@@ -153,8 +153,8 @@ def fit(
         rank = ranks(estimate.scores, component, order)
         counted = tally(comparisons, rank, threads)
         result = _record(
-            comparisons, chosen, estimate, Places(component, order, rank), counted, found, machine.passes, started, seed,
-            thread_notes(threads),
+            comparisons, chosen, estimate, Places(component, order, rank), counted, found,
+            machine.passes, started, seed, thread_notes(threads),
         )  # fmt: skip
     if result.summary["sign_unsettled"]:
         note = next(each for each in result.warnings if "sign margin" in each)

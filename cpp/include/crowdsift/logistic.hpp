@@ -257,8 +257,10 @@ public:
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;
-                for (std::uint32_t k = pairs_.start[p]; k < pairs_.start[p + 1]; ++k)
+                for (std::size_t k = pairs_.start[p]; k < pairs_.start[p + 1]; ++k) {
+                    will_read(&entries[pairs_.comparison[std::min(k + kAhead, votes_.n - 1)]]);
                     sum += static_cast<double>(entries[pairs_.comparison[k]]);
+                }
                 weights[p] = static_cast<float>(sum);
             }
         });

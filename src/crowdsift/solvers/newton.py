@@ -99,7 +99,7 @@ def minimise(
 
 
 def _forcing(gradient: Vector, missing: float) -> float:
-    """How closely to solve for a step: for Newton's pace, or, where it can be the last, for the end.
+    """How closely to solve for a step: at Newton's pace, or for the end where it is near.
 
     `missing` is the tolerance over the measure now.
     """
