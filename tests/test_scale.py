@@ -1,0 +1,153 @@
+"""The scale that scores and slopes share, and what conjugate gradients make of soft directions."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import comparisons, vectors
+
+import crowdsift
+from crowdsift import Comparisons
+from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.likelihoods import sigmoid
+from crowdsift.solvers.conjugate_gradient import conjugate_gradient
+from crowdsift.solvers.scale import SlopeScale
+
+MEAN, PRECISION = 0.9, 2.0
+
+
+def settled(votes, scores):
+    engine = ReferenceEngine(votes)
+    at = engine.own_slopes(
+        scores, np.full(votes.n_workers, MEAN), mean=MEAN, precision=PRECISION, last_step=1e-12
+    )
+    return engine, SlopeScale(at.slopes, at.curvature, MEAN, PRECISION)
+
+
+@given(comparisons(), st.data())
+def test_curvature_along_the_scores(votes, data):
+    scores = data.draw(vectors(votes.n_items))
+    engine, scale = settled(votes, scores)
+    expected = scores @ engine.slope_product(scores, 0.5)
+    size = 1.0 + float(np.sum(engine.slope_diagonal() * scores**2))
+    assert scale.along_scores(0.5 * float(scores @ scores)) == pytest.approx(
+        expected, abs=1e-9 * size
+    )
+
+
+@given(st.data())
+def test_best_scale_costs_least(data):
+    """Against the cost written out: every worker's slope at its minimum, by brute force."""
+    slopes = data.draw(vectors(7)) + 1.0
+    scale = SlopeScale(slopes, PRECISION + np.abs(data.draw(vectors(7))) * 5 + 0.1, MEAN, PRECISION)
+    square = data.draw(st.floats(0.1, 50.0))
+    h = scale.curvature - PRECISION
+    optimum = slopes + PRECISION * (slopes - MEAN) / h
+
+    def cost(t, beta):
+        miss = 0.5 * h * (t * beta - optimum) ** 2 + 0.5 * PRECISION * (beta - MEAN) ** 2
+        return 0.5 * square * t**2 + miss.sum()
+
+    for t in (0.3, 1.0, 2.5):
+        best = scale.slopes_at(t)
+        for aside in (-1e-3, 1e-3):
+            assert cost(t, best) <= cost(t, best + aside)
+    found = scale.best(square)
+    if found is None:
+        return
+    least = cost(found, scale.slopes_at(found))
+    for t in (0.97 * found, 1.03 * found):  # to 1e-3, and a minimum
+        assert least <= cost(t, scale.slopes_at(t)) + 1e-6 * abs(least)
+
+
+def test_no_scale_where_the_votes_speak_against_the_prior():
+    scale = SlopeScale(np.full(5, -2.0), np.full(5, 50.0), MEAN, PRECISION)
+    assert scale.best(1e6) is None
+
+
+def test_scores_far_too_small_are_scaled_at_once():
+    votes = crowdsift.simulate(60, 40, 6000, reliability=(0.2, 1.5), seed=3).comparisons()
+    scores = crowdsift.fit(votes, "bora-map").scores_of(votes.items)
+    _, scale = settled(votes, scores)
+    _, small = settled(votes, 0.5 * scores)
+    square = float(scores @ scores)
+    # The same votes, scores half as large: the best scale is twice the other, but for the
+    # likelihood of a slope, which is not quite quadratic.
+    assert small.best(0.25 * square) == pytest.approx(2.0 * scale.best(square), rel=0.05)
+
+
+def test_a_soft_direction_costs_no_products():
+    rng = np.random.default_rng(0)
+    n, soft = 200, rng.normal(size=200)
+    unit = soft / np.linalg.norm(soft)
+    matrix = np.eye(n) - 0.999 * np.outer(unit, unit)
+    rhs = rng.normal(size=n)
+    plain = conjugate_gradient(lambda v: matrix @ v, rhs, np.ones(n), tolerance=1e-10)
+    along = float(soft @ matrix @ soft)
+    helped = conjugate_gradient(
+        lambda v: matrix @ v, rhs, np.ones(n), tolerance=1e-10,
+        correct=lambda v: soft * float(soft @ v) / along,
+    )  # fmt: skip
+    expected = np.linalg.solve(matrix, rhs)
+    for step in (plain, helped):
+        np.testing.assert_allclose(step.x, expected, rtol=1e-6, atol=1e-6)
+    assert helped.iterations <= plain.iterations
+
+
+def many(items=45_000, votes=180_000, workers=900):
+    """More items than sums and scores are kept long for."""
+    rng = np.random.default_rng(5)
+    first = rng.integers(items, size=votes)
+    second = (first + rng.integers(1, items, size=votes)) % items
+    worker, score = rng.integers(workers, size=votes), rng.normal(size=items)
+    slope = rng.normal(1.0, 0.5, workers)
+    up = rng.random(votes) < sigmoid(slope[worker] * (score[first] - score[second]))
+    return Comparisons.from_codes(
+        first.astype(np.uint32), second.astype(np.uint32), worker=worker.astype(np.uint32),
+        outcome=up.astype(float), items=np.arange(items).astype(object),
+        workers=np.arange(workers).astype(object),
+    )  # fmt: skip
+
+
+def test_the_optimum_among_many_items():
+    """The gradient in double precision, by the book, at scores found with short sums."""
+    votes = many()
+    fit = crowdsift.fit(votes, "bt")
+    assert fit.converged
+    scores = fit.scores_of(votes.items)
+    up = votes.outcome - sigmoid(scores[votes.first] - scores[votes.second])
+    gradient, size = np.zeros(votes.n_items), np.full(votes.n_items, 0.01)
+    for items, sign in ((votes.first, 1.0), (votes.second, -1.0)):
+        np.add.at(gradient, items, sign * votes.weight * up)
+        np.add.at(size, items, votes.weight * np.abs(up) * (1.0 - np.abs(up)))
+    gradient -= 0.01 * scores
+    # scores were centred after the fit, which the penalty alone feels
+    gradient -= gradient.mean()
+    assert np.abs(gradient / size).max() < 3e-6
+
+
+def test_own_slopes_among_many_items():
+    votes = many()
+    rng = np.random.default_rng(1)
+    scores, v = rng.normal(size=(2, votes.n_items))
+    prior = {"mean": MEAN, "precision": PRECISION, "last_step": 1e-9}
+    start = np.ones(votes.n_workers)
+    theirs = ReferenceEngine(votes)
+    told = theirs.own_slopes(scores, start, **prior)
+    product, diagonal = theirs.slope_product(v, 0.5), theirs.slope_diagonal()
+    for threads in (1, 2):
+        ours = CpuEngine(votes, threads)
+        for mine, other in zip(ours.own_slopes(scores, start, **prior), told, strict=True):
+            np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-5)
+        np.testing.assert_allclose(ours.slope_product(v, 0.5), product, rtol=1e-5, atol=1e-4)
+        np.testing.assert_allclose(ours.slope_diagonal(), diagonal, rtol=1e-5)
+
+
+def test_scores_that_are_not_finite_among_many_items():
+    votes = many()
+    scores = np.zeros(votes.n_items)
+    scores[votes.first[0]] = np.nan
+    assert np.isnan(CpuEngine(votes, 2).common_slope(scores, 1.0).value)
