@@ -26,8 +26,7 @@ __all__ = ["machine", "passes"]
 
 ROOT = Path(__file__).resolve().parents[1]
 # Bytes streamed, gathers and scatters a comparison: item codes 8, outcome and weight 8, an entry
-# of A or B 4 to read and 8 to write (the line is fetched first). Gradients and diagonals stand side
-# by side: two scatters.
+# of A or B 4 to read and 8 to write (the line is fetched first).
 COSTS = {
     "bt pass": (16 + 8, 2, 2),
     "bt product": (8 + 4, 2, 2),

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/range_sums.hpp"
 
 using namespace crowdsift;
 
@@ -43,13 +44,15 @@ struct Access {
     double gather, scatter;  // seconds each
 };
 
+// Real is that of the sums.
+template <class Real>
 Access access(ThreadPool& pool, std::size_t items) {
     const std::size_t n = std::size_t{1} << 22;
     std::mt19937 random(1);
     std::vector<std::uint32_t> at(n);
     for (std::uint32_t& place : at) place = static_cast<std::uint32_t>(random() % items);
     const std::vector<float> x(items, 1.0F);
-    std::vector<std::vector<double>> sums(pool.size(), std::vector<double>(items, 0.0));
+    std::vector<std::vector<Real>> sums(pool.size(), std::vector<Real>(items, Real{0}));
     std::vector<float> out(n);
     const std::vector<std::size_t> parts = even_ranges(n, pool.size());
     const double gather = best([&] {
@@ -59,9 +62,9 @@ Access access(ThreadPool& pool, std::size_t items) {
     });
     const double scatter = best([&] {
         pool.run(parts.size() - 1, [&](std::size_t part) {
-            double* const mine = sums[part].data();
+            Real* const mine = sums[part].data();
             for (std::size_t i = parts[part]; i < parts[part + 1]; ++i)
-                mine[at[i]] += static_cast<double>(out[i]);
+                mine[at[i]] += static_cast<Real>(out[i]);
         });
     });
     return {gather / static_cast<double>(n), scatter / static_cast<double>(n)};
@@ -77,7 +80,8 @@ int main(int count, char** given) {
         std::printf("%s{\"threads\": %zu, \"stream\": %.4g, \"access\": [", threads > 1 ? ", " : "",
                     threads, stream(pool));
         for (std::size_t items = 1000; items <= 1000000; items *= 10) {
-            const Access found = access(pool, items);
+            const Access found =
+                items < kShortFrom ? access<double>(pool, items) : access<float>(pool, items);
             std::printf("%s{\"items\": %zu, \"gather\": %.4g, \"scatter\": %.4g}",
                         items > 1000 ? ", " : "", items, found.gather, found.scatter);
         }
