@@ -256,20 +256,21 @@ public:
     }
 
     // Log-likelihood with one slope for all and its gradient; see slopes.hpp.
-    std::tuple<double, Out<double>> common_slope(In<double> scores, double slope) {
+    std::tuple<double, Out<double>> common_slope(In<double> scores, double slope, double finest) {
         require(scores, votes_.n_items, "scores");
         std::vector<double> gradient(votes_.n_items);
         double value = 0.0;
         {
             nb::gil_scoped_release release;
-            value = slopes().common(scores.data(), slope, gradient.data());
+            value = slopes().common(scores.data(), slope, finest, gradient.data());
         }
         return {value, hand_over(std::move(gradient))};
     }
 
     // The same with every worker's slope at its optimum; then the slopes and their curvatures.
     std::tuple<double, Out<double>, Out<double>, Out<double>> own_slopes(
-        In<double> scores, In<double> start, double mean, double precision, double last_step) {
+        In<double> scores, In<double> start, double mean, double precision, double last_step,
+        double finest) {
         check(scores, start);
         if (!(precision > 0.0)) throw std::invalid_argument("precision must be above 0");
         std::vector<double> gradient(votes_.n_items);
@@ -278,8 +279,8 @@ public:
         double value = 0.0;
         {
             nb::gil_scoped_release release;
-            value = slopes().own(scores.data(), {mean, precision, last_step}, fitted.data(),
-                                 gradient.data(), curvature.data());
+            value = slopes().own(scores.data(), {mean, precision, last_step}, finest,
+                                 fitted.data(), gradient.data(), curvature.data());
         }
         return {value, hand_over(std::move(gradient)), hand_over(std::move(fitted)),
                 hand_over(std::move(curvature))};
@@ -595,9 +596,9 @@ NB_MODULE(_core, m) {
         .def("regress_workers", &Core::regress_workers, "scores"_a, "ridge"_a)
         .def("score_derivatives", &Core::score_derivatives, "scores"_a, "slopes"_a)
         .def("slope_information", &Core::slope_information, "scores"_a, "slopes"_a)
-        .def("common_slope", &Core::common_slope, "scores"_a, "slope"_a)
+        .def("common_slope", &Core::common_slope, "scores"_a, "slope"_a, "finest"_a)
         .def("own_slopes", &Core::own_slopes, "scores"_a, "start"_a, "mean"_a, "precision"_a,
-             "last_step"_a)
+             "last_step"_a, "finest"_a)
         .def("slope_diagonal", &Core::slope_diagonal)
         .def("slope_product", &Core::slope_product, "v"_a, "shift"_a)
         .def("derivatives", &Core::derivatives, "likelihood"_a, "scores"_a, "theta"_a)

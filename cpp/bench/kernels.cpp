@@ -44,12 +44,12 @@ int main(int count, char** names) {
 
     const std::map<std::string, Task> kernels{
         {"bt pass",
-         [&] { by_slopes.common(at.scores.data(), 1.0, at.out.data()); }},
+         [&] { by_slopes.common(at.scores.data(), 1.0, 0.0, at.out.data()); }},
         {"bt product", [&] { by_slopes.multiply(1.0, at.scores.data(), at.out.data()); }},
         {"bora-map pass",
          [&] {
              std::vector<double> slopes(at.slopes);
-             by_slopes.own(at.scores.data(), {1.25, 2.0, 1e-3}, slopes.data(), at.out.data(),
+             by_slopes.own(at.scores.data(), {1.25, 2.0, 1e-3}, 0.0, slopes.data(), at.out.data(),
                            at.curvature.data());
          }},
         {"bora-map product", [&] { by_slopes.multiply(1.0, at.scores.data(), at.out.data()); }},

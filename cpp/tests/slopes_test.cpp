@@ -68,7 +68,8 @@ double slope_derivative(const Votes& votes, const std::vector<double>& scores, s
     return sum;
 }
 
-void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
+void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads,
+              double finest = 0.0) {
     ThreadPool pool(threads);
     const Sample sample(n, items, workers, pool);
     const Votes& votes = sample.votes;
@@ -84,8 +85,8 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     };
 
     const std::vector<double> alike(workers, 0.7);
-    const bool rounded = items >= kShortFrom;  // scores to 30 bits, sums to 24
-    NEAR(passes.common(scores.data(), 0.7, gradient.data()),
+    const bool rounded = items >= kShortFrom && finest > 0.0;  // scores to 30 bits, sums to 24
+    NEAR(passes.common(scores.data(), 0.7, finest, gradient.data()),
          plain(votes, scores, alike, want, sizes), rounded ? 1e-10 : 1e-12);
     passes.multiply(0.0, v.data(), product.data());
     passes.diagonal(diagonal.data());
@@ -99,7 +100,7 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     const SlopePrior prior{0.5, 2.0, 1e-10};
     std::vector<double> slopes(workers, 3.0);
     const double value =
-        passes.own(scores.data(), prior, slopes.data(), gradient.data(), curvature.data());
+        passes.own(scores.data(), prior, finest, slopes.data(), gradient.data(), curvature.data());
     passes.multiply(0.0, v.data(), product.data());
     NEAR(value, plain(votes, scores, slopes, want, sizes), 1e-9);
     passes.diagonal(diagonal.data());
@@ -117,12 +118,35 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     for (std::size_t j = 0; j < items; ++j) NEAR(product[j], want[j], 1e-6 * (1.0 + sizes[j]));
     if (rounded) return;  // too coarse for differences
     std::vector<double> other(slopes);
-    passes.own(move(step), prior, other.data(), up.data(), curvature.data());
-    passes.own(move(-step), prior, other.data(), down.data(), curvature.data());
+    passes.own(move(step), prior, finest, other.data(), up.data(), curvature.data());
+    passes.own(move(-step), prior, finest, other.data(), down.data(), curvature.data());
     double size = 0.0;
     for (const double d : diagonal) size = std::fmax(size, d);
     for (std::size_t j = 0; j < items; ++j)
         NEAR(product[j], (down[j] - up[j]) / (2.0 * step), 1e-4 * (1.0 + size));
+}
+
+// Sums are short among many items, unless one of them is in a large part of the rows.
+void test_hub() {
+    ThreadPool pool(2);
+    const std::size_t n = 2 * kShortFrom;
+    std::vector<std::uint32_t> first(n), second(n);
+    const std::vector<float> ones(n, 1.0F);
+    const std::vector<std::int64_t> offsets{0, static_cast<std::int64_t>(n)};
+    const Votes votes{n, kShortFrom, 1, first.data(), second.data(), ones.data(), ones.data(),
+                      offsets.data()};
+    const auto draw = [&](std::size_t hub_every) {
+        for (std::size_t i = 0; i < n; ++i) {
+            first[i] = static_cast<std::uint32_t>(i % hub_every == 0 ? 0 : 1 + i % (kShortFrom / 2));
+            second[i] = static_cast<std::uint32_t>(kShortFrom / 2 + 1 + i % (kShortFrom / 2 - 1));
+        }
+        votes.validate(pool);
+        return rows_between_totals(votes, pool);
+    };
+    NEAR(static_cast<double>(draw(n + 1)), static_cast<double>(kRowsAnItem * kShortFrom), 0.0);
+    NEAR(static_cast<double>(draw(1)), 0.0, 0.0);
+    const std::size_t some = draw(32);  // 2,500 rows and a few more name item 0
+    NEAR(some > 2 * kShortFrom && some < kRowsAnItem * kShortFrom, 1.0, 0.0);
 }
 
 }  // namespace
@@ -132,5 +156,8 @@ void test_slopes() {
     test_one(40, 5, 9, 2);
     test_one(9000, 30, 3, 2);      // runs longer than a block
     test_one(60000, 400, 500, 3);  // threads
-    test_one(60000, kShortFrom, 500, 2);  // short scores and sums
+    test_one(9000, 300, 1, 4);  // fewer ranges of workers than of rows
+    test_one(60000, kShortFrom, 500, 2, 1.0);  // short scores and sums
+    test_one(60000, kShortFrom, 500, 2);  // short sums of products alone
+    test_hub();
 }

@@ -354,7 +354,7 @@ def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
             return np.full(len(mean), float(at > 0))
         z = (at - mean) / np.maximum(sd, 1e-300)
         inner = np.interp(z, unit, share, left=0.0)
-        return np.where(z >= unit[-1], 1.0, inner)
+        return np.where((z >= unit[-1]) | ((sd == 0.0) & (z >= 0.0)), 1.0, inner)
 
     return below
 

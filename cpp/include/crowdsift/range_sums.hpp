@@ -1,8 +1,8 @@
 // What passes read and add to at random places among items, kept short where items are many.
 //
-// Among a hundred thousand items and more it is the cache that limits a pass. Scores are then read
-// as whole numbers of 31 bits, and sums are single precision, added to totals in double precision
-// after every few rows an item. Below that scores and sums are double.
+// Among tens of thousands of items it is the cache that limits a pass. Scores are then read as whole
+// numbers of 31 bits, and sums are single precision, added to totals in double precision after every
+// few rows an item. With fewer items, or one that is in a large part of all rows, both are double.
 #pragma once
 
 #include <algorithm>
@@ -13,12 +13,50 @@
 
 #include "crowdsift/array.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/simd.hpp"
+#include "crowdsift/votes.hpp"
 
 namespace crowdsift {
 
-// From how many items on; after how many rows an item short sums are added up, and after how many
-// at most: so many times 1 is exact in single precision.
-constexpr std::size_t kShortFrom = 40000, kRowsAnItem = 16, kMostRows = std::size_t{1} << 23;
+// From how many items on; after how many rows an item short sums are added to the totals, and after
+// how many additions to one item at the latest: their rounding errors add up.
+constexpr std::size_t kShortFrom = 40000, kRowsAnItem = 16, kMostAdditions = 4096;
+
+// The smallest steps of a score for which short sums of forces and short scores are good enough.
+constexpr double kShortSumsResolve = 1e-5, kShortScoresResolve = 1e-7;
+
+// How many of the rows name the item that most of them name.
+inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
+    const std::vector<std::size_t> ranges = shared_ranges(votes.n, kManyRows, pool);
+    const std::size_t n_ranges = ranges.size() - 1;
+    Array<std::uint32_t> counts(n_ranges * votes.n_items, 0U);
+    pool.run(n_ranges, [&](std::size_t range) {
+        std::uint32_t* const mine = counts.data() + range * votes.n_items;
+        for (std::size_t i = ranges[range]; i < ranges[range + 1]; ++i) {
+            const std::size_t ahead = std::min(i + kAhead, votes.n - 1);
+            will_write(mine + votes.first[ahead]);
+            will_write(mine + votes.second[ahead]);
+            ++mine[votes.first[i]];
+            ++mine[votes.second[i]];
+        }
+    });
+    std::size_t most = 0;
+    for (std::size_t j = 0; j < votes.n_items; ++j) {
+        std::size_t all = 0;
+        for (std::size_t range = 0; range < n_ranges; ++range) all += counts[range * votes.n_items + j];
+        most = std::max(most, all);
+    }
+    return most;
+}
+
+// After how many rows short sums must be added to the totals; 0 where items are too few for them, or
+// an item is in so many rows that it would be too often.
+inline std::size_t rows_between_totals(const Votes& votes, ThreadPool& pool) {
+    if (votes.n_items < kShortFrom) return 0;
+    const std::size_t most = std::max(most_rows_of_an_item(votes, pool), std::size_t{1});
+    const std::size_t rows = std::min(kRowsAnItem * votes.n_items, votes.n / most * kMostAdditions);
+    return rows < 2 * votes.n_items ? 0 : rows;
+}
 
 // Scores in units of 2^-30 of the largest: the difference of two is a whole number too.
 class ShortScores {
@@ -52,15 +90,42 @@ private:
 // A number an item, for each range of rows.
 class RangeSums {
 public:
-    RangeSums(std::size_t ranges, std::size_t n_items)
-        : n_(n_items), ranges_(ranges), every_(std::min(kRowsAnItem * n_items, kMostRows)),
-          totals_(ranges * n_items, 0.0),
-          short_(n_items < kShortFrom ? 0 : ranges * n_items, 0.0F) {}
+    // Sums are short where `every`, the rows between totals, is not 0.
+    RangeSums(std::size_t ranges, std::size_t n_items, std::size_t every)
+        : n_(n_items), every_(every), totals_(ranges * n_items, 0.0),
+          short_(every == 0 ? 0 : ranges * n_items, 0.0F) {}
 
-    bool are_short() const { return !short_.empty(); }
+    bool may_be_short() const { return every_ != 0; }
+
+    // Calls task(range, lane) for so many ranges, the lane being where it adds: in single precision
+    // where that is asked for and may be. Then out holds the sums, added in the order of ranges, and
+    // shift v.
+    template <class Task>
+    void add_up(std::size_t ranges, ThreadPool& pool, bool shortly, const Task& task, double* out,
+                double shift = 0.0, const double* v = nullptr) {
+        const auto run = [&](auto real) {
+            pool.run(ranges, [&](std::size_t range) {
+                Lane<decltype(real)> lane(*this, range);
+                task(range, lane);
+                lane.close();
+            });
+        };
+        if (shortly && may_be_short())
+            run(0.0F);
+        else
+            run(0.0);
+        const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
+        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
+            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
+                double sum = v == nullptr ? 0.0 : shift * v[j];
+                for (std::size_t r = 0; r < ranges; ++r) sum += totals_[r * n_ + j];
+                out[j] = sum;
+            }
+        });
+    }
 
     // Where one range adds: Real is float where sums are short. Whoever adds says how many rows it
-    // was, and closes at the end.
+    // was.
     template <class Real>
     class Lane {
     public:
@@ -96,20 +161,8 @@ public:
         std::size_t rows_ = 0;
     };
 
-    // Adds up the ranges in their order, and shift v.
-    void reduce(double* out, ThreadPool& pool, double shift = 0.0, const double* v = nullptr) const {
-        const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
-        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
-            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
-                double sum = v == nullptr ? 0.0 : shift * v[j];
-                for (std::size_t r = 0; r < ranges_; ++r) sum += totals_[r * n_ + j];
-                out[j] = sum;
-            }
-        });
-    }
-
 private:
-    const std::size_t n_, ranges_, every_;
+    const std::size_t n_, every_;
     Array<double> totals_;
     Array<float> short_;
 };

@@ -71,15 +71,17 @@ public:
     SlopePasses(const Votes& votes, ThreadPool& pool)
         : votes_(votes), pool_(pool), ranges_(votes.worker_ranges(pool.size())),
           row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
-          sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {}
+          sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items,
+                rows_between_totals(votes, pool)) {}
 
-    // Log-likelihood with one slope for all, and its gradient.
-    double common(const double* scores, double slope, double* gradient) {
+    // Log-likelihood with one slope for all, and its gradient; `finest` is the smallest step of a
+    // score that the gradient must tell.
+    double common(const double* scores, double slope, double finest, double* gradient) {
         own_ = false;
-        look_at(scores);
+        look_at(scores, finest);
         a_.resize(votes_.n);
         std::vector<double> part(row_ranges_.size() - 1, 0.0);
-        over_ranges(row_ranges_, [&](std::size_t range, auto& lane) {
+        const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
                  at += kSlopeBlock) {
@@ -93,23 +95,23 @@ public:
                 }
                 push(at, count, block.residual, lane);
             }
-        });
-        sums_.reduce(gradient, pool_);
+        };
+        sums_.add_up(part.size(), pool_, finest >= kShortSumsResolve, pass, gradient);
         return sum_of(part);
     }
 
     // Minimises -log-likelihood + precision/2 (slope - mean)^2 over every worker's slope, from the
     // slopes given. Returns the log-likelihood there; its gradient in the scores, and D, the
     // curvature of every slope, prior included.
-    double own(const double* scores, const SlopePrior& prior, double* slopes, double* gradient,
-               double* curvature) {
+    double own(const double* scores, const SlopePrior& prior, double finest, double* slopes,
+               double* gradient, double* curvature) {
         own_ = true;
-        look_at(scores);
+        look_at(scores, finest);
         a_.resize(votes_.n);
         b_.resize(votes_.n);
         inverse_.resize(votes_.n_workers);
         std::vector<double> part(ranges_.size() - 1, 0.0);
-        over_ranges(ranges_, [&](std::size_t range, auto& lane) {
+        const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
             over_blocks(range, [&](std::size_t from, std::size_t to) {
                 if (is_long(from, to))
@@ -118,8 +120,8 @@ public:
                     part[range] += settle(from, to, prior, slopes, curvature, block, lane);
                 for (std::size_t s = from; s < to; ++s) inverse_[s] = 1.0 / curvature[s];
             });
-        });
-        sums_.reduce(gradient, pool_);
+        };
+        sums_.add_up(part.size(), pool_, finest >= kShortSumsResolve, pass, gradient);
         return sum_of(part);
     }
 
@@ -129,7 +131,7 @@ public:
         // In single precision twice as much of v stays in the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
         for (std::size_t j = 0; j < votes_.n_items; ++j) rounded_[j] = static_cast<float>(v[j]);
-        over_ranges(ranges, [&](std::size_t range, auto& lane) {
+        const auto pass = [&](std::size_t range, auto& lane) {
             double d[kSlopeBlock];
             if (!own_) {
                 for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kSlopeBlock) {
@@ -157,13 +159,13 @@ public:
                 }
                 push(at, rows, d, lane);
             });
-        });
-        sums_.reduce(out, pool_, shift, v);
+        };
+        sums_.add_up(ranges.size() - 1, pool_, true, pass, out, shift, v);
     }
 
     // The diagonal of A of the last of these two.
     void diagonal(double* out) {
-        over_ranges(row_ranges_, [&](std::size_t range, auto& lane) {
+        const auto pass = [&](std::size_t range, auto& lane) {
             auto* const sums = lane.sums();
             using Real = std::remove_reference_t<decltype(*sums)>;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
@@ -175,30 +177,14 @@ public:
                 });
                 lane.added(count);
             }
-        });
-        sums_.reduce(out, pool_);
+        };
+        sums_.add_up(row_ranges_.size() - 1, pool_, true, pass, out);
     }
 
     // Entries of A in the order of the comparisons.
     const Array<float>& entries() const { return a_; }
 
 private:
-    // Calls task(range, lane) for every range, the lane being where it adds.
-    template <class Task>
-    void over_ranges(const std::vector<std::size_t>& ranges, const Task& task) {
-        const auto run = [&](auto real) {
-            pool_.run(ranges.size() - 1, [&](std::size_t range) {
-                RangeSums::Lane<decltype(real)> lane(sums_, range);
-                task(range, lane);
-                lane.close();
-            });
-        };
-        if (sums_.are_short())
-            run(0.0F);
-        else
-            run(0.0);
-    }
-
     // Calls block(from, to) for runs of workers with at most kSlopeBlock rows, or of one worker.
     template <class Block>
     void over_blocks(std::size_t range, const Block& block) const {
@@ -222,9 +208,10 @@ private:
             rows(at, std::min(kSlopeBlock, votes_.begin_of(s + 1) - at));
     }
 
-    void look_at(const double* scores) {
+    void look_at(const double* scores, double finest) {
         scores_ = scores;
-        shortened_ = sums_.are_short() && short_scores_.set(scores, votes_.n_items);
+        shortened_ = votes_.n_items >= kShortFrom && finest >= kShortScoresResolve &&
+                     short_scores_.set(scores, votes_.n_items);
     }
 
     void score_differences(std::size_t at, std::size_t count, double* d) const {
@@ -242,7 +229,7 @@ private:
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
         std::size_t j = 0;
-        if (sums_.are_short())
+        if (votes_.n_items >= kShortFrom)
             for (; j < near_end(at, count); ++j) {
                 will_read(x + first[j + kAhead]);
                 will_read(x + second[j + kAhead]);
@@ -284,7 +271,7 @@ private:
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
         std::size_t j = 0;
-        if (sums_.are_short())
+        if (votes_.n_items >= kShortFrom)
             for (; j < near_end(at, count); ++j) {
                 will_write(sums + first[j + kAhead]);
                 will_write(sums + second[j + kAhead]);

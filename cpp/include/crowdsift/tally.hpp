@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "crowdsift/parallel.hpp"
@@ -68,11 +69,13 @@ CROWDSIFT_INLINE double sum_short(const float* values, std::size_t count) {
     return (lane[0] + lane[1]) + (lane[2] + lane[3]);
 }
 
-// Counts the votes of workers [from, to); Real is that of its sums.
-template <class Real>
+// Counts the votes of workers [from, to).
+template <class Lane>
 void tally_range(const Votes& votes, std::size_t from, std::size_t to, const std::uint32_t* rank,
-                 RangeSums::Lane<Real>& lane, TwoBits& ways, Tally& out) {
-    Real* const sums = lane.sums();
+                 Lane& lane, TwoBits& ways, Tally& out) {
+    auto* const sums = lane.sums();
+    using Real = std::remove_reference_t<decltype(*sums)>;
+    const bool far = votes.n_items >= kShortFrom;
     float above[kTallyBlock], agreed[kTallyBlock], decided[kTallyBlock];
     std::uint32_t way[kTallyBlock];
     const std::size_t last = votes.begin_of(to);
@@ -82,7 +85,7 @@ void tally_range(const Votes& votes, std::size_t from, std::size_t to, const std
         const std::uint32_t* const first = votes.first + at;
         const std::uint32_t* const second = votes.second + at;
         for (std::size_t j = 0; j < count; ++j) {
-            if (sizeof(Real) == sizeof(float)) {
+            if (far) {
                 const std::size_t ahead = std::min(j + kAhead, last - 1 - at);
                 will_read(rank + first[ahead]);
                 will_read(rank + second[ahead]);
@@ -100,7 +103,7 @@ void tally_range(const Votes& votes, std::size_t from, std::size_t to, const std
             j = end;
         }
         for (std::size_t j = 0; j < count; ++j) {
-            if (sizeof(Real) == sizeof(float)) {
+            if (far) {
                 const std::size_t ahead = std::min(j + kAhead, last - 1 - at);
                 will_write(sums + first[ahead]);
                 will_write(sums + second[ahead]);
@@ -113,30 +116,38 @@ void tally_range(const Votes& votes, std::size_t from, std::size_t to, const std
         }
         lane.added(count);
     }
-    lane.close();
 }
 
-// The items' ranks, 1 or 0 for the best, give their order; equal ranks agree with nobody.
+// Whether every row has the weight 1.
+inline bool unweighted(const Votes& votes, ThreadPool& pool) {
+    const std::vector<std::size_t> ranges = shared_ranges(votes.n, kManyRows, pool);
+    std::vector<std::size_t> other(ranges.size() - 1, 0);
+    pool.run(other.size(), [&](std::size_t range) {
+        std::size_t count = 0;
+        for (std::size_t i = ranges[range]; i < ranges[range + 1]; ++i)
+            count += votes.weight[i] != 1.0F ? 1U : 0U;
+        other[range] = count;
+    });
+    return std::count(other.begin(), other.end(), std::size_t{0}) ==
+           static_cast<std::ptrdiff_t>(other.size());
+}
+
+// The items' ranks, 1 or 0 for the best, give their order; equal ranks agree with nobody. Sums are
+// short only where they are whole numbers that single precision holds.
 inline Tally tally(const Votes& votes, ThreadPool& pool, const std::uint32_t* rank) {
     const std::vector<std::size_t> ranges = votes.worker_ranges(pool.size());
     const std::size_t n_ranges = ranges.size() - 1;
-    RangeSums sums(n_ranges, votes.n_items);
+    const bool shortly = votes.n_items >= kShortFrom && unweighted(votes, pool);
+    RangeSums sums(n_ranges, votes.n_items, shortly ? std::size_t{1} << 23 : 0);
     std::vector<TwoBits> ways(n_ranges, TwoBits(votes.n_items));
     Tally out;
     out.agreed.assign(votes.n_workers, 0.0);
     out.decided.assign(votes.n_workers, 0.0);
     out.appearances.resize(votes.n_items);
-    pool.run(n_ranges, [&](std::size_t range) {
-        const auto count = [&](auto real) {
-            RangeSums::Lane<decltype(real)> lane(sums, range);
-            tally_range(votes, ranges[range], ranges[range + 1], rank, lane, ways[range], out);
-        };
-        if (sums.are_short())
-            count(0.0F);
-        else
-            count(0.0);
-    });
-    sums.reduce(out.appearances.data(), pool);
+    const auto pass = [&](std::size_t range, auto& lane) {
+        tally_range(votes, ranges[range], ranges[range + 1], rank, lane, ways[range], out);
+    };
+    sums.add_up(n_ranges, pool, shortly, pass, out.appearances.data());
     out.ways.assign(votes.n_items, 0);
     for (const TwoBits& told : ways)
         for (std::size_t j = 0; j < votes.n_items; ++j)

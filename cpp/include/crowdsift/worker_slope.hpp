@@ -57,6 +57,7 @@ inline void weighted_sums(std::size_t count, const double* CROWDSIFT_RESTRICT d,
 // The prior of a slope, and how long its last Newton step may be: the error left is of the order
 // of that length squared.
 struct SlopePrior {
+    static constexpr double kLittle = 30.0;
     double mean, precision, last_step;
 
     // The derivative of the log-density and the negative of its second one.
@@ -65,8 +66,11 @@ struct SlopePrior {
         at[1] = precision;
     }
 
+    // Whether the last step is short: against the slope, or against what the votes tell of it. Both
+    // are the same whatever the scale of the scores.
     bool is_short(double slope, const double* at) const {
-        return std::fabs(at[0]) <= last_step * (1.0 + std::fabs(slope)) * at[1];
+        const double told = slope * slope * (at[1] - precision);
+        return at[0] * at[0] <= last_step * last_step * at[1] * std::fmax(told, kLittle);
     }
 
     // Where the derivative, which falls, is 0: by Newton steps, and the middle of what is left of

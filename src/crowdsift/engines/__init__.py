@@ -155,20 +155,29 @@ class Engine(Protocol):
     def slope_information(self, scores: Vector, slopes: Vector) -> Vector:
         """Σ n·p(1 - p)·d² of every worker."""
 
-    def common_slope(self, scores: Vector, slope: float) -> Profile:
+    def common_slope(self, scores: Vector, slope: float, finest: float = 0.0) -> Profile:
         """The log-likelihood with one slope for all; no curvatures of slopes.
 
-        Keeps A, the items' block of the negative Hessian.
+        `finest` is the smallest step of a score that the gradient must tell: an engine may be
+        quick where that is large. Keeps A, the items' block of the negative Hessian.
         """
 
     def own_slopes(
-        self, scores: Vector, start: Vector, *, mean: float, precision: float, last_step: float
+        self,
+        scores: Vector,
+        start: Vector,
+        *,
+        mean: float,
+        precision: float,
+        last_step: float,
+        finest: float = 0.0,
     ) -> Profile:
         """The log-likelihood with every slope at the optimum of its votes and prior.
 
         Each minimises -log-likelihood + ½·precision·(slope - mean)² from `start`, by Newton steps
-        of which the last is at most `last_step`·(1 + |slope|) long: the error is of the order of
-        its square. Keeps A, B and D of the negative Hessian [A B; B' D].
+        of which the last is at most `last_step`·|slope| long, or, where the votes tell little of
+        the slope, some times `last_step` of its standard deviations: the error is of the order of
+        its square. Keeps A, B and D of the negative Hessian [A B; B' D]. `finest` as above.
         """
 
     def slope_diagonal(self) -> Vector:

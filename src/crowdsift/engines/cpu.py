@@ -120,18 +120,25 @@ class CpuEngine:
         self.passes += 1
         return self._core.slope_information(scores, slopes)
 
-    def common_slope(self, scores: Vector, slope: float) -> Profile:
+    def common_slope(self, scores: Vector, slope: float, finest: float = 0.0) -> Profile:
         """Log-likelihood with one slope for all; see the protocol."""
         self.passes += 1
-        told = self._core.common_slope(scores, slope)
+        told = self._core.common_slope(scores, slope, finest)
         return Profile(*told, np.full(self.n_workers, slope), np.full(self.n_workers, np.inf))
 
     def own_slopes(
-        self, scores: Vector, start: Vector, *, mean: float, precision: float, last_step: float
+        self,
+        scores: Vector,
+        start: Vector,
+        *,
+        mean: float,
+        precision: float,
+        last_step: float,
+        finest: float = 0.0,
     ) -> Profile:
         """Log-likelihood with every slope at its optimum; see the protocol."""
         self.passes += 1
-        return Profile(*self._core.own_slopes(scores, start, mean, precision, last_step))
+        return Profile(*self._core.own_slopes(scores, start, mean, precision, last_step, finest))
 
     def slope_diagonal(self) -> Vector:
         """The diagonal of A; see the protocol."""

@@ -140,13 +140,20 @@ class ReferenceEngine:
         _, _, second = logistic(slopes[self._worker] * d, self._y)
         return self._to_workers(-self._n * second * d**2)
 
-    def common_slope(self, scores: Vector, slope: float) -> Profile:
+    def common_slope(self, scores: Vector, slope: float, finest: float = 0.0) -> Profile:
         """Log-likelihood with one slope for all; see the protocol."""
         slopes = np.full(self.n_workers, slope)
         return self._profile(scores, slopes, np.full(self.n_workers, np.inf))
 
     def own_slopes(
-        self, scores: Vector, start: Vector, *, mean: float, precision: float, last_step: float
+        self,
+        scores: Vector,
+        start: Vector,
+        *,
+        mean: float,
+        precision: float,
+        last_step: float,
+        finest: float = 0.0,
     ) -> Profile:
         """Log-likelihood with every slope at its optimum, always to the last digit."""
         slopes = self.fit_workers(

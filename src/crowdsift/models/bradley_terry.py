@@ -64,7 +64,7 @@ class BradleyTerry(Model):
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Newton steps from 0; the objective is strictly convex."""
-        objective = CommonSlope(engine, self.penalty)
+        objective = CommonSlope(engine, self.penalty, tolerance=self.tolerance)
         rule = StoppingRule(
             "largest step of a score", self.tolerance, self.most_iterations, progress
         )

@@ -76,11 +76,12 @@ def minimise(
     value, gradient = objective.evaluate(x)
     trace = [value]
     radius, moved = np.inf, True
-    finished = rule.begin(measure(gradient))
+    size = measure(gradient)
+    finished = rule.begin(size)
     while not finished:
         if not moved:
             objective.evaluate(x)  # back to the curvature at x
-        step = objective.step(radius, _forcing(gradient, rule.tolerance / measure(gradient)))
+        step = objective.step(radius, _forcing(gradient, rule.tolerance / size))
         trial = x + step.x
         trial_value, trial_gradient = objective.evaluate(trial)
         gain = value - trial_value
@@ -89,12 +90,13 @@ def minimise(
         )
         if moved:
             x, value, gradient = trial, trial_value, trial_gradient
+            size = measure(gradient)
             if gain > 0.5 * step.expected and step.at_boundary:
                 radius = 2.0 * max(step.length, radius if np.isfinite(radius) else 0.0)
         else:
             radius = 0.25 * step.length
         trace.append(value)
-        finished = rule.stop(measure(gradient)) or radius < 1e-14
+        finished = rule.stop(size) or radius < 1e-14
     return x, trace
 
 

@@ -45,7 +45,7 @@ class SlopeScale(NamedTuple):
         return float(np.sum(self.slopes**2 * h - coupled**2 / self.curvature)) + square
 
     def best(self, square: float) -> float | None:
-        """The t that costs least, to 1e-3, where λ‖r‖² is `square`; None where none is near."""
+        """The t that costs least, to about 1e-3, where λ‖r‖² is `square`; None: none is near."""
         h, optimum = self._information(), self._optimum()
 
         def rise(t: float) -> float:

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = ["CommonSlope", "OwnSlopes", "minimise_with_slopes"]
 
-# How long the last Newton step of a slope may be, relative to the slope. The error that it leaves
-# is of the order of its square, and near the optimum, where slopes hardly move, far smaller.
+# How long the last Newton step of a slope may be, relative to the slope where much is known of it.
+# The error that it leaves is of the order of its square, and near the optimum, where slopes hardly
+# move, far smaller.
 _LAST_STEP = 1e-3
 # Scales that differ by less are left to Newton's steps, which then converge fast.
 _SAME_SCALE = 0.02
@@ -36,24 +37,36 @@ class CommonSlope:
         λ, the precision of the Gaussian prior on scores.
     slope
         The slope.
+    tolerance
+        The largest step that counts as none; passes need not be finer.
     """
 
-    def __init__(self, engine: Engine, penalty: float, slope: float = 1.0) -> None:
+    def __init__(
+        self, engine: Engine, penalty: float, slope: float = 1.0, tolerance: float = 0.0
+    ) -> None:
         self._engine, self._penalty, self._slope = engine, penalty, slope
         self._gradient = self._x = self._diagonal = np.zeros(engine.n_items)
         self._diagonal_at = np.full(engine.n_items, np.inf)
         self._one_component = not engine.component.any()
+        self._tolerance, self._finest = tolerance, np.inf
         self.at: Profile
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
-        """Value and gradient."""
-        self._x, self.at = x, self._settle(x)
+        """Value and gradient; a pass is as fine as the step that is expected, by Newton's pace."""
+        finest, least = self._finest, 0.1 * self._tolerance
+        self._look(x, finest)
+        if finest > least and self.largest_step(self._gradient) <= self._tolerance:
+            self._look(x, least)
+        self._finest = max(self.largest_step(self._gradient) ** 2, least)
+        value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
+        return value, self._gradient
+
+    def _look(self, x: Vector, finest: float) -> None:
+        self._x, self.at = x, self._settle(x, finest)
         if float(np.abs(x - self._diagonal_at).max(initial=0.0)) > _SAME_DIAGONAL:
             self._diagonal = self._engine.slope_diagonal() + self._penalty
             self._diagonal_at = x
         self._gradient = self._penalty * x - self.at.gradient
-        value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
-        return value, self._gradient
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients."""
@@ -89,8 +102,8 @@ class CommonSlope:
         """How far the gradient would move a score by itself: a measure that knows no weights."""
         return float((np.abs(gradient) / self._diagonal).max())
 
-    def _settle(self, x: Vector) -> Profile:
-        return self._engine.common_slope(x, self._slope)
+    def _settle(self, x: Vector, finest: float) -> Profile:
+        return self._engine.common_slope(x, self._slope, finest)
 
     def _prior(self) -> float:
         return 0.0
@@ -104,14 +117,16 @@ class OwnSlopes(CommonSlope):
 
     Parameters
     ----------
-    engine, penalty
+    engine, penalty, tolerance
         As for `CommonSlope`.
     mean, sd
         μ and σ, the mean and the standard deviation of the prior on slopes.
     """
 
-    def __init__(self, engine: Engine, penalty: float, mean: float, sd: float) -> None:
-        super().__init__(engine, penalty, mean)
+    def __init__(
+        self, engine: Engine, penalty: float, mean: float, sd: float, tolerance: float = 0.0
+    ) -> None:
+        super().__init__(engine, penalty, mean, tolerance)
         self._precision = sd**-2
         self._from = np.full(engine.n_workers, mean)  # slopes at the last point stepped from
 
@@ -146,9 +161,14 @@ class OwnSlopes(CommonSlope):
         self._from = scale.slopes_at(best)
         return step._replace(x=best * across - x)
 
-    def _settle(self, x: Vector) -> Profile:
+    def _settle(self, x: Vector, finest: float) -> Profile:
         return self._engine.own_slopes(
-            x, self._from, mean=self._slope, precision=self._precision, last_step=_LAST_STEP
+            x,
+            self._from,
+            mean=self._slope,
+            precision=self._precision,
+            last_step=_LAST_STEP,
+            finest=finest,
         )
 
     def _prior(self) -> float:
@@ -172,6 +192,6 @@ def minimise_with_slopes(
     common = CommonSlope(engine, penalty, mean)
     common.evaluate(np.zeros(engine.n_items))
     scores = common.step(np.inf, 0.1).x
-    own = OwnSlopes(engine, penalty, mean, sd)
+    own = OwnSlopes(engine, penalty, mean, sd, rule.tolerance)
     scores, trace = minimise(own, scores, rule, own.largest_step)
     return scores, own.told(scores), trace
