@@ -141,12 +141,19 @@ void test_hub() {
             second[i] = static_cast<std::uint32_t>(kShortFrom / 2 + 1 + i % (kShortFrom / 2 - 1));
         }
         votes.validate(pool);
-        return rows_between_totals(votes, pool);
+        return most_rows_of_an_item(votes, pool);
     };
-    NEAR(static_cast<double>(draw(n + 1)), static_cast<double>(kRowsAnItem * kShortFrom), 0.0);
-    NEAR(static_cast<double>(draw(1)), 0.0, 0.0);
-    const std::size_t some = draw(32);  // 2,500 rows and a few more name item 0
-    NEAR(some > 2 * kShortFrom && some < kRowsAnItem * kShortFrom, 1.0, 0.0);
+    const auto rows = [&](std::size_t most, Shortness limit) {
+        return static_cast<double>(rows_between_totals(votes, most, limit));
+    };
+    const std::size_t even = draw(n + 1), some = draw(32), all = draw(1);
+    NEAR(static_cast<double>(all), static_cast<double>(n), 0.0);
+    NEAR(static_cast<double>(some), static_cast<double>(n / 32), 0.0);
+    NEAR(rows(even, kFine), static_cast<double>(kFine.rows_an_item * kShortFrom), 0.0);
+    NEAR(rows(even, kCoarse), static_cast<double>(kCoarse.rows_an_item * kShortFrom), 0.0);
+    NEAR(rows(some, kFine), 0.0, 0.0);
+    NEAR(rows(some, kCoarse), 32.0 * 4096.0, 0.0);
+    NEAR(rows(all, kCoarse), 0.0, 0.0);
 }
 
 }  // namespace

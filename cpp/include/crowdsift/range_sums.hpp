@@ -18,12 +18,18 @@
 
 namespace crowdsift {
 
-// From how many items on; after how many rows an item short sums are added to the totals, and after
-// how many additions to one item at the latest: their rounding errors add up.
-constexpr std::size_t kShortFrom = 40000, kRowsAnItem = 16, kMostAdditions = 4096;
+// From how many items on.
+constexpr std::size_t kShortFrom = 40000;
 
 // The smallest steps of a score for which short sums of forces and short scores are good enough.
-constexpr double kShortSumsResolve = 1e-5, kShortScoresResolve = 1e-7;
+constexpr double kShortSumsResolve = 1e-7, kShortScoresResolve = 1e-7;
+
+// After how many rows an item short sums are added to the totals, and after how many additions to
+// one item at the latest: their rounding errors add up.
+struct Shortness {
+    std::size_t rows_an_item, most_additions;
+};
+constexpr Shortness kFine{4, 64}, kCoarse{16, 4096};
 
 // How many of the rows name the item that most of them name.
 inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
@@ -49,12 +55,12 @@ inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
     return most;
 }
 
-// After how many rows short sums must be added to the totals; 0 where items are too few for them, or
-// an item is in so many rows that it would be too often.
-inline std::size_t rows_between_totals(const Votes& votes, ThreadPool& pool) {
-    if (votes.n_items < kShortFrom) return 0;
-    const std::size_t most = std::max(most_rows_of_an_item(votes, pool), std::size_t{1});
-    const std::size_t rows = std::min(kRowsAnItem * votes.n_items, votes.n / most * kMostAdditions);
+// After how many rows that is, where an item is in at most so many rows; 0 where it would be too often
+// for short sums to pay.
+inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, Shortness limit) {
+    const std::size_t rows =
+        std::min(limit.rows_an_item * votes.n_items,
+                 votes.n / std::max(most, std::size_t{1}) * limit.most_additions);
     return rows < 2 * votes.n_items ? 0 : rows;
 }
 
@@ -90,27 +96,24 @@ private:
 // A number an item, for each range of rows.
 class RangeSums {
 public:
-    // Sums are short where `every`, the rows between totals, is not 0.
-    RangeSums(std::size_t ranges, std::size_t n_items, std::size_t every)
-        : n_(n_items), every_(every), totals_(ranges * n_items, 0.0),
-          short_(every == 0 ? 0 : ranges * n_items, 0.0F) {}
-
-    bool may_be_short() const { return every_ != 0; }
+    RangeSums(std::size_t ranges, std::size_t n_items)
+        : n_(n_items), ranges_(ranges), totals_(ranges * n_items, 0.0) {}
 
     // Calls task(range, lane) for so many ranges, the lane being where it adds: in single precision
-    // where that is asked for and may be. Then out holds the sums, added in the order of ranges, and
-    // shift v.
+    // where `every`, the rows between totals, is not 0. Then out holds the sums, added in the order
+    // of ranges, and shift v.
     template <class Task>
-    void add_up(std::size_t ranges, ThreadPool& pool, bool shortly, const Task& task, double* out,
-                double shift = 0.0, const double* v = nullptr) {
+    void add_up(std::size_t ranges, ThreadPool& pool, std::size_t every, const Task& task,
+                double* out, double shift = 0.0, const double* v = nullptr) {
+        if (every != 0) short_.resize(ranges_ * n_, 0.0F);
         const auto run = [&](auto real) {
             pool.run(ranges, [&](std::size_t range) {
-                Lane<decltype(real)> lane(*this, range);
+                Lane<decltype(real)> lane(*this, range, every);
                 task(range, lane);
                 lane.close();
             });
         };
-        if (shortly && may_be_short())
+        if (every != 0)
             run(0.0F);
         else
             run(0.0);
@@ -129,8 +132,8 @@ public:
     template <class Real>
     class Lane {
     public:
-        Lane(RangeSums& all, std::size_t range)
-            : n_(all.n_), every_(all.every_), totals_(all.totals_.data() + range * n_) {
+        Lane(RangeSums& all, std::size_t range, std::size_t every)
+            : n_(all.n_), every_(every), totals_(all.totals_.data() + range * n_) {
             std::fill(totals_, totals_ + n_, 0.0);
             if constexpr (sizeof(Real) == sizeof(float))
                 sums_ = all.short_.data() + range * n_;
@@ -142,7 +145,7 @@ public:
 
         void added(std::size_t rows) {
             rows_ += rows;
-            if (rows_ >= every_) close();
+            if (every_ != 0 && rows_ >= every_) close();
         }
 
         void close() {
@@ -162,7 +165,7 @@ public:
     };
 
 private:
-    const std::size_t n_, every_;
+    const std::size_t n_, ranges_;
     Array<double> totals_;
     Array<float> short_;
 };

@@ -71,8 +71,12 @@ public:
     SlopePasses(const Votes& votes, ThreadPool& pool)
         : votes_(votes), pool_(pool), ranges_(votes.worker_ranges(pool.size())),
           row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
-          sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items,
-                rows_between_totals(votes, pool)) {}
+          sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {
+        if (votes.n_items < kShortFrom) return;
+        const std::size_t most = most_rows_of_an_item(votes, pool);
+        fine_ = rows_between_totals(votes, most, kFine);
+        coarse_ = rows_between_totals(votes, most, kCoarse);
+    }
 
     // Log-likelihood with one slope for all, and its gradient; `finest` is the smallest step of a
     // score that the gradient must tell.
@@ -96,7 +100,7 @@ public:
                 push(at, count, block.residual, lane);
             }
         };
-        sums_.add_up(part.size(), pool_, finest >= kShortSumsResolve, pass, gradient);
+        sums_.add_up(part.size(), pool_, finest < kShortSumsResolve ? 0 : fine_, pass, gradient);
         return sum_of(part);
     }
 
@@ -121,7 +125,7 @@ public:
                 for (std::size_t s = from; s < to; ++s) inverse_[s] = 1.0 / curvature[s];
             });
         };
-        sums_.add_up(part.size(), pool_, finest >= kShortSumsResolve, pass, gradient);
+        sums_.add_up(part.size(), pool_, finest < kShortSumsResolve ? 0 : fine_, pass, gradient);
         return sum_of(part);
     }
 
@@ -160,7 +164,7 @@ public:
                 push(at, rows, d, lane);
             });
         };
-        sums_.add_up(ranges.size() - 1, pool_, true, pass, out, shift, v);
+        sums_.add_up(ranges.size() - 1, pool_, coarse_, pass, out, shift, v);
     }
 
     // The diagonal of A of the last of these two.
@@ -178,7 +182,7 @@ public:
                 lane.added(count);
             }
         };
-        sums_.add_up(row_ranges_.size() - 1, pool_, true, pass, out);
+        sums_.add_up(row_ranges_.size() - 1, pool_, coarse_, pass, out);
     }
 
     // Entries of A in the order of the comparisons.
@@ -378,6 +382,7 @@ private:
     ThreadPool& pool_;
     const std::vector<std::size_t> ranges_, row_ranges_;
     RangeSums sums_;
+    std::size_t fine_ = 0, coarse_ = 0;  // rows between totals of gradients, and of products
     ShortScores short_scores_;
     const double* scores_ = nullptr;  // of the pass that runs
     bool own_ = false, shortened_ = false;

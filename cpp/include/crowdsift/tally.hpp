@@ -138,7 +138,7 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const std::uint32_t* ra
     const std::vector<std::size_t> ranges = votes.worker_ranges(pool.size());
     const std::size_t n_ranges = ranges.size() - 1;
     const bool shortly = votes.n_items >= kShortFrom && unweighted(votes, pool);
-    RangeSums sums(n_ranges, votes.n_items, shortly ? std::size_t{1} << 23 : 0);
+    RangeSums sums(n_ranges, votes.n_items);
     std::vector<TwoBits> ways(n_ranges, TwoBits(votes.n_items));
     Tally out;
     out.agreed.assign(votes.n_workers, 0.0);
@@ -147,7 +147,7 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const std::uint32_t* ra
     const auto pass = [&](std::size_t range, auto& lane) {
         tally_range(votes, ranges[range], ranges[range + 1], rank, lane, ways[range], out);
     };
-    sums.add_up(n_ranges, pool, shortly, pass, out.appearances.data());
+    sums.add_up(n_ranges, pool, shortly ? std::size_t{1} << 23 : 0, pass, out.appearances.data());
     out.ways.assign(votes.n_items, 0);
     for (const TwoBits& told : ways)
         for (std::size_t j = 0; j < votes.n_items; ++j)

@@ -41,7 +41,7 @@ class NewtonStep(NamedTuple):
             diagonal,
             tolerance=tolerance,
             radius=radius,
-            correct=correct if np.isinf(radius) else None,
+            correct=correct,
         )
         return cls(
             solved.x,
@@ -70,7 +70,8 @@ def minimise(
     """A minimiser near x, and the value before the first and after every iteration.
 
     The rule is told a measure of the gradient, by default its largest entry. A step that does not
-    lower the value as the model promises is taken back and the region shrinks.
+    lower the value as the model promises is taken back and the region shrinks, unless the promise
+    drowns in rounding and the measure still falls.
     """
     measure = measure or _largest
     value, gradient = objective.evaluate(x)
@@ -80,17 +81,16 @@ def minimise(
     finished = rule.begin(size)
     while not finished:
         if not moved:
-            objective.evaluate(x)  # back to the curvature at x
+            value, gradient = objective.evaluate(x)  # back to the curvature at x
         step = objective.step(radius, _forcing(gradient, rule.tolerance / size))
         trial = x + step.x
         trial_value, trial_gradient = objective.evaluate(trial)
         gain = value - trial_value
-        moved = (gain >= 1e-4 * step.expected > 0.0) or _negligible(
-            step.expected, value, gradient, trial_gradient
-        )
+        trial_size = measure(trial_gradient)
+        drowned = abs(step.expected) < 1e-9 * max(abs(value), 1.0) and trial_size <= size
+        moved = (gain >= 1e-4 * step.expected > 0.0) or drowned
         if moved:
-            x, value, gradient = trial, trial_value, trial_gradient
-            size = measure(gradient)
+            x, value, gradient, size = trial, trial_value, trial_gradient, trial_size
             if gain > 0.5 * step.expected and step.at_boundary:
                 radius = 2.0 * max(step.length, radius if np.isfinite(radius) else 0.0)
         else:
@@ -112,9 +112,3 @@ def _forcing(gradient: Vector, missing: float) -> float:
 
 def _largest(gradient: Vector) -> float:
     return float(np.abs(gradient).max(initial=0.0))
-
-
-def _negligible(expected: float, value: float, gradient: Vector, trial: Vector) -> bool:
-    """Whether the gain drowns in rounding while the gradient still falls: accept such steps."""
-    small = abs(expected) < 1e-9 * max(abs(value), 1.0)
-    return small and _largest(trial) <= _largest(gradient)

@@ -57,7 +57,7 @@ class CommonSlope:
         self._look(x, finest)
         if finest > least and self.largest_step(self._gradient) <= self._tolerance:
             self._look(x, least)
-        self._finest = max(self.largest_step(self._gradient) ** 2, least)
+        self._finest = max(0.1 * self.largest_step(self._gradient) ** 2, least)
         value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
         return value, self._gradient
 
