@@ -96,7 +96,10 @@ def test_a_soft_direction_costs_no_products():
             lambda v: matrix @ v, rhs, np.ones(n), tolerance=1e-10, correct=correct
         )
 
-    plain, helped = solve(None), solve(lambda v: soft * float(soft @ v) / along)
+    def correct(v, out):
+        out += soft * float(soft @ v) / along
+
+    plain, helped = solve(None), solve(correct)
     for step in (plain, helped):
         np.testing.assert_allclose(step.x, np.linalg.solve(matrix, rhs), rtol=1e-6, atol=1e-6)
     assert helped.iterations < plain.iterations

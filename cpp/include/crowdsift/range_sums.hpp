@@ -67,15 +67,17 @@ inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, Sho
 // Scores in units of 2^-30 of the largest: the difference of two is a whole number too.
 class ShortScores {
 public:
-    // False where a score is not finite; nothing is kept then.
+    // False where a score is not finite, or too small to be divided; nothing is kept then.
     bool set(const double* scores, std::size_t n) {
         double largest = 0.0;
         for (std::size_t j = 0; j < n; ++j) {
             const double size = std::fabs(scores[j]);
-            if (!(size <= 1e300)) return false;
+            if (!(size <= 1e300) || (size > 0.0 && size < 1e-290)) return false;
             largest = std::max(largest, size);
         }
-        unit_ = largest > 1e-300 ? largest / kUnits : 1.0;
+        all_zero_ = largest == 0.0;
+        if (all_zero_) return true;
+        unit_ = largest / kUnits;
         at_.resize(n);
         for (std::size_t j = 0; j < n; ++j) {
             const double units = scores[j] / unit_;
@@ -86,11 +88,13 @@ public:
 
     const std::int32_t* data() const { return at_.data(); }
     double unit() const { return unit_; }
+    bool all_zero() const { return all_zero_; }
 
 private:
     static constexpr double kUnits = 1073741823.0;
     Array<std::int32_t> at_;
     double unit_ = 1.0;
+    bool all_zero_ = false;
 };
 
 // A number an item, for each range of rows.

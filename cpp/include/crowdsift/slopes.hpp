@@ -223,6 +223,10 @@ private:
             differences(scores_, at, count, d);
             return;
         }
+        if (short_scores_.all_zero()) {  // where every fit starts
+            std::fill(d, d + count, 0.0);
+            return;
+        }
         differences(short_scores_.data(), at, count, d);
         for (std::size_t j = 0; j < count; ++j) d[j] *= short_scores_.unit();
     }

@@ -29,14 +29,14 @@ def conjugate_gradient(
     *,
     tolerance: float,
     radius: float = np.inf,
-    correct: Callable[[Vector], Vector] | None = None,
+    correct: Callable[[Vector, Vector], None] | None = None,
     most: int = 10_000,
 ) -> Step:
     """Solve A x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius.
 
     Where A has negative curvature, or the path leaves the region, the step ends at the boundary
-    (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct` is added to the inverse of the
-    preconditioner, for directions along which A is much less than its diagonal.
+    (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over
+    diag, what directions lack along which A is much less than its diagonal.
 
     Examples
     --------
@@ -48,42 +48,52 @@ def conjugate_gradient(
     >>> step.x.round(6), step.at_boundary
     (array([1., 1.]), False)
     """
-
-    def precondition(v: Vector) -> Vector:
-        divided: Vector = v / diagonal
-        if correct is not None:
-            divided += correct(v)
-        return divided
-
     x, residual = np.zeros_like(rhs), rhs.copy()
-    direction = precondition(residual)
-    product = float(residual @ direction)
-    goal = tolerance * np.sqrt(product)
+    scaled, scratch = np.empty_like(rhs), np.empty_like(rhs)  # vectors are long: none is made anew
+
+    def precondition() -> float:
+        np.divide(residual, diagonal, out=scaled)
+        if correct is not None:
+            correct(residual, scaled)
+        return float(residual @ scaled)
+
+    def go(length: float, image: Vector) -> None:
+        nonlocal x, residual
+        x += np.multiply(direction, length, out=scratch)
+        residual -= np.multiply(image, length, out=scratch)
 
     def step(iterations: int, at_boundary: bool) -> Step:
         return Step(x, float(x @ (rhs - residual)), iterations, at_boundary)
 
+    product = precondition()
+    direction = scaled.copy()
+    goal = tolerance * np.sqrt(product)
     for iteration in range(most):
         if np.sqrt(product) <= goal:
             return step(iteration, False)
         image = multiply(direction)
         curvature = float(direction @ image)
         length = product / curvature if curvature > 0 else np.inf
-        ahead = x + length * direction if np.isfinite(length) else x
-        if not np.isfinite(length) or float(diagonal @ ahead**2) >= radius**2:
+        if not np.isfinite(length) or _leaves(x, direction, length, diagonal, radius):
             if np.isfinite(radius):
                 length = _to_boundary(x, direction, diagonal, radius)
             else:  # negative curvature without a region: what is there, or descent
                 length = 0.0 if iteration else 1.0
-            x, residual = x + length * direction, residual - length * image
+            go(length, image)
             return step(iteration + 1, True)
-        x = ahead
-        residual = residual - length * image
-        preconditioned = precondition(residual)
-        following = float(residual @ preconditioned)
-        direction = preconditioned + following / product * direction
+        go(length, image)
+        following = precondition()
+        direction *= following / product
+        direction += scaled
         product = following
     return step(most, False)
+
+
+def _leaves(x: Vector, direction: Vector, length: float, diagonal: Vector, radius: float) -> bool:
+    """Whether a step ends outside the region."""
+    if np.isinf(radius):
+        return False
+    return float(diagonal @ (x + length * direction) ** 2) >= radius**2
 
 
 def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) -> float:

@@ -32,7 +32,7 @@ class NewtonStep(NamedTuple):
         diagonal: Vector,
         radius: float,
         tolerance: float,
-        correct: Callable[[Vector], Vector] | None = None,
+        correct: Callable[[Vector, Vector], None] | None = None,
     ) -> NewtonStep:
         """The step of the model with that gradient and Hessian, within the radius."""
         solved = conjugate_gradient(

@@ -48,16 +48,16 @@ class CommonSlope:
         self._gradient = self._x = self._diagonal = np.zeros(engine.n_items)
         self._diagonal_at = np.full(engine.n_items, np.inf)
         self._one_component = not engine.component.any()
-        self._tolerance, self._finest = tolerance, np.inf
+        self._tolerance, self._finest, self._largest = tolerance, np.inf, np.inf
         self.at: Profile
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient; a pass is as fine as the step that is expected, by Newton's pace."""
         finest, least = self._finest, 0.1 * self._tolerance
         self._look(x, finest)
-        if finest > least and self.largest_step(self._gradient) <= self._tolerance:
+        if finest > least and self._largest <= self._tolerance:
             self._look(x, least)
-        self._finest = max(0.1 * self.largest_step(self._gradient) ** 2, least)
+        self._finest = max(0.1 * self._largest**2, least)
         value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
         return value, self._gradient
 
@@ -67,13 +67,14 @@ class CommonSlope:
             self._diagonal = self._engine.slope_diagonal() + self._penalty
             self._diagonal_at = x
         self._gradient = self._penalty * x - self.at.gradient
+        self._largest = float((np.abs(self._gradient) / self._diagonal).max(initial=0.0))
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients."""
         return self._solve(radius, tolerance, self._levels)
 
     def _solve(
-        self, radius: float, tolerance: float, correct: Callable[[Vector], Vector]
+        self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
     ) -> NewtonStep:
         engine, penalty = self._engine, self._penalty
         return NewtonStep.solve(
@@ -85,12 +86,13 @@ class CommonSlope:
             correct,
         )
 
-    def _levels(self, v: Vector) -> Vector:
-        """The Hessian's inverse on the level of every component, which the prior alone holds."""
+    def _levels(self, v: Vector, out: Vector) -> None:
+        """Add the Hessian's inverse on every component's level, which the prior alone holds."""
         if self._one_component:
-            return np.asarray(v.sum() / (self._penalty * len(v)))
+            out += float(v.sum()) / (self._penalty * len(v))
+            return
         sums = np.bincount(self._engine.component, v)
-        return sums[self._engine.component] / (self._penalty * self._engine.component_sizes)
+        out += sums[self._engine.component] / (self._penalty * self._engine.component_sizes)
 
     def told(self, x: Vector) -> Profile:
         """What a pass says at x: the last one, unless its step was taken back."""
@@ -100,7 +102,9 @@ class CommonSlope:
 
     def largest_step(self, gradient: Vector) -> float:
         """How far the gradient would move a score by itself: a measure that knows no weights."""
-        return float((np.abs(gradient) / self._diagonal).max())
+        if gradient is self._gradient:
+            return self._largest
+        return float((np.abs(gradient) / self._diagonal).max(initial=0.0))
 
     def _settle(self, x: Vector, finest: float) -> Profile:
         return self._engine.common_slope(x, self._slope, finest)
@@ -141,9 +145,10 @@ class OwnSlopes(CommonSlope):
         scale = SlopeScale(self.at.slopes, self.at.curvature, self._slope, self._precision)
         along = scale.along_scores(square)
 
-        def correct(v: Vector) -> Vector:
-            soft = self._levels(v)
-            return soft + float(x @ v) / along * x if along > 0.0 else soft
+        def correct(v: Vector, out: Vector) -> None:
+            self._levels(v, out)
+            if along > 0.0:
+                out += float(x @ v) / along * x
 
         step = self._solve(radius, tolerance, correct)
         return step if np.isfinite(radius) or not x.any() else self._scaled(step, scale)
