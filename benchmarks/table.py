@@ -38,7 +38,8 @@ LONGEST = 1800  # seconds that one of our fits may take
 def ours(name: str, method: str, threads: int) -> Row:
     """One row of ours, from a process of its own."""
     folder = stored(name)
-    repeats = 5 if name in (*REAL, "1e5") else 2 if name == "1e6" else 1
+    quick = name == "1e6" or method in ("bt", "bora-map")
+    repeats = 5 if name in (*REAL, "1e5") else 2 if quick else 1
     command = [sys.executable, "-m", "benchmarks.measure", folder, method, threads, repeats]
     try:
         run = subprocess.run(

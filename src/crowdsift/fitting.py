@@ -13,19 +13,8 @@ import numpy as np
 from crowdsift import holdout
 from crowdsift._version import __version__
 from crowdsift.comparisons import Comparisons
-from crowdsift.diagnose import (
-    Z90,
-    Tally,
-    centre,
-    normal_distribution,
-    quantile_distribution,
-    rank_limits,
-    ranks,
-    sign_margin,
-    table_order,
-    tally,
-    verdicts,
-)
+from crowdsift.diagnose import Tally, centre, sign_margin, tally, verdicts
+from crowdsift.distributions import Z90, normal_distribution, quantile_distribution
 from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
 from crowdsift.gold import read_gold
@@ -35,6 +24,7 @@ from crowdsift.models import DEFAULT, Estimate, Model, model
 from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
 from crowdsift.outcomes import tie_rates
 from crowdsift.posterior import Posterior
+from crowdsift.ranking import rank_limits, ranks, table_order
 from crowdsift.resources import require_memory
 from crowdsift.result import Fit
 from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters

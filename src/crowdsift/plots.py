@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.diagnose import Z90
+from crowdsift.distributions import Z90
 from crowdsift.errors import RequestError
 from crowdsift.report.crowd import VERDICTS, describe_crowd
 from crowdsift.report.facts import ABSENT, codes, has_gold, settled

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from crowdsift._asked import as_list, is_sequence, keys_of, places_of
 from crowdsift.comparisons import Comparisons
-from crowdsift.diagnose import Z90
+from crowdsift.distributions import Z90
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.labels import context_codes, key_of

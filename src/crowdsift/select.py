@@ -10,7 +10,8 @@ import numpy as np
 
 from crowdsift.beliefs import Independent, Joint, answer
 from crowdsift.comparisons import Comparisons
-from crowdsift.diagnose import components, normal_quantiles
+from crowdsift.diagnose import components
+from crowdsift.distributions import normal_quantiles
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import fit, read_votes
 from crowdsift.labels import key_of, merge, plain

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift._version import __version__
-from crowdsift.diagnose import Z90
+from crowdsift.distributions import Z90
 from crowdsift.errors import RequestError
 from crowdsift.item_values import match_labels
 from crowdsift.models import Model, Start

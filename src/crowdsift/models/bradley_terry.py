@@ -63,12 +63,12 @@ class BradleyTerry(Model):
         return comparisons.pooled() if 2 * pairs <= len(comparisons) else comparisons
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
-        """Newton steps from 0; the objective is strictly convex."""
+        """Newton steps; the objective is strictly convex."""
         objective = CommonSlope(engine, self.penalty, tolerance=self.tolerance)
         rule = StoppingRule(
             "largest step of a score", self.tolerance, self.most_iterations, progress
         )
-        start = np.zeros(engine.n_items)
+        start = objective.first_scores()
         scores, trace = minimise(objective, start, rule, objective.largest_step)
         value, precision = objective.told(scores).value, None
         if engine.laplacian.has_dense:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.diagnose import Z90, normal_quantiles
+from crowdsift.distributions import Z90, normal_quantiles
 from crowdsift.models import model
 from crowdsift.report.reasons import Reason, reasons
 

@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.diagnose import components, ranks
+from crowdsift.diagnose import components
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
 from crowdsift.holdout import folds
 from crowdsift.likelihoods import sigmoid
 from crowdsift.metrics import kendall_tau
+from crowdsift.ranking import ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

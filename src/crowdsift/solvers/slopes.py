@@ -24,6 +24,7 @@ _LAST_STEP = 1e-3
 _SAME_SCALE = 0.02
 # The diagonal of the Hessian, a preconditioner and a yardstick, is taken anew after such a step.
 _SAME_DIAGONAL = 0.1
+_MOST_WON = 0.9  # share of votes in the first scores, at most
 
 
 class CommonSlope:
@@ -93,6 +94,17 @@ class CommonSlope:
             return
         sums = np.bincount(self._engine.component, v)
         out += sums[self._engine.component] / (self._penalty * self._engine.component_sizes)
+
+    def first_scores(self) -> Vector:
+        """Scores to start from: one step from 0, which is linear in the shares of votes, bent.
+
+        At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of
+        score 0; the logit of that share is closer where it is far from one half.
+        """
+        self.evaluate(np.zeros(self._engine.n_items))
+        linear = self.step(np.inf, 0.1).x
+        share = np.clip(0.5 + 0.25 * self._slope * linear, 1.0 - _MOST_WON, _MOST_WON)
+        return np.asarray(np.log(share / (1.0 - share)) / self._slope)
 
     def told(self, x: Vector) -> Profile:
         """What a pass says at x: the last one, unless its step was taken back."""
@@ -194,9 +206,7 @@ def minimise_with_slopes(
         The scores, what the last pass said, and the value before the first and after every
         iteration of the second phase.
     """
-    common = CommonSlope(engine, penalty, mean)
-    common.evaluate(np.zeros(engine.n_items))
-    scores = common.step(np.inf, 0.1).x
+    scores = CommonSlope(engine, penalty, mean).first_scores()
     own = OwnSlopes(engine, penalty, mean, sd, rule.tolerance)
     scores, trace = minimise(own, scores, rule, own.largest_step)
     return scores, own.told(scores), trace
