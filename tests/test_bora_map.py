@@ -62,6 +62,20 @@ def test_a_short_last_step_is_exact_to_second_order():
         assert abs(near.value - exact.value) < 2 * 3000 * step**2
 
 
+@pytest.mark.parametrize("scale", [2.0**-12, 2.0**12])
+def test_slopes_know_no_scale_of_the_scores(scale):
+    """Scores and prior in other units: the same steps, to the last bit but of the sums."""
+    drawn = crowdsift.simulate(12, 9, 3000, seed=2)
+    engine = CpuEngine(drawn.comparisons(), 1)
+    plain = engine.own_slopes(drawn.scores, np.ones(9), mean=1.0, precision=1.0, last_step=1e-2)
+    other = engine.own_slopes(
+        scale * drawn.scores, np.ones(9) / scale, mean=1.0 / scale, precision=scale**2,
+        last_step=1e-2,
+    )  # fmt: skip
+    np.testing.assert_allclose(scale * other.slopes, plain.slopes, rtol=1e-12)
+    assert other.value == pytest.approx(plain.value, rel=1e-12)
+
+
 def test_slopes_on_which_newton_goes_to_and_fro():
     """From here plain Newton steps jump between -2 and 1.8 without end."""
     votes = Comparisons.from_codes(
