@@ -92,7 +92,8 @@ public:
                 const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
                 score_differences(at, count, block.d);
                 for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
-                part[range] += evaluate(at, 0, count, block);
+                evaluate(at, 0, count, block);
+                part[range] += likelihood(at, count, block);
                 for (std::size_t j = 0; j < count; ++j) {
                     a_[at + j] = static_cast<float>(slope * slope * block.information[j]);
                     block.residual[j] *= slope;
@@ -175,10 +176,12 @@ public:
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
                  at += kSlopeBlock) {
                 const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
-                over_items(at, count, sums, [&](std::size_t j, Real& one, Real& two) {
-                    one += static_cast<Real>(a_[at + j]);
-                    two += static_cast<Real>(a_[at + j]);
-                });
+                over_items(
+                    at, count, [&](std::uint32_t item) { will_write(sums + item); },
+                    [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
+                        sums[one] += static_cast<Real>(a_[at + j]);
+                        sums[two] += static_cast<Real>(a_[at + j]);
+                    });
                 lane.added(count);
             }
         };
@@ -231,34 +234,25 @@ private:
         for (std::size_t j = 0; j < count; ++j) d[j] *= short_scores_.unit();
     }
 
-    // Asking ahead pays where the items are too many for the second-level cache.
     template <class Value>
     void differences(const Value* x, std::size_t at, std::size_t count, double* d) const {
-        const std::uint32_t* const first = votes_.first + at;
-        const std::uint32_t* const second = votes_.second + at;
-        std::size_t j = 0;
-        if (votes_.n_items >= kShortFrom)
-            for (; j < near_end(at, count); ++j) {
-                will_read(x + first[j + kAhead]);
-                will_read(x + second[j + kAhead]);
-                d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
-            }
-        for (; j < count; ++j)
-            d[j] = static_cast<double>(x[first[j]]) - static_cast<double>(x[second[j]]);
+        over_items(
+            at, count, [&](std::uint32_t item) { will_read(x + item); },
+            [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
+                d[j] = static_cast<double>(x[one]) - static_cast<double>(x[two]);
+            });
     }
 
-    // How many of the rows from `at` on have rows kAhead of them.
-    std::size_t near_end(std::size_t at, std::size_t count) const {
-        return std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
-    }
-
-    // Rows [begin, end) of a block that starts at `at`; returns the log-likelihood of all of it.
-    double evaluate(std::size_t at, std::size_t begin, std::size_t end, SlopeBlock& block) const {
+    // Evaluates rows [begin, end) of a block that starts at `at`.
+    void evaluate(std::size_t at, std::size_t begin, std::size_t end, SlopeBlock& block) const {
         logistic_block(end - begin, block.eta + begin, votes_.outcome + at + begin,
                        votes_.weight + at + begin, block.level + begin, block.growth + begin,
                        block.residual + begin, block.information + begin);
-        return log_likelihood_of(end - begin, block.level + begin, block.growth + begin,
-                                 votes_.weight + at + begin);
+    }
+
+    // The log-likelihood of a block that was evaluated.
+    double likelihood(std::size_t at, std::size_t count, const SlopeBlock& block) const {
+        return log_likelihood_of(count, block.level, block.growth, votes_.weight + at);
     }
 
     // Adds what rows push to their first items and takes it from their second.
@@ -266,26 +260,31 @@ private:
     void push(std::size_t at, std::size_t count, const double* force, Lane& lane) const {
         auto* const sums = lane.sums();
         using Real = std::remove_reference_t<decltype(*sums)>;
-        over_items(at, count, sums, [&](std::size_t j, Real& one, Real& two) {
-            one += static_cast<Real>(force[j]);
-            two -= static_cast<Real>(force[j]);
-        });
+        over_items(
+            at, count, [&](std::uint32_t item) { will_write(sums + item); },
+            [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
+                sums[one] += static_cast<Real>(force[j]);
+                sums[two] -= static_cast<Real>(force[j]);
+            });
         lane.added(count);
     }
 
-    // Calls row(j, sum of its first item, of its second) for rows of a block.
-    template <class Real, class Row>
-    void over_items(std::size_t at, std::size_t count, Real* sums, const Row& row) const {
+    // Calls row(j, its first item, its second) for rows of a block. Where the items are too many for
+    // the second-level cache it asks for those of later rows before.
+    template <class Ask, class Row>
+    void over_items(std::size_t at, std::size_t count, const Ask& ask, const Row& row) const {
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
         std::size_t j = 0;
-        if (votes_.n_items >= kShortFrom)
-            for (; j < near_end(at, count); ++j) {
-                will_write(sums + first[j + kAhead]);
-                will_write(sums + second[j + kAhead]);
-                row(j, sums[first[j]], sums[second[j]]);
+        if (votes_.n_items >= kShortFrom) {
+            const std::size_t near = std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
+            for (; j < near; ++j) {
+                ask(first[j + kAhead]);
+                ask(second[j + kAhead]);
+                row(j, first[j], second[j]);
             }
-        for (; j < count; ++j) row(j, sums[first[j]], sums[second[j]]);
+        }
+        for (; j < count; ++j) row(j, first[j], second[j]);
     }
 
     // Slopes, curvatures and sums of the workers of one block; returns their log-likelihood. Near
@@ -303,8 +302,7 @@ private:
         score_differences(at, rows, block.d);
         for (std::size_t s = from; s < to; ++s)
             set(votes_.begin_of(s) - at, votes_.begin_of(s + 1) - at, slopes[s]);
-        logistic_block(rows, block.eta, votes_.outcome + at, votes_.weight + at, block.level,
-                       block.growth, block.residual, block.information);
+        evaluate(at, 0, rows, block);
         double total = 0.0;
         for (std::size_t s = from; s < to; ++s) {
             const std::size_t begin = votes_.begin_of(s) - at, end = votes_.begin_of(s + 1) - at;
@@ -318,16 +316,13 @@ private:
                                votes_.weight + at + begin, out);
                 });
                 set(begin, end, slopes[s]);
-                logistic_block(end - begin, block.eta + begin, votes_.outcome + at + begin,
-                               votes_.weight + at + begin, block.level + begin,
-                               block.growth + begin, block.residual + begin,
-                               block.information + begin);
+                evaluate(at, begin, end, block);
             }
             std::fill(block.last + begin, block.last + end, now[0] / now[1]);
             curvature[s] = now[1];
             total += prior.finish(now, slopes[s]);
         }
-        total += log_likelihood_of(rows, block.level, block.growth, votes_.weight + at);
+        total += likelihood(at, rows, block);
         slope_entries(rows, block, a_.data() + at, b_.data() + at);
         push(at, rows, block.residual, lane);
         return total;
@@ -354,7 +349,8 @@ private:
         over_rows(s, [&](std::size_t at, std::size_t count) {
             score_differences(at, count, block.d);
             for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
-            total += evaluate(at, 0, count, block);
+            evaluate(at, 0, count, block);
+            total += likelihood(at, count, block);
             slope_entries(count, block, a_.data() + at, b_.data() + at);
             push(at, count, block.residual, lane);
         });
