@@ -29,8 +29,8 @@ from numpy.typing import NDArray
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.likelihoods import sigmoid
-from crowdsift.metrics import measure
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.metrics import measure
 
 OUTPUT = Path("bench-output") / "active"
 ITEMS, WORKERS, BATCH, RANDOM = 100, 50, 300, 6_000

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from benchmarks.active import ITEMS, RANDOM
-from crowdsift.likelihoods import normal_cdf, sigmoid
+from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
 
 Floats = NDArray[np.float64]
 ONE, TWO = np.triu_indices(ITEMS, 1)

@@ -26,9 +26,9 @@ from numpy.typing import NDArray
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.item_values import match_items, read_item_values
-from crowdsift.likelihoods import sigmoid
-from crowdsift.metrics import measure
+from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.metrics import measure
 
 ARMS = ("raw", "export", "soft", "weights")
 RIDGES = 10.0 ** np.arange(0.0, 3.5, 0.5)

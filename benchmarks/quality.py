@@ -21,10 +21,10 @@ import numpy as np
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.experiments.base import EIGHT
-from crowdsift.experiments.synthetic import RANGES, distinct_settings
-from crowdsift.holdout import folds, left_out_log_likelihood
-from crowdsift.metrics import measure, measure_up_to_sign
+from crowdsift.lab.experiments.base import EIGHT
+from crowdsift.lab.experiments.synthetic import RANGES, distinct_settings
+from crowdsift.models.holdout import folds, left_out_log_likelihood
+from crowdsift.numeric.metrics import measure, measure_up_to_sign
 
 OUTPUT = Path("bench-output") / "quality"
 Task = tuple[Any, ...]

@@ -22,7 +22,7 @@ import numpy as np
 from benchmarks import end_to_end, peers, roofline
 from benchmarks.data import OUTPUT, REAL, stored, votes_of
 from crowdsift import BradleyTerry
-from crowdsift.threads import available_threads
+from crowdsift.numeric.threads import available_threads
 
 Row = dict[str, Any]
 METHODS = ("bt", "bora-map", "bora-em", "sift")

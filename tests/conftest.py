@@ -10,7 +10,7 @@ from hypothesis import settings
 
 import crowdsift
 from crowdsift import Comparisons
-from crowdsift.demonstration import crowd_with_spammers
+from crowdsift.lab.demonstration import crowd_with_spammers
 from crowdsift.report.facts import Facts, gather
 
 # How long an example takes says nothing of what it shows; CI tries the same ones every time.

@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from crowdsift.experiments import Options
-from crowdsift.experiments.reproduce import perform
-from crowdsift.experiments.synthetic import Synthetic
+from crowdsift.lab.experiments import Options
+from crowdsift.lab.experiments.reproduce import perform
+from crowdsift.lab.experiments.synthetic import Synthetic
 
 
 class Small(Synthetic):

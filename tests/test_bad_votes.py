@@ -10,7 +10,7 @@ import pytest
 from samples import CSV, VOTES, written
 
 from crowdsift import InputError, RequestError
-from crowdsift.ingest import read
+from crowdsift.io.ingest import read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from benchmarks.browser import CHROMIUM, find_chromium
 from hostile import HOSTILE, hostile_votes
 
 import crowdsift
-from crowdsift.demonstration import crowd_with_spammers
+from crowdsift.lab.demonstration import crowd_with_spammers
 
 playwright = pytest.importorskip("playwright.sync_api", reason="needs playwright for Python")
 

@@ -12,7 +12,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from crowdsift import Comparisons, InputError, RequestError
-from crowdsift.ingest import read
+from crowdsift.io.ingest import read
 
 ARRAYS = ("first", "second", "outcome", "weight", "offsets")
 

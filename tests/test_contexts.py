@@ -13,18 +13,18 @@ from test_grid_passes import CLOSE, SIDE, passes
 
 import crowdsift
 from crowdsift import Sift
-from crowdsift.contexts import by_context
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.grid import PLAIN, Habits, SidePrior, WorkerPriors, mirrored
 from crowdsift.engines.own_levels import interpolated_prior
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.gold import read_gold
-from crowdsift.holdout import folds, left_out_log_likelihood
-from crowdsift.likelihoods import sigmoid
+from crowdsift.io.gold import read_gold
+from crowdsift.models.holdout import folds, left_out_log_likelihood
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods, spread_kernel
 from crowdsift.solvers.worker_prior import power_grid
+from crowdsift.votes.contexts import by_context
 
 
 def draw_votes(spread, side_sd, seed, *, each=60, workers=20, contexts=6, items=8):

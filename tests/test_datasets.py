@@ -11,8 +11,8 @@ import zipfile
 
 import pytest
 
-from crowdsift import datasets
 from crowdsift.errors import InputError, RequestError
+from crowdsift.lab import datasets
 
 LABELS = "left,right,performer,label\na.jpg,b.jpg,w1,left\nb.jpg,c.jpg,w2,c.jpg\n"
 TRUTH = "label,score\na.jpg,3\nb.jpg,2\nc.jpg,5\n"

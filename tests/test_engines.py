@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, RequestError, simulate
-from crowdsift.diagnose import components, tally
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.likelihoods import LIKELIHOODS, probit
-from crowdsift.ranking import ranks
+from crowdsift.numeric.likelihoods import LIKELIHOODS, probit
+from crowdsift.results.diagnose import components, tally
+from crowdsift.results.ranking import ranks
 
 # The compiled engine keeps one float32 a comparison, hence a few 1e-7 relative.
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}

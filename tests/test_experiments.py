@@ -19,18 +19,18 @@ from small_experiment import Fatal, Small
 from typer.testing import CliRunner
 
 import crowdsift
-from crowdsift import datasets
 from crowdsift.cli import app
 from crowdsift.errors import RequestError
-from crowdsift.experiments import EXPERIMENTS, Options, experiment, store
-from crowdsift.experiments.base import EIGHT
-from crowdsift.experiments.figures import Figure, Line, Panel
-from crowdsift.experiments.published import Published
-from crowdsift.experiments.reproduce import perform, reproduce
-from crowdsift.experiments.results import write_results
-from crowdsift.experiments.summary import Cell, cells, like_published, standing
-from crowdsift.experiments.synthetic import distinct_settings
-from crowdsift.experiments.text import beside, comma_separated, markdown_table
+from crowdsift.lab import datasets
+from crowdsift.lab.experiments import EXPERIMENTS, Options, experiment, store
+from crowdsift.lab.experiments.base import EIGHT
+from crowdsift.lab.experiments.figures import Figure, Line, Panel
+from crowdsift.lab.experiments.published import Published
+from crowdsift.lab.experiments.reproduce import perform, reproduce
+from crowdsift.lab.experiments.results import write_results
+from crowdsift.lab.experiments.summary import Cell, cells, like_published, standing
+from crowdsift.lab.experiments.synthetic import distinct_settings
+from crowdsift.lab.experiments.text import beside, comma_separated, markdown_table
 
 SCRIPT = Path(__file__).with_name("small_experiment.py")
 THREE = Options(seeds=3)

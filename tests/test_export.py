@@ -11,7 +11,7 @@ import pytest
 
 import crowdsift
 from crowdsift import InputError, RequestError, cli, export_votes, soft_labels
-from crowdsift.likelihoods import sigmoid
+from crowdsift.numeric.likelihoods import sigmoid
 
 
 @pytest.fixture(scope="module")

@@ -17,9 +17,9 @@ from strategies import comparisons
 
 import crowdsift
 from crowdsift import Comparisons, InputError, cli
-from crowdsift.gold import read_gold
+from crowdsift.io.gold import read_gold
 from crowdsift.models import MODELS, Sift, model
-from crowdsift.sign import gold_needed, mirror, order_probability, sign_log_odds, voters
+from crowdsift.results.sign import gold_needed, mirror, order_probability, sign_log_odds, voters
 
 FREE = [name for name, kind in MODELS.items() if kind.free_sign]
 

@@ -14,8 +14,8 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.grid import Habits, SidePrior, mirrored
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.metrics import measure
 from crowdsift.models import Sift
+from crowdsift.numeric.metrics import measure
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.ep import propagate
 from crowdsift.solvers.worker_prior import TIE_WIDTHS, WorkerPrior, habits_of, power_grid

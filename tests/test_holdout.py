@@ -8,7 +8,7 @@ import pytest
 import crowdsift
 from crowdsift import BradleyTerry, Comparisons, RequestError
 from crowdsift.engines import choose_engine
-from crowdsift.holdout import folds, left_out_log_likelihood
+from crowdsift.models.holdout import folds, left_out_log_likelihood
 
 
 def rows_of(votes):

@@ -16,9 +16,9 @@ import pytest
 from samples import CSV, VOTES, assert_same, written
 
 from crowdsift import Comparisons, InputError, RequestError
-from crowdsift._duck import FileTable
-from crowdsift.ingest import read
-from crowdsift.item_values import match_items, read_item_values
+from crowdsift.io.duck import FileSource
+from crowdsift.io.ingest import read
+from crowdsift.io.item_values import match_items, read_item_values
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -177,7 +177,7 @@ def test_threads(tmp_path: Path, expected: Comparisons) -> None:
     path = written(tmp_path / "v.csv", CSV)
     for threads in (None, 1, 3):
         assert_same(read(path, threads=threads), expected)
-        table = FileTable(str(path), threads or 2)
+        table = FileSource(str(path), threads or 2)
         query = "SELECT current_setting('threads')"
         assert table._connection.execute(query).fetchone() == (threads or 2,)
         table.close()
@@ -442,7 +442,7 @@ def test_many_rows_keep_their_place(tmp_path: Path) -> None:
 
 def test_import_stays_light() -> None:
     code = (
-        "import sys, crowdsift.ingest; "
+        "import sys, crowdsift.io.ingest; "
         "print([m for m in ('duckdb', 'narwhals', 'pandas', 'polars') if m in sys.modules])"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -9,8 +9,8 @@ from strategies import comparisons
 
 import crowdsift
 from crowdsift import Comparisons, RequestError
-from crowdsift.diagnose import components, tally
 from crowdsift.models import MODELS
+from crowdsift.results.diagnose import components, tally
 
 
 def islands() -> Comparisons:

@@ -8,8 +8,8 @@ import pytest
 from samples import written
 
 from crowdsift import InputError
-from crowdsift.ingest import read
-from crowdsift.item_values import match_items, read_item_values
+from crowdsift.io.ingest import read
+from crowdsift.io.item_values import match_items, read_item_values
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from samples import assert_same, written
 
 from crowdsift import Comparisons, InputError
-from crowdsift.ingest import read
+from crowdsift.io.ingest import read
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from crowdsift.errors import InputError
-from crowdsift.metrics import (
+from crowdsift.numeric.metrics import (
     Metrics,
     accuracy,
     kendall_tau,

@@ -12,8 +12,8 @@ from scipy.optimize import minimize
 import crowdsift
 from crowdsift import BoraEM, BradleyTerry, Comparisons
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.metrics import measure_up_to_sign
 from crowdsift.models import MODELS
+from crowdsift.numeric.metrics import measure_up_to_sign
 
 METHODS = sorted(MODELS)
 # The methods whose reliabilities tell an adversary from a coin.

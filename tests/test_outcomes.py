@@ -12,7 +12,7 @@ from strategies import comparisons
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.models import MODELS, model
-from crowdsift.outcomes import half_win, rao_kupper, tie_rates
+from crowdsift.votes.outcomes import half_win, rao_kupper, tie_rates
 
 
 def tied(seed=0, items=8, workers=6, votes=600):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 import crowdsift
-from crowdsift import Comparisons, RequestError, plots
-from crowdsift.demonstration import crowd_with_spammers
+from crowdsift import Comparisons, RequestError
+from crowdsift.lab.demonstration import crowd_with_spammers
+from crowdsift.report import plots
 from crowdsift.report.crowd import describe_crowd
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib: crowdsift[plots]")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdsift import ranking
+from crowdsift.results import ranking
 
 
 def test_counted_limits_are_those_of_samples(monkeypatch):

@@ -16,7 +16,7 @@ from crowdsift.report.disputes import disputed_pairs
 from crowdsift.report.facts import gather
 from crowdsift.report.leftout import Calibration, calibrate, fit_without
 from crowdsift.report.reasons import TEMPLATES, reasons
-from crowdsift.tables import Table
+from crowdsift.results.tables import Table
 
 # Facts
 
@@ -93,7 +93,7 @@ def test_predictions_are_those_of_fit_predict(crowd):
 
 def test_predictions_have_the_likelihood_that_sift_gives_to_left_out_votes():
     from crowdsift.engines import choose_engine
-    from crowdsift.holdout import folds
+    from crowdsift.models.holdout import folds
     from crowdsift.report.leftout import predicted_probability
 
     votes = crowdsift.simulate(12, 10, 3000, reliability=(-1.0, 2.0), seed=5).comparisons()

@@ -19,11 +19,11 @@ from hostile import HOSTILE, hostile_votes
 
 import crowdsift
 from crowdsift import Comparisons, RequestError
-from crowdsift.files import require_file
+from crowdsift.io.files import require_file
 from crowdsift.report import page as page_module
 from crowdsift.report.checks import run_checks
 from crowdsift.report.facts import gather, settled
-from crowdsift.tables import Table
+from crowdsift.results.tables import Table
 
 
 @pytest.fixture(scope="module")

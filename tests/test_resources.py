@@ -10,8 +10,8 @@ from samples import assert_same
 
 import crowdsift
 from crowdsift import RequestError, ResourceError
-from crowdsift.resources import available_memory, require_disk
-from crowdsift.threads import _openblas, available_threads, blas_threads
+from crowdsift.io.resources import available_memory, require_disk
+from crowdsift.numeric.threads import _openblas, available_threads, blas_threads
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -86,7 +86,7 @@ def test_too_little_disk_is_said(monkeypatch):
 def test_a_csv_that_would_spill_needs_the_disk(tmp_path, monkeypatch):
     path = tmp_path / "votes.csv"
     path.write_text("winner,loser,worker\n" + "aaaa,bbbb,cccc\n" * 10)
-    monkeypatch.setattr("crowdsift._duck._memory_limit", lambda: 200)
+    monkeypatch.setattr("crowdsift.io.duck._memory_limit", lambda: 200)
     usage = shutil.disk_usage(".")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=10))
     with pytest.raises(ResourceError, match="spills about"):
@@ -100,7 +100,7 @@ def test_an_unreadable_amount_is_refused(monkeypatch):
 
 
 def test_no_limit_is_known_without_a_system_that_tells(monkeypatch, tmp_path):
-    monkeypatch.setattr("crowdsift.resources.Path", lambda name: tmp_path / "nothing")
+    monkeypatch.setattr("crowdsift.io.resources.Path", lambda name: tmp_path / "nothing")
     assert available_memory() is None
 
 
@@ -117,7 +117,7 @@ def test_reading_spills_under_a_memory_limit(parquet, monkeypatch):
     """A limit far below the text: the answer is the same."""
     path = parquet("large.parquet", 400_000)
     free = crowdsift.read(path)
-    monkeypatch.setattr("crowdsift._duck._memory_limit", lambda: 60 * 10**6)
+    monkeypatch.setattr("crowdsift.io.duck._memory_limit", lambda: 60 * 10**6)
     assert_same(crowdsift.read(path), free)
     assert np.isfinite(free.weight).all()
 

@@ -14,7 +14,7 @@ import pytest
 
 import crowdsift
 from crowdsift import Comparisons, InputError, RequestError
-from crowdsift.files import replace_file, write_folder
+from crowdsift.io.files import replace_file, write_folder
 
 
 @pytest.fixture

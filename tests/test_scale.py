@@ -12,10 +12,10 @@ from strategies import comparisons, vectors
 
 import crowdsift
 from crowdsift import Comparisons
-from crowdsift.diagnose import tally
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.likelihoods import sigmoid
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.diagnose import tally
 from crowdsift.solvers.conjugate_gradient import conjugate_gradient
 from crowdsift.solvers.scale import SlopeScale
 

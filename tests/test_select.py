@@ -11,9 +11,10 @@ from scipy import integrate, stats
 
 import crowdsift
 from crowdsift import RequestError, Selector, cli
-from crowdsift.beliefs import Independent, Joint, answer, vote_precision
-from crowdsift.rosters import read_capacities
-from crowdsift.rounds import TYPES, State, Turns
+from crowdsift.active.batches import TYPES, State, Turns
+from crowdsift.active.beliefs import Independent, Joint, answer, vote_precision
+from crowdsift.io.candidates import read_capacities
+from crowdsift.results.diagnose import components
 
 
 @pytest.fixture(scope="module")
@@ -121,7 +122,7 @@ def test_islands_are_connected_first():
     joined = crowdsift.Comparisons.from_arrays(
         ["a", "c", "e", *asked["first"][:2]], ["b", "d", "f", *asked["second"][:2]], worker=[1] * 5
     )
-    assert crowdsift.diagnose.components(joined).max() == 0
+    assert components(joined).max() == 0
     kept = Selector(votes, islands="keep").choose(3)
     pairs = {frozenset(pair) for pair in zip(kept["first"], kept["second"], strict=True)}
     assert pairs == {frozenset("ab"), frozenset("cd"), frozenset("ef")}

@@ -11,7 +11,7 @@ from strategies import comparisons, vectors
 import crowdsift
 from crowdsift import BoraEM, Comparisons, RequestError
 from crowdsift.engines import choose_engine
-from crowdsift.likelihoods import sigmoid
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.em import EMState, alternate
 from crowdsift.solvers.side_term import SideTerm
 

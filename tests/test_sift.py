@@ -13,6 +13,7 @@ from crowdsift import Comparisons, RequestError
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import mirrored
 from crowdsift.models import Sift
+from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.solvers.ep import Settings, propagate
 from crowdsift.solvers.spectral import spectral_scores
 from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
@@ -221,7 +222,7 @@ def test_the_pair_effect_is_the_same_on_the_reference_engine():
 def test_a_pair_effect_predicts_votes_left_out():
     votes = votes_on_pairs(1, 1.0)
     plain, effect = (
-        crowdsift.holdout.left_out_log_likelihood(votes, Sift(pair_effect=tried), threads=1)
+        left_out_log_likelihood(votes, Sift(pair_effect=tried), threads=1)
         for tried in (False, True)
     )
     assert effect > plain + 0.005

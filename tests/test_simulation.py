@@ -9,9 +9,9 @@ import pytest
 from scipy.special import expit, ndtr
 
 from crowdsift.errors import RequestError
-from crowdsift.simulation import MODELS, simulate
+from crowdsift.lab.simulation import MODELS, simulate
 
-MODULE = sys.modules["crowdsift.simulation"]
+MODULE = sys.modules["crowdsift.lab.simulation"]
 
 
 def chances(drawn):

@@ -7,7 +7,7 @@ import pytest
 
 import crowdsift
 from crowdsift import Comparisons, RequestError, add_spammers
-from crowdsift.spam import KINDS, write_votes
+from crowdsift.lab.spam import KINDS, write_votes
 
 
 @pytest.fixture(scope="module")

@@ -21,7 +21,7 @@ def largest_difference(one, two):
     return np.abs(one.scores_of(one.labels) - two.scores_of(one.labels)).max()
 
 
-def table_of(votes):
+def source_of(votes):
     """One row a vote, so that some can be held back."""
     worker = votes.worker_codes()
     rows = np.repeat(np.arange(len(votes)), votes.weight.astype(int))
@@ -54,7 +54,7 @@ def file_table(path):
 @pytest.fixture(scope="module")
 def crowd():
     votes = crowdsift.simulate(items=40, workers=60, comparisons=2000, seed=4).comparisons()
-    return table_of(votes)
+    return source_of(votes)
 
 
 @pytest.fixture(scope="module")
@@ -119,7 +119,7 @@ def test_gold_goes_on(crowd):
 
 
 def test_contexts_go_on():
-    votes = table_of(crowdsift.simulate(items=12, workers=20, comparisons=900, seed=2)
+    votes = source_of(crowdsift.simulate(items=12, workers=20, comparisons=900, seed=2)
                      .comparisons())  # fmt: skip
     votes["topic"] = np.array(["x", "y"], dtype=object)[np.arange(len(votes["winner"])) % 2]
     new = held_back(len(votes["winner"]), 0.02, 1)

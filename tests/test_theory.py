@@ -11,7 +11,7 @@ from strategies import comparisons, vectors
 import crowdsift
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.likelihoods import logistic, polya_gamma_mean
+from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 from crowdsift.solvers.em import EMState, alternate
 
 

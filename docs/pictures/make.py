@@ -17,8 +17,8 @@ from PIL import Image
 from playwright.sync_api import Page, sync_playwright
 
 import crowdsift
-from crowdsift import plots
-from crowdsift.demonstration import crowd_with_spammers
+from crowdsift.lab.demonstration import crowd_with_spammers
+from crowdsift.report import plots
 
 HERE = Path(__file__).parent
 

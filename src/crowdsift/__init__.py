@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 
 if TYPE_CHECKING:
-    from crowdsift import datasets, metrics, models, plots
-    from crowdsift.comparisons import Comparisons
+    from crowdsift import models
+    from crowdsift.active.export import export_votes, soft_labels
+    from crowdsift.active.select import Selector, next_pairs
     from crowdsift.errors import (
         ConvergenceWarning,
         CrowdsiftError,
@@ -19,11 +20,12 @@ if TYPE_CHECKING:
         ResourceError,
         SignWarning,
     )
-    from crowdsift.evaluation import evaluate
-    from crowdsift.export import export_votes, soft_labels
     from crowdsift.fitting import fit
-    from crowdsift.holdout import tune
-    from crowdsift.ingest import read
+    from crowdsift.io.ingest import read
+    from crowdsift.lab import datasets
+    from crowdsift.lab.evaluation import evaluate
+    from crowdsift.lab.simulation import simulate
+    from crowdsift.lab.spam import add_spammers
     from crowdsift.models import (
         BARP,
         HBTL,
@@ -37,14 +39,17 @@ if TYPE_CHECKING:
         Sift,
         model,
     )
-    from crowdsift.result import Fit
-    from crowdsift.select import Selector, next_pairs
-    from crowdsift.simulation import simulate
-    from crowdsift.spam import add_spammers
-    from crowdsift.storage import load
+    from crowdsift.models.holdout import tune
+    from crowdsift.numeric import metrics
+    from crowdsift.report import plots
+    from crowdsift.results.fit import Fit
+    from crowdsift.results.store import load
+    from crowdsift.votes.comparisons import Comparisons
 
-_MODULES = {
-    "comparisons": ("Comparisons",),
+# Where public names live.
+_ROOMS = {
+    "active.export": ("export_votes", "soft_labels"),
+    "active.select": ("Selector", "next_pairs"),
     "errors": (
         "ConvergenceWarning",
         "CrowdsiftError",
@@ -53,31 +58,36 @@ _MODULES = {
         "ResourceError",
         "SignWarning",
     ),
-    "evaluation": ("evaluate",),
-    "export": ("export_votes", "soft_labels"),
     "fitting": ("fit",),
-    "holdout": ("tune",),
-    "ingest": ("read",),
+    "io.ingest": ("read",),
+    "lab.evaluation": ("evaluate",),
+    "lab.simulation": ("simulate",),
+    "lab.spam": ("add_spammers",),
     "models": (
         "BARP",
-        "HBTL",
-        "HTCV",
         "BoraEM",
         "BoraMAP",
         "BradleyTerry",
         "CrowdBT",
         "FactorBT",
+        "HBTL",
+        "HTCV",
         "RankCentrality",
         "Sift",
         "model",
     ),
-    "result": ("Fit",),
-    "select": ("Selector", "next_pairs"),
-    "simulation": ("simulate",),
-    "spam": ("add_spammers",),
-    "storage": ("load",),
+    "models.holdout": ("tune",),
+    "results.fit": ("Fit",),
+    "results.store": ("load",),
+    "votes.comparisons": ("Comparisons",),
 }
-_HOME = {name: module for module, names in _MODULES.items() for name in names}
+_HOME = {name: module for module, names in _ROOMS.items() for name in names}
+_MODULES = {
+    "datasets": "lab.datasets",
+    "metrics": "numeric.metrics",
+    "models": "models",
+    "plots": "report.plots",
+}
 
 __all__ = [
     "BARP",
@@ -122,11 +132,12 @@ def __getattr__(name: str) -> Any:
     """A public name, loaded on first use (PEP 562)."""
     if name in _HOME:
         value = getattr(import_module(f"crowdsift.{_HOME[name]}"), name)
-        globals()[name] = value
-        return value
-    if name in ("datasets", "metrics", "models", "plots"):
-        return import_module(f"crowdsift.{name}")
-    raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
+    elif name in _MODULES:
+        value = import_module(f"crowdsift.{_MODULES[name]}")
+    else:
+        raise AttributeError(f"module 'crowdsift' has no attribute {name!r}")
+    globals()[name] = value
+    return value
 
 
 def __dir__() -> list[str]:

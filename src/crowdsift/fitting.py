@@ -10,28 +10,27 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift import holdout
 from crowdsift._version import __version__
-from crowdsift.comparisons import Comparisons
-from crowdsift.diagnose import Tally, centre, sign_margin, tally, verdicts
-from crowdsift.distributions import Z90, normal_distribution, quantile_distribution
 from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
-from crowdsift.gold import read_gold
-from crowdsift.ingest import read
-from crowdsift.item_values import match_items, read_item_values
-from crowdsift.models import DEFAULT, Estimate, Model, model
-from crowdsift.notes import gold_note, island_note, one_way_notes, sign_note
-from crowdsift.outcomes import tie_rates
-from crowdsift.posterior import Posterior
-from crowdsift.ranking import rank_limits, ranks, table_order
-from crowdsift.resources import require_memory
-from crowdsift.result import Fit
-from crowdsift.sign import Agreement, count_gold, mirror, order_probability, voters
+from crowdsift.io.gold import read_gold
+from crowdsift.io.ingest import read
+from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.resources import require_memory
+from crowdsift.models import DEFAULT, Estimate, Model, holdout, model
+from crowdsift.numeric.distributions import Z90, normal_distribution, quantile_distribution
+from crowdsift.numeric.threads import blas_threads, thread_count, thread_notes
+from crowdsift.results.diagnose import Tally, centre, sign_margin, tally, verdicts
+from crowdsift.results.fit import Fit
+from crowdsift.results.notes import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.results.posterior import Posterior
+from crowdsift.results.ranking import rank_limits, ranks, table_order
+from crowdsift.results.sign import Agreement, count_gold, mirror, order_probability, voters
+from crowdsift.results.start import starting_point
+from crowdsift.results.tables import Table
 from crowdsift.solvers.kept_sites import recoded
-from crowdsift.start import starting_point
-from crowdsift.tables import Table
-from crowdsift.threads import blas_threads, thread_count, thread_notes
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.outcomes import tie_rates
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

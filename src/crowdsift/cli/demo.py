@@ -15,6 +15,6 @@ def demo(
     seed: Seed = 0,
 ) -> None:
     """Simulate a crowd with spammers, fit it, and show what was found."""
-    from crowdsift import demonstration
+    from crowdsift.lab import demonstration
 
     demonstration.run(out, seed)

@@ -59,6 +59,6 @@ def evaluate(
     if as_json:
         print_text(to_json(records))
         return
-    from crowdsift import console
+    from crowdsift.report import terminal as console
 
     console.show_evaluation(records)

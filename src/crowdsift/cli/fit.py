@@ -75,7 +75,7 @@ def fit(
 ) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
-    from crowdsift.files import require_file, require_folder
+    from crowdsift.io.files import require_file, require_folder
     from crowdsift.models import DEFAULT
 
     chosen = crowdsift.model(method or DEFAULT, **hyper_parameters(settings or []))
@@ -114,7 +114,7 @@ def fit(
     if as_json:
         print_text(text)
         return
-    from crowdsift import console
+    from crowdsift.report import terminal as console
 
     console.show_fit(result)
     if out is not None:

@@ -38,9 +38,9 @@ def next_(
     seed: Seed = 0,
 ) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
-    from crowdsift.files import replace_file
-    from crowdsift.rosters import read_capacities, read_labels
-    from crowdsift.select import next_pairs
+    from crowdsift.active.select import next_pairs
+    from crowdsift.io.candidates import read_capacities, read_labels
+    from crowdsift.io.files import replace_file
 
     asked = next_pairs(
         votes,

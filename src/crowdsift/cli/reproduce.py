@@ -14,7 +14,7 @@ from crowdsift.cli.options import names
 from crowdsift.cli.terminal import say
 
 if TYPE_CHECKING:
-    from crowdsift.experiments.runner import Progress
+    from crowdsift.lab.experiments.runner import Progress
 
 _RUNS = Path("reproduce-output")
 
@@ -56,10 +56,10 @@ def reproduce(
     ] = _RUNS,
 ) -> None:
     """Repeat an experiment of the paper: tables, figures, and a page beside the published."""
-    from crowdsift.experiments import requested
+    from crowdsift.lab.experiments import requested
 
     if experiment == "results":
-        from crowdsift.experiments.results import write_results
+        from crowdsift.lab.experiments.results import write_results
 
         target = out or Path("docs")
         write_results(runs, target, data, fetch=download)
@@ -68,7 +68,7 @@ def reproduce(
     options = requested(quick=quick, seeds=seeds, tune=tune, data=data, fetch=download)
     target = out or _RUNS / experiment
     from crowdsift.cli import Interrupted
-    from crowdsift.experiments.reproduce import reproduce as run
+    from crowdsift.lab.experiments.reproduce import reproduce as run
 
     try:
         with _progress(experiment) as progress:
@@ -87,7 +87,7 @@ def _progress(title: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from crowdsift.experiments.progress import shown
+    from crowdsift.lab.experiments.progress import shown
 
     with shown(title) as progress:
         yield progress

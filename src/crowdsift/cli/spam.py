@@ -21,7 +21,7 @@ def spam(
 ) -> None:
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
-    from crowdsift.spam import write_votes
+    from crowdsift.lab.spam import write_votes
 
     comparisons = crowdsift.read(votes, columns=mapping(columns))
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)

@@ -51,7 +51,7 @@ def fit_progress(title: str, model: Any) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from crowdsift import console
+    from crowdsift.report import terminal as console
 
     with console.fit_progress(title, getattr(model, "tolerance", None)) as progress:
         yield progress
@@ -63,7 +63,7 @@ def step_progress(title: str) -> Iterator[Callable[[str], None] | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from crowdsift import console
+    from crowdsift.report import terminal as console
 
     with console.step_progress(title) as progress:
         yield progress

@@ -10,17 +10,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from crowdsift.errors import RequestError
-from crowdsift.threads import thread_count
+from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.engines.grid import GridSites, Habits
     from crowdsift.engines.sides import SidePasses
-
-    Vector = NDArray[np.float64]
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [
     "ContextEngine",
@@ -187,7 +186,7 @@ class Engine(Protocol):
         """(S + shift I) v; S is A - B D⁻¹ B' of `own_slopes` or A of `common_slope`, the last."""
 
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
-        """Derivatives of a likelihood of `crowdsift.likelihoods.LIKELIHOODS`.
+        """Derivatives of a likelihood of `crowdsift.numeric.likelihoods.LIKELIHOODS`.
 
         Keeps the second derivatives: with A, B and D the items', mixed and workers' blocks of the
         negative Hessian, `couple`, `spread` and `reduced` are products with B', B and A - B D⁻¹ B'.

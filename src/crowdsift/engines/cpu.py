@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.contexts import by_context
 from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
 from crowdsift.engines.sides_cpu import CpuSidePasses
+from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["CpuEngine"]
 

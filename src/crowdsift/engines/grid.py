@@ -27,7 +27,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = [
     "NO_HABIT",

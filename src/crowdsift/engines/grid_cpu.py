@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift._dense import inverse_root
 from crowdsift.engines.grid import (
     NO_HABIT,
     PLAIN,
@@ -23,11 +22,13 @@ from crowdsift.engines.grid import (
     WorkerPoints,
     WorkerPriors,
 )
+from crowdsift.numeric.dense import inverse_root
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
 
 __all__ = ["CpuGridSites"]
 

@@ -30,8 +30,8 @@ from crowdsift.engines.site_moments import cavity, centred_votes, moved, outcome
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Vector
     from crowdsift.engines.reference import ReferenceLaplacian
+    from crowdsift.numeric import Vector
 
 __all__ = ["ReferenceGridSites"]
 

@@ -9,7 +9,7 @@ import numpy as np
 from crowdsift.engines.grid import mirrored
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = ["deposit", "interpolated_prior", "refined_levels"]
 

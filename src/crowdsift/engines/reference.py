@@ -6,18 +6,18 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.contexts import by_context
 from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_reference import ReferenceGridSites
 from crowdsift.engines.sides_reference import ReferenceSidePasses
-from crowdsift.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
+from crowdsift.numeric.likelihoods import LIKELIHOODS, logistic, polya_gamma_mean
+from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ReferenceEngine"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = ["SideCurvature", "SidePasses"]
 

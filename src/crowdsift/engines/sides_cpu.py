@@ -8,8 +8,8 @@ from crowdsift.engines.sides import SideCurvature
 
 if TYPE_CHECKING:
     from crowdsift import _core
-    from crowdsift.engines import Vector
     from crowdsift.engines.cpu import CpuEngine
+    from crowdsift.numeric import Vector
 
 __all__ = ["CpuSidePasses"]
 

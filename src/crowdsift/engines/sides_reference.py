@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.sides import SideCurvature
-from crowdsift.likelihoods import logistic, polya_gamma_mean
+from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Vector
     from crowdsift.engines.reference import ReferenceEngine
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ReferenceSidePasses"]
 

@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
-from crowdsift.likelihoods import sigmoid
+from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = ["cavity", "centred_votes", "moved", "outcome_terms"]
 

@@ -10,17 +10,18 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.outcomes import Outcomes, half_win
+from crowdsift.votes.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
     from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
     from crowdsift.models.precision import ScorePrecision
-    from crowdsift.posterior import ContextPoints
+    from crowdsift.numeric import Vector
+    from crowdsift.results.posterior import ContextPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
 

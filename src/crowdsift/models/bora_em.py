@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
 from crowdsift.models.precision import ScorePrecision
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import EMState, polya_gamma_em
 from crowdsift.solvers.side_term import SideTerm
@@ -22,8 +22,9 @@ from crowdsift.solvers.side_term import SideTerm
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["BoraEM"]
 

@@ -7,16 +7,17 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
 from crowdsift.models.precision import ScorePrecision
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.slopes import minimise_with_slopes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
 
 __all__ = ["BoraMAP"]
 

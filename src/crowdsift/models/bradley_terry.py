@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model
 from crowdsift.models.precision import ScorePrecision
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
 from crowdsift.solvers.slopes import CommonSlope
@@ -17,8 +17,8 @@ from crowdsift.solvers.slopes import CommonSlope
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["BradleyTerry"]
 

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Model, WorkerEstimate
 from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["FactorBT"]
 

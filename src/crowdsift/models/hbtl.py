@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.likelihoods import normal_cdf
 from crowdsift.models.likelihood import LikelihoodModel
+from crowdsift.numeric.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

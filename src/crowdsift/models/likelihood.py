@@ -14,8 +14,9 @@ from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 
 if TYPE_CHECKING:
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["LikelihoodModel"]
 

@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift._dense import inverse_root
+from crowdsift.numeric.dense import inverse_root
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
 
 __all__ = ["ScorePrecision"]
 

@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.engines import Engine
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["RankCentrality"]
 

@@ -9,10 +9,9 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.likelihoods import sigmoid
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.precision import ScorePrecision
-from crowdsift.outcomes import half_win, on_either_side
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.context_types import MOST_SPREAD
 from crowdsift.solvers.contexts import MOST_NUMBERS, ContextSites, in_another
@@ -24,16 +23,18 @@ from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.warm import WarmStart, go_on
 from crowdsift.solvers.worker_prior import habits_of, power_grid
+from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
     from crowdsift.engines.grid import PairPosteriors
-    from crowdsift.outcomes import Outcomes
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep import Propagation
+    from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.outcomes import Outcomes
 
 __all__ = ["Sift"]
 

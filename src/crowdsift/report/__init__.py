@@ -11,11 +11,11 @@ from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from crowdsift.files import replace_file, require_file
+from crowdsift.io.files import replace_file, require_file
 
 if TYPE_CHECKING:
-    from crowdsift.comparisons import Comparisons
-    from crowdsift.result import Fit
+    from crowdsift.results.fit import Fit
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Report", "make_report"]
 

@@ -7,16 +7,16 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.distributions import Z90, normal_quantiles
 from crowdsift.models import model
+from crowdsift.numeric.distributions import Z90, normal_quantiles
 from crowdsift.report.reasons import Reason, reasons
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.models import Model
-    from crowdsift.result import Fit
+    from crowdsift.results.fit import Fit
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["FLAGGED", "VERDICTS", "Crowd", "describe_crowd", "random_level", "reliability_density"]
 

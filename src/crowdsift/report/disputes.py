@@ -9,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Dispute", "disputed_pairs"]
 

@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.labels import key_of
 from crowdsift.models import model
 from crowdsift.report.crowd import Crowd, describe_crowd
 from crowdsift.report.disputes import Dispute, disputed_pairs
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
+from crowdsift.votes.labels import key_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.models import Model
-    from crowdsift.result import Fit
+    from crowdsift.results.fit import Fit
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "settled"]
 

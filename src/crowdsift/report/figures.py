@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.distributions import Z90
+from crowdsift.numeric.distributions import Z90
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import Calibration, Without
 from crowdsift.report.reasons import typical_reliability

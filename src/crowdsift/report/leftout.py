@@ -7,19 +7,19 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.diagnose import components
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
-from crowdsift.holdout import folds
-from crowdsift.likelihoods import sigmoid
-from crowdsift.metrics import kendall_tau
-from crowdsift.ranking import ranks
+from crowdsift.models.holdout import folds
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.metrics import kendall_tau
+from crowdsift.results.diagnose import components
+from crowdsift.results.ranking import ranks
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.comparisons import Comparisons
     from crowdsift.models import Estimate, Model
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["PARTS", "Calibration", "Without", "calibrate", "fit_without"]
 

@@ -11,7 +11,7 @@ from crowdsift.report.page import bar, environment, value_range
 from crowdsift.report.words import count, item_label, many, shortened
 
 if TYPE_CHECKING:
-    from crowdsift.result import Fit
+    from crowdsift.results.fit import Fit
 
 __all__ = ["fit_html"]
 

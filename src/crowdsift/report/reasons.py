@@ -15,7 +15,7 @@ from crowdsift.report.words import chance, many, percent
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.tables import Table
+    from crowdsift.results.tables import Table
 
 __all__ = ["TEMPLATES", "Reason", "reasons", "typical_reliability"]
 
@@ -66,7 +66,7 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     --------
     >>> import numpy as np
     >>> from crowdsift.report.reasons import typical_reliability
-    >>> from crowdsift.tables import Table
+    >>> from crowdsift.results.tables import Table
     >>> typical_reliability(Table({
     ...     "reliability": np.array([1.0, 2.0, -3.0]),
     ...     "verdict": np.array(["reliable", "weak", "adversarial"], object)}))
@@ -121,7 +121,7 @@ def _main(
     against: float,
     sided: float,
 ) -> Reason:
-    """The reason of the word itself; see `crowdsift.diagnose.verdicts`."""
+    """The reason of the word itself; see `crowdsift.results.diagnose.verdicts`."""
     if verdict == "reliable":
         return Reason(_RELIABLE, (chance(reliable), f"{ratio:.1f}"))
     if verdict == "weak":

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = ["Anderson"]
 

@@ -10,8 +10,9 @@ from crowdsift.engines.grid import PLAIN
 from crowdsift.solvers.side_prior import learned_sides
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
     from crowdsift.engines.grid import SidePrior
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.worker_prior import WorkerPrior
 
 __all__ = ["blind_evidence"]

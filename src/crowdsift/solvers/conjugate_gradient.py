@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = ["Step", "conjugate_gradient"]
 

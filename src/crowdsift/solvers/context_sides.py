@@ -16,7 +16,7 @@ from crowdsift.solvers.leaps import Leaps
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
 __all__ = ["SideTree"]
 

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Vector
     from crowdsift.engines.grid import GridSites, Habits
+    from crowdsift.numeric import Vector
 
 __all__ = ["MOST_SPREAD", "TypeTree", "likelihoods", "spread_kernel"]
 

@@ -27,7 +27,7 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     mirrored,
 )
-from crowdsift.posterior import ContextPoints
+from crowdsift.results.posterior import ContextPoints
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods
 from crowdsift.solvers.convergence import CLEAR
@@ -35,8 +35,8 @@ from crowdsift.solvers.convergence import CLEAR
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Vector
     from crowdsift.engines.grid import GridSites
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.ep import Propagation
 
 __all__ = ["MOST_NUMBERS", "ContextSites", "in_another", "with_contexts"]

@@ -10,7 +10,8 @@ from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Curvature, Engine, Vector
+    from crowdsift.engines import Curvature, Engine
+    from crowdsift.numeric import Vector
 
 __all__ = ["WorkerElimination", "minimise_eliminated"]
 

@@ -11,7 +11,8 @@ from crowdsift.solvers.anderson import Anderson
 from crowdsift.solvers.side_term import SideTerm
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
 __all__ = ["EMState", "alternate", "polya_gamma_em"]

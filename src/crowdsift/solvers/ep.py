@@ -21,8 +21,9 @@ from crowdsift.solvers.spectral import spectral_scores
 from crowdsift.solvers.worker_prior import WorkerPrior
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
     from crowdsift.engines.grid import RunSites
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
 
 __all__ = ["Propagation", "Settings", "complete", "propagate"]

@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.solvers.conjugate_gradient import conjugate_gradient
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
 __all__ = ["NewtonStep", "Objective", "minimise"]

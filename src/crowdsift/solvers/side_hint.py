@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
+    from crowdsift.numeric import Vector
 
 __all__ = ["hints_at_sides", "side_scores"]
 

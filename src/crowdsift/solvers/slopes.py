@@ -11,7 +11,8 @@ from crowdsift.solvers.newton import NewtonStep, minimise
 from crowdsift.solvers.scale import SlopeScale
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine, Profile, Vector
+    from crowdsift.engines import Engine, Profile
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
 __all__ = ["CommonSlope", "OwnSlopes", "minimise_with_slopes"]

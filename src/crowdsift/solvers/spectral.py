@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Vector
     from crowdsift.engines.grid import GridSites
+    from crowdsift.numeric import Vector
 
 __all__ = ["spectral_scores"]
 

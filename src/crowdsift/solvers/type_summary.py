@@ -11,8 +11,8 @@ from crowdsift.engines.grid import WorkerPoints
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crowdsift.engines import Vector
     from crowdsift.engines.grid import RunSites, TypePosteriors
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.worker_prior import WorkerPrior
 
 __all__ = ["TypeSummary", "quantiles", "summarise"]

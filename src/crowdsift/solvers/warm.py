@@ -15,8 +15,9 @@ from crowdsift.solvers.side_prior import SideLearner
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine, Vector
+    from crowdsift.engines import Engine
     from crowdsift.engines.grid import GridSites, SidePrior, VoteSites
+    from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep import Settings
     from crowdsift.solvers.worker_prior import WorkerPrior

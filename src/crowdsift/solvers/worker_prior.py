@@ -19,7 +19,7 @@ from crowdsift.engines.grid import PLAIN, Habits, mirrored
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from crowdsift.engines import Vector
+    from crowdsift.numeric import Vector
 
     _Grid = tuple[Vector, Vector]
 

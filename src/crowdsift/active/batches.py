@@ -1,0 +1,229 @@
+"""One batch of questions while it is chosen: which pair next, and whom to ask."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.active.beliefs import vote_precision
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.active.beliefs import Belief, Codes
+    from crowdsift.numeric import Vector
+
+__all__ = ["TYPES", "Question", "Round", "State", "Turns", "neighbours", "pair_keys"]
+
+TYPES = 16  # points that stand for the distribution of a reliability
+_DRAWS = 100  # of a reliability, whose mean decides who is asked
+_TRIAL = 12  # votes before a worker's reliability says anything
+_POOL, _POOL_SHARE = 20_000, 40  # candidates kept, at least and per question wanted
+
+
+@dataclass
+class State:
+    """What is known: scores, islands, and every worker's reliability as shares of types."""
+
+    belief: Belief
+    component: Codes
+    crowd: Vector  # types of a worker of whom nothing is known, of equal shares
+    types: Vector  # one row a worker
+    share: Vector
+    votes: Vector  # how many votes every worker gave
+
+    def join(self, a: int, b: int) -> None:
+        """Items a and b have been compared: their islands are one."""
+        _join(self.component, a, b)
+
+
+class Question(NamedTuple):
+    """A pair, who is asked (-1: anyone), the expected gain, and whether it joins islands."""
+
+    a: int
+    b: int
+    worker: int
+    gain: float
+    connects: bool
+
+
+class Turns:
+    """Who is asked: for every question a draw from each worker's distribution, the best wins.
+
+    A worker who may be the best is tried the more often the likelier that is (Thompson
+    sampling); the mean of many draws holds more to those who are known to be good. Whoever
+    is new gets a few questions in a row, since fewer say nothing about a worker.
+    """
+
+    def __init__(
+        self, state: State, codes: Codes, capacity: Codes, random: np.random.Generator
+    ) -> None:
+        self.codes, self.left = codes, capacity.copy()
+        self._random = random
+        types, share = state.types[codes], state.share[codes]
+        self._mean = (share * types).sum(axis=1)
+        spread = (share * (types - self._mean[:, None]) ** 2).sum(axis=1)
+        self._sd = np.sqrt(spread / _DRAWS)  # of the mean of the draws, which is close to normal
+        self._votes = state.votes[codes].copy()
+        self._trying = -1
+
+    def draw(self) -> int | None:
+        """The place of the next worker; None where nobody is left."""
+        trying = self._trying
+        if trying >= 0 and self.left[trying] > 0 and self._votes[trying] < _TRIAL:
+            return trying
+        free = np.flatnonzero(self.left > 0)
+        if not len(free):
+            return None
+        drawn = self._mean[free] + self._sd[free] * self._random.standard_normal(len(free))
+        self._trying = int(free[drawn.argmax()])
+        return self._trying
+
+    def asked(self, place: int) -> None:
+        """The worker there got a question."""
+        self.left[place] -= 1
+        self._votes[place] += 1
+
+
+class Round:
+    """Questions chosen one by one, each supposed to be answered before the next is chosen.
+
+    Parameters
+    ----------
+    state
+        What is known.
+    a, b
+        The pairs that may be asked.
+    seen
+        The keys of the pairs on which a worker has voted.
+    wanted
+        How many questions there will be.
+    keep_islands
+        Whether the order across islands counts for nothing.
+    """
+
+    def __init__(
+        self,
+        state: State,
+        a: Codes,
+        b: Codes,
+        seen: Callable[[int], NDArray[np.int64]],
+        wanted: int,
+        keep_islands: bool,
+    ) -> None:
+        self._state, self._seen = state, seen
+        self._component = state.component.copy()
+        islands = state.component if keep_islands else None
+        self._a, self._b = a, b
+        self._batch = state.belief.batch(a, b, islands)
+        self._everyone = self._precision(state.crowd, np.full(TYPES, 1.0 / TYPES))
+        most = max(_POOL, _POOL_SHARE * wanted)
+        if len(a) > 2 * most:
+            keep = self._worthy(most)
+            self._a, self._b, self._everyone = a[keep], b[keep], self._everyone[keep]
+            self._batch = state.belief.batch(self._a, self._b, islands)
+        self._asked = np.zeros(len(self._a), np.int64)
+        self._by_worker: dict[int, Vector] = {}
+
+    def choose(self, wanted: int, turns: Turns | None) -> list[Question]:
+        """The best questions; fewer where nobody may be asked any more."""
+        chosen: list[Question] = []
+        while len(chosen) < wanted:
+            if turns is None:
+                chosen.append(self._next(self._everyone, -1))
+                continue
+            turn = turns.draw()
+            if turn is None:
+                break
+            who = int(turns.codes[turn])
+            precision = self._of_worker(who)
+            if not precision.any():  # this worker has seen all that may be asked
+                turns.left[turn] = 0
+                continue
+            chosen.append(self._next(precision, who))
+            turns.asked(turn)
+        return chosen
+
+    def _next(self, precision: Vector, who: int) -> Question:
+        gain = self._gain(precision)
+        allowed = precision > 0.0
+        fresh = allowed & (self._asked == self._asked[allowed].min())
+        links = fresh & (self._component[self._a] != self._component[self._b])
+        connects = bool(links.any())
+        place = int(np.where(links if connects else fresh, gain, -1.0).argmax())
+        a, b = int(self._a[place]), int(self._b[place])
+        question = Question(a, b, who, float(gain[place]), connects)
+        self._batch.take(place, float(precision[place]))
+        self._asked[place] += 1
+        if who >= 0:
+            self._by_worker[who][place] = 0.0
+        _join(self._component, a, b)
+        return question
+
+    def _gain(self, precision: Vector) -> Vector:
+        return precision / (1.0 + precision * self._batch.variance) * self._batch.worth
+
+    def _worthy(self, most: int) -> NDArray[np.bool_]:
+        """The candidates worth most at the outset, of all and of those that join islands."""
+        gain = self._gain(self._everyone)
+        keep = np.zeros(len(gain), bool)
+        links = self._component[self._a] != self._component[self._b]
+        for part in (np.flatnonzero(links), np.arange(len(gain))):
+            if top := min(most, len(part)):
+                keep[part[np.argpartition(-gain[part], top - 1)[:top]]] = True
+        return keep
+
+    def _precision(self, types: Vector, share: Vector) -> Vector:
+        mean = self._state.belief.mean
+        difference = mean[self._a] - mean[self._b]
+        return vote_precision(difference, self._batch.variance, types, share)
+
+    def _of_worker(self, s: int) -> Vector:
+        """What a vote of this worker tells; nothing on pairs that the worker has seen."""
+        if s not in self._by_worker:
+            precision = self._precision(self._state.types[s], self._state.share[s])
+            keys = pair_keys(self._a, self._b, len(self._component))
+            precision[np.isin(keys, self._seen(s))] = 0.0
+            self._by_worker[s] = precision
+        return self._by_worker[s]
+
+
+def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
+    """Items 1, 2, 4, 8 and so on places apart by score, and a star between islands.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> a, b = neighbours(np.array([3.0, 2.0, 1.0]), np.zeros(3, int))
+    >>> sorted(zip(a.tolist(), b.tolist()))
+    [(0, 1), (0, 2), (1, 2)]
+    """
+    order = np.argsort(-mean, kind="stable")
+    gaps = 2 ** np.arange(int(np.log2(len(mean) - 1)) + 1)
+    one, two = [order[:-gap] for gap in gaps], [order[gap:] for gap in gaps]
+    islands, first = np.unique(component, return_index=True)
+    if len(islands) > 1:
+        hub = first[np.searchsorted(islands, np.bincount(component).argmax())]
+        one.append(np.full(len(first) - 1, hub))
+        two.append(first[first != hub])
+    return np.concatenate(one), np.concatenate(two)
+
+
+def pair_keys(a: Codes, b: Codes, n_items: int) -> NDArray[np.int64]:
+    """One number a pair, whichever item comes first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> pair_keys(np.array([0, 2]), np.array([2, 0]), 3)
+    array([2, 2])
+    """
+    return np.asarray(np.minimum(a, b) * n_items + np.maximum(a, b))
+
+
+def _join(component: Codes, a: int, b: int) -> None:
+    if component[a] != component[b]:
+        component[component == component[b]] = component[a]

@@ -1,0 +1,265 @@
+"""Gaussian beliefs about scores, and what they say of the order.
+
+Two items with a difference d ~ N(m, s²) end in the wrong order with a probability that, once the
+remaining uncertainty is f, averages ∫ p(d) Φ(-|d|/f) dd ≈ p(0) f √(2/π). Its derivative by f² is
+w = p(0) / (√(2π) s) at f = s: the worth of a unit of variance taken from that pair. A vote on
+(a, b) of precision A takes A (uᵀ Σ x)² / (1 + A V) from the variance of the pair with contrast
+u, where x = e_a - e_b and V = xᵀ Σ x; over all pairs the worth is A / (1 + A V) · xᵀ Σ L Σ x, L
+the Laplacian of the weights w. That is the expected number of pairs put right, to first order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import pi
+from typing import TYPE_CHECKING, Protocol
+
+import numpy as np
+
+from crowdsift.numeric.likelihoods import sigmoid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+    Codes = NDArray[np.int64]
+
+__all__ = ["Batch", "Belief", "Independent", "Joint", "answer", "vote_precision"]
+
+_LEVEL = 1.0  # prior variance of the level of an island: that of a score
+_SAMPLED = 4_000  # items that stand for all in sums over pairs
+_TINY = 1e-12
+
+
+class Batch(Protocol):
+    """Candidate pairs while a batch is chosen: variances V and worths xᵀΣLΣx, kept up to date."""
+
+    variance: Vector
+    worth: Vector
+
+    def take(self, place: int, precision: float) -> None:
+        """Suppose a vote of that precision on a candidate."""
+        ...
+
+
+class Belief(Protocol):
+    """Means of scores and a way to their covariance."""
+
+    mean: Vector
+
+    def variance(self, a: Codes, b: Codes) -> Vector:
+        """Variances of differences."""
+        ...
+
+    def move(self, a: int, b: int, step: float, shrink: float) -> None:
+        """Mean by step·Σx, covariance by -shrink·Σx xᵀΣ."""
+        ...
+
+    def batch(self, a: Codes, b: Codes, islands: Codes | None) -> Batch:
+        """Candidates, with pairs across islands worth nothing where islands are given."""
+        ...
+
+
+@dataclass
+class Joint:
+    """All covariances."""
+
+    mean: Vector
+    covariance: Vector
+
+    @staticmethod
+    def of(mean: Vector, centred: Vector, component: Codes) -> Joint:
+        """From a covariance about the means of components, whose levels are unknown."""
+        together = component[:, None] == component[None, :]
+        return Joint(mean.copy(), centred + _LEVEL * together)
+
+    def variance(self, a: Codes, b: Codes) -> Vector:
+        """Variances of differences."""
+        s = self.covariance
+        diagonal = np.diagonal(s)
+        return np.asarray(np.maximum(diagonal[a] + diagonal[b] - 2.0 * s[a, b], _TINY))
+
+    def move(self, a: int, b: int, step: float, shrink: float) -> None:
+        """Mean by step·Σx, covariance by -shrink·Σx xᵀΣ."""
+        x = self.covariance[:, a] - self.covariance[:, b]
+        self.mean += step * x
+        self.covariance -= shrink * np.outer(x, x)
+
+    def batch(self, a: Codes, b: Codes, islands: Codes | None) -> _JointBatch:
+        """Candidates."""
+        return _JointBatch(self, a, b, islands)
+
+
+class _JointBatch:
+    """Rank-one updates of V and of xᵀΣLΣx at the candidates only, not of K x K matrices."""
+
+    def __init__(self, belief: Joint, a: Codes, b: Codes, islands: Codes | None) -> None:
+        s = belief.covariance
+        diagonal = np.diagonal(s)
+        spread = np.maximum(diagonal[:, None] + diagonal[None, :] - 2.0 * s, _TINY)
+        weight = _weights(belief.mean[:, None] - belief.mean[None, :], spread)
+        np.fill_diagonal(weight, 0.0)
+        if islands is not None:
+            weight[islands[:, None] != islands[None, :]] = 0.0
+        laplacian = np.diag(weight.sum(axis=1)) - weight
+        self._response = s @ laplacian @ s
+        self._belief, self._a, self._b = belief, a, b
+        self.variance = belief.variance(a, b)
+        own = np.diagonal(self._response)
+        self.worth = np.maximum(own[a] + own[b] - 2.0 * self._response[a, b], 0.0)
+        self._count = 0
+        self._x, self._y = np.empty((2, 16, len(belief.mean)))
+        self._c, self._q = np.empty((2, 16))  # c and xᵀ y of every vote supposed
+
+    def take(self, place: int, precision: float) -> None:
+        """Suppose a vote of that precision on a candidate."""
+        a, b = int(self._a[place]), int(self._b[place])
+        n = self._count
+        before, after, c, q = self._x[:n], self._y[:n], self._c[:n], self._q[:n]
+        along, across = c * (before[:, a] - before[:, b]), c * (after[:, a] - after[:, b])
+        s, g = self._belief.covariance, self._response
+        x = s[:, a] - s[:, b] - along @ before
+        y = g[:, a] - g[:, b] - (across - c * q * along) @ before - along @ after
+        taken = precision / (1.0 + precision * max(x[a] - x[b], _TINY))
+        dx, dy = x[self._a] - x[self._b], y[self._a] - y[self._b]
+        both = float(y[a] - y[b])
+        self.variance = np.maximum(self.variance - taken * dx * dx, _TINY)
+        self.worth = np.maximum(
+            self.worth - 2.0 * taken * dx * dy + taken * taken * both * dx * dx, 0.0
+        )
+        self._remember(x, y, taken, both)
+
+    def _remember(self, x: Vector, y: Vector, c: float, q: float) -> None:
+        if self._count == len(self._c):
+            self._x, self._y = (np.concatenate([v, np.empty_like(v)]) for v in (self._x, self._y))
+            self._c, self._q = (np.concatenate([v, np.empty_like(v)]) for v in (self._c, self._q))
+        self._x[self._count], self._y[self._count] = x, y
+        self._c[self._count], self._q[self._count] = c, q
+        self._count += 1
+
+
+@dataclass
+class Independent:
+    """Variances only: errors of items as independent, which is close where there are thousands."""
+
+    mean: Vector
+    own: Vector  # variances about the mean of the component
+    component: Codes
+
+    def variance(self, a: Codes, b: Codes) -> Vector:
+        """Variances of differences."""
+        apart = 2.0 * _LEVEL * (self.component[a] != self.component[b])
+        return np.asarray(np.maximum(self.own[a] + self.own[b] + apart, _TINY))
+
+    def move(self, a: int, b: int, step: float, shrink: float) -> None:
+        """Mean by step·Σx, variances by -shrink·(Σx)², at the two items."""
+        for item, sign in ((a, 1.0), (b, -1.0)):
+            before = self.own[item]
+            self.mean[item] += sign * step * before
+            self.own[item] = max(before - shrink * before * before, _TINY)
+        self.component[self.component == self.component[b]] = self.component[a]
+
+    def batch(self, a: Codes, b: Codes, islands: Codes | None) -> _IndependentBatch:
+        """Candidates."""
+        return _IndependentBatch(self, a, b, islands)
+
+
+class _IndependentBatch:
+    """Without covariances xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
+
+    def __init__(self, belief: Independent, a: Codes, b: Codes, islands: Codes | None) -> None:
+        self._own, self._a, self._b = belief.own.copy(), a, b
+        self._apart = belief.variance(a, b) - belief.own[a] - belief.own[b]
+        self._degree = _degrees(belief, islands)
+        direct = _weights(belief.mean[a] - belief.mean[b], belief.variance(a, b))
+        self._direct = direct if islands is None else direct * (islands[a] == islands[b])
+        both = np.concatenate([a, b])
+        self._order = np.argsort(both, kind="stable")
+        self._start = np.searchsorted(both[self._order], np.arange(len(belief.mean) + 1))
+        self.variance, self.worth = np.empty(len(a)), np.empty(len(a))
+        self._refresh(np.arange(len(a)))
+
+    def take(self, place: int, precision: float) -> None:
+        """Suppose a vote of that precision on a candidate."""
+        c = precision / (1.0 + precision * self.variance[place])
+        for item in (self._a[place], self._b[place]):
+            self._own[item] = max(self._own[item] - c * self._own[item] ** 2, _TINY)
+            touched = self._order[self._start[item] : self._start[item + 1]] % len(self._a)
+            self._refresh(touched)
+
+    def _refresh(self, at: NDArray[np.intp]) -> None:
+        a, b = self._a[at], self._b[at]
+        one, two = self._own[a], self._own[b]
+        self.variance[at] = np.maximum(one + two + self._apart[at], _TINY)
+        self.worth[at] = (
+            one**2 * self._degree[a] + two**2 * self._degree[b] + 2.0 * one * two * self._direct[at]
+        )
+
+
+def _degrees(belief: Independent, islands: Codes | None) -> Vector:
+    """Sums of weights of every item with all others; with many items, with every n-th by score."""
+    order = np.argsort(belief.mean, kind="stable")
+    step = max(1, -(-len(order) // _SAMPLED))
+    some = order[step // 2 :: step]
+    share = len(order) / len(some)
+    result = np.empty(len(order))
+    for begin in range(0, len(order), 1_000):
+        rows = np.arange(begin, min(begin + 1_000, len(order)))
+        a, b = rows[:, None], some[None, :]
+        weight = _weights(belief.mean[a] - belief.mean[b], belief.variance(a, b))
+        weight[a == b] = 0.0
+        if islands is not None:
+            weight[islands[a] != islands[b]] = 0.0
+        result[rows] = share * weight.sum(axis=1)
+    return result
+
+
+def _weights(difference: Vector, variance: Vector) -> Vector:
+    """W = φ(m/s) / (√(2π) s²): what a unit of variance of each pair is worth."""
+    return np.asarray(np.exp(-0.5 * difference**2 / variance) / (2.0 * pi * variance))
+
+
+def vote_precision(difference: Vector, variance: Vector, types: Vector, share: Vector) -> Vector:
+    """Expected precision about d ~ N(difference, variance) of a vote: mean of β² E[σ'(βd)].
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> vote_precision(np.zeros(1), np.zeros(1), np.array([1.0, 2.0]), np.array([0.5, 0.5]))
+    array([0.625])
+    """
+    total = np.zeros_like(difference)
+    for beta, part in zip(types, share, strict=True):
+        flat = 1.0 / np.sqrt(1.0 + pi / 8.0 * beta * beta * variance)
+        chance = sigmoid(flat * beta * difference)
+        total += part * beta * beta * flat * chance * (1.0 - chance)
+    return total
+
+
+def answer(
+    difference: float, variance: float, outcome: float, types: Vector, share: Vector
+) -> tuple[float, float, Vector]:
+    """What an answer does: step and shrinkage of the difference, and the worker's new shares.
+
+    One step of assumed-density filtering: the first two derivatives of the log probability of
+    the answer by the mean of d, at outcome 1 for the first item, 0 for the second, ½ for a tie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> step, shrink, share = answer(0.0, 1.0, 1.0, np.array([0.0, 2.0]), np.array([0.5, 0.5]))
+    >>> step > 0, shrink > 0, share
+    (True, True, array([0.5, 0.5]))
+    """
+    slope = types / np.sqrt(1.0 + pi / 8.0 * types**2 * variance)
+    chance = np.clip(sigmoid(slope * difference), _TINY, 1.0 - _TINY)
+    likely = outcome * np.log(chance) + (1.0 - outcome) * np.log1p(-chance)
+    after = share * np.exp(likely - likely.max())
+    after /= after.sum()
+    left = outcome - chance
+    step = float(after @ (left * slope))
+    curved = float(after @ ((left**2 - chance * (1.0 - chance)) * slope**2))
+    # A vote of a worker of unknown sign may widen; between two fits it is held at no news.
+    shrink = min(max(step * step - curved, 0.0), 0.95 / variance)
+    return step, shrink, after

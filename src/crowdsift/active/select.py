@@ -1,0 +1,451 @@
+"""What to ask next: the pairs, and where they may be chosen the workers, worth most."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.active.batches import TYPES, Question, Round, State, Turns, neighbours, pair_keys
+from crowdsift.active.beliefs import Independent, Joint, answer
+from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
+from crowdsift.fitting import fit, read_votes
+from crowdsift.models import BradleyTerry, Model, Sift
+from crowdsift.numeric.distributions import normal_quantiles
+from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.results.diagnose import components
+from crowdsift.results.tables import Table
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.labels import key_of, merge, plain
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.active.beliefs import Belief, Codes
+    from crowdsift.numeric import Vector
+    from crowdsift.results.fit import Fit
+
+__all__ = ["Selector", "next_pairs"]
+
+_ALL_PAIRS = 1_500  # items up to which every pair is a candidate
+
+
+class Selector:
+    """Chooses comparisons by what they are expected to tell about the order of the items.
+
+    Starts from a fit of the votes and keeps its posterior: scores are jointly Gaussian (with
+    their covariances up to about a thousand items, with variances only beyond), every worker has
+    a distribution of reliability. `add` moves that posterior by new votes at the cost of one
+    rank-one update each; a new fit is made only when new votes are a share `refit` of all.
+
+    Parameters
+    ----------
+    votes
+        Whatever `crowdsift.fit` takes; None to start without votes, with `items` given.
+    items, workers
+        Labels that may have no votes yet.
+    islands
+        "connect" asks first what joins groups of items without a comparison between them;
+        "keep" asks only within groups, for groups that are not to be compared.
+    refit
+        Fit anew when new votes exceed this share of the votes in the last fit; 0 never does.
+    model
+        The model to fit; `Sift` by default, and `bt` for votes without workers.
+    columns
+        As in `crowdsift.read`.
+    seed
+        For the draws that decide who is asked.
+    threads
+        How many threads may fit.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> crowd = crowdsift.simulate(items=12, workers=6, comparisons=300, seed=1)
+    >>> selector = crowdsift.Selector(crowd.comparisons())
+    >>> asked = selector.choose(2)
+    >>> sorted(asked)
+    ['first', 'gain', 'probability', 'reason', 'second']
+    >>> selector.add(asked["first"], asked["second"], ["w0", "w1"], outcome=[1, 0])
+    >>> selector.pending
+    2
+    """
+
+    def __init__(
+        self,
+        votes: Any = None,
+        *,
+        items: Iterable[Any] = (),
+        workers: Iterable[Any] = (),
+        islands: str = "connect",
+        refit: float = 0.1,
+        model: Model | None = None,
+        columns: Mapping[str, str] | None = None,
+        seed: int = 0,
+        threads: int | None = None,
+    ) -> None:
+        if islands not in ("connect", "keep"):
+            raise RequestError(f"islands must be 'connect' or 'keep', not {islands!r}")
+        if not refit >= 0:
+            raise RequestError(f"refit must be at least 0, not {refit!r}")
+        self._islands, self._refit, self._threads = islands, refit, threads
+        self._random = np.random.Generator(np.random.PCG64(seed))
+        self._new: list[tuple[int, int, int, float]] = []
+        self.fit: Fit | None = None
+        if votes is not None:
+            votes = read_votes(
+                votes, columns=columns, workers=model is None or model.uses_workers, sides=None,
+                features=(), classes=None, threads=threads,
+            )  # fmt: skip
+        self._votes = _widened(votes, items, workers)
+        self.items, self.workers = self._labels(items, workers)
+        if len(self.items) < 2:
+            raise RequestError("at least two items are needed; give votes, or items")
+        self._has_workers = self.workers[0] is not None
+        self._model: Model = model or (Sift() if self._has_workers else BradleyTerry(penalty=1.0))
+        self._item_code = {key_of(label): i for i, label in enumerate(self.items)}
+        self._worker_code = {key_of(label): i for i, label in enumerate(self.workers)}
+        self._learn()
+
+    @property
+    def pending(self) -> int:
+        """How many votes were added since the last fit."""
+        return len(self._new)
+
+    def choose(
+        self,
+        pairs: int = 1,
+        *,
+        workers: Sequence[Any] | Mapping[Any, int] | None = None,
+        among: tuple[Sequence[Any], Sequence[Any]] | None = None,
+    ) -> Table:
+        """The comparisons worth asking next, best first, chosen together.
+
+        Parameters
+        ----------
+        pairs
+            How many. A pair comes twice only when every candidate has come once.
+        workers
+            Who may be asked: labels, or labels with the most votes that each will give. Every
+            row then names a worker, who has not voted on that pair before. None leaves it open
+            who answers.
+        among
+            The pairs that may be asked, as two lists of items; any pair by default.
+
+        Returns
+        -------
+        Table
+            ``first, second``, with workers ``worker``, then ``gain`` (how many pairs of items the
+            answer is expected to put in the right order, to first order), ``probability`` (that
+            the first item is better) and ``reason`` ("connects" islands or "orders" items). Fewer
+            rows than asked for where capacities or the pairs that workers may still see run out.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> crowd = crowdsift.simulate(items=12, workers=6, comparisons=300, seed=1)
+        >>> selector = crowdsift.Selector(crowd.comparisons())
+        >>> asked = selector.choose(3, workers={"w0": 1, "w4": 2})
+        >>> sorted(asked["worker"].tolist())
+        ['w0', 'w4', 'w4']
+        """
+        if not isinstance(pairs, int | np.integer) or pairs < 1:
+            raise RequestError(f"pairs must be a whole number above 0, not {pairs!r}")
+        if self._refit > 0 and self._new and len(self._new) > self._refit * self._fitted:
+            self.refit()
+        candidates = self._candidates(among)
+        turns = None if workers is None else self._turns(workers)
+        keep = self._islands == "keep"
+        batch = Round(self._state, *candidates, self._seen, int(pairs), keep)
+        return self._table(batch.choose(int(pairs), turns), workers is not None)
+
+    def add(self, first: Any, second: Any, worker: Any = None, outcome: Any = 1.0) -> None:
+        """Votes that came in: labels, or sequences of labels, and outcomes for the first item.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> selector = crowdsift.Selector(items=["a", "b", "c"], workers=["ann"])
+        >>> selector.add("a", "b", "ann")
+        >>> bool(selector.scores[0] > selector.scores[1])
+        True
+        """
+        one, two = (
+            self._codes(first, self._item_code, "item"),
+            self._codes(second, self._item_code, "item"),
+        )
+        who = self._codes([None] if worker is None else worker, self._worker_code, "worker")
+        result = np.atleast_1d(np.asarray(outcome, dtype=np.float64))
+        try:
+            one, two, who, result = np.broadcast_arrays(one, two, who, result)
+        except ValueError:
+            raise RequestError("first, second, worker and outcome differ in length") from None
+        if (one == two).any():
+            raise RequestError("an item cannot be compared with itself")
+        if not ((result >= 0) & (result <= 1)).all():
+            raise RequestError("outcomes must be in [0, 1]: 1 where the first item was preferred")
+        for a, b, s, y in zip(one.tolist(), two.tolist(), who.tolist(), result.tolist(),
+                              strict=True):  # fmt: skip
+            self._absorb(a, b, s, y)
+            self._new.append((a, b, s, y))
+
+    @property
+    def scores(self) -> Vector:
+        """The means of the scores as they stand, in the order of `items`."""
+        return self._state.belief.mean.copy()
+
+    def refit(self) -> Fit:
+        """Fit all votes again, and start from that posterior.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> selector = crowdsift.Selector(items=["a", "b", "c"], workers=["ann"])
+        >>> selector.add(["a", "a"], ["b", "c"], "ann")
+        >>> selector.refit().summary["votes"]
+        2.0
+        """
+        if self._new:
+            self._votes = self._with_new()
+            self._new.clear()
+        self._learn()
+        if self.fit is None:
+            raise RequestError("there are no votes to fit")
+        return self.fit
+
+    # --- the posterior ----------------------------------------------------------------------
+
+    def _learn(self) -> None:
+        """Take the posterior from a fit; without votes, from the prior of `Sift`."""
+        k, m = len(self.items), len(self.workers)
+        self._fitted = 0.0
+        if self._votes is None:
+            component = np.arange(k)
+            belief: Belief = Independent(np.zeros(k), np.ones(k), component.copy())
+            if k <= _ALL_PAIRS:
+                belief = Joint.of(np.zeros(k), np.zeros((k, k)), component)
+            crowd = normal_quantiles(np.ones(1), np.full(1, 0.5), TYPES)[0]
+            types = np.tile(crowd, (m, 1))
+            self._state = State(belief, component, crowd, types, _even(m), np.zeros(m))
+            return
+        with warnings.catch_warnings():  # the fit says so itself
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            warnings.simplefilter("ignore", SignWarning)
+            found = self.fit = fit(self._votes, self._model, threads=self._threads)
+        self._fitted = self._votes.total_weight
+        component = components(self._votes).astype(np.int64)
+        mean, posterior = found.scores_of(self.items), found.posterior
+        if posterior is None or posterior.sd is None:
+            raise RequestError(f"{found.method} has no posterior to choose by; use sift or bt")
+        if posterior.covariance is not None:
+            belief = Joint.of(mean, posterior.covariance, component)
+        else:
+            belief = Independent(mean, posterior.sd**2, component.copy())
+        loads = self._votes.worker_loads().astype(np.float64)
+        crowd, types = _reliabilities(found, loads > 0)
+        self._state = State(belief, component, crowd, types, _even(m), loads)
+
+    def _absorb(self, a: int, b: int, s: int, outcome: float) -> None:
+        """Move the posterior by one vote."""
+        state = self._state
+        variance = float(state.belief.variance(np.array([a]), np.array([b]))[0])
+        difference = float(state.belief.mean[a] - state.belief.mean[b])
+        step, shrink, state.share[s] = answer(
+            difference, variance, outcome, state.types[s], state.share[s]
+        )
+        state.belief.move(a, b, step, shrink)
+        state.join(a, b)
+        state.votes[s] += 1
+
+    # --- votes ------------------------------------------------------------------------------
+
+    def _labels(
+        self, items: Iterable[Any], workers: Iterable[Any]
+    ) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
+        if self._votes is not None:
+            return self._votes.items, self._votes.workers
+        crowd = list(workers) or [None]
+        return _sorted(items), _sorted(crowd)
+
+    def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
+        many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
+        listed = plain(labels if many else [labels])
+        if kind == "worker" and not self._has_workers:
+            listed = [None] * len(listed)
+        codes = [known.get(key_of(label), -1) for label in listed]
+        if -1 in codes:
+            raise RequestError(
+                f"the {kind} {listed[codes.index(-1)]!r} is unknown; {kind}s without votes are "
+                f"told at the start, as {kind}s=[...]"
+            )
+        return np.array(codes, dtype=np.int64)
+
+    def _with_new(self) -> Comparisons:
+        a, b, s, y = (np.array(column) for column in zip(*self._new, strict=True))
+        one, two, who = (code.astype(np.uint32) for code in (a, b, s))
+        outcome, weight = y.astype(np.float32), np.ones(len(a), np.float32)
+        old = self._votes
+        if old is not None:
+            one, two = np.concatenate([old.first, one]), np.concatenate([old.second, two])
+            who = np.concatenate([old.worker_codes(), who])
+            outcome = np.concatenate([old.outcome, outcome])
+            weight = np.concatenate([old.weight, weight])
+        return Comparisons.from_codes(
+            one, two, worker=who if self._has_workers else None, outcome=outcome, weight=weight,
+            items=self.items, workers=self.workers, threads=self._threads,
+            sides_known=old.sides_known if old is not None else False,
+            source="votes" if old is None else old.source,
+            backend=None if old is None else old.backend,
+        )  # fmt: skip
+
+    # --- questions --------------------------------------------------------------------------
+
+    def _candidates(self, among: tuple[Sequence[Any], Sequence[Any]] | None) -> tuple[Codes, Codes]:
+        """Pairs that may be asked, each once."""
+        k, component = len(self.items), self._state.component
+        if among is not None:
+            one, two = (self._codes(list(side), self._item_code, "item") for side in among)
+            if len(one) != len(two):
+                raise RequestError("among needs as many first items as second ones")
+            keys = np.unique(pair_keys(one[one != two], two[one != two], k))
+            a, b = keys // k, keys % k
+        elif k <= _ALL_PAIRS:
+            a, b = np.triu_indices(k, 1)
+        else:
+            a, b = neighbours(self._state.belief.mean, component)
+        if self._islands == "keep":
+            inside = component[a] == component[b]
+            a, b = a[inside], b[inside]
+        if not len(a):
+            raise RequestError("no pair may be asked: no two of the items are in one group")
+        return a, b
+
+    def _turns(self, workers: Sequence[Any] | Mapping[Any, int]) -> Turns:
+        if not self._has_workers:
+            raise RequestError("these votes have no workers to choose from")
+        codes = self._codes(list(workers), self._worker_code, "worker")
+        if not len(codes):
+            raise RequestError("no worker may be asked; the list is empty")
+        capacity = np.full(len(codes), np.iinfo(np.int64).max)
+        if isinstance(workers, Mapping):
+            given = list(workers.values())
+            if not all(isinstance(most, int | np.integer) and most >= 0 for most in given):
+                raise RequestError("capacities of workers must be whole numbers, at least 0")
+            capacity[:] = given
+        return Turns(self._state, codes, capacity, self._random)
+
+    def _seen(self, s: int) -> NDArray[np.int64]:
+        """The pairs on which a worker has voted."""
+        new = np.array([(a, b) for a, b, who, _ in self._new if who == s]).reshape(-1, 2)
+        one, two = new[:, 0].astype(np.int64), new[:, 1].astype(np.int64)
+        if self._votes is not None:
+            run = slice(int(self._votes.offsets[s]), int(self._votes.offsets[s + 1]))
+            one = np.concatenate([one, self._votes.first[run]])
+            two = np.concatenate([two, self._votes.second[run]])
+        return pair_keys(one, two, len(self.items))
+
+    def _table(self, questions: list[Question], named: bool) -> Table:
+        a, b, who = (np.array([q[i] for q in questions], dtype=np.int64) for i in range(3))
+        belief = self._state.belief
+        ratio = (belief.mean[a] - belief.mean[b]) / np.sqrt(belief.variance(a, b))
+        columns: dict[str, NDArray[Any]] = {"first": self.items[a], "second": self.items[b]}
+        if named:
+            columns["worker"] = self.workers[who]
+        columns["gain"] = np.array([q.gain for q in questions])
+        columns["probability"] = np.asarray(normal_cdf(ratio))
+        reason = ["connects" if q.connects else "orders" for q in questions]
+        columns["reason"] = np.array(reason, dtype=object)
+        return Table(columns)
+
+
+def next_pairs(
+    votes: Any,
+    pairs: int = 10,
+    *,
+    workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
+    items: Iterable[Any] = (),
+    islands: str = "connect",
+    columns: Mapping[str, str] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Table:
+    """The comparisons worth asking next; see `Selector.choose`.
+
+    Parameters
+    ----------
+    votes, items, islands, columns, seed, threads
+        As for `Selector`.
+    pairs
+        How many.
+    workers
+        Who may be asked, perhaps with capacities; "all" means all who have voted.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": ["ann", "bob"]}
+    >>> asked = crowdsift.next_pairs(votes, 1)
+    >>> asked["reason"].tolist()
+    ['connects']
+    """
+    named = () if workers is None or isinstance(workers, str) else list(workers)
+    selector = Selector(
+        votes, items=items, workers=named, islands=islands, columns=columns, seed=seed,
+        threads=threads,
+    )  # fmt: skip
+    if isinstance(workers, str):
+        if workers != "all":
+            raise RequestError(f"workers are labels or 'all', not {workers!r}")
+        workers = list(selector.workers)
+    return selector.choose(pairs, workers=workers)
+
+
+def _widened(
+    votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]
+) -> Comparisons | None:
+    """The votes with further items and workers, which have no votes."""
+    items, workers = list(items), list(workers)
+    if votes is None or not (items or workers):
+        return votes
+    labels, place = _joined(votes.items, items)
+    crowd, who = votes.workers, np.arange(votes.n_workers)
+    if workers and votes.has_workers:
+        crowd, who = _joined(votes.workers, workers)
+    return Comparisons.from_codes(
+        place[votes.first].astype(np.uint32), place[votes.second].astype(np.uint32),
+        worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
+        outcome=votes.outcome, weight=votes.weight, items=labels, workers=crowd,
+        sides_known=votes.sides_known, source=votes.source, backend=votes.backend,
+    )  # fmt: skip
+
+
+def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
+    """Types of the crowd and of every worker; who has no votes is as the crowd."""
+    quantiles = None if found.posterior is None else found.posterior.quantiles
+    if quantiles is None:  # a model without a posterior of workers, or without workers
+        told = found.worker_table["reliability"].astype(np.float64)
+        known = np.where(np.isfinite(told), told, 1.0) if len(told) else np.ones(1)
+        quantiles = np.repeat(known[:, None], TYPES, axis=1)
+    crowd = np.quantile(quantiles[voted], (np.arange(TYPES) + 0.5) / TYPES)
+    return crowd, np.where(voted[:, None], quantiles, crowd)
+
+
+def _even(workers: int) -> Vector:
+    return np.full((workers, TYPES), 1.0 / TYPES)
+
+
+def _sorted(labels: Iterable[Any]) -> NDArray[np.object_]:
+    """Distinct labels in the order of codes."""
+    given = plain(labels)
+    return merge([(given, np.zeros(0, np.uint32))])[0]
+
+
+def _joined(
+    labels: NDArray[np.object_], more: Sequence[Any]
+) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    """Old and new labels sorted together, and the new code of every old one."""
+    together = _sorted([*labels, *more])
+    code = {key_of(label): i for i, label in enumerate(together)}
+    return together, np.array([code[key_of(label)] for label in labels], dtype=np.int64)

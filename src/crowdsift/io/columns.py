@@ -1,0 +1,72 @@
+"""Tables of any source, and their columns by name."""
+
+from __future__ import annotations
+
+import difflib
+import os
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.errors import InputError
+from crowdsift.io.frames import source_of
+from crowdsift.numeric.threads import thread_count
+from crowdsift.votes.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["listed", "lookup", "open_source", "refuse_empty", "resolve_column"]
+
+
+def open_source(source: Any, threads: int | None = None) -> Source:
+    """The table behind a path, a frame or arrays; nothing is read yet."""
+    if isinstance(source, str | os.PathLike):
+        from crowdsift.io.duck import FileSource
+
+        return FileSource(os.fsdecode(source), thread_count(threads))
+    return source_of(source)
+
+
+def resolve_column(table: Source, name: str, what: str) -> str:
+    """Find the table's column of this name, or raise an error that suggests others."""
+    found = lookup(table, table.names, name)
+    if found is not None:
+        return found
+    lower = {each.lower(): each for each in table.names}
+    close = [lower[each] for each in difflib.get_close_matches(name.lower(), lower)]
+    hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+    raise InputError(
+        f"no column {name!r} for {what}; {hint}the columns are {listed(table)}",
+        source=table.source,
+    )
+
+
+def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
+    """A name of the list, letter by letter or else without regard to case; None: none or two."""
+    name = name.strip()
+    for fold in (str.strip, lambda text: text.strip().casefold()):
+        found = [each for each in names if fold(each) == fold(name)]
+        if len(found) > 1:
+            raise InputError(
+                f"the columns {' and '.join(map(repr, found))} could both be {name!r}; rename or "
+                "remove one",
+                source=table.source,
+            )
+        if found:
+            return found[0]
+    return None
+
+
+def refuse_empty(table: Source, rows: int, what: str) -> None:
+    """Refuse a table without rows."""
+    if rows == 0:
+        raise InputError(
+            f"no {what}: there are columns ({listed(table)}) but no rows", source=table.source
+        )
+
+
+def listed(table: Source) -> str:
+    """The table's columns for a message, at most twenty of them."""
+    names = [name or "(no name)" for name in table.names]
+    if len(names) > 20:
+        names[20:] = [f"and {len(names) - 20} more"]
+    return ", ".join(names) or "none"

@@ -1,0 +1,129 @@
+"""Votes that are already in memory: data frames, Arrow tables, DuckDB relations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.votes.labels import MISSING, as_column, factorize
+from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["FrameSource", "source_of"]
+
+
+class FrameSource(Source):
+    """A data frame of any library that narwhals knows."""
+
+    def __init__(self, frame: Any) -> None:
+        self._frame = frame
+        self.names = tuple(frame.collect_schema().names())
+        kind = frame.implementation
+        for backend in get_args(Backend):
+            if getattr(kind, f"is_{backend}")():
+                self.backend = backend
+
+    def load(self, wanted: Sequence[str]) -> int:
+        """See `Source.load`."""
+        self._frame = self._frame.select(*dict.fromkeys(wanted))
+        if hasattr(self._frame, "collect"):
+            self._frame = self._frame.collect()
+        return len(self._frame)
+
+    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        """See `Source.encode`."""
+        import narwhals.stable.v1 as nw
+
+        series = self._frame[name]
+        if series.dtype in (nw.Categorical, nw.Enum, nw.Object) or series.dtype.is_nested():
+            return factorize(as_column(series.to_list()))
+        labels = series.drop_nulls().unique().alias("label").to_frame().with_row_index("code")
+        rows = series.alias("label").to_frame().with_row_index("row")
+        coded = rows.join(labels, on="label", how="inner")  # no library promises the order
+        codes = np.full(len(series), MISSING, dtype=np.uint32)
+        codes[coded["row"].to_numpy()] = coded["code"].to_numpy()
+        return labels["label"].to_list(), codes
+
+    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        """See `Source.numbers`."""
+        return as_numbers(self._frame[name].to_numpy())
+
+    def value(self, name: str, row: int) -> Any:
+        """See `Source.value`."""
+        value = self._frame[name][row]
+        return value.item() if isinstance(value, np.generic) else value
+
+
+def source_of(source: Any) -> Source:
+    """Make the table for anything in memory that can hold votes."""
+    if isinstance(source, Mapping):
+        return ArraySource(source)
+    if isinstance(source, np.ndarray) and source.dtype.names:
+        return ArraySource({name: source[name] for name in source.dtype.names})
+    if isinstance(source, np.ndarray) and source.ndim == 2:
+        source = list(source.T)
+    if isinstance(source, list | tuple):
+        return _source_of_list(source)
+    if type(source).__name__ == "DuckDBPyRelation":
+        return _source_of_relation(source)
+    import narwhals.stable.v1 as nw
+
+    frame = nw.from_native(_with_text_names(source), pass_through=True)
+    if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        raise RequestError(
+            f"votes cannot be read from a {type(source).__name__}; give a path, '-', a pandas, "
+            "polars or pyarrow frame, a DuckDB relation, or a dict of arrays"
+        )
+    return FrameSource(frame)
+
+
+def _source_of_list(columns: Sequence[Any]) -> Source:
+    """Take two or three columns; rows would be mistaken for them, and are refused."""
+    for row in columns:
+        if isinstance(row, tuple | Mapping):
+            raise RequestError(
+                f"a list of rows ({type(row).__name__}s) is not read; give columns, as in "
+                "{'winner': [...], 'loser': [...], 'worker': [...]}, or a data frame"
+            )
+    if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
+        raise RequestError(
+            "a list of arrays is (winner, loser) or (winner, loser, worker), each an array or a "
+            f"list; this one holds {len(columns)} of {_kinds(columns)}; use a dict of column "
+            "names for more"
+        )
+    return ArraySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
+
+
+def _is_array(column: Any) -> bool:
+    return isinstance(column, list) or getattr(column, "ndim", hasattr(column, "__array__")) == 1
+
+
+def _kinds(values: Iterable[Any]) -> str:
+    return " and ".join(dict.fromkeys(type(value).__name__ for value in values)) or "nothing"
+
+
+def _source_of_relation(relation: Any) -> Source:
+    names = distinct_names(relation.columns)
+    columns = dict(zip(names, relation.fetchnumpy().values(), strict=True))
+    for name, kind in zip(names, relation.types, strict=True):
+        if str(kind) == "DATE":  # comes as a time of the day
+            columns[name] = columns[name].astype("datetime64[D]")
+    return ArraySource(columns)
+
+
+def _with_text_names(source: Any) -> Any:
+    """Give a frame names that are text; pandas has columns named 0, or two of the same name."""
+    import narwhals.stable.v1.dependencies as known
+
+    if known.is_pyarrow_table(source):
+        distinct_names(source.column_names)
+    elif known.is_pandas_like_dataframe(source):
+        names = distinct_names(source.columns)
+        if not all(isinstance(name, str) for name in source.columns):
+            return source.set_axis(list(names), axis=1)
+    return source

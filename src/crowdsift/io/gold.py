@@ -1,0 +1,189 @@
+"""Gold: pairs of items of which it is known which one is better."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import InputError
+from crowdsift.io.columns import open_source, refuse_empty, resolve_column
+from crowdsift.io.ingest import split_items
+from crowdsift.io.item_values import match_labels
+from crowdsift.votes.labels import key_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.source import Source
+
+__all__ = ["Gold", "read_gold"]
+
+
+@dataclass(frozen=True, eq=False)
+class Gold:
+    """Codes of items of the votes: `winner[i]` is known to be better than `loser[i]`.
+
+    Distinct pairs without a contradiction, in the order of their codes.
+    """
+
+    winner: NDArray[np.uint32]
+    loser: NDArray[np.uint32]
+
+    def __len__(self) -> int:
+        return len(self.winner)
+
+
+def read_gold(source: Any, votes: Comparisons) -> Gold:
+    """Read gold pairs about the items of votes; a pair given twice counts once.
+
+    Parameters
+    ----------
+    source
+        A file, a frame or arrays with the columns ``winner`` and ``loser``, as for
+        `crowdsift.read`; or `Gold`, which is returned as it is.
+    votes
+        The votes that the gold is about; every item of the gold must be among theirs.
+
+    Raises
+    ------
+    InputError
+        For an item that the votes do not have, an item compared with itself, and pairs that
+        contradict each other, directly or around a cycle. The message says which row.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.io.gold import read_gold
+    >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+    >>> len(read_gold({"winner": ["a", "a"], "loser": ["c", "c"]}, votes))
+    1
+    """
+    if isinstance(source, Gold):
+        return source
+    table = open_source(source)
+    if table.source == "votes":  # the name of a frame
+        table.source = "gold"
+    try:
+        names = [resolve_column(table, role, f"the {role} of the gold") for role in _ROLES]
+        if votes.by:
+            names.append(resolve_column(table, votes.by, "the context of the gold (--by, by=)"))
+        refuse_empty(table, table.load(names), "gold pairs")
+        labels, *pair = table.pairs(*names[:2])
+        if votes.by:
+            labels, *pair = split_items(table.labels([names[2]], "context"), labels, *pair)
+        place = _places(labels.tolist(), votes)
+        _refuse_unknown(table, names, labels, pair, place)
+        winner, loser = (place[codes] for codes in pair)
+        _refuse_cycle(table, votes.items, winner, loser)
+    finally:
+        table.close()
+    pairs = np.unique(np.column_stack([winner, loser]), axis=0).astype(np.uint32)
+    return Gold(pairs[:, 0].copy(), pairs[:, 1].copy())
+
+
+_ROLES = ("winner", "loser")
+
+
+def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
+    """The codes of labels among the items of the votes, -1 where there is none."""
+    known = votes.items.tolist()
+    if not votes.by:
+        return match_labels(labels, known)
+    keys: list[dict[Any, int]] = [{}, {}]  # the number of every value and of every item
+    code = {}
+    for place, label in enumerate(known):
+        pair = tuple(keys[i].setdefault(key_of(label[i]), len(keys[i])) for i in (0, 1))
+        code[pair] = place
+    parts: list[list[Any]] = [[], []]
+    for label in known:
+        for i in (0, 1):
+            if keys[i][key_of(label[i])] == len(parts[i]):
+                parts[i].append(label[i])
+    context, item = (match_labels([label[i] for label in labels], parts[i]) for i in (0, 1))
+    return np.array(
+        [code.get(pair, -1) for pair in zip(context.tolist(), item.tolist(), strict=True)]
+    )
+
+
+def _refuse_unknown(
+    table: Source,
+    names: list[str],
+    labels: NDArray[np.object_],
+    pair: list[NDArray[np.uint32]],
+    place: NDArray[np.int64],
+) -> None:
+    unknown = [place[codes] < 0 for codes in pair]
+    rows = unknown[0] | unknown[1]
+    if not rows.any():
+        return
+    row = int(np.argmax(rows))
+    side = 0 if unknown[0][row] else 1
+    more = f" ({int(rows.sum())} rows have such items)" if rows.sum() > 1 else ""
+    raise table.fault(
+        row, names[side],
+        f"the item {labels[pair[side][row]]!r} is not among the items of the votes{more}; "
+        "correct the label or remove the row",
+    )  # fmt: skip
+
+
+def _refuse_cycle(
+    table: Source,
+    items: NDArray[np.object_],
+    winner: NDArray[np.int64],
+    loser: NDArray[np.int64],
+) -> None:
+    """Refuse a > b > ... > a, which no order satisfies; a pair told both ways is the shortest."""
+    row_of: dict[tuple[int, int], int] = {}
+    for row, pair in enumerate(zip(winner.tolist(), loser.tolist(), strict=True)):
+        row_of.setdefault(pair, row)
+    for (better, worse), row in row_of.items():
+        if (other := row_of.get((worse, better))) is not None:
+            first, second = sorted((row, other))
+            raise table.fault(
+                second, None,
+                f"the gold contradicts row {table.place(first)[1]}: {items[better]!r} and "
+                f"{items[worse]!r} are each told to be the better one; remove one of the rows",
+            )  # fmt: skip
+    cycle = _cycle(list(row_of))
+    if cycle:
+        around = [*cycle, cycle[0]]
+        rows = [row_of[step] for step in pairwise(around)]
+        told = " over ".join(repr(items[code]) for code in around[:6])
+        told += f" over ... ({len(cycle)} items)" if len(around) > 6 else ""
+        numbers = ", ".join(str(table.place(row)[1]) for row in sorted(rows)[:6])
+        raise InputError(
+            f"the gold contradicts itself: {told} is a cycle (rows {numbers}"
+            f"{', ...' if len(rows) > 6 else ''}); remove at least one of these rows",
+            source=table.source,
+        )
+
+
+def _cycle(edges: list[tuple[int, int]]) -> list[int]:
+    """A cycle of the directed graph as its items in order; empty where there is none."""
+    below: dict[int, list[int]] = {}
+    above: dict[int, list[int]] = {}
+    for better, worse in edges:
+        below.setdefault(better, []).append(worse)
+        above.setdefault(worse, []).append(better)
+    count = {item: len(above.get(item, [])) for item in {*below, *above}}
+    free = [item for item in sorted(count) if count[item] == 0]
+    while free:  # peel off what nothing left is better than
+        item = free.pop()
+        del count[item]
+        for worse in below.get(item, []):
+            count[worse] -= 1
+            if count[worse] == 0:
+                free.append(worse)
+    if not count:
+        return []
+    path, seen = [min(count)], {min(count): 0}
+    while True:  # every item that is left has a better one that is left: walk up until it repeats
+        item = min(each for each in above[path[-1]] if each in count)
+        if item in seen:
+            return path[seen[item] :][::-1]
+        seen[item] = len(path)
+        path.append(item)

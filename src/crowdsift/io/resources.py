@@ -1,0 +1,118 @@
+"""Memory and disk: what there is, and what is said before work starts that needs more."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+from crowdsift.errors import RequestError, ResourceError
+
+__all__ = ["available_memory", "readable", "require_disk", "require_memory"]
+
+_UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
+_CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
+    ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),
+    (
+        "/sys/fs/cgroup/memory/memory.limit_in_bytes",
+        "/sys/fs/cgroup/memory/memory.usage_in_bytes",
+    ),
+)
+
+
+def available_memory() -> int | None:
+    """Bytes of memory that this process may still take; None where nobody knows.
+
+    The environment variable CROWDSIFT_MEMORY, such as 8GB or 500MB, goes before what the system
+    says.
+
+    Examples
+    --------
+    >>> import os
+    >>> from crowdsift.io.resources import available_memory
+    >>> os.environ["CROWDSIFT_MEMORY"] = "1.5GB"
+    >>> available_memory()
+    1500000000
+    >>> del os.environ["CROWDSIFT_MEMORY"]
+    """
+    asked = os.environ.get("CROWDSIFT_MEMORY")
+    if asked is not None:
+        return _bytes(asked)
+    found = []
+    with suppress(OSError, ValueError):
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(1024 * int(line.split()[1]))
+    for limit, usage in _CGROUPS:
+        with suppress(OSError, ValueError):  # "max" is no number: no limit
+            found.append(int(Path(limit).read_text()) - int(Path(usage).read_text()))
+    return max(min(found), 0) if found else None
+
+
+def _bytes(text: str) -> int:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
+    if match is None or float(match[1]) <= 0:
+        raise RequestError(
+            f"the environment variable CROWDSIFT_MEMORY is {text!r}; it must be an amount such as "
+            "8GB or 500MB"
+        )
+    return int(float(match[1]) * _UNITS[match[2]])
+
+
+def readable(size: float) -> str:
+    """An amount of bytes as a person writes it.
+
+    Examples
+    --------
+    >>> from crowdsift.io.resources import readable
+    >>> readable(1.234e9), readable(56e6)
+    ('1.2 GB', '56 MB')
+    """
+    return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(size / 1e6, 1):.0f} MB"
+
+
+def require_memory(size: float, what: str) -> None:
+    """Refuse work that needs more memory than there is.
+
+    Parameters
+    ----------
+    size
+        The bytes that the work takes at its peak, beyond what is held already.
+    what
+        The work, in words that begin the message.
+
+    Examples
+    --------
+    >>> from crowdsift.io.resources import require_memory
+    >>> require_memory(1e15, "reading 10,000,000,000 votes")
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.ResourceError: reading 10,000,000,000 votes takes about 1000000.0 GB of ...
+    """
+    there = available_memory()
+    if there is not None and size > there:
+        raise ResourceError(
+            f"{what} takes about {readable(size)} of memory, and {readable(there)} are available. "
+            "Use a machine with more memory, or fewer votes; if you know better, set "
+            f"CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB to try it all the same"
+        )
+
+
+def require_disk(size: float, what: str) -> None:
+    """Refuse work that spills more to the disk than is free there.
+
+    Examples
+    --------
+    >>> from crowdsift.io.resources import require_disk
+    >>> require_disk(0, "reading")
+    """
+    folder = tempfile.gettempdir()
+    free = shutil.disk_usage(folder).free
+    if size > free:
+        raise ResourceError(
+            f"{what} spills about {readable(size)} to {folder}, where {readable(free)} are free. "
+            "Make room there, or set TMPDIR to a folder on a larger disk"
+        )

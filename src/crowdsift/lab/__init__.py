@@ -1,0 +1,1 @@
+"""Simulated votes, spammers, data sets, and the experiments of the paper."""

@@ -1,0 +1,303 @@
+"""Real data sets by name: from a folder on this machine, or downloaded where that is possible.
+
+A data set is looked for in the folder that is given, else in the folder that the environment
+variable CROWDSIFT_DATA names, else in ``../shared/data`` beside the project. Only then is it
+downloaded, with a checksum, and only from sources in plain text: nothing that is unpickled.
+"""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.errors import InputError, RequestError
+
+if TYPE_CHECKING:
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["DATASETS", "Dataset", "download", "find", "folders", "published"]
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Where a data set is and how it is read.
+
+    Attributes
+    ----------
+    name
+        One of `DATASETS`.
+    votes
+        The file of votes.
+    items
+        The file of what is known of the items, if there is one.
+    item_column, score_column
+        Its columns of labels and of the truth; the latter None where there is no truth.
+    classes
+        The class of every item, as `crowdsift.fit` takes it; None if there are none.
+    columns
+        Names of the columns of votes where they are not ours.
+
+    Examples
+    --------
+    >>> from crowdsift.lab import datasets
+    >>> passage = datasets.find("passage")  # doctest: +SKIP
+    >>> passage.read()  # doctest: +SKIP
+    Comparisons(11763 votes in 11763 distinct rows, 472 items, 624 workers)
+    """
+
+    name: str
+    votes: Path
+    items: Path | None = None
+    item_column: str = "item"
+    score_column: str | None = None
+    classes: str | None = None
+    columns: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def files(self) -> list[Path]:
+        """The files it is made of."""
+        return [self.votes] if self.items is None else [self.votes, self.items]
+
+    def read(self) -> Comparisons:
+        """The votes, ready to fit."""
+        from crowdsift.io.ingest import read
+
+        return read(self.votes, columns=dict(self.columns) or None)
+
+    def truth(self) -> dict[Any, float]:
+        """The true score of every item by its label."""
+        if self.items is None or self.score_column is None:
+            raise RequestError(f"the data set {self.name} has no truth")
+        from crowdsift.io.item_values import read_item_values
+
+        if self.item_column == "item":
+            labels, values = read_item_values(self.items, self.score_column)
+        else:
+            with self.items.open(newline="", encoding="utf-8") as file:
+                rows = list(csv.DictReader(file))
+            table = {
+                "item": [row[self.item_column] for row in rows],
+                "score": [row[self.score_column] for row in rows],
+            }
+            labels, values = read_item_values(table)
+        return dict(zip(labels, values.tolist(), strict=True))
+
+
+@dataclass(frozen=True)
+class _Known:
+    """The names of the files of a data set in a folder of ours."""
+
+    votes: str
+    items: str | None = None
+    score: str | None = None
+    classes: str | None = None
+
+
+_FACES = ("faceage_items.csv", "score", "gender")
+_ELSEWHERE = "it is not downloaded: no source in plain text with a checksum is known"
+
+_KNOWN: dict[str, _Known] = {
+    "passage": _Known("passage.csv", "passage_items.csv", "score"),
+    "faceage_subset": _Known("faceage_subset.csv", *_FACES),
+    "faceage": _Known("faceage.csv", *_FACES),
+    "lightfield": _Known("lightfield.csv", "lightfield_items.csv"),
+    "llmfao": _Known("llmfao.csv", "llmfao_items.csv"),
+    "llmfao_llmjudges": _Known("llmfao_llmjudges.csv"),
+    "mtbench": _Known("mtbench.csv"),
+    "musicsim": _Known("musicsim.csv", "musicsim_items.csv"),
+    "wmt13_fren": _Known("wmt13_fren.csv.gz"),
+}
+
+#: The names of the data sets.
+DATASETS = tuple(_KNOWN)
+
+# IMDB-WIKI-SbS, which FaceAge is: https://github.com/Toloka/IMDB-WIKI-SbS (CC-BY-4.0), as packed
+# for crowd-kit, whose source states this checksum.
+_FACEAGE_ZIP = "https://tlk.s3.yandex.net/dataset/crowd-kit/imdb-wiki-sbs.zip"
+_FACEAGE_HASH = "md5:750f22901743492b63262931449818cc"
+_FACEAGE_FILES = ("crowd_labels.csv", "gt.csv")
+
+
+def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
+    """The folders in which data sets are looked for, first to last.
+
+    Parameters
+    ----------
+    data
+        A folder to look into first. It must exist.
+
+    Examples
+    --------
+    >>> from crowdsift.lab import datasets
+    >>> all(folder.is_dir() for folder in datasets.folders())
+    True
+    """
+    asked = [] if data is None else [_folder(data, "--data")]
+    named = os.environ.get("CROWDSIFT_DATA")
+    if named:
+        return [*asked, _folder(named, "CROWDSIFT_DATA")]
+    beside = (Path.cwd().parent, Path(__file__).resolve().parents[3])
+    places = dict.fromkeys((place / "shared" / "data").resolve() for place in beside)
+    return [*asked, *(place for place in places if place.is_dir())]
+
+
+def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool = False) -> Dataset:
+    """The data set of that name: from a folder, else downloaded if that is asked for.
+
+    Parameters
+    ----------
+    name
+        One of `DATASETS`.
+    data
+        A folder to look into first.
+    fetch
+        Download the data set where it is in no folder.
+
+    Raises
+    ------
+    RequestError
+        The name is unknown.
+    InputError
+        The data set is not there; the message says where it was looked for and what to do.
+
+    Examples
+    --------
+    >>> from crowdsift.lab import datasets
+    >>> datasets.find("faces")
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: unknown data set 'faces'; the data sets are passage, ...
+    """
+    if name not in _KNOWN:
+        raise RequestError(f"unknown data set {name!r}; the data sets are {', '.join(DATASETS)}")
+    places = folders(data)
+    for place in places:
+        found = _in_folder(name, place)
+        if found is not None:
+            return found
+    if name == "faceage" and fetch:
+        return download(name)
+    known = _KNOWN[name]
+    wanted = " and ".join(text for text in (known.votes, known.items) if text)
+    looked = ", ".join(str(place) for place in places) or "no folder"
+    remedy = (
+        "download it with --download (in Python crowdsift.datasets.download('faceage'))"
+        if name == "faceage"
+        else _ELSEWHERE
+    )
+    raise InputError(
+        f"the data set {name} is not there: {wanted} looked for in {looked}. Set CROWDSIFT_DATA "
+        f"to the folder that has them, or give it with --data; {remedy}"
+    )
+
+
+def download(name: str) -> Dataset:
+    """Download a data set with its checksum, once; later calls find it in the cache.
+
+    Only the full FaceAge (IMDB-WIKI-SbS, 250,249 votes) has a source in plain text with a known
+    checksum. It has no classes of items.
+
+    Examples
+    --------
+    >>> from crowdsift.lab import datasets
+    >>> datasets.download("faceage").read()  # doctest: +SKIP
+    Comparisons(250249 votes in ...)
+    """
+    if name != "faceage":
+        raise RequestError(f"{name}: {_ELSEWHERE}")
+    try:
+        import pooch
+    except ImportError:
+        raise RequestError(
+            "downloading needs pooch; install it with: pip install 'crowdsift[reproduce]'"
+        ) from None
+    pooch.get_logger().setLevel("WARNING")
+    try:
+        paths = pooch.retrieve(
+            _FACEAGE_ZIP, _FACEAGE_HASH, path=pooch.os_cache("crowdsift"), processor=pooch.Unzip()
+        )
+    except (OSError, ValueError) as error:  # no network, or not the file that was meant
+        raise InputError(
+            f"{_FACEAGE_ZIP} cannot be downloaded: {str(error).splitlines()[0]}. Get "
+            "crowd_labels.csv and gt.csv of IMDB-WIKI-SbS by hand and give their folder with --data"
+        ) from error
+    for path in paths:
+        found = _in_folder(name, Path(path).parent)
+        if found is not None:
+            return found
+    raise InputError(f"{_FACEAGE_ZIP} does not hold {' and '.join(_FACEAGE_FILES)}")
+
+
+def published(name: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, str]] | None:
+    """The figures that the paper published, as rows of text; None where they are not there.
+
+    They are looked for in the folder ``reference`` beside each folder of data sets, or where the
+    environment variable CROWDSIFT_REFERENCE says.
+
+    Parameters
+    ----------
+    name
+        real, synthetic or spammers.
+    data
+        As in `find`.
+
+    Examples
+    --------
+    >>> from crowdsift.lab import datasets
+    >>> datasets.published("no such table") is None
+    True
+    """
+    named = os.environ.get("CROWDSIFT_REFERENCE")
+    places = [_folder(named, "CROWDSIFT_REFERENCE")] if named else [
+        place.parent / "reference" for place in folders(data)
+    ]  # fmt: skip
+    for place in places:
+        path = place / f"paper_{name}.csv"
+        if path.is_file():
+            with path.open(newline="", encoding="utf-8") as file:
+                return list(csv.DictReader(file))
+    return None
+
+
+def _folder(path: str | os.PathLike[str], origin: str) -> Path:
+    if not Path(path).is_dir():
+        raise InputError(f"{origin}: {path} is not a folder")
+    return Path(path)
+
+
+def _in_folder(name: str, place: Path) -> Dataset | None:
+    """The data set if the folder has all its files."""
+    known = _KNOWN[name]
+    votes, items = place / known.votes, place / known.items if known.items else None
+    if votes.is_file() and (items is None or items.is_file()):
+        classes = f"{items}:{known.classes}" if known.classes else None
+        return Dataset(name, votes, items, score_column=known.score, classes=classes)
+    if name == "faceage":
+        return _as_published(place)
+    return None
+
+
+def _as_published(place: Path) -> Dataset | None:
+    """FaceAge in the layout of IMDB-WIKI-SbS: the label is left or right, or the winner's own."""
+    votes, items = (place / file for file in _FACEAGE_FILES)
+    if not (votes.is_file() and items.is_file()):
+        return None
+    worker = next((c for c in ("worker", "performer") if c in _header(votes)), None)
+    item = next((c for c in ("label", "task", "item") if c in _header(items)), None)
+    if worker is None or item is None:
+        raise InputError(
+            "not in the layout of IMDB-WIKI-SbS: crowd_labels.csv has left, right, label and "
+            "worker (or performer), gt.csv has label and score",
+            source=str(votes if worker is None else items),
+        )
+    columns = {"winner": "label", "worker": worker}
+    return Dataset("faceage", votes, items, item, "score", columns=columns)
+
+
+def _header(path: Path) -> list[str]:
+    with path.open(newline="", encoding="utf-8") as file:
+        return next(csv.reader(file), [])

@@ -1,0 +1,63 @@
+"""The experiments of the paper, each with one command: settings, runs, tables, figures, pages.
+
+A new experiment is one new file and one line here.
+"""
+
+from __future__ import annotations
+
+import difflib
+from typing import TYPE_CHECKING
+
+from crowdsift.errors import RequestError
+from crowdsift.lab.experiments.ablations import Ablations
+from crowdsift.lab.experiments.base import Experiment, Options
+from crowdsift.lab.experiments.real import Real
+from crowdsift.lab.experiments.spammers import Spammers
+from crowdsift.lab.experiments.synthetic import Synthetic
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+__all__ = ["EXPERIMENTS", "Experiment", "Options", "experiment", "requested"]
+
+_KINDS: tuple[type[Experiment], ...] = (Real, Synthetic, Spammers, Ablations)
+EXPERIMENTS: dict[str, type[Experiment]] = {kind.name: kind for kind in _KINDS}
+
+
+def experiment(name: str, options: Options) -> Experiment:
+    """The experiment of that name.
+
+    Examples
+    --------
+    >>> from crowdsift.lab.experiments import Options, experiment
+    >>> len(experiment("synthetic", Options(seeds=10)).settings())
+    580
+    """
+    if name not in EXPERIMENTS:
+        near = difflib.get_close_matches(name, EXPERIMENTS, n=1)
+        hint = f"; did you mean {near[0]!r}?" if near else ""
+        raise RequestError(
+            f"unknown experiment {name!r}; the experiments are {', '.join(EXPERIMENTS)}{hint}"
+        )
+    return EXPERIMENTS[name](options)
+
+
+def requested(
+    *,
+    quick: bool = False,
+    seeds: int | None = None,
+    tune: bool = False,
+    data: Path | None = None,
+    fetch: bool = False,
+) -> Options:
+    """Options as they were asked for: 10 seeds, 2 of a quick run, or as many as given.
+
+    Examples
+    --------
+    >>> from crowdsift.lab.experiments import requested
+    >>> requested(quick=True).seeds
+    2
+    """
+    if seeds is None:
+        seeds = 2 if quick else 10
+    return Options(quick, seeds, tune, data, fetch)

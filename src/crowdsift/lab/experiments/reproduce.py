@@ -1,0 +1,85 @@
+"""One experiment from its settings to its page."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from crowdsift.errors import RequestError
+from crowdsift.lab.experiments import Options, experiment
+from crowdsift.lab.experiments.figures import require_matplotlib
+from crowdsift.lab.experiments.output import write
+from crowdsift.lab.experiments.runner import run_missing
+from crowdsift.lab.experiments.store import Store
+from crowdsift.models import MODELS
+from crowdsift.numeric.threads import thread_count
+
+if TYPE_CHECKING:
+    from crowdsift.lab.experiments.base import Experiment
+    from crowdsift.lab.experiments.runner import Progress
+
+__all__ = ["perform", "reproduce"]
+
+
+def reproduce(
+    name: str,
+    out: Path,
+    options: Options | None = None,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[str]:
+    """Run what is not finished of an experiment, then write its tables, figures and page.
+
+    Parameters
+    ----------
+    name
+        real, synthetic, spammers or ablations.
+    out
+        The folder. It keeps every finished setting; the same call goes on where it was stopped.
+    options
+        Which seeds, grids and data.
+    jobs
+        How many processes; by default as many as cores.
+    redo
+        Methods whose results are dropped and made again; "all" starts the folder anew, also
+        where it is of another version or of other options.
+    progress
+        Told how far the run is.
+
+    Returns
+    -------
+    list of str
+        The names of the files that were written.
+
+    Examples
+    --------
+    >>> from pathlib import Path
+    >>> from crowdsift.lab.experiments.reproduce import reproduce
+    >>> reproduce("real", Path("reproduce-output/real"))  # doctest: +SKIP
+    ['real.csv', 'real-seconds.csv', 'real-means.csv', 'real.md']
+    """
+    chosen = experiment(name, options or Options())
+    for method in redo:
+        if method != "all" and method not in MODELS:
+            raise RequestError(
+                f"cannot redo {method!r}; give all or methods of {', '.join(MODELS)}"
+            )
+    return perform(chosen, out, jobs=jobs, redo=redo, progress=progress)
+
+
+def perform(
+    chosen: Experiment,
+    out: Path,
+    *,
+    jobs: int | None = None,
+    redo: Collection[str] = (),
+    progress: Progress | None = None,
+) -> list[str]:
+    """The same for an experiment that is made already."""
+    require_matplotlib()
+    with Store(Path(out), chosen).opened(redo) as store:
+        run_missing(store, thread_count(jobs), progress)
+        return write(Path(out), chosen, store.records())

@@ -1,0 +1,193 @@
+"""Finished settings, kept in a folder so that a run that was stopped goes on where it was.
+
+``run.json`` says what the folder holds, ``finished.jsonl`` has one line a method and setting,
+added the moment it is done. A line that was cut off when the run was killed is dropped. All
+tables are made of these two, in the order of the settings and not of their completion.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import json
+import os
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdsift._version import __version__
+from crowdsift.errors import RequestError
+from crowdsift.io.files import require_folder, write_folder
+from crowdsift.lab.experiments.base import Options
+
+if TYPE_CHECKING:
+    from crowdsift.lab.experiments.base import Experiment, Record, Setting
+
+__all__ = ["Store", "made_with"]
+
+_RUN = "run.json"
+_FINISHED = "finished.jsonl"
+
+
+class Store:
+    """The finished records of one experiment in one folder."""
+
+    def __init__(self, folder: Path, experiment: Experiment) -> None:
+        self.folder = folder
+        self.experiment = experiment
+        self._records: dict[str, Record] = {}
+
+    @contextlib.contextmanager
+    def opened(self, redo: Collection[str] = ()) -> Iterator[Store]:
+        """Take the folder for this run: check that it fits, read it, forget what to redo."""
+        require_folder(self.folder)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        with _locked(self.folder / ".lock", self.folder):
+            self._claim("all" in redo)
+            self._read()
+            if redo:
+                self._forget(redo)
+            yield self
+
+    def add(self, records: list[Record]) -> None:
+        """Keep the records of a setting that is done."""
+        lines = "".join(json.dumps(record, ensure_ascii=False) + "\n" for record in records)
+        with (self.folder / _FINISHED).open("a", encoding="utf-8") as file:
+            file.write(lines)
+            file.flush()
+            os.fsync(file.fileno())
+        for record in records:
+            self._records[_key(record["setting"], record["method"])] = record
+
+    def missing(self, setting: Setting) -> tuple[str, ...]:
+        """The methods that are not done yet on a setting."""
+        methods = self.experiment.methods(setting)
+        return tuple(name for name in methods if _key(setting, name) not in self._records)
+
+    def records(self) -> list[Record]:
+        """What is done of what was asked for, in the order of the settings and methods."""
+        keys = [
+            _key(setting, method)
+            for setting in self.experiment.settings()
+            for method in self.experiment.methods(setting)
+        ]
+        return [self._records[key] for key in keys if key in self._records]
+
+    def _claim(self, anew: bool) -> None:
+        """Refuse a folder of something else; else write what it holds from now on."""
+        wanted = self._identity()
+        path = self.folder / _RUN
+        found = _read_json(path) if path.exists() else None
+        if found is None and any(entry.name != ".lock" for entry in self.folder.iterdir()):
+            raise RequestError(
+                f"{self.folder} has files but no {_RUN}, so it is no folder of results; "
+                "give a new or empty folder with --out"
+            )
+        if found is not None:
+            self._compare(found, wanted, anew)
+        if anew:
+            (self.folder / _FINISHED).unlink(missing_ok=True)
+        write_folder(self.folder, {_RUN: json.dumps(wanted, indent=2) + "\n"})
+
+    def _compare(self, found: dict[str, Any], wanted: dict[str, Any], anew: bool) -> None:
+        different = [name for name in wanted if found.get(name) != wanted[name]]
+        if wanted["seeds"] >= found.get("seeds", 0):  # more seeds go on from what is there
+            different = [name for name in different if name != "seeds"]
+        if anew and "experiment" not in different:
+            return
+        if different:
+            told = "; ".join(
+                f"{name} {_told(found.get(name))} there, {_told(wanted[name])} now"
+                for name in different
+            )
+            anyway = "" if anew else ", or start it anew with --redo all"
+            raise RequestError(
+                f"{self.folder} holds results that cannot be mixed with these: {told}. Give "
+                f"another folder with --out, use the same version and options{anyway}"
+            )
+
+    def _identity(self) -> dict[str, Any]:
+        experiment, options = self.experiment, self.experiment.options
+        return {
+            "experiment": experiment.name,
+            "version": __version__,
+            "quick": options.quick,
+            "tune": options.tune,
+            "seeds": len(experiment.seeds),
+            "inputs": {path.name: _digest(path) for path in experiment.inputs()},
+        }
+
+    def _read(self) -> None:
+        path = self.folder / _FINISHED
+        self._records = {}
+        if not path.exists():
+            return
+        content = path.read_bytes()
+        whole = content[: content.rfind(b"\n") + 1]
+        if len(whole) < len(content):  # the run was killed while it wrote this line
+            with path.open("r+b") as file:
+                file.truncate(len(whole))
+        for number, line in enumerate(whole.decode().splitlines(), 1):
+            try:
+                record = json.loads(line)
+                self._records[_key(record["setting"], record["method"])] = record
+            except (ValueError, KeyError, TypeError):
+                raise RequestError(
+                    f"{path}, line {number}: damaged; remove that line, and it is done again"
+                ) from None
+
+    def _forget(self, methods: Collection[str]) -> None:
+        """Drop what some methods have done, so that they alone are run again."""
+        self._records = {
+            key: record for key, record in self._records.items() if record["method"] not in methods
+        }
+        lines = [json.dumps(record, ensure_ascii=False) for record in self._records.values()]
+        write_folder(self.folder, {_FINISHED: "".join(line + "\n" for line in lines)})
+
+
+def made_with(folder: Path, data: Path | None = None, fetch: bool = False) -> Options:
+    """The options that a folder was made with."""
+    path = folder / _RUN
+    found = _read_json(path)
+    try:
+        return Options(bool(found["quick"]), int(found["seeds"]), bool(found["tune"]), data, fetch)
+    except (KeyError, TypeError, ValueError):
+        raise RequestError(f"{path} is damaged; run that experiment in another folder") from None
+
+
+def _key(setting: Setting, method: str) -> str:
+    return json.dumps([dict(setting), method], sort_keys=True)
+
+
+def _told(value: Any) -> str:
+    return "absent" if value is None else json.dumps(value)
+
+
+def _digest(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()[:16]
+
+
+def _read_json(path: Path) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except ValueError:
+        found = None
+    if not isinstance(found, dict):
+        raise RequestError(f"{path} is damaged; give another folder with --out")
+    return found
+
+
+@contextlib.contextmanager
+def _locked(path: Path, folder: Path) -> Iterator[None]:
+    """Hold a lock, which the system lets go if this process dies."""
+    with path.open("w") as file:
+        try:
+            import fcntl
+        except ImportError:  # no such locks on this system
+            yield
+            return
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise RequestError(f"another run is writing to {folder}; wait for it") from None
+        yield

@@ -1,0 +1,142 @@
+"""Means over seeds, and who is ahead."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from crowdsift.lab.experiments.base import DEFAULT, EIGHT, FIGURES, METRICS, Record
+
+__all__ = [
+    "MARGIN",
+    "Cell",
+    "Key",
+    "Standing",
+    "cells",
+    "like_published",
+    "mean_rows",
+    "standing",
+]
+
+MARGIN = 0.001  # accuracies closer than this are a tie
+
+# The paper turns the scores of these by the truth, so that their published figures are up to
+# sign; those of the other three are as returned.
+_TURNED = ("crowd-bt", "factor-bt", "htcv", "hbtl", "bora-em", DEFAULT)
+
+Key = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Cell:
+    """The figures of one method on one setting, over its seeds."""
+
+    values: dict[str, list[float]]
+
+    @property
+    def seeds(self) -> int:
+        """How many seeds are there."""
+        return max((len(found) for found in self.values.values()), default=0)
+
+    def mean(self, figure: str) -> float:
+        """The mean over seeds; NaN where there is none."""
+        found = self.values.get(figure, [])
+        return math.fsum(found) / len(found) if found else math.nan
+
+    def sd(self, figure: str) -> float:
+        """The standard deviation over seeds; NaN of fewer than two."""
+        found = self.values.get(figure, [])
+        if len(found) < 2:
+            return math.nan
+        mean = self.mean(figure)
+        return math.sqrt(math.fsum((x - mean) ** 2 for x in found) / (len(found) - 1))
+
+    def standard_error(self, figure: str) -> float:
+        """Of the mean."""
+        return self.sd(figure) / math.sqrt(max(len(self.values.get(figure, [])), 1))
+
+
+def cells(records: Iterable[Record]) -> dict[Key, dict[str, Cell]]:
+    """By setting without its seed, in the order of the records, then by method."""
+    found: dict[Key, dict[str, Cell]] = {}
+    for record in records:
+        key = tuple(value for name, value in record["setting"].items() if name != "seed")
+        cell = found.setdefault(key, {}).setdefault(record["method"], Cell({}))
+        for name, value in record["figures"].items():
+            if value is not None:
+                cell.values.setdefault(name, []).append(float(value))
+    return found
+
+
+def like_published(method: str, metric: str) -> str:
+    """The figure of ours that the paper's is comparable with."""
+    return f"{metric}_up_to_sign" if method in _TURNED else metric
+
+
+def mean_rows(
+    found: dict[Key, dict[str, Cell]],
+    names: Sequence[str],
+    published: Callable[[Key, str, str], tuple[float, float] | None],
+) -> list[dict[str, Any]]:
+    """One row a setting and method: means, deviations, and the published figure beside.
+
+    `published` gives the mean and the standard deviation (or NaN) of a metric.
+    """
+    rows = []
+    for key, methods in found.items():
+        for method, cell in methods.items():
+            row = dict(zip(names, key, strict=True)) | {"method": method, "seeds": cell.seeds}
+            for figure in FIGURES:
+                row[figure] = cell.mean(figure)
+            for metric in METRICS:
+                row[f"{metric}_sd"] = cell.sd(like_published(method, metric))
+                theirs = published(key, method, metric)
+                row[f"{metric}_published"] = theirs[0] if theirs else math.nan
+                ours = cell.mean(like_published(method, metric))
+                row[f"{metric}_difference"] = ours - theirs[0] if theirs else math.nan
+            rows.append(row)
+    return rows
+
+
+@dataclass(frozen=True)
+class Standing:
+    """In how many settings our default beats, ties with and loses to the best of the eight."""
+
+    beats: int = 0
+    ties: int = 0
+    loses: int = 0
+    worst: float = math.inf
+    worst_at: Key = ()
+
+    def __str__(self) -> str:
+        return f"beats {self.beats}, ties {self.ties}, loses {self.loses}"
+
+    @property
+    def settings(self) -> int:
+        """How many settings there are."""
+        return self.beats + self.ties + self.loses
+
+
+def standing(
+    found: dict[Key, dict[str, Cell]],
+    figure: str | Callable[[Key], str] = "accuracy",
+    rivals: Sequence[str] = EIGHT,
+) -> Standing:
+    """Compare the means, setting by setting; the best rival is picked after the fact."""
+    counts = {"beats": 0, "ties": 0, "loses": 0}
+    worst, worst_at = math.inf, ()
+    for key, methods in found.items():
+        name = figure if isinstance(figure, str) else figure(key)
+        known = [methods[m].mean(name) for m in rivals if m in methods]
+        known = [value for value in known if not math.isnan(value)]
+        ours = methods[DEFAULT].mean(name) if DEFAULT in methods else math.nan
+        if not known or math.isnan(ours):
+            continue
+        gain = ours - max(known)
+        verdict = "beats" if gain > MARGIN else "loses" if gain < -MARGIN else "ties"
+        counts[verdict] += 1
+        if gain < worst:
+            worst, worst_at = gain, key
+    return Standing(**counts, worst=worst, worst_at=worst_at)

@@ -1,0 +1,417 @@
+"""Votes drawn from a model with known scores and known workers.
+
+The scores are uniform on [-3, 3] and centred, the two items of a pair uniform without
+replacement, the worker uniform or as busy as the workers of a real data set. Who wins is drawn
+from the model. Each model is one entry of ``_MODELS``.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdsift.errors import RequestError
+from crowdsift.io.files import write_folder
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["MODELS", "Simulation", "simulate"]
+
+if TYPE_CHECKING:  # numpy.random costs 10 ms, which is not spent before a simulation
+    _Floats = NDArray[np.float64]
+    _Codes = NDArray[np.uint32]
+    _Draw = Callable[[np.random.Generator, int], _Floats]
+    _Vote = Callable[[np.random.Generator, Mapping[str, _Floats]], NDArray[np.bool_]]
+
+_BLOCK = 1 << 18  # votes at a time, so that temporaries in double stay small
+
+
+@dataclass(frozen=True, eq=False)
+class Simulation:
+    """Simulated votes and the truth behind them.
+
+    Vote i is of worker ``worker[i]``, who saw item ``first[i]`` on the left and ``second[i]`` on
+    the right, and chose the left one if ``outcome[i]`` is 1, the right one if it is 0.
+
+    Attributes
+    ----------
+    model
+        The name of the model.
+    seed
+        The seed, which makes the same votes again.
+    scores
+        The true score of every item.
+    worker_parameters
+        The true parameters of every worker, by name. ``reliability`` is always there: in the
+        notation of the models beta, in factor-bt gamma, and 1 where all workers are alike.
+    item_parameters
+        What else is known of every item, by name: ``class`` in barp.
+    first, second, worker
+        Codes of items and workers, of type uint32.
+    outcome
+        0 or 1, of type float32.
+
+    Examples
+    --------
+    >>> from crowdsift.lab.simulation import simulate
+    >>> drawn = simulate(items=5, workers=12, comparisons=100, seed=1)
+    >>> drawn.items[:2], drawn.workers[:2]
+    (array(['i0', 'i1'], dtype=object), array(['w00', 'w01'], dtype=object))
+    >>> len(drawn.scores), len(drawn.reliability), len(drawn.outcome)
+    (5, 12, 100)
+    """
+
+    model: str
+    seed: int
+    scores: _Floats
+    worker_parameters: Mapping[str, _Floats]
+    item_parameters: Mapping[str, _Floats]
+    first: _Codes
+    second: _Codes
+    outcome: NDArray[np.float32]
+    worker: _Codes
+
+    @property
+    def reliability(self) -> _Floats:
+        """The true reliability of every worker."""
+        return self.worker_parameters["reliability"]
+
+    @property
+    def items(self) -> NDArray[np.object_]:
+        """The labels of the items, whose sorted order is that of the codes."""
+        return _labels("i", len(self.scores))
+
+    @property
+    def workers(self) -> NDArray[np.object_]:
+        """The labels of the workers, whose sorted order is that of the codes."""
+        return _labels("w", len(self.reliability))
+
+    def comparisons(self) -> Comparisons:
+        """Return the votes, ready to fit, with known sides.
+
+        Items and workers that have no vote keep their codes, so that estimates align with the
+        truth.
+
+        Examples
+        --------
+        >>> from crowdsift.lab.simulation import simulate
+        >>> simulate(items=100, workers=5, comparisons=50, seed=1).comparisons()
+        Comparisons(50 votes in 50 distinct rows, 100 items, 5 workers, sides known)
+        """
+        return Comparisons.from_codes(
+            self.first,
+            self.second,
+            worker=self.worker,
+            outcome=self.outcome,
+            items=self.items,
+            workers=self.workers,
+            sides_known=True,
+            source=f"votes simulated from {self.model}",
+        )
+
+    def write(self, directory: str | os.PathLike[str]) -> None:
+        """Write votes.csv, items.csv and workers.csv, all of them or none.
+
+        The columns are ``left,right,winner,worker`` with winner left or right, ``item,score``
+        and further item parameters, and ``worker,reliability`` and further worker parameters.
+        Numbers are written so that they read back exactly.
+
+        Parameters
+        ----------
+        directory
+            The folder, made if it does not exist. Files of these names are replaced.
+
+        Examples
+        --------
+        >>> import pathlib, tempfile
+        >>> from crowdsift.lab.simulation import simulate
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     simulate(items=3, workers=2, comparisons=10).write(folder)
+        ...     print(pathlib.Path(folder, "votes.csv").read_text().splitlines()[0])
+        left,right,winner,worker
+        """
+        files = {
+            "votes.csv": self._vote_lines(),
+            "items.csv": _table("item", self.items, {"score": self.scores, **self.item_parameters}),
+            "workers.csv": _table("worker", self.workers, self.worker_parameters),
+        }
+        write_folder(directory, files)
+
+    def _vote_lines(self) -> Iterator[bytes]:
+        items, workers = self.items.astype("S"), self.workers.astype("S")
+        layout = np.dtype(
+            [("left", items.dtype), ("comma", "S1"), ("right", items.dtype), ("winner", "S7"),
+             ("worker", workers.dtype), ("end", "S1")]
+        )  # fmt: skip
+        yield b"left,right,winner,worker\n"
+        for block in _blocks(len(self.first)):
+            lines = np.empty(len(self.first[block]), dtype=layout)
+            lines["left"], lines["right"] = items[self.first[block]], items[self.second[block]]
+            lines["winner"] = np.where(self.outcome[block] == 1, b",left,", b",right,")
+            lines["worker"] = workers[self.worker[block]]
+            lines["comma"], lines["end"] = b",", b"\n"
+            yield lines.tobytes().replace(b"\0", b"")  # NumPy pads short strings with NUL
+
+
+def simulate(
+    items: int,
+    workers: int,
+    comparisons: int,
+    *,
+    reliability: tuple[float, float] | None = None,
+    model: str = "bora-em",
+    reliabilities: ArrayLike | None = None,
+    loads: ArrayLike | None = None,
+    seed: int = 0,
+) -> Simulation:
+    """Draw votes from a model.
+
+    The truth depends on the seed, the model and the numbers of items and workers alone: with
+    more comparisons the same items are compared by the same workers.
+
+    Parameters
+    ----------
+    items, workers, comparisons
+        How many of each.
+    reliability
+        Draw the workers' reliability uniformly between these two. By default it is the model's
+        own: uniform on [0, 1] in bora-em, hbtl and htcv, uniform on [0.5, 1] in crowd-bt, normal
+        with mean 1 and deviation 1 in factor-bt (there it is gamma). In bt, rank-centrality and
+        barp all workers are alike, and it cannot be given.
+    model
+        One of `MODELS`. In factor-bt every worker has a side bias in favour of the left, normal
+        with mean 0 and deviation 1; in barp every item is of class 0 or 1 at random and every
+        worker has a bias for class 1, normal with mean 0 (any other mean could not be told apart
+        from the scores) and deviation 0.5.
+    reliabilities
+        The reliability of every worker, instead of drawing it.
+    loads
+        How busy the workers are: how many comparisons each worker of another data set made. They
+        are scaled to the number of comparisons. If there are not as many loads as workers, the
+        workers' loads are drawn from them with replacement. By default each vote is of a worker
+        drawn uniformly.
+    seed
+        The same seed gives the same votes.
+
+    Examples
+    --------
+    >>> from crowdsift.lab.simulation import simulate
+    >>> drawn = simulate(10, 2, 1000, reliability=(-1, 1), loads=[1, 3], seed=7)
+    >>> float((drawn.worker == 1).mean())
+    0.75
+    """
+    given = None if reliabilities is None else np.array(reliabilities, dtype=np.float64)
+    if given is not None:
+        if given.shape != (workers,) or reliability is not None:
+            raise RequestError("give either a range of reliability or one reliability a worker")
+        reliability = float(given.min()), float(given.max())
+    known = _checked(items, workers, comparisons, reliability, model, seed)
+    streams = (
+        np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(3)
+    )
+    truth, design, votes = streams
+    scores = truth.uniform(-3.0, 3.0, items)
+    scores -= scores.mean()
+    draws = dict(known.workers)
+    if reliability is not None:
+        draws["reliability"] = _uniform(*reliability)
+    if given is not None:
+        draws["reliability"] = lambda rng, size: given
+    worker_parameters = {name: draw(truth, workers) for name, draw in draws.items()}
+    item_parameters = {name: draw(truth, items) for name, draw in known.items.items()}
+
+    first = design.integers(items, size=comparisons, dtype=np.uint32)
+    second = design.integers(items - 1, size=comparisons, dtype=np.uint32)
+    second += second >= first  # the second is uniform on the other items
+    if loads is None:
+        worker = design.integers(workers, size=comparisons, dtype=np.uint32)
+    else:
+        counts = _scaled_loads(design, loads, workers, comparisons)
+        worker = np.repeat(np.arange(workers, dtype=np.uint32), counts)
+
+    outcome = np.empty(comparisons, dtype=np.float32)
+    for block in _blocks(comparisons):
+        one, two, who = first[block], second[block], worker[block]
+        view = {name: values[who] for name, values in worker_parameters.items()}
+        for name, values in {"score": scores, **item_parameters}.items():
+            view[name] = values[one] - values[two]
+        outcome[block] = known.vote(votes, view)
+
+    for array in (scores, *worker_parameters.values(), *item_parameters.values()):
+        array.setflags(write=False)
+    for votes_array in (first, second, outcome, worker):
+        votes_array.setflags(write=False)
+    return Simulation(
+        model, seed, scores, worker_parameters, item_parameters, first, second, outcome, worker
+    )
+
+
+@dataclass(frozen=True)
+class _Model:
+    """How a model draws its parameters and its votes.
+
+    Attributes
+    ----------
+    vote
+        Whether first wins, for many votes, from the parameters of each vote's worker and the
+        differences, first minus second, of the items' parameters.
+    workers, items
+        How each parameter is drawn.
+    bounds
+        Between which the reliability may lie; None if it is no parameter of the model.
+    """
+
+    vote: _Vote
+    workers: Mapping[str, _Draw]
+    items: Mapping[str, _Draw] = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
+
+
+def _uniform(low: float, high: float) -> _Draw:
+    return lambda rng, size: rng.uniform(low, high, size)
+
+
+def _normal(mean: float, deviation: float) -> _Draw:
+    return lambda rng, size: rng.normal(mean, deviation, size)
+
+
+def _ones(rng: np.random.Generator, size: int) -> _Floats:
+    return np.ones(size)
+
+
+def _coins(rng: np.random.Generator, size: int) -> _Floats:
+    return rng.integers(2, size=size).astype(np.float64)
+
+
+def _logistic_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
+    """P = sigma(beta d)."""
+    return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
+
+
+def _probit_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
+    """P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
+    noise = rng.standard_normal(len(v["score"]))
+    return v["reliability"] * v["score"] / math.sqrt(2.0) > noise
+
+
+def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
+    """P = beta sigma(d) + (1 - beta) sigma(-d)."""
+    honest = sigmoid(v["score"])
+    chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
+    return rng.random(len(honest)) < chance
+
+
+def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
+    """P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
+    skill = sigmoid(v["reliability"])
+    chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
+    return rng.random(len(skill)) < chance
+
+
+def _barp_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
+    """P = sigma(d + theta (class of first - class of second))."""
+    return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
+
+
+_UNIT = {"reliability": _uniform(0.0, 1.0)}
+_ALIKE = _Model(_logistic_vote, {"reliability": _ones})
+
+_MODELS: dict[str, _Model] = {
+    "bt": _ALIKE,
+    "rank-centrality": _ALIKE,
+    "bora-em": _Model(_logistic_vote, _UNIT, bounds=(-math.inf, math.inf)),
+    "hbtl": _Model(_logistic_vote, _UNIT, bounds=(-1.0, 1.0)),
+    "htcv": _Model(_probit_vote, _UNIT, bounds=(0.0, math.inf)),
+    "crowd-bt": _Model(_crowd_bt_vote, {"reliability": _uniform(0.5, 1.0)}, bounds=(0.0, 1.0)),
+    "factor-bt": _Model(
+        _factor_bt_vote,
+        {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
+        bounds=(-math.inf, math.inf),
+    ),
+    "barp": _Model(
+        _barp_vote, {"reliability": _ones, "class_bias": _normal(0.0, 0.5)}, {"class": _coins}
+    ),
+}
+
+#: The names of the models that votes can be drawn from.
+MODELS = tuple(_MODELS)
+
+
+def _checked(
+    items: int,
+    workers: int,
+    comparisons: int,
+    reliability: tuple[float, float] | None,
+    model: str,
+    seed: int,
+) -> _Model:
+    """Return the model if votes can be drawn from it as asked."""
+    for name, value, least in (
+        ("items", items, 2),
+        ("workers", workers, 1),
+        ("comparisons", comparisons, 1),
+        ("seed", seed, 0),
+    ):
+        if value < least:
+            raise RequestError(f"{name} is {value}; it must be at least {least}")
+    known = _MODELS.get(model)
+    if known is None:
+        raise RequestError(f"no simulator for {model!r}; the models are {', '.join(MODELS)}")
+    if reliability is None:
+        return known
+    if known.bounds is None:
+        raise RequestError(f"in {model} all workers are alike; leave the reliability out")
+    low, high = reliability
+    if not math.isfinite(high - low) or low > high:
+        raise RequestError(f"reliability is {low},{high}; give two finite numbers, the lower first")
+    if low < known.bounds[0] or high > known.bounds[1]:
+        raise RequestError(
+            f"reliability is {low},{high}; in {model} it lies in "
+            f"[{known.bounds[0]:g}, {known.bounds[1]:g}]"
+        )
+    return known
+
+
+def _scaled_loads(
+    rng: np.random.Generator, loads: ArrayLike, workers: int, comparisons: int
+) -> NDArray[np.int64]:
+    """Draw numbers of comparisons proportional to the loads.
+
+    Every worker gets the whole part of the share due, which leaves nobody out when loads grow;
+    what remains goes to workers drawn by their fractional parts.
+    """
+    given = np.asarray(loads)
+    if given.ndim != 1 or given.dtype.kind not in "iu" or (given < 0).any() or not given.any():
+        raise RequestError("loads must be numbers of comparisons, one a worker, not all 0")
+    share = given.astype(np.int64)
+    if len(share) != workers:
+        share = rng.choice(share[share > 0], workers)
+    total = int(share.sum())
+    counts, fraction = np.divmod(comparisons * share, total)
+    left = comparisons - int(counts.sum())
+    if left:
+        counts += rng.multinomial(left, fraction / fraction.sum())
+    return counts
+
+
+def _labels(prefix: str, count: int) -> NDArray[np.object_]:
+    width = len(str(count - 1))
+    return np.array([f"{prefix}{code:0{width}d}" for code in range(count)], dtype=object)
+
+
+def _blocks(count: int) -> Iterator[slice]:
+    return (slice(start, min(start + _BLOCK, count)) for start in range(0, count, _BLOCK))
+
+
+def _table(
+    name: str, labels: NDArray[np.object_], columns: Mapping[str, _Floats]
+) -> Iterator[bytes]:
+    yield f"{','.join((name, *columns))}\n".encode()
+    for label, *values in zip(labels, *(c.tolist() for c in columns.values()), strict=True):
+        yield f"{label},{','.join(map(repr, values))}\n".encode()

@@ -1,0 +1,119 @@
+"""Distributions of many variables at once: quantiles, and shares below a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cache
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.numeric.likelihoods import normal_cdf
+
+if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
+
+    Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
+
+__all__ = [
+    "Z90",
+    "normal_distribution",
+    "normal_quantiles",
+    "normal_share",
+    "quantile_distribution",
+]
+
+# Half-width of a 90 % interval in standard deviations.
+Z90 = 1.6448536269514722
+_QUANTILES = 16  # that stand for a distribution
+
+
+def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vector:
+    """Quantiles of equal probability of normal distributions, one row each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import normal_quantiles
+    >>> normal_quantiles(np.zeros(1), np.ones(1), 4).round(3)
+    array([[-1.15 , -0.319,  0.319,  1.15 ]])
+    """
+    return np.asarray(mean[:, None] + sd[:, None] * _unit_quantiles(count))
+
+
+def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
+    """P(x ≤ at) of normal distributions, as `quantile_distribution` of their quantiles has it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import normal_distribution
+    >>> normal_distribution(np.zeros(2), np.ones(2))(0.0)
+    array([0.5, 0.5])
+    """
+    unit = _unit_quantiles(_QUANTILES)
+    share = (np.arange(_QUANTILES) + 0.5) / _QUANTILES
+
+    def below(at: float) -> Vector:
+        if not np.isfinite(at):
+            return np.full(len(mean), float(at > 0))
+        z = (at - mean) / np.maximum(sd, 1e-300)
+        inner = np.interp(z, unit, share, left=0.0)
+        return np.where((z >= unit[-1]) | ((sd == 0.0) & (z >= 0.0)), 1.0, inner)
+
+    return below
+
+
+def quantile_distribution(quantiles: Vector) -> Distribution:
+    """P(x ≤ at) by linear interpolation between quantiles of equal probability.
+
+    One row of quantiles each; the result is clipped at half a step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import quantile_distribution
+    >>> quantile_distribution(np.array([[-1.0, 0.0, 1.0, 2.0]]))(0.5)
+    array([0.5])
+    """
+    count = quantiles.shape[1]
+    rows = np.arange(len(quantiles))
+
+    def below(at: float) -> Vector:
+        if not np.isfinite(at):
+            return np.full(len(quantiles), float(at > 0))
+        place = np.minimum((quantiles <= at).sum(axis=1), count - 1)
+        left, right = quantiles[rows, np.maximum(place - 1, 0)], quantiles[rows, place]
+        width = np.maximum(right - left, 1e-300)
+        inner = (place - 0.5 + np.clip((at - left) / width, 0.0, 1.0)) / count
+        inner = np.where(at < quantiles[:, 0], 0.0, inner)
+        return np.where(at >= quantiles[:, -1], 1.0, inner)
+
+    return below
+
+
+@cache
+def _unit_quantiles(count: int) -> Vector:
+    from statistics import NormalDist  # here, because it loads half of the standard library
+
+    normal = NormalDist()
+    return np.array([normal.inv_cdf((k + 0.5) / count) for k in range(count)])
+
+
+@cache
+def _normal_table() -> tuple[Vector, Vector]:
+    z = np.linspace(-6.0, 6.0, 2401)
+    return z, normal_cdf(z)
+
+
+def normal_share(z: Vector) -> Vector:
+    """Φ(z) to 1e-6, read off a table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import normal_share
+    >>> normal_share(np.array([0.0, 1.96])).round(4)
+    array([0.5  , 0.975])
+    """
+    return np.interp(z, *_normal_table())

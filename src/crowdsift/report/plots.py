@@ -1,0 +1,269 @@
+"""The pictures of the report as matplotlib figures, for notebooks and papers.
+
+Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the axes given, or
+into new ones, and returns them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.numeric.distributions import Z90
+from crowdsift.report.crowd import VERDICTS, describe_crowd
+from crowdsift.report.facts import ABSENT, codes, has_gold, settled
+from crowdsift.report.leftout import calibrate, fit_without
+from crowdsift.report.words import item_label, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from numpy.typing import NDArray
+
+    from crowdsift.results.fit import Fit
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["calibration", "convergence", "leaderboard", "without_flagged", "workers"]
+
+_COLOURS = {
+    "reliable": "#1f66b5",
+    "weak": "#5fa3d9",
+    "undecided": "#97a3b0",
+    "random": "#d98500",
+    "one-sided": "#8a55b3",
+    "adversarial": "#c53d1c",
+    "": "#5a6775",
+}
+_LONGEST = 36
+
+
+def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None = None) -> Axes:
+    """The best items with the 90 % intervals of their scores, or of their ranks.
+
+    Parameters
+    ----------
+    fit
+        What to draw.
+    top
+        How many items.
+    ranks
+        Draw ranks instead of scores.
+    ax
+        Where to draw.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report import plots
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> plots.leaderboard(crowdsift.fit(votes), top=5).get_xlabel()
+    'score, 90 % interval'
+    """
+    table = fit.item_table
+    shown = slice(0, min(top, table.height))
+    names = ("rank", "rank_lower", "rank_upper") if ranks else ("score", "lower", "upper")
+    value, low, high = (table[name][shown].astype(np.float64) for name in names)
+    ax = _axes(ax, height=0.9 + 0.28 * len(value))
+    at = np.arange(len(value))[::-1]
+    reach = np.stack([value - low, high - value])
+    ax.errorbar(value, at, xerr=np.nan_to_num(np.maximum(reach, 0.0)), fmt="o", ms=5,
+                color=_COLOURS["reliable"], ecolor="#9dbde2", elinewidth=3)  # fmt: skip
+    ax.set_yticks(at, [_text(fit, i) for i in range(len(value))], parse_math=False)
+    ax.set_xlabel(f"{names[0]}, 90 % interval")
+    ax.grid(axis="x", alpha=0.3)
+    return _plain(ax)
+
+
+def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
+    """Reliability against votes, coloured by verdict, the crowd's distribution behind it.
+
+    Parameters
+    ----------
+    fit
+        What to draw; of a method that estimates reliabilities.
+    ax
+        Where to draw.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report import plots
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> plots.workers(crowdsift.fit(votes)).get_xscale()
+    'log'
+    """
+    reliability = fit.worker_table["reliability"].astype(np.float64)
+    if not np.isfinite(reliability).any():
+        raise RequestError(f"{fit.method} estimates no reliabilities; use the method sift")
+    crowd = describe_crowd(fit, None)
+    ax = _axes(ax, height=4.5)
+    ax.set_xscale("log")
+    _whole_numbers(ax, crowd.votes)
+    ax.axhline(crowd.level, color="#5a6775", lw=1)
+    for word in (*VERDICTS, ""):
+        members = crowd.verdict == word
+        if members.any():
+            ax.scatter(crowd.votes[members], reliability[members], s=26, color=_COLOURS[word],
+                       edgecolors="white", linewidths=0.5, zorder=3,
+                       label=f"{word or 'no verdict'} ({int(members.sum())})")  # fmt: skip
+    if crowd.density is not None:
+        at, tall = crowd.density
+        behind = ax.twiny()
+        behind.fill_betweenx(at, 0.0, tall, color="#1f66b5", alpha=0.13, lw=0)
+        behind.set_xlim(0.0, 2.2 * float(tall.max()))
+        behind.set_axis_off()
+    air = 0.1 * float(np.ptp(np.append(reliability[np.isfinite(reliability)], crowd.level))) or 0.5
+    ax.set_ylim(float(np.nanmin(reliability)) - air, float(np.nanmax(reliability)) + air)
+    ax.set_xlabel("votes of the worker")
+    ax.set_ylabel("reliability")
+    ax.legend(frameon=False, fontsize="small")
+    return _plain(ax)
+
+
+def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None = None) -> Axes:
+    """Predicted against observed shares of votes that were left out; costs one more fit.
+
+    Parameters
+    ----------
+    fit, votes
+        What to test, and its votes where it was loaded.
+    ax
+        Where to draw.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report import plots
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> plots.calibration(crowdsift.fit(votes)).get_ylabel()
+    'observed share'
+    """
+    votes = _votes(fit, votes)
+    codes(fit, votes)  # refuses votes of another fit
+    found = calibrate(votes, settled(fit), seed=int(fit.summary.get("seed", 0)))
+    if isinstance(found, str):
+        raise RequestError(found)
+    ax = _axes(ax, height=4.5)
+    ax.plot([0.5, 1.0], [0.5, 1.0], "--", color="#5a6775", lw=1)
+    half = Z90 * np.sqrt(found.observed * (1.0 - found.observed) / found.votes)
+    ax.errorbar(found.predicted, found.observed, yerr=half, fmt="o", ms=6,
+                color=_COLOURS["reliable"], ecolor="#9dbde2")  # fmt: skip
+    ax.set_xlabel("predicted share for the favourite")
+    ax.set_ylabel("observed share")
+    return _plain(ax)
+
+
+def without_flagged(
+    fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
+) -> Axes:
+    """The best items with all votes and without those of flagged workers; costs one more fit.
+
+    Parameters
+    ----------
+    fit, votes
+        What to test, and its votes where it was loaded.
+    top
+        How many items.
+    ax
+        Where to draw.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report import plots
+    >>> from crowdsift.lab.demonstration import crowd_with_spammers
+    >>> fit = crowdsift.fit(crowd_with_spammers().comparisons())
+    >>> len(plots.without_flagged(fit, top=5).lines)
+    5
+    """
+    votes = _votes(fit, votes)
+    code, scores = codes(fit, votes)
+    flagged = describe_crowd(fit, votes).flagged
+    found = fit_without(votes, settled(fit), flagged, scores, mirror=has_gold(fit))
+    if isinstance(found, str):
+        raise RequestError(found)
+    rows = np.argsort(found.before[code], kind="stable")[:top].tolist()
+    ax = _axes(ax, height=0.9 + 0.28 * len(rows))
+    lowest = len(rows) + 1
+    for i in rows:
+        before, after = int(found.before[code[i]]), int(found.rank[code[i]])
+        end = min(after or lowest, lowest)
+        moved = "reliable" if end < before else "undecided" if end == before else "adversarial"
+        ax.plot([0, 1], [before, end], "o-", color=_COLOURS[moved], ms=4)
+        name = _text(fit, i)
+        ax.annotate(f"{name} {before}", (0, before), (-8, 0), textcoords="offset points",
+                    ha="right", va="center", fontsize="small", parse_math=False)  # fmt: skip
+        ax.annotate(f"{after or '–'} {name}", (1, end), (8, 0), textcoords="offset points",
+                    va="center", fontsize="small", parse_math=False)  # fmt: skip
+    ax.invert_yaxis()
+    ax.set_xlim(-1.2, 2.2)
+    ax.set_xticks([0, 1], ["all votes", "without flagged"])
+    ax.set_yticks([])
+    return _plain(ax)
+
+
+def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
+    """What the method maximises, iteration by iteration.
+
+    Parameters
+    ----------
+    fit
+        What to draw.
+    ax
+        Where to draw.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report import plots
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> fit = crowdsift.fit(votes)
+    >>> len(plots.convergence(fit).lines[0].get_xdata()) == len(fit.trace)
+    True
+    """
+    ax = _axes(ax, height=3.0)
+    ax.plot(np.arange(len(fit.trace)), fit.trace, "o-", ms=3, color=_COLOURS["reliable"])
+    ax.set_xlabel("iteration")
+    ax.set_ylabel("what the method maximises")
+    return _plain(ax)
+
+
+def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
+    """The votes given, or those that the fit knows."""
+    known = fit.votes if votes is None else votes
+    if known is None:
+        raise RequestError(ABSENT)
+    return known
+
+
+def _axes(ax: Axes | None, height: float) -> Axes:
+    """The axes given, or new ones."""
+    if ax is not None:
+        return ax
+    try:
+        from matplotlib import pyplot
+    except ImportError:
+        raise RequestError("the plots need matplotlib: pip install 'crowdsift[plots]'") from None
+    return pyplot.subplots(figsize=(7.0, height), layout="constrained")[1]
+
+
+def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
+    """Plain figures on a logarithmic axis; between powers of ten only where there are few."""
+    from matplotlib.ticker import FuncFormatter, NullFormatter
+
+    plain = FuncFormatter(lambda value, _: f"{value:,.0f}")
+    narrow = values.max() < 20.0 * max(values.min(), 1e-300)
+    ax.xaxis.set_major_formatter(plain)
+    ax.xaxis.set_minor_formatter(plain if narrow else NullFormatter())
+
+
+def _text(fit: Fit, row: int) -> str:
+    """The name of an item, by its row."""
+    return shortened(item_label(fit.labels[row], fit.summary.get("by")), _LONGEST)
+
+
+def _plain(ax: Axes) -> Axes:
+    for side in ("top", "right"):
+        ax.spines[side].set_visible(False)
+    return ax

@@ -1,0 +1,100 @@
+"""What deserves a look: the warnings that a fit carries beyond those of its method."""
+
+from __future__ import annotations
+
+from math import exp
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.results.sign import THIN, Agreement, gold_needed, sign_log_odds
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["gold_note", "island_note", "one_way_notes", "sign_note"]
+
+_NAMED = 5
+
+
+def island_note(n_components: int, n_contexts: int = 1) -> list[str]:
+    """That the items fall apart into groups, more than there are contexts, which are apart."""
+    if n_components <= n_contexts:
+        return []
+    return [
+        f"the items fall into {n_components} groups without a comparison between them; "
+        "scores and ranks are comparable only within a group (column component)"
+    ]
+
+
+def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[str]:
+    """Which items only won, and which only lost.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.notes import one_way_notes
+    >>> one_way_notes(np.array(["a", "b"], object), np.array(["only won", ""], object))
+    ['1 item only won: a; the votes set no upper limit to its score, only the prior does']
+    """
+    notes = []
+    for flag, side in (("only won", "upper"), ("only lost", "lower")):
+        found = labels[flags == flag]
+        if len(found):
+            many = len(found) > 1
+            notes.append(
+                f"{len(found)} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set "
+                f"no {side} limit to {'their scores' if many else 'its score'}, only the prior does"
+            )
+    return notes
+
+
+def sign_note(
+    reliable: float, adversarial: float, margin: float, order_right: float
+) -> tuple[list[str], int | None]:
+    """That the sign is not settled by the crowd, and the number of gold pairs that settle it."""
+    odds = sign_log_odds(reliable, adversarial)
+    if odds >= THIN:
+        return [], None
+    needed = gold_needed(order_right)
+    gold = "gold pairs" if needed is None else f"{needed} gold pair{'s' if needed > 1 else ''}"
+    return [
+        f"which end of the scores is up is not settled: by head-count {reliable:.1f} workers speak "
+        f"for this sign and {adversarial:.1f} against it (sign margin {margin:.2f}), so that it is "
+        f"right with {_share(1.0 / (1.0 + exp(-max(odds, -700.0))))}; {gold} of known order "
+        "(--gold, gold=) would settle it"
+    ], needed
+
+
+def gold_note(method: str, found: Agreement, free_sign: bool) -> list[str]:
+    """That gold and scores do not go together; `found` is about the scores as returned."""
+    total = found.agree + found.disagree
+    if total == 0:
+        return ["no gold pair lies within one component, so the gold says nothing about the sign"]
+    if found.opposed and not free_sign:
+        return [
+            f"{found.disagree} of {total} gold pairs contradict the scores, and {method} cannot "
+            "turn them: it takes every worker as honest; use sift"
+        ]
+    if 3 * found.disagree > total:
+        return [f"{found.disagree} of {total} gold pairs contradict the scores in either sign"]
+    return []
+
+
+def _share(p: float) -> str:
+    return "less than 1 %" if p < 0.01 else f"{100 * p:.0f} %"
+
+
+def _listed(labels: Sequence[Any] | NDArray[np.object_]) -> str:
+    shown = [_text(label) for label in labels[:_NAMED]]
+    if len(labels) > _NAMED:
+        return f"{', '.join(shown)} and {len(labels) - _NAMED} more (column flag)"
+    return ", ".join(shown)
+
+
+def _text(label: Any) -> str:
+    text = " ".join(str(part) for part in label) if isinstance(label, tuple) else str(label)
+    text = " ".join(text.split())
+    return text if len(text) <= 48 else text[:47] + "…"

@@ -1,0 +1,34 @@
+"""Labels as a caller gives them: one or many, found by what tells labels apart."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from crowdsift.errors import RequestError
+from crowdsift.votes.labels import LabelError, key_of, plain
+
+__all__ = ["as_list", "is_sequence", "keys_of", "places_of"]
+
+
+def is_sequence(value: Any) -> bool:
+    """Whether many labels are meant: a text or a tuple is one label, as it can be a label."""
+    return hasattr(value, "__iter__") and not isinstance(value, str | bytes | tuple)
+
+
+def as_list(value: Any) -> list[Any]:
+    """The labels that are meant."""
+    return list(value) if is_sequence(value) else [value]
+
+
+def keys_of(labels: Iterable[Any]) -> list[Any]:
+    """What tells labels apart; see `crowdsift.votes.labels`."""
+    try:
+        return [key_of(label) for label in plain(labels)]
+    except LabelError as error:
+        raise RequestError(error.message) from None
+
+
+def places_of(labels: Iterable[Any]) -> dict[Any, int]:
+    """The place of every label in a list, by its key."""
+    return {key: place for place, key in enumerate(keys_of(labels))}

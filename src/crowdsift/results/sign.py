@@ -1,0 +1,208 @@
+"""Which end of the scores is up: turned by gold, and how much the crowd itself says about it.
+
+With workers of either sign, scores r and -r explain the votes alike. The crowd settles the sign
+by head-count only if honest workers are the majority; gold settles it without that assumption.
+"""
+
+from __future__ import annotations
+
+from dataclasses import fields, replace
+from math import lgamma, log
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.engines.grid import WorkerPoints
+from crowdsift.numeric.likelihoods import normal_cdf
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.io.gold import Gold
+    from crowdsift.models import Estimate, Model
+    from crowdsift.numeric import Vector
+
+__all__ = [
+    "THIN",
+    "Agreement",
+    "count_gold",
+    "gold_needed",
+    "mirror",
+    "order_probability",
+    "sign_log_odds",
+    "voters",
+]
+
+# What is believed of the share of honest workers among those of a clear sign before any vote:
+# Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of the prior of `sift`.
+_HONEST, _ADVERSARIAL = 3.5, 0.5
+THIN = log(19.0)  # log odds of a sign that is right with 95 %
+_PAIRS = 5_000  # drawn to see how often the order of a pair is right
+_MOST_GOLD = 999
+
+
+class Agreement(NamedTuple):
+    """How gold pairs and scores go together; pairs across components do not count."""
+
+    agree: int
+    disagree: int
+    margin: float  # the sum of the differences of scores, winner minus loser
+
+    @property
+    def opposed(self) -> bool:
+        """Whether the gold says that the scores are upside down."""
+        return (self.agree - self.disagree, self.margin) < (0, 0.0)
+
+    def turned(self) -> Agreement:
+        """The same for scores of the other sign."""
+        return Agreement(self.disagree, self.agree, -self.margin)
+
+
+def count_gold(scores: Vector, component: NDArray[np.uint32], gold: Gold) -> Agreement:
+    """Count the gold pairs that agree with the scores, and those that do not.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.io.gold import Gold
+    >>> from crowdsift.results.sign import count_gold
+    >>> gold = Gold(np.array([0, 1], np.uint32), np.array([1, 2], np.uint32))
+    >>> count_gold(np.array([1.0, 2.0, 3.0]), np.zeros(3, np.uint32), gold).opposed
+    True
+    """
+    inside = component[gold.winner] == component[gold.loser]
+    difference = (scores[gold.winner] - scores[gold.loser])[inside]
+    return Agreement(
+        int((difference > 0).sum()), int((difference < 0).sum()), float(difference.sum())
+    )
+
+
+def mirror(model: Model, estimate: Estimate) -> Estimate:
+    """The estimate with the sign of all scores turned, and workers to match."""
+    told, level = estimate.workers, estimate.workers.random_level
+
+    def turned(values: Vector | None) -> Vector | None:
+        return None if values is None else 2.0 * level - values
+
+    quantiles = turned(told.quantiles)
+    pairs, points, known = estimate.pairs, estimate.points, estimate.in_context
+    return replace(
+        estimate,
+        scores=0.0 - estimate.scores,
+        theta=model.mirrored(estimate.theta, level),
+        points=None if points is None else points._replace(reliability=-points.reliability),
+        in_context=None if known is None else known.mirrored(),
+        workers=replace(
+            told,
+            reliability=turned(told.reliability),
+            reliability_lower=turned(told.reliability_upper),
+            reliability_upper=turned(told.reliability_lower),
+            quantiles=None if quantiles is None else quantiles[:, ::-1].copy(),
+        ),
+        sign_margin=None if estimate.sign_margin is None else -estimate.sign_margin,
+        pairs=None if pairs is None else pairs._replace(mean=-pairs.mean),
+    )
+
+
+def voters(estimate: Estimate, count: int) -> Estimate:
+    """The estimate without the rows of gold, which follow those of the workers that voted."""
+    if len(estimate.theta) <= count:
+        return estimate
+    told, points = estimate.workers, estimate.points
+    workers: dict[str, Any] = {
+        entry.name: getattr(told, entry.name)[:count]
+        for entry in fields(told)
+        if isinstance(getattr(told, entry.name), np.ndarray)
+    }
+    extra = {name: values[:count] for name, values in told.extra.items()}
+    return replace(
+        estimate,
+        theta=estimate.theta[:count],
+        points=None if points is None else WorkerPoints(*(x[:count] for x in points)),
+        workers=replace(told, extra=extra, **workers),
+    )
+
+
+def sign_log_odds(reliable: float, adversarial: float) -> float:
+    """Log odds that the sign is right, from the expected counts of workers on either side.
+
+    The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes. With
+    R workers for the sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is right and
+    B(3.5 + A, 0.5 + R) if all are mirrored; for many workers the odds go to (R/A)³.
+
+    Examples
+    --------
+    >>> from crowdsift.results.sign import sign_log_odds
+    >>> round(sign_log_odds(60, 40), 2), round(sign_log_odds(50, 50), 2)
+    (1.18, 0.0)
+    """
+    a, b = _HONEST, _ADVERSARIAL
+    return (
+        lgamma(a + reliable)
+        + lgamma(b + adversarial)
+        - lgamma(a + adversarial)
+        - lgamma(b + reliable)
+    )
+
+
+def order_probability(
+    scores: Vector,
+    sd: Vector,
+    covariance: Vector | None,
+    component: NDArray[np.uint32],
+    seed: int = 0,
+) -> float:
+    """Probability that a random pair of one component is in the right order, up to the sign.
+
+    The mean of Φ(|difference|/sd of the difference) over pairs drawn at random.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.sign import order_probability
+    >>> order_probability(np.array([0.0, 9.0]), np.ones(2), None, np.zeros(2, int)) > 0.99
+    True
+    """
+    k = len(scores)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    order = np.argsort(component, kind="stable")  # pairs within a component, uniformly
+    size = np.bincount(component)
+    start = np.concatenate([[0], np.cumsum(size)[:-1]])
+    pairs = size.astype(np.float64) * (size - 1)
+    if pairs.sum() == 0:
+        return 0.5
+    chosen = rng.choice(len(size), _PAIRS if k > 2 else 1, p=pairs / pairs.sum())
+    one = rng.integers(0, size[chosen])
+    two = (one + rng.integers(1, size[chosen])) % size[chosen]
+    one, two = order[start[chosen] + one], order[start[chosen] + two]
+    variance = sd[one] ** 2 + sd[two] ** 2
+    if covariance is not None:
+        variance = variance - 2.0 * covariance[one, two]
+    spread = np.sqrt(np.maximum(variance, 0.0))
+    size_of = np.abs(scores[one] - scores[two])
+    ratio = np.divide(size_of, spread, out=np.where(size_of > 0, np.inf, 0.0), where=spread > 0)
+    return float(np.mean(normal_cdf(ratio)))
+
+
+def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
+    """How many gold pairs settle the sign: their majority is right with this confidence.
+
+    Each agrees with the scores of the right sign with probability q, independently, so this is
+    the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 999.
+
+    Examples
+    --------
+    >>> from crowdsift.results.sign import gold_needed
+    >>> gold_needed(0.99), gold_needed(0.8), gold_needed(0.7), gold_needed(0.5)
+    (1, 7, 17, None)
+    """
+    q = min(max(order_right, 0.0), 1.0)
+    # Two pairs more than 2m + 1 turn the majority only if it hung on one pair:
+    # P(m + 1) = P(m) + (2q - 1) C(2m + 1, m + 1) (q(1 - q))^(m + 1)
+    right, term = q, q * (1.0 - q)
+    for m in range((_MOST_GOLD + 1) // 2):
+        if right >= confidence:
+            return 2 * m + 1
+        right += (2.0 * q - 1.0) * term
+        term *= 2.0 * (2 * m + 3) / (m + 2) * q * (1.0 - q)
+    return None

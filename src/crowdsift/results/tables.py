@@ -1,0 +1,130 @@
+"""A small immutable table: columns by name, and ways out to CSV, JSON and data frames."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    from crowdsift.votes.source import Backend
+
+__all__ = ["Table"]
+
+
+class Table(Mapping[str, NDArray[Any]]):
+    """Named columns of equal length.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.tables import Table
+    >>> table = Table({"item": np.array(["a", "b"], object), "score": np.array([1.5, np.nan])})
+    >>> table["score"]
+    array([1.5, nan])
+    >>> table.records()
+    [{'item': 'a', 'score': 1.5}, {'item': 'b', 'score': None}]
+    """
+
+    def __init__(self, columns: Mapping[str, NDArray[Any]]) -> None:
+        self._columns = dict(columns)
+        if len({len(column) for column in self._columns.values()}) > 1:
+            raise ValueError("columns of different length")
+        for column in self._columns.values():
+            column.setflags(write=False)
+
+    def __getitem__(self, name: str) -> NDArray[Any]:
+        return self._columns[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._columns)
+
+    def __len__(self) -> int:
+        return len(self._columns)
+
+    def __repr__(self) -> str:
+        rows = self.records()
+        shown = "\n".join(str(row) for row in rows[:5])
+        more = f"\n... {len(rows)} rows" if len(rows) > 5 else ""
+        return f"Table of {', '.join(self)}\n{shown}{more}"
+
+    @property
+    def height(self) -> int:
+        """The number of rows.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift.results.tables import Table
+        >>> Table({"a": np.arange(3)}).height
+        3
+        """
+        return len(next(iter(self._columns.values()), ()))
+
+    def records(self) -> list[dict[str, Any]]:
+        """The rows as dictionaries, with None where a value is missing.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift.results.tables import Table
+        >>> Table({"a": np.array([1, 2])}).records()
+        [{'a': 1}, {'a': 2}]
+        """
+        columns = [_plain(column) for column in self._columns.values()]
+        return [dict(zip(self, row, strict=True)) for row in zip(*columns, strict=True)]
+
+    def to_csv(self) -> str:
+        """The table as CSV text; missing values are empty.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift.results.tables import Table
+        >>> print(Table({"a": np.array(["x", "y, z"], object)}).to_csv())
+        a
+        x
+        "y, z"
+        """
+        lines = [",".join(map(_cell, self))]
+        columns = [map(_cell, _plain(column)) for column in self._columns.values()]
+        lines.extend(",".join(row) for row in zip(*columns, strict=True))
+        return "\n".join(lines) + "\n"
+
+    def to_frame(self, backend: Backend = "pandas") -> Any:
+        """The table as a data frame of pandas, polars or pyarrow.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift.results.tables import Table
+        >>> Table({"a": np.array([1, 2])}).to_frame("polars").shape
+        (2, 1)
+        """
+        import narwhals
+
+        columns = {name: _alike(_plain(column)) for name, column in self._columns.items()}
+        return narwhals.from_dict(columns, backend=backend).to_native()
+
+
+def _plain(column: NDArray[Any]) -> list[Any]:
+    """Python values, None for NaN."""
+    values = column.tolist()
+    if column.dtype.kind == "f":
+        return [None if value != value else value for value in values]
+    return values  # type: ignore[no-any-return]
+
+
+def _cell(value: Any) -> str:
+    """A value as a field of CSV: text is quoted where a reader needs it, lone CRs included."""
+    text = "" if value is None else str(value)
+    if any(mark in text for mark in ',"\r\n'):
+        return '"' + text.replace('"', '""') + '"'
+    return text
+
+
+def _alike(values: list[Any]) -> list[Any]:
+    """Values of one type as they are, of several types as text: a frame's column has one type."""
+    kinds = {type(value) for value in values if value is not None}
+    return values if len(kinds) < 2 else [None if v is None else str(v) for v in values]

@@ -1,0 +1,477 @@
+"""The votes as every model sees them: validated, encoded, sorted by worker, collapsed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from crowdsift import _core
+from crowdsift.errors import InputError
+from crowdsift.numeric.threads import thread_count
+from crowdsift.votes.arrays import (
+    FAULTS,
+    counted,
+    distinct_rows,
+    frozen,
+    single,
+    single_features,
+    table_of_numbers,
+)
+from crowdsift.votes.labels import context_codes, key_of, merge
+from crowdsift.votes.source import ArraySource, Backend
+
+__all__ = ["Comparisons"]
+
+_FAULT_COLUMN = {4: "outcome", 5: "weight"}
+
+
+@dataclass(frozen=True, eq=False)
+class Comparisons:
+    """Pairwise votes, encoded once and immutable.
+
+    Comparison i says that its worker preferred item ``first[i]`` to item ``second[i]`` to the
+    degree ``outcome[i]`` (1: certainly, 0: the opposite, 0.5: a tie), ``weight[i]`` times. The
+    comparisons of worker s are those from ``offsets[s]`` to ``offsets[s + 1]``. Rows equal in
+    worker, order and outcome are one comparison of larger weight. Codes follow the sorted labels
+    and the order is canonical, so the same votes make the same arrays whatever their order was.
+
+    Use `crowdsift.read` for files and frames, `Comparisons.from_arrays` for arrays.
+
+    Attributes
+    ----------
+    first, second
+        Item codes, of type uint32. Where sides are unknown the preferred item is first.
+    outcome, weight
+        Of type float32.
+    offsets
+        The runs of the workers, of length ``n_workers + 1``.
+    items, workers
+        The labels, as they were given, by code.
+    sides_known
+        Whether ``first`` was shown on the left (or first) and ``second`` on the right.
+    has_workers
+        False where all votes were pooled because no worker is known.
+    rows
+        The number of rows before collapsing.
+    features
+        Nuisance features of every comparison, in favour of ``first``, or None.
+    feature_names
+        Their names.
+    item_class, class_names
+        The class of every item as a code into the names, or None.
+    by
+        The name of the context column, or "". With a context an item is a pair (value, item),
+        so that items of different contexts are never compared.
+    n_gold
+        How many of the workers, the last ones, are no workers but gold; see `with_gold`.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> votes = Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "c"], worker=[7, 7, 8])
+    >>> votes
+    Comparisons(3 votes in 2 distinct rows, 3 items, 2 workers, sides unknown)
+    >>> votes.weight
+    array([2., 1.], dtype=float32)
+    """
+
+    first: NDArray[np.uint32]
+    second: NDArray[np.uint32]
+    outcome: NDArray[np.float32]
+    weight: NDArray[np.float32]
+    offsets: NDArray[np.int64]
+    items: NDArray[np.object_]
+    workers: NDArray[np.object_]
+    sides_known: bool = False
+    has_workers: bool = True
+    rows: int = 0
+    features: NDArray[np.float32] | None = None
+    feature_names: tuple[str, ...] = ()
+    item_class: NDArray[np.uint32] | None = None
+    class_names: tuple[Any, ...] = ()
+    by: str = ""
+    n_gold: int = 0
+    source: str = "votes"
+    backend: Backend | None = None
+
+    @property
+    def n_items(self) -> int:
+        """The number of items."""
+        return len(self.items)
+
+    @property
+    def n_workers(self) -> int:
+        """The number of workers."""
+        return len(self.workers)
+
+    @cached_property
+    def item_contexts(self) -> NDArray[np.int64]:
+        """The number of every item's context; all 0 where votes have no context column."""
+        if not self.by:
+            return np.zeros(self.n_items, np.int64)
+        codes = context_codes(self.items)
+        return np.array([codes[key_of(label[0])] for label in self.items], np.int64)
+
+    @cached_property
+    def total_weight(self) -> float:
+        """The number of votes, counted with their weights."""
+        return float(self.weight.sum(dtype=np.float64))
+
+    @cached_property
+    def has_ties(self) -> bool:
+        """Whether any vote is a tie (an outcome of exactly one half)."""
+        parts = range(0, len(self), 1 << 20)  # the first tie ends it
+        return any(bool((self.outcome[at : at + (1 << 20)] == 0.5).any()) for at in parts)
+
+    @cached_property
+    def ties_are_outcomes(self) -> bool:
+        """Whether one half means a tie: there are some, and no other outcome between 0 and 1.
+
+        Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
+        """
+        return self.has_ties and bool(np.isin(self.outcome, (0.0, 0.5, 1.0)).all())
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def __repr__(self) -> str:
+        return (
+            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
+            f"{self.n_items} items, "
+            f"{self.n_workers} workers, sides {'known' if self.sides_known else 'unknown'})"
+        )
+
+    @classmethod
+    def from_arrays(
+        cls,
+        first: ArrayLike,
+        second: ArrayLike,
+        *,
+        worker: ArrayLike | None = None,
+        outcome: ArrayLike | None = None,
+        weight: ArrayLike | None = None,
+        sides_known: bool = False,
+        features: ArrayLike | None = None,
+        feature_names: Sequence[str] = (),
+        threads: int | None = None,
+    ) -> Comparisons:
+        """Comparisons from arrays of labels, one entry a vote.
+
+        Parameters
+        ----------
+        first, second
+            Labels of the two items; without `outcome` the first is the winner.
+        worker
+            Who voted; None pools all votes as of one unknown voter.
+        outcome
+            In [0, 1] for the first over the second; default 1.
+        weight
+            How often each vote counts; default 1.
+        sides_known
+            Whether `first` was shown on the left.
+        features
+            Nuisance features in favour of `first`, one row a vote.
+        feature_names
+            A name for each feature.
+        threads
+            How many threads may sort; default: all cores that this process may use.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> Comparisons.from_arrays([0, 1], [1, 2], outcome=[1, 0.5], worker=["ann", "bob"])
+        Comparisons(2 votes in 2 distinct rows, 3 items, 2 workers, sides unknown)
+        """
+        given = {"first": first, "second": second, "worker": worker, "outcome": outcome}
+        given["weight"] = weight
+        table = ArraySource({name: values for name, values in given.items() if values is not None})
+        items, first_codes, second_codes = table.pairs("first", "second")
+        workers: NDArray[np.object_] = np.array([None], dtype=object)
+        worker_codes = None
+        if worker is not None:
+            workers, (worker_codes,) = table.labels(["worker"], "worker label")
+        return cls.from_codes(
+            first_codes,
+            second_codes,
+            worker=worker_codes,
+            outcome=None if outcome is None else table.quantities("outcome", "outcome"),
+            weight=None if weight is None else table.quantities("weight", "weight"),
+            items=items,
+            workers=workers,
+            sides_known=sides_known,
+            features=None if features is None else table_of_numbers(features),
+            feature_names=tuple(feature_names),
+            threads=threads,
+        )
+
+    @classmethod
+    def from_codes(
+        cls,
+        first: NDArray[np.uint32],
+        second: NDArray[np.uint32],
+        *,
+        items: NDArray[np.object_],
+        workers: NDArray[np.object_],
+        worker: NDArray[np.uint32] | None = None,
+        outcome: NDArray[np.floating[Any]] | None = None,
+        weight: NDArray[np.floating[Any]] | None = None,
+        sides_known: bool = False,
+        features: NDArray[np.floating[Any]] | None = None,
+        feature_names: tuple[str, ...] = (),
+        threads: int | None = None,
+        by: str = "",
+        source: str = "votes",
+        backend: Backend | None = None,
+    ) -> Comparisons:
+        """Comparisons from codes into sorted lists of labels; the way of every reader.
+
+        The parameters are those of `from_arrays`, but for codes and the labels they point to.
+        Outcomes and weights are checked as given, then rounded to float32.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift import Comparisons
+        >>> Comparisons.from_codes(
+        ...     np.array([0], np.uint32), np.array([1], np.uint32),
+        ...     items=np.array(["a", "b"], object), workers=np.array(["w"], object))
+        Comparisons(1 votes in 1 distinct rows, 2 items, 1 workers, sides unknown)
+        """
+        n_workers = len(workers) if worker is not None else 1
+        outcome = single(outcome, "outcome", source)
+        weight = single(weight, "weight", source)
+        fault, row = _core.find_fault(first, second, worker, outcome, weight, len(items), n_workers)
+        if fault:
+            raise InputError(
+                FAULTS[fault], source=source, row=row + 1, column=_FAULT_COLUMN.get(fault)
+            )
+        if len(items) < 2:
+            raise InputError(
+                f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; "
+                "a comparison needs two",
+                source=source,
+            )
+        if features is not None:
+            features = single_features(features, len(first), source)
+        context, table = distinct_rows(features)
+        rows = _core.collapse(
+            first, second, worker, outcome, weight, context,
+            len(items), n_workers, sides_known, thread_count(threads),
+        )  # fmt: skip
+        one, two, outcomes, weights, groups, turned, offsets = rows
+        if len(one) == 0:
+            raise InputError("no votes (all weights are 0)", source=source)
+        if table is not None:  # a vote told the other way round has the opposite features
+            table = table[groups] * (1.0 - 2.0 * turned[:, None]).astype(np.float32)
+            table += np.float32(0.0)  # no negative zeros
+        return cls(
+            first=frozen(one),
+            second=frozen(two),
+            outcome=frozen(outcomes),
+            weight=frozen(weights),
+            offsets=frozen(offsets),
+            items=frozen(items.copy()),
+            workers=frozen(workers.copy()),
+            sides_known=sides_known,
+            has_workers=worker is not None,
+            rows=len(first),
+            features=None if table is None else frozen(table),
+            feature_names=feature_names,
+            by=by,
+            source=source,
+            backend=backend,
+        )
+
+    def worker_loads(self) -> NDArray[np.int64]:
+        """How often every worker voted, weights counted and rounded.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "c"], worker=[7, 7, 8])
+        >>> votes.worker_loads()
+        array([2, 1])
+        """
+        votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
+        return np.rint(votes).astype(np.int64)
+
+    def worker_codes(self) -> NDArray[np.uint32]:
+        """The worker of every comparison; an array of length N, for slow paths only.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"]).worker_codes()
+        array([0, 1], dtype=uint32)
+        """
+        codes = np.arange(self.n_workers, dtype=np.uint32)
+        return np.repeat(codes, np.diff(self.offsets))
+
+    def extended(self, other: Comparisons) -> Comparisons:
+        """These votes and others; labels that are equal are the same item or worker.
+
+        Where the others know no sides, neither does the whole.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.extended(Comparisons.from_arrays(["a"], ["d"], worker=["z"]))
+        Comparisons(3 votes in 3 distinct rows, 4 items, 3 workers, sides unknown)
+        """
+        if self.features is not None or other.features is not None or self.by != other.by:
+            raise InputError("votes with features or of other contexts cannot be put together")
+        if self.has_workers != other.has_workers or self.n_gold or other.n_gold:
+            raise InputError("votes with workers and votes without cannot be put together")
+        both = (self, other)
+        items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
+        workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
+        pairs = list(zip(both, codes, strict=True))
+        worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
+        return Comparisons.from_codes(
+            np.concatenate([table[v.first] for v, table in pairs]),
+            np.concatenate([table[v.second] for v, table in pairs]),
+            items=items,
+            workers=workers,
+            worker=np.concatenate(worker) if self.has_workers else None,
+            outcome=np.concatenate([v.outcome for v in both]),
+            weight=np.concatenate([v.weight for v in both]),
+            sides_known=self.sides_known and other.sides_known,
+            by=self.by,
+            source=self.source,
+            backend=self.backend,
+        )
+
+    def with_features(
+        self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
+    ) -> Comparisons:
+        """The same comparisons with other features, one row a comparison.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.with_features(np.ones((2, 1)), ("left",)).feature_names
+        ('left',)
+        """
+        if features is None:
+            return self if self.features is None else replace(self, features=None, feature_names=())
+        table = single_features(table_of_numbers(features), len(self), self.source)
+        return replace(self, features=frozen(table), feature_names=names)
+
+    def with_classes(self, classes: Sequence[Any]) -> Comparisons:
+        """The same comparisons with a class for every item, in the order of `items`.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.with_classes(["red", "blue", "red"]).class_names
+        ('blue', 'red')
+        """
+        if len(classes) != self.n_items:
+            raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
+        table = ArraySource({"class": list(classes)}, source="classes")
+        names, (codes,) = table.labels(["class"], "class")
+        return replace(self, item_class=frozen(codes), class_names=tuple(names))
+
+    def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Comparisons:
+        """The comparisons, and pairs known for certain as the votes of one more worker, the last.
+
+        For methods that know what to do with a worker of known reliability; `n_gold` marks it.
+        Its votes have the winner first, also where sides are known: they say nothing of a side.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> told = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
+        >>> told.n_workers, told.n_gold, told.offsets.tolist()
+        (3, 1, [0, 1, 2, 3])
+        """
+        if self.n_gold:
+            raise InputError("these comparisons hold gold already", source=self.source)
+        count = len(winner)
+        labels = np.empty(self.n_workers + 1, dtype=object)
+        labels[:-1], labels[-1] = self.workers, "gold"
+        features = self.features
+        if features is not None:
+            empty = np.zeros((count, features.shape[1]), np.float32)
+            features = frozen(np.concatenate([features, empty]))
+        ones = np.ones(count, np.float32)
+        return replace(
+            self,
+            first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
+            second=frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
+            outcome=frozen(np.concatenate([self.outcome, ones])),
+            weight=frozen(np.concatenate([self.weight, ones])),
+            offsets=frozen(np.append(self.offsets, self.offsets[-1] + count)),
+            workers=frozen(labels),
+            rows=self.rows + count,
+            features=features,
+            n_gold=1,
+        )
+
+    def select(self, keep: NDArray[np.bool_]) -> Comparisons:
+        """The comparisons where `keep` is true, with the same items, workers and codes.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
+        >>> votes.select(votes.first == 0)
+        Comparisons(1 votes in 1 distinct rows, 3 items, 2 workers, sides unknown)
+        """
+        runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
+        if runs[-1] == 0:
+            raise InputError("no votes are left", source=self.source)
+        return replace(
+            self,
+            first=frozen(self.first[keep]),
+            second=frozen(self.second[keep]),
+            outcome=frozen(self.outcome[keep]),
+            weight=frozen(self.weight[keep]),
+            offsets=frozen(runs),
+            rows=int(runs[-1]),
+            features=None if self.features is None else frozen(self.features[keep]),
+        )
+
+    def pooled(self) -> Comparisons:
+        """All votes as of one voter, one comparison a pair with the mean outcome.
+
+        Sufficient for a logistic model without workers and sides, in which only the number of
+        votes on a pair and their sum matter; for nothing else, since a win and a loss become a
+        tie.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "b"], worker=[1, 2, 3])
+        >>> pooled = votes.pooled()
+        >>> pooled.weight, pooled.outcome.round(3)
+        (array([3.], dtype=float32), array([0.667], dtype=float32))
+        """
+        one, two, outcome, weight = _core.pool_pairs(
+            self.first, self.second, self.outcome, self.weight, self.n_items
+        )
+        return Comparisons(
+            first=frozen(one),
+            second=frozen(two),
+            outcome=frozen(outcome),
+            weight=frozen(weight),
+            offsets=frozen(np.array([0, len(one)])),
+            items=self.items,
+            workers=frozen(np.array([None], dtype=object)),
+            has_workers=False,
+            rows=len(one),
+            by=self.by,
+            source=self.source,
+            backend=self.backend,
+        )

@@ -1,0 +1,261 @@
+"""Labels to codes: what counts as a label, which labels are the same, how they are sorted.
+
+A label is kept as given: text, bytes, a number, a truth value, a date or any other value that
+can be a key of a dict. The text "7" and the number 7 are two labels, as are True and 1; the
+integer 7 and the float 7.0 are one, since a column of integers often becomes floats on its way
+through a data frame; where there are integers, whole floats among the labels become integers.
+Nothing, NaN and blank text are no labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = [
+    "MISSING",
+    "LabelError",
+    "as_column",
+    "context_codes",
+    "factorize",
+    "is_empty",
+    "key_of",
+    "merge",
+    "plain",
+]
+
+MISSING = 0xFFFFFFFF  # the code of an entry without a label
+
+# Values of these types are equal exactly where they are one label, and are keys themselves.
+_OWN_KEY = frozenset({str, bytes, int, float, date, datetime, type(None)})
+
+
+class LabelError(Exception):
+    """An entry that cannot be a label; the table that holds it says where it is.
+
+    Parameters
+    ----------
+    row
+        The first such row, counted from 0.
+    message
+        What is wrong and what to do.
+    """
+
+    def __init__(self, row: int, message: str) -> None:
+        self.row, self.message = row, message
+        super().__init__(message)
+
+
+def key_of(label: Any) -> Any:
+    """A dict key under which equal labels meet, and only those.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import key_of
+    >>> key_of(7) == key_of(7.0), key_of(1) == key_of(True), key_of(7) == key_of("7")
+    (True, False, False)
+    """
+    return label if type(label) in _OWN_KEY else (type(label), label)
+
+
+def is_empty(label: Any) -> bool:
+    """Whether a value is no label: None, NaN, NaT, pandas' NA, or text without a character.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import is_empty
+    >>> [is_empty(value) for value in (None, float("nan"), " ", b"", 0, False, "nan")]
+    [True, True, True, True, False, False, False]
+    """
+    if isinstance(label, str | bytes):
+        return not label.strip()
+    if label is None:
+        return True
+    try:
+        return not label == label  # noqa: SIM201 -- NaN and NaT are not equal to themselves
+    except (TypeError, ValueError):  # NA and arrays have no truth value
+        return type(label).__name__ == "NAType"
+
+
+def as_column(values: Any) -> NDArray[Any]:
+    """An array whose entries are those given: NumPy alone makes text of [7, "7"], 1 of True.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import as_column
+    >>> as_column([True, 2, 2.5, "a"])
+    array([True, 2, 2.5, 'a'], dtype=object)
+    """
+    if isinstance(values, list | tuple):
+        return np.fromiter(values, dtype=object, count=len(values))
+    if isinstance(values, np.ma.MaskedArray):
+        entries = np.fromiter(_values(values.data), dtype=object, count=values.size)
+        entries[np.ma.getmaskarray(values)] = None
+        return entries
+    return np.asarray(values)
+
+
+def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
+    """Find the distinct entries of an array, in any order, and the code of every entry.
+
+    Raises
+    ------
+    LabelError
+        For the first entry that cannot be a label, such as a list.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.labels import factorize
+    >>> factorize(np.array(["b", 7, "b", 7.0], object))
+    (['b', 7], array([0, 1, 0, 1], dtype=uint32))
+    """
+    if column.dtype.kind in "iu":
+        distinct, places = np.unique(column, return_inverse=True)
+        return distinct.tolist(), places.reshape(-1).astype(np.uint32)
+    values = _values(column)
+    kinds = set(map(type, values))
+    keys = values if kinds <= _OWN_KEY else list(map(key_of, values))
+    try:
+        found = {key: code for code, key in enumerate(dict.fromkeys(keys))}
+    except TypeError:
+        raise _unhashable(values) from None
+    codes = np.fromiter(map(found.__getitem__, keys), np.uint32, len(keys))
+    labels = [key[1] if type(key) is tuple else key for key in found]
+    if int in kinds and float in kinds:  # of 7 and 7.0, whichever came first, 7 is the label
+        whole: dict[Any, int] = {value: value for value in values if type(value) is int}
+        labels = [whole.get(label, label) if type(label) is float else label for label in labels]
+    return labels, codes
+
+
+def context_codes(items: Iterable[Any]) -> dict[Any, int]:
+    """Numbers of the contexts of items (context, item), in their order, by key.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import context_codes
+    >>> context_codes([("car", "a"), ("car", "b"), ("toys", "a")])
+    {'car': 0, 'toys': 1}
+    """
+    codes: dict[Any, int] = {}
+    for label in items:
+        codes.setdefault(key_of(label[0]), len(codes))
+    return codes
+
+
+def plain(labels: Iterable[Any]) -> list[Any]:
+    """Python values of what may be scalars of NumPy and pandas; 0.0 for -0.0, which it equals.
+
+    Raises
+    ------
+    LabelError
+        For the first label without such a value, with its place in the list.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.labels import plain
+    >>> plain([np.int64(3), np.str_("a"), -0.0, np.datetime64("2024-01-02")])
+    [3, 'a', 0.0, datetime.date(2024, 1, 2)]
+    """
+    values = []
+    for place, label in enumerate(labels):
+        value = label
+        if isinstance(label, np.generic):
+            try:
+                (value,) = _values(np.asarray(label).reshape(1))
+            except LabelError as error:
+                raise LabelError(place, error.message) from None
+        elif hasattr(label, "to_pydatetime"):  # a Timestamp of pandas
+            if label.nanosecond:
+                raise _no_date(place, label)
+            value = label.to_pydatetime()
+        values.append(value + 0.0 if type(value) is float else value)
+    return values
+
+
+def merge(
+    parts: Sequence[tuple[Iterable[Any], NDArray[np.uint32]]],
+) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
+    """Sort the distinct labels of several columns together, and code each column by them.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import as_column, factorize, merge
+    >>> merge([factorize(as_column([2, 1])), factorize(as_column([1.0, "a"]))])
+    (array([1, 2, 'a'], dtype=object), [array([1, 0], dtype=uint32), array([0, 2], dtype=uint32)])
+    """
+    given = [list(labels) for labels, _ in parts]
+    if any(type(label) is int for labels in given for label in labels):
+        given = [[_whole(label) for label in labels] for labels in given]
+    distinct = {key_of(label): label for labels in given for label in labels}
+    ordered = _sorted(list(distinct.values()))
+    code_of = {key_of(label): code for code, label in enumerate(ordered)}
+    codes = [
+        np.fromiter((code_of[key_of(label)] for label in labels), np.uint32, len(labels))[local]
+        for labels, (_, local) in zip(given, parts, strict=True)
+    ]
+    return np.fromiter(ordered, dtype=object, count=len(ordered)), codes
+
+
+def _values(column: NDArray[Any]) -> list[Any]:
+    """Python values; dates as dates, where NumPy would give numbers of nanoseconds."""
+    values: list[Any]
+    if column.dtype.kind not in "mM":
+        values = column.tolist()
+        return values
+    unit = np.datetime_data(column.dtype)[0]
+    coarse = unit in ("Y", "M", "W", "D") and column.dtype.kind == "M"
+    target = np.dtype(f"{column.dtype.kind}8[{'D' if coarse else 'us'}]")
+    rounded = column.astype(target)
+    values = rounded.tolist()
+    lost = (rounded != column) & ~np.isnat(column)
+    lost |= np.fromiter((type(value) is int for value in values), bool, len(values))
+    if lost.any():
+        row = int(np.argmax(lost))
+        raise _no_date(row, column[row])
+    return values
+
+
+def _no_date(row: int, label: Any) -> LabelError:
+    return LabelError(
+        row,
+        f"the label {label!s} is finer than microseconds or outside the years 1 to 9999; write "
+        "such labels as text",
+    )
+
+
+def _whole(label: Any) -> Any:
+    return int(label) if type(label) is float and label.is_integer() else label
+
+
+def _unhashable(values: Iterable[Any]) -> LabelError:
+    for row, value in enumerate(values):
+        try:
+            hash(value)
+        except TypeError:
+            return LabelError(row, f"the label {value!r} is not a text, a number or a date")
+    raise AssertionError("every label can be a key")
+
+
+def _sorted(labels: list[Any]) -> list[Any]:
+    """By type, numbers together, then by value (or by what is printed, where there is no order)."""
+
+    def kind(label: Any) -> str:
+        return "int" if type(label) is float else type(label).__name__
+
+    if len({kind(label) for label in labels}) > 1:
+        try:
+            return sorted(labels, key=lambda label: (kind(label), label))
+        except TypeError:
+            return sorted(labels, key=lambda label: (kind(label), repr(label)))
+    try:
+        return sorted(labels)
+    except TypeError:
+        return sorted(labels, key=repr)

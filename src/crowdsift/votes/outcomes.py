@@ -1,0 +1,127 @@
+"""Win, tie or loss: three probabilities, for methods that know ties and for those that do not.
+
+Methods that count a tie as half a win know the share p of points, not of ties. They are given a
+tie rate for every worker, measured from its votes and drawn towards that of the crowd: the tie
+has that probability, and the rest is shared as p to 1 - p.
+"""
+
+from __future__ import annotations
+
+from math import lgamma
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.engines.grid import SMOOTHING
+from crowdsift.numeric.likelihoods import sigmoid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.votes.comparisons import Comparisons
+
+    Values = NDArray[np.float64]
+
+__all__ = ["Outcomes", "half_win", "on_either_side", "rao_kupper", "tie_rates"]
+
+# How many votes of the crowd's rate a worker's own are mixed with: the likeliest of these.
+_STRENGTHS = 2.0 ** np.arange(-2, 11)
+
+
+class Outcomes(NamedTuple):
+    """The probabilities that the first item wins, that there is a tie, that the second wins."""
+
+    win: Values
+    tie: Values
+    loss: Values
+
+
+def half_win(share: Values, rate: Values) -> Outcomes:
+    """Outcomes of a method without ties: a tie at the worker's rate, the rest by its share.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.outcomes import half_win
+    >>> half_win(np.array([0.75]), np.array([0.2]))
+    Outcomes(win=array([0.6]), tie=array([0.2]), loss=array([0.2]))
+    """
+    share, rate = np.broadcast_arrays(share, rate)
+    return Outcomes((1.0 - rate) * share, rate.copy(), (1.0 - rate) * (1.0 - share))
+
+
+def rao_kupper(advantage: Values, width: Values) -> Outcomes:
+    """Outcomes of Rao and Kupper: σ(z - δ) for the first, σ(-z - δ) for the second, else a tie.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.outcomes import rao_kupper
+    >>> [part.round(3).tolist() for part in rao_kupper(np.zeros(1), np.log([3.0]))]
+    [[0.25], [0.5], [0.25]]
+    """
+    win, loss = sigmoid(advantage - width), sigmoid(-advantage - width)
+    return Outcomes(win, np.maximum(1.0 - win - loss, 0.0), loss)
+
+
+def on_either_side(advantage: Values, width: Values, side: Values, variance: Values) -> Outcomes:
+    """Outcomes of Rao and Kupper for z ± γ, half of each, with γ ~ N(side, variance).
+
+    σ is smoothed as in the fit: by k = 1/√(1 + πv/8) inside it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.outcomes import on_either_side, rao_kupper
+    >>> z, none = np.array([0.7]), np.zeros(1)
+    >>> bool(on_either_side(z, none, none, none).win == rao_kupper(z, none).win)
+    True
+    >>> on_either_side(z, none, np.array([30.0]), none).win.round(6)  # sees nothing but the side
+    array([0.5])
+    """
+    k = 1.0 / np.sqrt(1.0 + SMOOTHING * np.asarray(variance))
+    there, back = (rao_kupper(k * (advantage + g), k * width) for g in (side, np.negative(side)))
+    return Outcomes(*(0.5 * (one + two) for one, two in zip(there, back, strict=True)))
+
+
+def tie_rates(votes: Comparisons) -> tuple[Values, float]:
+    """The tie rate of every worker, drawn towards that of the crowd, and that of the crowd.
+
+    A worker's rate is (ties + a·t)/(votes + a) with t the crowd's rate: the posterior mean under
+    a Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all
+    workers' counts. Both are 0 where the votes have no ties.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.votes.outcomes import tie_rates
+    >>> votes = Comparisons.from_arrays(
+    ...     ["a", "a", "b", "a"], ["b", "c", "c", "c"], outcome=[0.5, 1, 1, 0.5],
+    ...     worker=["x", "x", "y", "y"])
+    >>> rates, crowd = tie_rates(votes)
+    >>> crowd
+    0.5
+    """
+    m = votes.n_workers
+    if not votes.ties_are_outcomes:
+        return np.zeros(m), 0.0
+    worker = votes.worker_codes()
+    total = np.bincount(worker, votes.weight, m).astype(np.float64)
+    ties = np.bincount(worker, votes.weight * (votes.outcome == 0.5), m).astype(np.float64)
+    crowd = float(ties.sum() / total.sum())
+    if crowd == 1.0:
+        return np.ones(m), 1.0
+    strength = max(_STRENGTHS, key=lambda a: _evidence(ties, total, a * crowd, a * (1.0 - crowd)))
+    return (ties + strength * crowd) / (total + strength), crowd
+
+
+def _evidence(ties: Values, total: Values, a: float, b: float) -> float:
+    """Log marginal likelihood of counts under a Beta(a, b) prior, but for a constant."""
+    pairs, count = np.unique(np.stack([ties, total], axis=1), axis=0, return_counts=True)
+    start = lgamma(a + b) - lgamma(a) - lgamma(b)
+    return float(
+        sum(
+            times * (start + lgamma(a + t) + lgamma(b + n - t) - lgamma(a + b + n))
+            for (t, n), times in zip(pairs.tolist(), count.tolist(), strict=True)
+        )
+    )
