@@ -1,0 +1,128 @@
+"""The house has one direction: no room imports one above it, and no module a cycle.
+
+Imports are read from the source, those inside functions and for type checking only included.
+"""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import crowdsift
+
+PACKAGE = Path(crowdsift.__file__).parent
+# From the ground up. Rooms on one line would not see each other.
+LAYERS = (
+    "_version errors",
+    "numeric",
+    "votes",
+    "io",
+    "engines",
+    "solvers",
+    "models",
+    "results",
+    "report",
+    "fitting",
+    "active",
+    "lab",
+    "__init__",
+    "cli",
+    "__main__",
+)
+LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}
+# The compiled core is for these alone; the rest of the house runs without it.
+CORE = ("engines.cpu", "votes")
+
+
+def modules() -> dict[str, Path]:
+    """Every module of the package by its name below `crowdsift`."""
+    names = {}
+    for path in sorted(PACKAGE.rglob("*.py")):
+        parts = path.relative_to(PACKAGE).with_suffix("").parts
+        if parts[-1] == "__init__" and len(parts) > 1:
+            parts = parts[:-1]
+        names[".".join(parts)] = path
+    return names
+
+
+MODULES = modules()
+
+
+def imports(name: str) -> set[str]:
+    """The modules of the package that a module imports, wherever in the file."""
+    found = set()
+    for node in ast.walk(ast.parse(MODULES[name].read_text())):
+        if isinstance(node, ast.Import):
+            found |= {alias.name for alias in node.names if alias.name.startswith("crowdsift")}
+        elif isinstance(node, ast.ImportFrom):
+            assert not node.level, f"{name}: imports are written in full"
+            base = node.module or ""
+            if base.split(".")[0] == "crowdsift":
+                found |= {_module(base, alias.name) for alias in node.names}
+    return {_below(target) for target in found} - {name}
+
+
+def _module(base: str, name: str) -> str:
+    """`from base import name` is of the module `base.name` where there is one, else of `base`."""
+    below = _below(f"{base}.{name}")
+    return f"{base}.{name}" if below in MODULES or below == "_core" else base
+
+
+def _below(target: str) -> str:
+    return target.removeprefix("crowdsift").removeprefix(".") or "__init__"
+
+
+def room(name: str) -> str:
+    return name.split(".")[0]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_imports_point_down(name: str) -> None:
+    assert room(name) in LEVEL, f"{name} is in no room of the house"
+    for target in imports(name):
+        if target == "_core":
+            assert name.startswith(CORE), f"{name} must not need the compiled core"
+        elif room(target) != room(name):
+            assert LEVEL[room(target)] < LEVEL[room(name)], (
+                f"{name} imports {target}, which is above"
+            )
+
+
+def test_no_cycles() -> None:
+    graph = {name: {t for t in imports(name) if t in MODULES} for name in MODULES}
+    done: set[str] = set()
+
+    def visit(name: str, path: list[str]) -> None:
+        assert name not in path, " -> ".join([*path[path.index(name) :], name])
+        if name not in done:
+            for target in sorted(graph[name]):
+                visit(target, [*path, name])
+            done.add(name)
+
+    for name in graph:
+        visit(name, [])
+
+
+def test_few_doors() -> None:
+    entries = {path.name for path in PACKAGE.iterdir() if path.name != "__pycache__"}
+    doors = {name for name in entries if name != "py.typed" and not name.startswith("_core")}
+    assert len(doors) <= 17, sorted(doors)
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_modules_and_functions_fit_in_the_head(name: str) -> None:
+    text = MODULES[name].read_text()
+    assert len(text.splitlines()) <= 400
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.FunctionDef):
+            lines = (node.end_lineno or node.lineno) - node.lineno + 1
+            assert lines <= 60 + _documented(node), f"{name}.{node.name} has {lines} lines"
+
+
+def _documented(node: ast.FunctionDef) -> int:
+    """The lines of a docstring, which explain and are not read as code."""
+    first = node.body[0]
+    is_text = isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant)
+    return (first.end_lineno or 0) - first.lineno + 1 if is_text else 0
