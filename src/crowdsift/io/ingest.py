@@ -11,6 +11,7 @@ import numpy as np
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import listed, lookup, open_source, refuse_empty, resolve_column
 from crowdsift.io.item_values import match_labels
+from crowdsift.io.options import ReadOptions
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.source import Source
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CodedVotes", "coded_votes", "read", "split_items"]
+__all__ = ["CodedVotes", "coded_votes", "read", "read_votes", "split_items"]
 
 # The layouts in the order of preference; `winner` of the first names a side, of the last an item.
 _SIDES = ("left", "right", "winner")
@@ -106,12 +107,40 @@ def read(
     """
     if isinstance(source, Comparisons):
         return source
-    with coded_votes(
-        source, columns=columns, workers=workers, sides=sides, features=features, by=by,
+    options = ReadOptions(
+        columns=columns or {}, workers=workers, sides=sides, features=tuple(features), by=by,
         threads=threads,
-    ) as votes:  # fmt: skip
-        votes.table.close()  # what it holds is not needed while the votes are sorted
-        return votes.comparisons(thread_count(threads))
+    )  # fmt: skip
+    return read_votes(source, options)
+
+
+def read_votes(votes: Any, options: ReadOptions | None = None) -> Comparisons:
+    """Read votes as the options say; votes that are read already are returned as they are.
+
+    Raises
+    ------
+    RequestError
+        For options of reading given with votes that are read already.
+
+    Examples
+    --------
+    >>> from crowdsift.io.ingest import read_votes
+    >>> from crowdsift.io.options import ReadOptions
+    >>> rows = {"winner": ["a", "b"], "loser": ["b", "c"]}
+    >>> read_votes(rows, ReadOptions(workers=False))
+    Comparisons(2 votes in 2 distinct rows, 3 items, 1 workers, sides unknown)
+    """
+    options = options or ReadOptions()
+    if isinstance(votes, Comparisons):
+        if asked := options.asked():
+            raise RequestError(
+                f"{', '.join(asked)}: options of reading, and these votes are read already; give "
+                "them to crowdsift.read"
+            )
+        return votes
+    with coded_votes(votes, options) as coded:
+        coded.table.close()  # what it holds is not needed while the votes are sorted
+        return coded.comparisons(thread_count(options.threads))
 
 
 @dataclass(frozen=True, eq=False)
@@ -157,18 +186,15 @@ class CodedVotes:
 @contextmanager
 def coded_votes(
     source: Any,
+    options: ReadOptions | None = None,
     *,
-    columns: Mapping[str, str] | None = None,
-    workers: bool = True,
-    sides: bool | None = None,
-    features: Sequence[str] = (),
-    by: str = "",
-    threads: int | None = None,
     every_column: bool = False,
+    **given: Any,
 ) -> Iterator[CodedVotes]:
     """Votes row by row, in the order of the source; see `read`.
 
     With `every_column` the open table holds all columns of the source, not only those of votes.
+    Options are a record, or keywords of which one is made.
 
     Examples
     --------
@@ -177,11 +203,12 @@ def coded_votes(
     ...     votes.items[votes.first]
     array(['b', 'a'], dtype=object)
     """
-    threads = thread_count(threads)
-    table = open_source(source, threads)
+    options = options or ReadOptions(**given)
+    workers, sides, features, by = options.workers, options.sides, options.features, options.by
+    table = open_source(source, thread_count(options.threads))
     try:
-        roles = _find_roles(table, columns or {})
-        layout = _choose_layout(table, roles, columns or {})
+        roles = _find_roles(table, options.columns)
+        layout = _choose_layout(table, roles, options.columns)
         if sides and layout is _WINNER:
             raise RequestError(
                 "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "

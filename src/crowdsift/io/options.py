@@ -1,0 +1,137 @@
+"""How votes are to be read: one record instead of many parameters passed by hand."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from types import MappingProxyType
+from typing import Any
+
+from crowdsift.errors import RequestError
+
+__all__ = ["ReadOptions"]
+
+_NONE: Mapping[str, str] = MappingProxyType({})
+
+
+@dataclass(frozen=True)
+class ReadOptions:
+    """What a user says about votes beside where they are; the parameters of `crowdsift.read`.
+
+    Public functions take these as keyword arguments and build one record of them, which is
+    passed on whole.
+
+    Parameters
+    ----------
+    columns
+        Other names of the columns, as ``{"winner": "chosen"}``.
+    format
+        The name of a format, or "auto": the one whose columns are there.
+    values
+        What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``.
+    where
+        A condition in SQL on the columns; rows that do not meet it are left out.
+    unique
+        Columns that name a row; of rows equal in them the first counts.
+    workers
+        False pools all votes as of one unknown voter.
+    sides
+        Whether the first item was shown on the left; None: as the layout says.
+    features
+        Names of further columns of numbers, in favour of the first item.
+    by
+        The name of a column of contexts.
+    skip_bad
+        True sets bad rows aside and counts them; a path also writes them there with reasons.
+    threads
+        How many threads may read and sort; None: all cores that this process may use.
+
+    Examples
+    --------
+    >>> from crowdsift.io.options import ReadOptions
+    >>> ReadOptions(unique="AssignmentId", by=None).unique
+    ('AssignmentId',)
+    >>> ReadOptions(by="topic").asked()
+    ['by']
+    """
+
+    columns: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    format: str = "auto"
+    values: Mapping[str, str] = field(default_factory=lambda: _NONE)
+    where: str = ""
+    unique: tuple[str, ...] = ()
+    workers: bool = True
+    sides: bool | None = None
+    features: tuple[str, ...] = ()
+    by: str = ""
+    skip_bad: bool | str | os.PathLike[str] = False
+    threads: int | None = None
+
+    def __post_init__(self) -> None:
+        put = object.__setattr__  # the way of a frozen dataclass to normalise what it was given
+        put(self, "columns", _mapping(self.columns, "columns"))
+        put(self, "values", _mapping(self.values, "values"))
+        put(self, "unique", _names(self.unique, "unique"))
+        put(self, "features", _names(self.features, "features"))
+        put(self, "format", _text(self.format, "format") or "auto")
+        put(self, "where", _text(self.where, "where"))
+        put(self, "by", _text(self.by, "by"))
+        if not isinstance(self.workers, bool):
+            raise _wrong("workers", "True or False", self.workers)
+        if self.sides is not None and not isinstance(self.sides, bool):
+            raise _wrong("sides", "True, False or None", self.sides)
+        if not isinstance(self.skip_bad, bool | str | os.PathLike):
+            raise _wrong("skip_bad", "True, False or the path of a file", self.skip_bad)
+        if self.threads is not None and (
+            isinstance(self.threads, bool) or not isinstance(self.threads, int)
+        ):
+            raise _wrong("threads", "a whole number", self.threads)
+
+    def asked(self) -> list[str]:
+        """The names of the options that differ from their defaults, `threads` apart."""
+        plain = _DEFAULTS
+        return [
+            each.name
+            for each in fields(self)
+            if each.name != "threads" and getattr(self, each.name) != getattr(plain, each.name)
+        ]
+
+
+def _mapping(given: Any, name: str) -> Mapping[str, str]:
+    if given is None:
+        return _NONE
+    if not isinstance(given, Mapping) or not all(isinstance(key, str) for key in given):
+        example = "{'winner': 'chosen'}" if name == "columns" else "{'A': 'left', 'B': 'right'}"
+        raise _wrong(name, f"a mapping such as {example}", given)
+    if not all(isinstance(value, str) for value in given.values()):
+        raise _wrong(name, "a mapping from text to text", given)
+    return MappingProxyType(dict(given))
+
+
+def _names(given: Any, name: str) -> tuple[str, ...]:
+    if given is None:
+        return ()
+    if isinstance(given, str):
+        return (given,)
+    if not isinstance(given, Sequence | Iterable) or isinstance(given, bytes | Mapping):
+        raise _wrong(name, "the names of columns", given)
+    names = tuple(given)
+    if not all(isinstance(each, str) for each in names):
+        raise _wrong(name, "the names of columns", given)
+    return names
+
+
+def _text(given: Any, name: str) -> str:
+    if given is not None and not isinstance(given, str):
+        raise _wrong(name, "text", given)
+    return given or ""
+
+
+def _wrong(name: str, wanted: str, given: Any) -> RequestError:
+    shown = repr(given)
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    return RequestError(f"{name} must be {wanted}, not {shown}")
+
+
+_DEFAULTS = ReadOptions()
