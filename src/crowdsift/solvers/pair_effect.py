@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric.roots import expand_bracket, find_root
 from crowdsift.solvers.convergence import CLEAR
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ __all__ = ["with_pair_effect"]
 _REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
 _LEAST, _MOST = 1e-3, 4.0  # variances worth a trial
 _PATIENCE = 30  # iterations after which the slope of a trial is read, settled or not
-_STRIDE, _CLOSE, _TRIALS = 4.0, 0.1, 6  # first steps in s, last ones in log s, how many of those
+_STRIDE, _CLOSE = float(np.log(4.0)), 0.1  # in log s: steps to a bracket, width of the last
 
 
 def with_pair_effect(run: Propagation) -> Propagation:
@@ -55,28 +56,16 @@ def _branch(run: Propagation) -> Propagation:
 
 def _zero_of_slope(trial: Propagation, start: float) -> float:
     """The variance of largest evidence; 0 where it is below the start."""
-    low, high = np.log(start), np.log(start)
-    at_low = at_high = _slope(trial, start)
-    if at_low <= 0.0:
+
+    def fall(log: float) -> float:
+        return -_slope(trial, float(np.exp(log)))
+
+    low, high = float(np.log(start)), float(np.log(_MOST))
+    at_low = fall(low)
+    if at_low >= 0.0:
         return 0.0
-    while at_high > 0.0:
-        if high >= np.log(_MOST):
-            return _MOST
-        low, at_low = high, at_high
-        high = min(high + np.log(_STRIDE), np.log(_MOST))
-        at_high = _slope(trial, float(np.exp(high)))
-    for _ in range(_TRIALS):  # regula falsi; an end that stays counts half (Illinois)
-        if high - low <= _CLOSE:
-            break
-        middle = low + (high - low) * at_low / (at_low - at_high)
-        slope = _slope(trial, float(np.exp(middle)))
-        if abs(slope) <= 0.01 * CLEAR:
-            return float(np.exp(middle))
-        if slope > 0.0:
-            low, at_low, at_high = middle, slope, 0.5 * at_high
-        else:
-            high, at_high, at_low = middle, slope, 0.5 * at_low
-    return float(np.exp(low + (high - low) * at_low / (at_low - at_high)))
+    bracket = expand_bracket(fall, low, _STRIDE, low, high, at_low)
+    return _MOST if bracket is None else float(np.exp(find_root(fall, bracket, _CLOSE)))
 
 
 def _slope(trial: Propagation, variance: float) -> float:

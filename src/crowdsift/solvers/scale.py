@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
+
+from crowdsift.numeric.roots import expand_bracket, find_root
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 __all__ = ["SlopeScale"]
 
-_PRECISELY = 1e-3
-_FARTHEST = 64.0
+_TOLERANCE = 1e-3  # of the logarithm of the scale
+_FARTHEST = float(np.log(64.0))
 _ENOUGH = 50_000  # workers that tell the scale of all
 
 
@@ -51,21 +52,14 @@ class SlopeScale(NamedTuple):
         h, optimum = self._information()[some], self._optimum()[some]
         each = self.precision * len(self.slopes) / max(len(h), 1)
 
-        def rise(t: float) -> float:
+        def rise(log: float) -> float:
+            t = float(np.exp(log))
             miss = (optimum - t * self.mean) / (self.precision + t**2 * h)
             saved = h * miss * (self.mean + t * h * miss)
             return square * t - each * float(np.sum(saved))
 
-        low = high = 1.0
-        at_low = at_high = rise(1.0)
-        while at_low > 0.0 and low * _FARTHEST > 1.0:
-            low, high, at_high = 0.5 * low, low, at_low
-            at_low = rise(low)
-        while at_high < 0.0 and high < _FARTHEST:
-            low, high, at_low = high, 2.0 * high, at_high
-            at_high = rise(high)
-        found = at_low <= 0.0 <= at_high
-        return _root(rise, low, high, at_low, at_high) if found else None
+        bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
+        return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
 
     def slopes_at(self, t: float) -> Vector:
         """Every worker's slope where the scores are t times as large."""
@@ -84,21 +78,3 @@ class SlopeScale(NamedTuple):
     def _optimum(self) -> Vector:
         """θ̂, at which the votes alone are best met."""
         return np.asarray(self.slopes + self._pull() / np.maximum(self._information(), 1e-12))
-
-
-def _root(
-    rise: Callable[[float], float], low: float, high: float, at_low: float, at_high: float
-) -> float:
-    """Where a rising function is 0 between two places: false position, Illinois variant."""
-    before, middle, held = np.inf, 0.5 * (low + high), 0
-    while at_high > at_low and abs(middle - before) > _PRECISELY * high:
-        before, middle = middle, (low * at_high - high * at_low) / (at_high - at_low)
-        at = rise(middle)
-        if at < 0.0:
-            low, at_low = middle, at
-            at_high *= 0.5 if held < 0 else 1.0
-        else:
-            high, at_high = middle, at
-            at_low *= 0.5 if held > 0 else 1.0
-        held = -1 if at < 0.0 else 1
-    return middle
