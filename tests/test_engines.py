@@ -15,8 +15,9 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.likelihoods import LIKELIHOODS, probit
-from crowdsift.results.diagnose import components, tally
 from crowdsift.results.ranking import ranks
+from crowdsift.votes.graph import components
+from crowdsift.votes.tally import tally
 
 # The compiled engine keeps one float32 a comparison, hence a few 1e-7 relative.
 CLOSE = {"rtol": 1e-6, "atol": 1e-6}

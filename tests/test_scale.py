@@ -15,9 +15,9 @@ from crowdsift import Comparisons
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.results.diagnose import tally
 from crowdsift.solvers.conjugate_gradient import conjugate_gradient
 from crowdsift.solvers.scale import SlopeScale
+from crowdsift.votes.tally import tally
 
 MEAN, PRECISION = 0.9, 2.0
 

@@ -14,7 +14,7 @@ from crowdsift import RequestError, Selector, cli
 from crowdsift.active.batches import TYPES, State, Turns
 from crowdsift.active.beliefs import Independent, Joint, answer, vote_precision
 from crowdsift.io.candidates import read_capacities
-from crowdsift.results.diagnose import components
+from crowdsift.votes.graph import components
 
 
 @pytest.fixture(scope="module")

@@ -20,7 +20,7 @@ from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, Estimate, Model, holdout, model
 from crowdsift.numeric.distributions import Z90, normal_distribution, quantile_distribution
 from crowdsift.numeric.threads import blas_threads, thread_count, thread_notes
-from crowdsift.results.diagnose import Tally, centre, sign_margin, tally, verdicts
+from crowdsift.results.diagnose import centre, sign_margin, verdicts
 from crowdsift.results.fit import Fit
 from crowdsift.results.notes import gold_note, island_note, one_way_notes, sign_note
 from crowdsift.results.posterior import Posterior
@@ -31,6 +31,7 @@ from crowdsift.results.tables import Table
 from crowdsift.solvers.kept_sites import recoded
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.outcomes import tie_rates
+from crowdsift.votes.tally import Tally, tally
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,9 +15,9 @@ from crowdsift.fitting import fit, read_votes
 from crowdsift.models import BradleyTerry, Model, Sift
 from crowdsift.numeric.distributions import normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
-from crowdsift.results.diagnose import components
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.graph import components
 from crowdsift.votes.labels import key_of, merge, plain
 
 if TYPE_CHECKING:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
     from crowdsift.models.precision import ScorePrecision
     from crowdsift.numeric import Vector
-    from crowdsift.results.posterior import ContextPoints
+    from crowdsift.solvers.context_points import ContextPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
     from crowdsift.votes.comparisons import Comparisons
 

@@ -12,8 +12,8 @@ from crowdsift.errors import CrowdsiftError
 from crowdsift.models.holdout import folds
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.metrics import kendall_tau
-from crowdsift.results.diagnose import components
 from crowdsift.results.ranking import ranks
+from crowdsift.votes.graph import components
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -6,39 +6,20 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift import _core
 from crowdsift.numeric.distributions import normal_share
-from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
-    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [
-    "Tally",
     "Verdicts",
     "centre",
-    "components",
     "sign_margin",
-    "tally",
     "verdicts",
 ]
-
-
-def components(comparisons: Comparisons) -> NDArray[np.uint32]:
-    """The connected component of every item, numbered from 0 by its first item.
-
-    Examples
-    --------
-    >>> from crowdsift import Comparisons
-    >>> from crowdsift.results.diagnose import components
-    >>> components(Comparisons.from_arrays(["a", "c"], ["b", "d"], worker=[1, 1]))
-    array([0, 0, 1, 1], dtype=uint32)
-    """
-    return _core.components(comparisons.first, comparisons.second, comparisons.n_items)
 
 
 def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
@@ -57,48 +38,6 @@ def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
     if len(size) == 1:
         return scores
     return np.asarray(scores - (np.bincount(component, scores) / size)[component])
-
-
-class Tally(NamedTuple):
-    """What can be counted of votes.
-
-    `agreement` is the share of every worker's decided votes that agree with the order of items,
-    equal ranks agreeing with nobody, NaN for none; `appearances` how often every item was compared,
-    weights counted; `flags` "only won" or "only lost" where all votes of an item go one way, else
-    "": nothing in the votes bounds the score of such an item on that side, only the prior does.
-    """
-
-    agreement: Vector
-    appearances: Vector
-    flags: NDArray[np.object_]
-
-
-def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None = None) -> Tally:
-    """Count votes, in one pass over them; the ranks of the items give their order.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift import Comparisons
-    >>> from crowdsift.results.diagnose import tally
-    >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "c"], worker=[1, 1, 2])
-    >>> found = tally(votes, np.array([1, 2, 3]))
-    >>> found.agreement, found.appearances, found.flags.tolist()
-    (array([0.5, 1. ]), array([3., 2., 1.]), ['', '', 'only lost'])
-    """
-    agreed, decided, appearances, ways = _core.tally(
-        comparisons.first,
-        comparisons.second,
-        comparisons.outcome,
-        comparisons.weight,
-        comparisons.offsets,
-        rank.astype(np.uint32),
-        thread_count(threads),
-    )
-    share = np.full(len(agreed), np.nan)
-    np.divide(agreed, decided, out=share, where=decided > 0)
-    words = np.array(["", "only won", "only lost", ""], dtype=object)
-    return Tally(share, appearances, words[ways])
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:

@@ -27,7 +27,7 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     mirrored,
 )
-from crowdsift.results.posterior import ContextPoints
+from crowdsift.solvers.context_points import ContextPoints
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods
 from crowdsift.solvers.convergence import CLEAR
