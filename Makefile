@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Processes of the tests: one a core, and never so many that memory is short.
+JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
 .PHONY: demo test test-python test-core lint format bench instructions instructions-accept docs pictures \
@@ -21,7 +23,7 @@ demo: $(VENV)/.installed
 test: test-core test-python
 
 test-python: $(VENV)/.developing
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The core by itself, under sanitizers of memory, undefined behaviour and threads.
 test-core: build/core_tests-address,undefined build/core_tests-thread

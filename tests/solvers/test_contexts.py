@@ -7,15 +7,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
-from test_grid_passes import CLOSE, SIDE, passes
+from context_votes import draw_votes
 
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
-from crowdsift.engines.cpu import CpuEngine
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior, WorkerPriors, mirrored
+from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
 from crowdsift.engines.own_levels import interpolated_prior
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.io.gold import read_gold
@@ -24,107 +21,6 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods, spread_kernel
 from crowdsift.solvers.worker_prior import power_grid
-from crowdsift.votes.contexts import by_context
-
-
-def draw_votes(spread, side_sd, seed, *, each=60, workers=20, contexts=6, items=8):
-    """Votes by context of workers whose reliability and side habit differ so much by context."""
-    rng = np.random.default_rng(seed)
-    score = rng.normal(size=(contexts, items))
-    beta, habit = rng.uniform(1.0, 3.0, workers), rng.normal(0.0, 0.3, workers)
-    own_beta = beta[:, None] * (1.0 + spread * rng.normal(size=(workers, contexts)))
-    own_habit = habit[:, None] + side_sd * rng.normal(size=(workers, contexts))
-    s, c = (x.ravel() for x in np.meshgrid(range(workers), range(contexts)))
-    s, c = np.repeat(s, each), np.repeat(c, each)
-    a = rng.integers(items, size=len(s))
-    b = (a + rng.integers(1, items, len(s))) % items
-    chance = sigmoid(own_beta[s, c] * (score[c, a] - score[c, b]) + own_habit[s, c])
-    left = rng.random(len(s)) < chance
-    rows = {
-        "left": [f"i{x}" for x in a],
-        "right": [f"i{x}" for x in b],
-        "winner": np.where(left, "left", "right").tolist(),
-        "worker": [f"w{x:02d}" for x in s],
-        "scene": [f"c{x}" for x in c],
-    }
-    return crowdsift.read(rows, by="scene")
-
-
-# --- votes ------------------------------------------------------------------------------------
-
-
-def test_votes_by_context_are_the_same_votes():
-    votes = draw_votes(0.2, 0.5, seed=1, each=3)
-    told = votes.with_gold(votes.first[:2], votes.second[:2])
-    for mine, known in ((votes, 0), (told, 1)):
-        apart = by_context(mine)
-        assert apart is not None
-        assert apart.votes.n_gold == known
-        assert apart.votes.n_workers == len(apart.worker) + known
-        whose = np.append(apart.worker, np.full(known, mine.n_workers - 1))
-        rows = [
-            sorted(zip(x.first.tolist(), x.second.tolist(), x.outcome.tolist(), x.weight.tolist(),
-                       who.tolist(), strict=True))
-            for x, who in ((mine, mine.worker_codes()),
-                           (apart.votes, whose[apart.votes.worker_codes()]))
-        ]  # fmt: skip
-        assert rows[0] == rows[1]
-        context = mine.item_contexts[apart.votes.first]
-        leaf = apart.votes.worker_codes()
-        crowd = leaf < len(apart.worker)
-        np.testing.assert_array_equal(context[crowd], apart.context[leaf[crowd]])
-
-
-def test_without_contexts_there_is_nothing_to_tell_apart():
-    plain = crowdsift.simulate(9, 5, 100, seed=1).comparisons()
-    one = draw_votes(0.2, 0.5, seed=1, each=3, contexts=1)
-    for votes in (plain, one):
-        assert by_context(votes) is None
-        assert CpuEngine(votes, 1).by_context() is None
-        assert ReferenceEngine(votes).by_context() is None
-
-
-# --- engines ----------------------------------------------------------------------------------
-
-
-@given(passes(), st.integers(0, 2**32 - 1))
-def test_priors_of_workers_own(case, seed):
-    """Both engines agree, own levels included; and rows of the common prior are the common one."""
-    makers, levels, prior, means, clip = case
-    found = []
-    for make in makers:
-        engine, sites = make()
-        rng = np.random.default_rng(seed)
-        crowd = engine.n_workers - engine.known_workers
-        own = WorkerPriors(
-            rng.dirichlet(np.full(len(prior), 0.5), crowd) + 1e-6,
-            rng.normal(size=crowd),
-            rng.uniform(0.1, 1.0, crowd),
-        )
-        sites.reset(1.5)
-        sites.set_worker_priors(own)
-        first = sites.update(levels, prior, means[0], damping=1.0, clip=True, side=SIDE)
-        half = len(levels)
-        given = sites.vote_sites()
-        low, high = (np.where(np.arange(engine.n_workers) < min(1, crowd), x, np.nan)
-                     for x in (0.5, 1.5))  # fmt: skip
-        sites.set_vote_sites(given._replace(low=low, high=high), half)
-        second = sites.update(levels, prior, means[1], damping=0.5, clip=clip, side=SIDE)
-        masses = sites.posteriors(prior, 0, engine.n_workers).masses
-        sides = sites.sides() if second.sides.weight else ()
-        sites.set_worker_priors(None)
-        third = sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE)
-        same = WorkerPriors(
-            np.tile(prior, (crowd, 1)), np.full(crowd, SIDE.mean), np.full(crowd, SIDE.variance)
-        )
-        sites.set_worker_priors(same)
-        again = sites.update(levels, prior, means[0], damping=0.0, clip=clip, side=SIDE)
-        for one, other in zip(third, again, strict=True):
-            np.testing.assert_allclose(one, other, **CLOSE)
-        found.append([*first, *second, masses, *sides, third.log_messages])
-    for ours, theirs in zip(*found, strict=True):
-        np.testing.assert_allclose(ours, theirs, **CLOSE)
-
 
 # --- messages ---------------------------------------------------------------------------------
 

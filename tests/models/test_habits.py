@@ -1,4 +1,4 @@
-"""Ties and side habits in sift: the prototype's answers, brute force, engines, odd crowds."""
+"""Ties and side habits in sift: the prototype's answers, brute force, engines, gold."""
 
 from __future__ import annotations
 
@@ -7,43 +7,16 @@ import json
 
 import numpy as np
 import pytest
+from tied_votes import CROWDS, drawn, sigmoid, votes_of
 
 import crowdsift
-from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.grid import Habits, SidePrior, mirrored
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.models import Sift
 from crowdsift.numeric.metrics import measure
-from crowdsift.solvers.blind import blind_evidence
-from crowdsift.solvers.ep import propagate
-from crowdsift.solvers.worker_prior import TIE_WIDTHS, WorkerPrior, habits_of, power_grid
-
-
-def sigmoid(x):
-    return 1.0 / (1.0 + np.exp(-x))
-
-
-def drawn(seed, items=12, workers=20, votes=800, width=(0.3, 1.5), side=0.0, spread=0.0):
-    """Votes by Rao and Kupper: a worker has β, δ and γ; None for no ties. Arrays and scores."""
-    rng = np.random.default_rng(seed)
-    r, beta = rng.normal(size=items), rng.uniform(0.6, 1.8, workers)
-    delta = np.zeros(workers) if width is None else rng.uniform(*width, workers)
-    gamma = side + spread * rng.normal(size=workers)
-    one = rng.integers(0, items, votes)
-    two = (one + rng.integers(1, items, votes)) % items
-    s = rng.integers(0, workers, votes)
-    z, u = beta[s] * (r[one] - r[two]) + gamma[s], rng.random(votes)
-    win, loss = sigmoid(z - delta[s]), sigmoid(-z - delta[s])
-    outcome = np.where(u < win, 1.0, np.where(u < win + loss, 0.0, 0.5))
-    return one, two, s, outcome, r
-
-
-def votes_of(one, two, worker, outcome, **options):
-    return Comparisons.from_arrays(
-        one, two, worker=worker, outcome=outcome, **{"sides_known": True, **options}
-    )
+from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 
 def standardised(values):
@@ -172,9 +145,6 @@ def test_evidence_and_means_against_integration(shape):
 
 
 # --- engines and invariances ---------------------------------------------------------------------
-
-
-CROWDS = {"ties": {"side": 0.0}, "sides": {"width": None, "side": 0.6}, "both": {"side": 0.6}}
 
 
 @pytest.mark.parametrize("kind", CROWDS)
@@ -366,113 +336,3 @@ def test_gold_turns_a_crowd_whose_majority_is_adversarial(kind):
     assert len(fit.items["item"]) == 12
     assert fit.summary["votes"] == 1500
     assert len(fit.posterior.points.reliability) == 20
-
-
-# --- odd crowds ----------------------------------------------------------------------------------
-
-
-def finite(fit):
-    assert fit.converged
-    for column in ("score", "lower", "upper"):
-        assert np.isfinite(fit.items[column]).all()
-    for column in ("reliability", "lower", "upper"):
-        assert np.isfinite(fit.workers[column]).all()
-    assert np.isfinite(fit.summary["evidence"])
-
-
-@pytest.mark.parametrize("engine", ["cpu", "reference"])
-@pytest.mark.parametrize("sides_known", [False, True])
-def test_nothing_but_ties(engine, sides_known):
-    one, two, s, _, _ = drawn(1, votes=120, workers=5)
-    votes = votes_of(one, two, s, np.full(120, 0.5), sides_known=sides_known)
-    fit = crowdsift.fit(votes, Sift(grid_points=11), engine=engine)
-    finite(fit)
-    np.testing.assert_allclose(fit.items["score"], 0.0, atol=1e-3)
-    assert (fit.workers["tie_width"] > 3.0).all()  # the widest there is: 4.5
-    assert any("no information" in note for note in fit.warnings)
-    told = fit.predict_outcomes(0, 1)
-    assert told["tie"][0] > 0.9
-
-
-@pytest.mark.parametrize("engine", ["cpu", "reference"])
-@pytest.mark.parametrize("ties", [False, True])
-def test_everyone_says_left(engine, ties):
-    one, two, s, outcome, _ = drawn(1, votes=120, workers=4)
-    outcome = np.where(np.arange(120) % 10 == 0, 0.5, 1.0) if ties else np.ones(120)
-    fit = crowdsift.fit(votes_of(one, two, s, outcome), Sift(grid_points=11), engine=engine)
-    finite(fit)
-    assert (fit.workers["side_lower"] > 0.0).all()
-    assert (np.abs(fit.items["score"]) < 0.5).all()
-    assert fit.summary["crowd_side"] > 1.0 or (fit.workers["p_one_sided"] > 0.5).all()
-
-
-@pytest.mark.parametrize("engine", ["cpu", "reference"])
-def test_one_worker_with_ties_and_sides(engine):
-    one, two, s, outcome, r = drawn(5, votes=400, workers=1, side=0.8)
-    fit = crowdsift.fit(votes_of(one, two, s, outcome), Sift(grid_points=11), engine=engine)
-    finite(fit)
-    assert np.corrcoef(fit.scores_of(range(12)), r)[0, 1] > 0.9
-    assert fit.workers["side_lower"][0] <= 0.8 <= fit.workers["side_upper"][0]
-
-
-@pytest.mark.parametrize("engine", ["cpu", "reference"])
-@pytest.mark.parametrize("weight", [1e-3, 1.0, 1e6])
-def test_one_vote_that_is_a_tie(engine, weight):
-    votes = votes_of(["a"], ["b"], ["w"], [0.5], weight=[weight])
-    fit = crowdsift.fit(votes, "sift", engine=engine)
-    finite(fit)
-    np.testing.assert_allclose(fit.items["score"], 0.0, atol=1e-6)
-    assert (fit.items["upper"] > 0.5).all() or weight > 1
-
-
-def test_one_half_beside_other_shares_is_a_share():
-    votes = votes_of(["a", "b", "a"], ["b", "c", "c"], ["v", "w", "w"], [0.5, 0.9, 1.0])
-    assert not votes.ties_are_outcomes
-    fit = crowdsift.fit(votes, "sift")
-    assert "tie_width" not in fit.workers
-    split = votes_of(
-        ["a", "a", "b", "b", "a"], ["b", "b", "c", "c", "c"], ["v", "v", "w", "w", "w"],
-        [1, 0, 1, 0, 1], weight=[0.5, 0.5, 0.9, 0.1, 1.0],
-    )  # fmt: skip
-    np.testing.assert_allclose(
-        fit.scores_of("abc"), crowdsift.fit(split, "sift").scores_of("abc"), atol=1e-5
-    )
-
-
-# --- no information ------------------------------------------------------------------------------
-
-
-def gain_of(votes):
-    engine = choose_engine("cpu", votes, 1)
-    model = Sift(pair_effect=False, starts=("flat",))
-    run = propagate(engine, power_grid(49), model._settings(engine))
-    return run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
-
-
-@pytest.mark.parametrize("kind", CROWDS)
-def test_a_crowd_that_sees_nothing_gains_nothing(kind):
-    """Reliability 0 for all, with widths and habits: with gold or without, near 0 nats."""
-    one, two, s, _, _ = drawn(1, items=30, votes=1000)
-    _, _, _, outcome, _ = drawn(2, items=30, votes=1000, **CROWDS[kind])  # of other pairs
-    votes = votes_of(one, two, s, outcome)
-    gold = np.array([[0, 1, 2, 0, 1], [1, 2, 3, 2, 3]], np.uint32)
-    assert abs(gain_of(votes)) < 3.0
-    assert abs(gain_of(votes.with_gold(*gold))) < 3.0
-    seen = votes_of(*drawn(2, items=30, votes=1000, **CROWDS[kind])[:4])
-    assert gain_of(seen) > 20.0
-    assert gain_of(seen.with_gold(*gold)) > 10.0
-
-
-def test_blind_evidence_of_coins_is_that_of_coins():
-    votes = votes_of(*drawn(1, width=None, votes=300)[:4])
-    engine = choose_engine("cpu", votes, 1)
-    prior = WorkerPrior.start(power_grid(17), 1.0, 0.5)
-    assert blind_evidence(engine, prior, SidePrior()) == pytest.approx(300 * np.log(0.5))
-
-
-def test_types_are_those_of_the_page():
-    habits = habits_of(ties=True, sides=True)
-    assert habits.widths.tolist() == list(TIE_WIDTHS)
-    assert sorted(set(habits.pure_widths)) == list(TIE_WIDTHS[::2])
-    assert len(habits.pure_sides) == 6 * 7
-    assert habits.n_types(power_grid(13)) == 14 * 13 + 42
