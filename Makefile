@@ -6,11 +6,12 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test test-python test-core lint format bench instructions instructions-accept docs pictures \
+.PHONY: demo test explore test-python test-core lint format bench instructions instructions-accept docs pictures \
   clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
+	@echo "make explore  property tests with fresh examples, MINUTES=10"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
@@ -24,6 +25,11 @@ test: test-core test-python
 
 test-python: $(VENV)/.developing
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+
+# The property tests with fresh examples for so many minutes; what fails is printed to be pasted.
+MINUTES ?= 10
+explore: $(VENV)/.developing
+	$(BIN)/python tests/explore.py --minutes $(MINUTES) --processes $(JOBS)
 
 # The core by itself, under sanitizers of memory, undefined behaviour and threads.
 test-core: build/core_tests-address,undefined build/core_tests-thread

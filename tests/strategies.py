@@ -9,6 +9,38 @@ from hypothesis.extra.numpy import arrays
 from crowdsift import Comparisons
 
 
+def coded_votes(
+    n_items: int,
+    n_workers: int,
+    first: np.ndarray,
+    step: np.ndarray,
+    worker: np.ndarray,
+    outcome: np.ndarray,
+    weight: np.ndarray,
+    sides_known: bool,
+    connected: bool = False,
+) -> Comparisons:
+    """Comparisons of items i0, i1, ...; a vote is on the items first and first + step."""
+    second = (first + step) % np.uint32(n_items)
+    if connected:  # a chain through all items
+        links = n_items - 1
+        first = np.append(first, np.arange(links, dtype=np.uint32))
+        second = np.append(second, np.arange(1, n_items, dtype=np.uint32))
+        outcome = np.append(outcome, np.ones(links, np.float32))
+        weight = np.append(weight, np.ones(links, np.float32))
+        worker = np.append(worker, np.zeros(links, np.uint32))
+    return Comparisons.from_codes(
+        first,
+        second,
+        worker=worker,
+        outcome=outcome,
+        weight=weight,
+        items=np.array([f"i{j}" for j in range(n_items)], dtype=object),
+        workers=np.array([f"w{s}" for s in range(n_workers)], dtype=object),
+        sides_known=sides_known,
+    )
+
+
 @st.composite
 def comparisons(
     draw: st.DrawFn, *, decided: bool = False, weighted: bool = True, connected: bool = False
@@ -17,30 +49,22 @@ def comparisons(
     k = draw(st.integers(2, 6))
     m = draw(st.integers(1, 4))
     n = draw(st.integers(1, 25))
-    first = draw(arrays(np.uint32, n, elements=st.integers(0, k - 1)))
-    step = draw(arrays(np.uint32, n, elements=st.integers(1, k - 1)))
-    second = (first + step) % np.uint32(k)
     levels = [0.0, 1.0] if decided else [0.0, 0.25, 0.5, 1.0]
-    outcome = draw(arrays(np.float32, n, elements=st.sampled_from(levels)))
-    weight = np.ones(n, np.float32)
-    if weighted:
-        weight = draw(arrays(np.float32, n, elements=st.sampled_from([0.5, 1.0, 3.0])))
-    worker = draw(arrays(np.uint32, n, elements=st.integers(0, m - 1)))
-    if connected:  # a chain through all items
-        first = np.append(first, np.arange(k - 1, dtype=np.uint32))
-        second = np.append(second, np.arange(1, k, dtype=np.uint32))
-        outcome = np.append(outcome, np.ones(k - 1, np.float32))
-        weight = np.append(weight, np.ones(k - 1, np.float32))
-        worker = np.append(worker, np.zeros(k - 1, np.uint32))
-    return Comparisons.from_codes(
-        first,
-        second,
-        worker=worker,
-        outcome=outcome,
-        weight=weight,
-        items=np.array([f"i{j}" for j in range(k)], dtype=object),
-        workers=np.array([f"w{s}" for s in range(m)], dtype=object),
-        sides_known=draw(st.booleans()),
+    weights = [0.5, 1.0, 3.0] if weighted else [1.0]
+    # Built by a call, so that what fails is printed as that call.
+    return draw(
+        st.builds(
+            coded_votes,
+            st.just(k),
+            st.just(m),
+            arrays(np.uint32, n, elements=st.integers(0, k - 1)),
+            arrays(np.uint32, n, elements=st.integers(1, k - 1)),
+            arrays(np.uint32, n, elements=st.integers(0, m - 1)),
+            arrays(np.float32, n, elements=st.sampled_from(levels)),
+            arrays(np.float32, n, elements=st.sampled_from(weights)),
+            st.booleans(),
+            st.just(connected),
+        )
     )
 
 

@@ -11,7 +11,6 @@ from base64 import b64encode
 from dataclasses import replace
 from hashlib import sha256
 from html.parser import HTMLParser
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -232,9 +231,12 @@ def test_a_missing_folder_or_one_without_permission_is_refused_early(tmp_path, m
 
 
 def _command(*arguments: object, **options: object) -> subprocess.CompletedProcess[str]:
-    command = Path(sys.executable).with_name("crowdsift")
     return subprocess.run(
-        [command, *map(str, arguments)], capture_output=True, text=True, check=False, **options
+        [sys.executable, "-m", "crowdsift", *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        check=False,
+        **options,
     )
 
 
