@@ -114,7 +114,7 @@ def test_side_habits_of_a_crowd_are_shrunk_a_little():
     assert learned_sides(SideSums(0.0, 0.0, 0.0)) == (0.0, 0.1)
 
 
-def test_leaps_end_where_single_steps_do():
+def test_extrapolation_ends_where_single_steps_do():
     """An EM of a normal variance with known errors: the fixed point is that of plain steps."""
     rng = np.random.default_rng(8)
     errors = rng.uniform(0.2, 1.0, 300)

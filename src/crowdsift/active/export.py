@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import pi
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,7 +16,7 @@ from crowdsift.io.files import replace_file
 from crowdsift.io.ingest import coded_votes
 from crowdsift.io.item_values import match_labels, read_item_values
 from crowdsift.models import DEFAULT
-from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, normal_cdf, sigmoid
 from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
@@ -185,7 +184,7 @@ def _told(coded: CodedVotes, found: Fit) -> dict[str, NDArray[Any]]:
         if sd is None:
             raise RequestError(f"{found.method} knows no uncertainty of these scores; use sift")
         margin = score[one] - score[two]
-        flat = 1.0 / np.sqrt(1.0 + pi / 8.0 * (typical * sd) ** 2)
+        flat = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (typical * sd) ** 2)
         told["turned"][part] = margin < 0.0
         margin = np.abs(margin)
         told["margin"][part] = margin

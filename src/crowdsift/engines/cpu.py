@@ -11,6 +11,7 @@ from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
 from crowdsift.engines.sides_cpu import CpuSidePasses
+from crowdsift.numeric.dense import symmetric_matrix
 from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
@@ -53,10 +54,7 @@ class CpuLaplacian:
         if not self.has_dense:
             return None
         low, high, weight = self._core.weighted_pairs()
-        matrix = np.zeros((self._n, self._n))
-        matrix[low, high] = matrix[high, low] = -weight
-        matrix[np.diag_indices(self._n)] = self.diagonal()
-        return matrix
+        return symmetric_matrix(self.diagonal(), low, high, -weight)
 
 
 class CpuEngine:

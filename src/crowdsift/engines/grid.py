@@ -32,7 +32,6 @@ if TYPE_CHECKING:
 __all__ = [
     "NO_HABIT",
     "PLAIN",
-    "SMOOTHING",
     "GridSites",
     "Habits",
     "PairPosteriors",
@@ -48,8 +47,6 @@ __all__ = [
     "mirrored",
 ]
 
-# E[σ(βd)] ≈ σ(βm/√(1 + c β² v)) for d ~ N(m, v), with c = π/8.
-SMOOTHING = 3.14159 / 8.0
 # Denominators 1 - AV and 1 - νv are at least this; below, EP would leave the proper Gaussians.
 LEAST_DENOMINATOR = 0.05
 

@@ -22,7 +22,7 @@ from crowdsift.engines.grid import (
     WorkerPoints,
     WorkerPriors,
 )
-from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.dense import inverse_root, symmetric_matrix
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -179,9 +179,7 @@ class CpuGridSites:
             return PairVariances(*self._sites.believe(_BELIEF_TOLERANCE, _BELIEF_SWEEPS))
         k = self._engine.n_items
         low, high, weight = self._core.weighted_pairs()
-        precision = np.zeros((k, k))
-        precision[low, high] = precision[high, low] = -weight
-        precision[np.diag_indices(k)] = self._core.diagonal() + 1.0
+        precision = symmetric_matrix(self._core.diagonal() + 1.0, low, high, -weight)
         try:
             root, log_determinant = inverse_root(precision)
         except np.linalg.LinAlgError:

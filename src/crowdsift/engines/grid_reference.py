@@ -11,7 +11,6 @@ from crowdsift.engines.grid import (
     LEAST_DENOMINATOR,
     NO_HABIT,
     PLAIN,
-    SMOOTHING,
     Habits,
     PairPosteriors,
     PairVariances,
@@ -26,6 +25,7 @@ from crowdsift.engines.grid import (
 )
 from crowdsift.engines.own_levels import deposit, interpolated_prior, refined_levels
 from crowdsift.engines.site_moments import cavity, centred_votes, moved, outcome_terms
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -177,7 +177,9 @@ class ReferenceGridSites:
         m_side, v_side = m_side * np.abs(x), v_side * np.abs(x)  # none of known workers
 
         beta, width, pure, regular = self._types()
-        k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None]))
+        k = 1.0 / np.sqrt(
+            1.0 + PROBIT_SMOOTHING * (beta[s] ** 2 * v[:, None] + regular * v_side[:, None])
+        )
         z = beta[s] * m[:, None] + x[:, None] * (regular * m_side[:, None] + pure)
         log_Z, e, f = outcome_terms(k * z, k * width, self._tied[:, None])
         messages = np.zeros((self._n_workers, len(prior)))
@@ -318,7 +320,7 @@ class ReferenceGridSites:
         """Predictive log-likelihood; see the protocol."""
         beta, width, side, side_variance = (column[self._worker] for column in points)
         d, v = self._sign * differences[self._pair], variances[self._pair]
-        k = 1.0 / np.sqrt(1.0 + SMOOTHING * (beta**2 * v[:, None] + side_variance))
+        k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (beta**2 * v[:, None] + side_variance))
         z = beta * d[:, None] + self._x[:, None] * side
         Z = np.exp(outcome_terms(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))

@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
 from crowdsift.models.holdout import folds
-from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
 from crowdsift.votes.graph import components
@@ -158,7 +158,7 @@ def predicted_probability(
         part = slice(begin, begin + _CHUNK)
         beta, width, habit, spread = (column[worker[part]] for column in points)
         unsure = beta**2 * variance[part, None] + side * spread
-        size = 1.0 / np.sqrt(1.0 + np.pi / 8.0 * unsure)
+        size = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * unsure)
         z = beta * difference[part, None] + side * habit
         won, lost = sigmoid(size * (z - width)), sigmoid(size * (-z - width))
         result[part] = (0.5 * (1.0 + won - lost)).mean(axis=1)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import SidePrior
-from crowdsift.solvers.leaps import Leaps
+from crowdsift.numeric.extrapolation import Aitken
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,7 +34,7 @@ class SideTree:
     def __init__(self, whole: NDArray[np.int64], n_workers: int) -> None:
         self._whole, self._n = whole, n_workers
         self._tells = (np.bincount(whole, minlength=n_workers) > 1)[whole]
-        self.spread, self._leaps = 0.1, Leaps()  # w
+        self.spread, self._acceleration = 0.1, Aitken()  # w
         self.start(SidePrior())
 
     def start(self, side: SidePrior) -> None:
@@ -70,7 +70,7 @@ class SideTree:
         """A step of EM for w, from workers seen in more than one context, if they are regular."""
         held = regular[self._whole] * self._tells
         found = (float(held @ self._square) + _PRIOR) / (float(held.sum()) + 1.0)
-        self.spread = float(np.clip(self._leaps.take(self.spread, found), _LEAST, _MOST))
+        self.spread = float(np.clip(self._acceleration.propose(self.spread, found), _LEAST, _MOST))
 
 
 def _log_mean(mean: Vector | float, variance: Vector | float, A: Vector, H: Vector) -> Vector:

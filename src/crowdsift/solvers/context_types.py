@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdsift.engines.grid import mirrored
 from crowdsift.engines.own_levels import deposit
-from crowdsift.solvers.leaps import Leaps
+from crowdsift.numeric.extrapolation import Aitken
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -100,7 +100,7 @@ class TypeTree:
         self._whole, self._n, self._habits = whole, n_workers, habits
         contexts = np.bincount(whole, minlength=n_workers)
         self.voted, self._tells = contexts > 0, (contexts > 1)[whole]
-        self.spread, self._leaps = 0.3, Leaps()
+        self.spread, self._acceleration = 0.3, Aitken()
 
     def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
         """Messages of leaves to their workers."""
@@ -144,8 +144,9 @@ class TypeTree:
             return float(before - np.sum(pairs * np.log(kernel)))
 
         bounds = np.log(_LEAST_SPREAD), np.log(MOST_SPREAD)
-        leapt = self._leaps.take(self.spread, float(np.exp(_least(loss, *bounds))))
-        self.spread = float(np.clip(leapt, _LEAST_SPREAD, MOST_SPREAD))
+        found = float(np.exp(_least(loss, *bounds)))
+        ahead = self._acceleration.propose(self.spread, found)
+        self.spread = float(np.clip(ahead, _LEAST_SPREAD, MOST_SPREAD))
 
     @property
     def _regular(self) -> int:

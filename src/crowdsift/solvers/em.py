@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.solvers.anderson import Anderson
+from crowdsift.numeric.extrapolation import Anderson
 from crowdsift.solvers.side_term import SideTerm
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import NO_HABIT, SidePrior
-from crowdsift.solvers.leaps import EVERY, ahead
+from crowdsift.numeric.extrapolation import aitken_step
 
 if TYPE_CHECKING:
     from crowdsift.engines.grid import SideSums
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 __all__ = ["SideLearner", "learned_sides"]
 
 _FARTHEST, _LEAST_VARIANCE, _MOST_VARIANCE = 3.0, 1e-3, 4.0
+_EVERY = 4  # steps, then an extrapolation
 
 
 def learned_sides(sums: SideSums) -> SidePrior:
@@ -45,16 +46,16 @@ class SideLearner:
     steps: int = 0
 
     def learned(self, sums: SideSums) -> SideLearner:
-        """A step, or a leap where steps shrink steadily."""
+        """A step, extrapolated now and then where steps shrink steadily."""
         found = learned_sides(sums)
         step = (
             found.mean - self.prior.mean,
             float(np.log(found.variance / self.prior.variance)),
         )
-        if self.last is None or (self.steps + 1) % EVERY:
+        if self.last is None or (self.steps + 1) % _EVERY:
             return replace(self, prior=found, last=step, steps=self.steps + 1)
-        mean, log = (ahead(now, before) for now, before in zip(step, self.last, strict=True))
+        mean, log = (aitken_step(now, before) for now, before in zip(step, self.last, strict=True))
         variance = float(np.clip(self.prior.variance * np.exp(np.clip(log, -2.0, 2.0)),
                                  _LEAST_VARIANCE, _MOST_VARIANCE))  # fmt: skip
-        leapt = SidePrior(float(np.clip(self.prior.mean + mean, -_FARTHEST, _FARTHEST)), variance)
-        return SideLearner(leapt, None, self.steps + 1)
+        ahead = SidePrior(float(np.clip(self.prior.mean + mean, -_FARTHEST, _FARTHEST)), variance)
+        return SideLearner(ahead, None, self.steps + 1)

@@ -15,6 +15,7 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.engines.grid import PLAIN, Habits, mirrored
+from crowdsift.numeric.extrapolation import squarem
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -102,10 +103,8 @@ class WorkerPrior:
 
         It is at rest where a step moves no more than `tolerance` of its mass and of p0.
 
-        Plain steps creep along directions in which the votes say little, and EP would creep with
-        them. Two steps x1, x2 from x0 give r = x1 - x0 and v = x2 - 2 x1 + x0, from which squared
-        extrapolation (Varadhan & Roland 2008) goes to x0 + 2a r + a² v with a = |r|/|v|, at least 1
-        and at most `ahead`; with 1 it is a plain step.
+        Plain steps creep along directions of which the votes imply little, and EP would creep with
+        them: after every two steps `squarem` goes at most `ahead` times as far.
         """
         prior, grid = self, self._grid()
         for _ in range(cycles):
@@ -167,13 +166,9 @@ def _extrapolated(
         return two
     if zero.centre * one.centre < 0 or one.centre * two.centre < 0:  # the majority changed sides
         return two
-    x, y, z = zero._vector(), one._vector(), two._vector()
-    r, v = y - x, z - 2.0 * y + x
-    size = float(np.linalg.norm(v))
-    if size < 1e-12:
+    found = squarem(zero._vector(), one._vector(), two._vector(), most)
+    if found is None:
         return two
-    ahead = min(max(float(np.linalg.norm(r)) / size, 1.0), most)
-    found = x + 2.0 * ahead * r + ahead**2 * v
     # distributions stay distributions of the same support
     masses = np.maximum(found[5:], 0.1 * two.masses)
     shares = np.maximum(found[2:5], 0.1 * two.shares)

@@ -9,7 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift import BoraEM
-from crowdsift.solvers.anderson import Anderson
+from crowdsift.numeric.extrapolation import Aitken, Anderson, aitken_step, squarem
 
 
 def iterate(image, x, depth, steps):
@@ -43,6 +43,51 @@ def test_a_residual_that_grows_brings_the_plain_step():
     x = method.propose(x, x + 0.5)  # accelerated
     image = x + 2.0  # the residual grew
     np.testing.assert_array_equal(method.propose(x, image), image)
+
+
+def test_squarem_ends_a_geometric_series():
+    limit, shrink = np.array([3.0, -1.0]), 0.9
+    zero = np.array([1.0, 1.0])
+    one = limit + shrink * (zero - limit)
+    two = limit + shrink * (one - limit)
+    np.testing.assert_allclose(squarem(zero, one, two, 100.0), limit, atol=1e-12)
+    np.testing.assert_allclose(squarem(zero, one, two, 1.0), two)
+    assert squarem(zero, zero, zero, 10.0) is None
+
+
+def test_squarem_takes_em_to_its_fixed_point_sooner():
+    """EM of the share of one of two known distributions: the same answer in fewer steps."""
+    rng = np.random.default_rng(4)
+    ratio = np.exp(rng.normal(0.1, 0.4, 500))  # likelihood of one over that of the other
+
+    def image(x):
+        return np.array([np.mean(x[0] * ratio / (x[0] * ratio + 1.0 - x[0]))])
+
+    plain, steps = np.array([0.5]), 0
+    while abs(image(plain) - plain)[0] > 1e-10:
+        plain, steps = image(plain), steps + 1
+    fast, taken = np.array([0.5]), 0
+    while abs(image(fast) - fast)[0] > 1e-10:
+        one = image(fast)
+        two = image(one)
+        ahead = squarem(fast, one, two, 50.0)
+        fast, taken = (two if ahead is None else np.clip(ahead, 0.0, 1.0)), taken + 2
+    assert fast[0] == pytest.approx(plain[0], abs=1e-6)
+    assert taken < 0.3 * steps
+
+
+def test_aitken_sums_a_geometric_series_and_nothing_else():
+    assert aitken_step(0.9, 1.0) == pytest.approx(9.0)
+    for now, before in ((1.0, 1.0), (-0.5, 1.0), (0.1, 1.0), (2.0, 1.0), (0.5, 0.0)):
+        assert aitken_step(now, before) == now  # steps that do not shrink steadily
+    assert aitken_step(0.999, 1.0) == pytest.approx(0.999 / 0.05)  # not farther than that
+
+
+def test_aitken_goes_no_farther_than_it_may():
+    method, x = Aitken(every=2, farthest=0.5), 1.0
+    x = method.propose(x, 2.0)
+    assert method.propose(2.0, 3.9) == pytest.approx(2.0 * np.exp(0.5))
+    assert x == 2.0
 
 
 def tight(votes, **values):
