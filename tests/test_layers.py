@@ -33,7 +33,7 @@ LAYERS = (
 )
 LEVEL = {room: level for level, rooms in enumerate(LAYERS) for room in rooms.split()}
 # The compiled core is for these alone; the rest of the house runs without it.
-CORE = ("engines.cpu", "votes")
+CORE = ("engines.cpu", "votes.kernels")
 
 
 def modules() -> dict[str, Path]:

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from crowdsift.errors import InputError
-from crowdsift.votes.source import MOST_WEIGHT, first_outside
+from crowdsift.votes.limits import MOST_WEIGHT, first_outside
 
 __all__ = [
     "FAULTS",

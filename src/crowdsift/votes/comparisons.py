@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdsift import _core
 from crowdsift.errors import InputError
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.arrays import (
@@ -22,7 +20,9 @@ from crowdsift.votes.arrays import (
     single_features,
     table_of_numbers,
 )
-from crowdsift.votes.labels import context_codes, key_of, merge
+from crowdsift.votes.encoded import EncodedVotes
+from crowdsift.votes.kernels import collapse, find_fault, pool_pairs
+from crowdsift.votes.labels import merge
 from crowdsift.votes.source import ArraySource, Backend
 
 __all__ = ["Comparisons"]
@@ -30,8 +30,8 @@ __all__ = ["Comparisons"]
 _FAULT_COLUMN = {4: "outcome", 5: "weight"}
 
 
-@dataclass(frozen=True, eq=False)
-class Comparisons:
+@dataclass(frozen=True, eq=False, repr=False)
+class Comparisons(EncodedVotes):
     """Pairwise votes, encoded once and immutable.
 
     Comparison i says that its worker preferred item ``first[i]`` to item ``second[i]`` to the
@@ -79,72 +79,6 @@ class Comparisons:
     >>> votes.weight
     array([2., 1.], dtype=float32)
     """
-
-    first: NDArray[np.uint32]
-    second: NDArray[np.uint32]
-    outcome: NDArray[np.float32]
-    weight: NDArray[np.float32]
-    offsets: NDArray[np.int64]
-    items: NDArray[np.object_]
-    workers: NDArray[np.object_]
-    sides_known: bool = False
-    has_workers: bool = True
-    rows: int = 0
-    features: NDArray[np.float32] | None = None
-    feature_names: tuple[str, ...] = ()
-    item_class: NDArray[np.uint32] | None = None
-    class_names: tuple[Any, ...] = ()
-    by: str = ""
-    n_gold: int = 0
-    source: str = "votes"
-    backend: Backend | None = None
-
-    @property
-    def n_items(self) -> int:
-        """The number of items."""
-        return len(self.items)
-
-    @property
-    def n_workers(self) -> int:
-        """The number of workers."""
-        return len(self.workers)
-
-    @cached_property
-    def item_contexts(self) -> NDArray[np.int64]:
-        """The number of every item's context; all 0 where votes have no context column."""
-        if not self.by:
-            return np.zeros(self.n_items, np.int64)
-        codes = context_codes(self.items)
-        return np.array([codes[key_of(label[0])] for label in self.items], np.int64)
-
-    @cached_property
-    def total_weight(self) -> float:
-        """The number of votes, counted with their weights."""
-        return float(self.weight.sum(dtype=np.float64))
-
-    @cached_property
-    def has_ties(self) -> bool:
-        """Whether any vote is a tie (an outcome of exactly one half)."""
-        parts = range(0, len(self), 1 << 20)  # the first tie ends it
-        return any(bool((self.outcome[at : at + (1 << 20)] == 0.5).any()) for at in parts)
-
-    @cached_property
-    def ties_are_outcomes(self) -> bool:
-        """Whether one half means a tie: there are some, and no other outcome between 0 and 1.
-
-        Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
-        """
-        return self.has_ties and bool(np.isin(self.outcome, (0.0, 0.5, 1.0)).all())
-
-    def __len__(self) -> int:
-        return len(self.first)
-
-    def __repr__(self) -> str:
-        return (
-            f"Comparisons({self.total_weight:g} votes in {len(self)} distinct rows, "
-            f"{self.n_items} items, "
-            f"{self.n_workers} workers, sides {'known' if self.sides_known else 'unknown'})"
-        )
 
     @classmethod
     def from_arrays(
@@ -245,21 +179,11 @@ class Comparisons:
         n_workers = len(workers) if worker is not None else 1
         outcome = single(outcome, "outcome", source)
         weight = single(weight, "weight", source)
-        fault, row = _core.find_fault(first, second, worker, outcome, weight, len(items), n_workers)
-        if fault:
-            raise InputError(
-                FAULTS[fault], source=source, row=row + 1, column=_FAULT_COLUMN.get(fault)
-            )
-        if len(items) < 2:
-            raise InputError(
-                f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; "
-                "a comparison needs two",
-                source=source,
-            )
+        _refuse_faults(first, second, worker, outcome, weight, items, n_workers, source)
         if features is not None:
             features = single_features(features, len(first), source)
         context, table = distinct_rows(features)
-        rows = _core.collapse(
+        rows = collapse(
             first, second, worker, outcome, weight, context,
             len(items), n_workers, sides_known, thread_count(threads),
         )  # fmt: skip
@@ -286,31 +210,6 @@ class Comparisons:
             source=source,
             backend=backend,
         )
-
-    def worker_loads(self) -> NDArray[np.int64]:
-        """How often every worker voted, weights counted and rounded.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "c"], worker=[7, 7, 8])
-        >>> votes.worker_loads()
-        array([2, 1])
-        """
-        votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
-        return np.rint(votes).astype(np.int64)
-
-    def worker_codes(self) -> NDArray[np.uint32]:
-        """The worker of every comparison; an array of length N, for slow paths only.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"]).worker_codes()
-        array([0, 1], dtype=uint32)
-        """
-        codes = np.arange(self.n_workers, dtype=np.uint32)
-        return np.repeat(codes, np.diff(self.offsets))
 
     def extended(self, other: Comparisons) -> Comparisons:
         """These votes and others; labels that are equal are the same item or worker.
@@ -347,102 +246,6 @@ class Comparisons:
             backend=self.backend,
         )
 
-    def with_features(
-        self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
-    ) -> Comparisons:
-        """The same comparisons with other features, one row a comparison.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> votes.with_features(np.ones((2, 1)), ("left",)).feature_names
-        ('left',)
-        """
-        if features is None:
-            return self if self.features is None else replace(self, features=None, feature_names=())
-        table = single_features(table_of_numbers(features), len(self), self.source)
-        return replace(self, features=frozen(table), feature_names=names)
-
-    def with_classes(self, classes: Sequence[Any]) -> Comparisons:
-        """The same comparisons with a class for every item, in the order of `items`.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> votes.with_classes(["red", "blue", "red"]).class_names
-        ('blue', 'red')
-        """
-        if len(classes) != self.n_items:
-            raise InputError(f"{len(classes)} classes for {self.n_items} items; give one each")
-        table = ArraySource({"class": list(classes)}, source="classes")
-        names, (codes,) = table.labels(["class"], "class")
-        return replace(self, item_class=frozen(codes), class_names=tuple(names))
-
-    def with_gold(self, winner: NDArray[np.uint32], loser: NDArray[np.uint32]) -> Comparisons:
-        """The comparisons, and pairs known for certain as the votes of one more worker, the last.
-
-        For methods that know what to do with a worker of known reliability; `n_gold` marks it.
-        Its votes have the winner first, also where sides are known: they say nothing of a side.
-
-        Examples
-        --------
-        >>> import numpy as np
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> told = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
-        >>> told.n_workers, told.n_gold, told.offsets.tolist()
-        (3, 1, [0, 1, 2, 3])
-        """
-        if self.n_gold:
-            raise InputError("these comparisons hold gold already", source=self.source)
-        count = len(winner)
-        labels = np.empty(self.n_workers + 1, dtype=object)
-        labels[:-1], labels[-1] = self.workers, "gold"
-        features = self.features
-        if features is not None:
-            empty = np.zeros((count, features.shape[1]), np.float32)
-            features = frozen(np.concatenate([features, empty]))
-        ones = np.ones(count, np.float32)
-        return replace(
-            self,
-            first=frozen(np.concatenate([self.first, winner.astype(np.uint32)])),
-            second=frozen(np.concatenate([self.second, loser.astype(np.uint32)])),
-            outcome=frozen(np.concatenate([self.outcome, ones])),
-            weight=frozen(np.concatenate([self.weight, ones])),
-            offsets=frozen(np.append(self.offsets, self.offsets[-1] + count)),
-            workers=frozen(labels),
-            rows=self.rows + count,
-            features=features,
-            n_gold=1,
-        )
-
-    def select(self, keep: NDArray[np.bool_]) -> Comparisons:
-        """The comparisons where `keep` is true, with the same items, workers and codes.
-
-        Examples
-        --------
-        >>> from crowdsift import Comparisons
-        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> votes.select(votes.first == 0)
-        Comparisons(1 votes in 1 distinct rows, 3 items, 2 workers, sides unknown)
-        """
-        runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
-        if runs[-1] == 0:
-            raise InputError("no votes are left", source=self.source)
-        return replace(
-            self,
-            first=frozen(self.first[keep]),
-            second=frozen(self.second[keep]),
-            outcome=frozen(self.outcome[keep]),
-            weight=frozen(self.weight[keep]),
-            offsets=frozen(runs),
-            rows=int(runs[-1]),
-            features=None if self.features is None else frozen(self.features[keep]),
-        )
-
     def pooled(self) -> Comparisons:
         """All votes as of one voter, one comparison a pair with the mean outcome.
 
@@ -458,7 +261,7 @@ class Comparisons:
         >>> pooled.weight, pooled.outcome.round(3)
         (array([3.], dtype=float32), array([0.667], dtype=float32))
         """
-        one, two, outcome, weight = _core.pool_pairs(
+        one, two, outcome, weight = pool_pairs(
             self.first, self.second, self.outcome, self.weight, self.n_items
         )
         return Comparisons(
@@ -474,4 +277,27 @@ class Comparisons:
             by=self.by,
             source=self.source,
             backend=self.backend,
+        )
+
+
+def _refuse_faults(
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+    worker: NDArray[np.uint32] | None,
+    outcome: NDArray[np.float32] | None,
+    weight: NDArray[np.float32] | None,
+    items: NDArray[np.object_],
+    n_workers: int,
+    source: str,
+) -> None:
+    """Refuse rows that no model can use, with the number of the first one."""
+    fault, row = find_fault(first, second, worker, outcome, weight, len(items), n_workers)
+    if fault:
+        column = _FAULT_COLUMN.get(fault)
+        raise InputError(FAULTS[fault], source=source, row=row + 1, column=column)
+    if len(items) < 2:
+        raise InputError(
+            f"{counted(len(items), 'item')} in {counted(len(first), 'vote')}; "
+            "a comparison needs two",
+            source=source,
         )

@@ -15,29 +15,15 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain
+from crowdsift.votes.limits import ADVICE, LIMITS, first_outside
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["MOST_WEIGHT", "ArraySource", "Backend", "Source", "as_numbers", "distinct_names",
-           "first_outside"]  # fmt: skip
+__all__ = ["ArraySource", "Backend", "Source", "as_numbers", "distinct_names"]
 
 # The libraries of data frames that come in and go out.
 Backend = Literal["pandas", "polars", "pyarrow"]
-
-MOST_WEIGHT = 1e9  # so that sums of weights stay far from the limits of float32
-_LIMITS = {
-    "outcome": (0.0, 1.0),
-    "weight": (0.0, MOST_WEIGHT),
-    "feature": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
-    "number": (-np.inf, np.inf),
-}
-_ADVICE = {
-    "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
-    "weight": "a weight counts votes, and is 1 where the column is left out",
-    "feature": "correct it or remove the row",
-    "number": "correct it or remove the row",
-}
 
 
 class Source(ABC):
@@ -142,15 +128,8 @@ class Source(ABC):
         elif number < 0 and role == "weight":
             what = f"the weight {given!r} is negative"
         else:
-            what = f"the {role} {given!r} is too large, at most {_LIMITS[role][1]:.2g} is allowed"
-        raise self.fault(row, column, f"{what}; {_ADVICE[role]}")
-
-
-def first_outside(values: NDArray[Any], role: str) -> int | None:
-    """Return the first row whose number is not finite or outside the limits of its role."""
-    low, high = _LIMITS[role]
-    good = np.isfinite(values) & (values >= low) & (values <= high)
-    return None if good.all() else int(np.argmin(good))
+            what = f"the {role} {given!r} is too large, at most {LIMITS[role][1]:.2g} is allowed"
+        raise self.fault(row, column, f"{what}; {ADVICE[role]}")
 
 
 class ArraySource(Source):

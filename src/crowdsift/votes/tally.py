@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift import _core
 from crowdsift.numeric.threads import thread_count
+from crowdsift.votes import kernels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,7 @@ def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None
     >>> found.agreement, found.appearances, found.flags.tolist()
     (array([0.5, 1. ]), array([3., 2., 1.]), ['', '', 'only lost'])
     """
-    agreed, decided, appearances, ways = _core.tally(
+    agreed, decided, appearances, ways = kernels.tally(
         comparisons.first,
         comparisons.second,
         comparisons.outcome,
