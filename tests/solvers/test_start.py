@@ -212,7 +212,7 @@ def test_saved_sites_come_back(cold, tmp_path):
 def test_sites_of_another_fit_in_the_folder_are_not_used(cold, tmp_path):
     cold.save(tmp_path)
     replace(cold, sites=None).save(tmp_path)  # as beyond the largest number of votes
-    assert (tmp_path / "sites.parquet").exists()
+    assert not (tmp_path / "sites.parquet").exists()
     assert crowdsift.load(tmp_path).sites is None
 
 
@@ -243,12 +243,12 @@ def test_damaged_files_are_named(crowd, cold, tmp_path):
     with pytest.raises(InputError, match=r"sites\.parquet.*damaged"):
         crowdsift.fit(votes, start=tmp_path)
     (tmp_path / "sites.parquet").write_bytes(content)
-    whole = json.loads((tmp_path / "crowd.json").read_text())
-    (tmp_path / "crowd.json").write_text(json.dumps({**whole, "masses": [1.0]}))
-    with pytest.raises(RequestError, match="crowd of the earlier fit is damaged"):
+    whole = (tmp_path / "crowd.json").read_text()
+    (tmp_path / "crowd.json").write_text(whole.replace("1", "2", 1))
+    with pytest.raises(InputError, match=r"crowd\.json.*checksum"):
         crowdsift.fit(votes, start=tmp_path)
-    (tmp_path / "crowd.json").write_text("{")
-    with pytest.raises(InputError, match=r"crowd\.json"):
+    replace(cold, crowd={**cold.crowd, "masses": [1.0]}).save(tmp_path)
+    with pytest.raises(RequestError, match="crowd of the earlier fit is damaged"):
         crowdsift.fit(votes, start=tmp_path)
 
 

@@ -3,13 +3,32 @@
 from __future__ import annotations
 
 import os
+import secrets
+import shutil
+import stat
+import sys
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crowdsift.errors import RequestError
 
-__all__ = ["replace_file", "require_file", "require_folder", "write_folder"]
+if sys.platform != "win32":
+    import fcntl
+
+__all__ = [
+    "locked",
+    "new_folder",
+    "replace_file",
+    "require_file",
+    "require_folder",
+    "sync_folder",
+    "write_folder",
+    "write_through",
+]
+
+_MARK = ".crowdsift-tmp"  # how the names of our temporary files end
+_LONGEST_NAME = 200  # of a target within the name of its temporary file; file systems allow 255
 
 
 @contextmanager
@@ -17,7 +36,9 @@ def replace_file(path: Path) -> Iterator[Path]:
     """A temporary file beside `path` that takes its place if the block succeeds.
 
     Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one
-    is removed.
+    is removed; what a killed run left behind is removed by the next one that writes the same
+    file. Content is on the disk before the name is. A symbolic link is followed, permissions
+    are kept, and into what is no regular file (a device, a pipe) the content is written.
 
     Examples
     --------
@@ -30,22 +51,43 @@ def replace_file(path: Path) -> Iterator[Path]:
     ...     (Path(folder) / "a.txt").read_text()
     'whole'
     """
-    import tempfile
-
+    target = Path(os.path.realpath(path))
+    if target.exists() and not target.is_file() and not target.is_dir():
+        with write_through(target) as temporary:
+            yield temporary
+        return
     try:
-        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        _remove_leftovers(target)
+        temporary, handle = _temporary(target)
     except OSError as error:
         raise RequestError(f"{path}: cannot be written: {error.strerror}") from error
-    os.close(handle)
-    temporary = Path(name)
     try:
         yield temporary
-        temporary.chmod(0o666 & ~_umask())
-        temporary.replace(path)
+        _sync(temporary)
+        _keep_permissions(target, temporary)
+        os.replace(temporary, target)
+        sync_folder(target.parent)
     except OSError as error:
         raise RequestError(f"{path}: cannot be written: {error.strerror or error}") from error
     finally:
+        os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def write_through(target: Path) -> Iterator[Path]:
+    """A temporary file whose content goes into `target`, a device or a pipe, at the end."""
+    import tempfile
+
+    with tempfile.TemporaryDirectory(prefix="crowdsift-") as folder:
+        temporary = Path(folder) / "content"
+        temporary.touch()
+        yield temporary
+        try:
+            with temporary.open("rb") as source, target.open("wb", buffering=0) as sink:
+                shutil.copyfileobj(source, sink)
+        except OSError as error:
+            raise RequestError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def write_folder(
@@ -68,10 +110,22 @@ def write_folder(
     ...     write_folder(folder, {"a.txt": "one", "b.txt": [b"t", b"wo"]})
     """
     folder = Path(directory)
+    with new_folder(folder), ExitStack() as together:
+        for name, content in reversed(files.items()):  # the first takes its place first
+            if (folder / name).is_dir():
+                raise RequestError(f"{folder / name} is a folder; write somewhere else")
+            temporary = together.enter_context(replace_file(folder / name))
+            with temporary.open("wb") as draft:
+                draft.writelines([content.encode()] if isinstance(content, str) else content)
+
+
+@contextmanager
+def new_folder(folder: Path) -> Iterator[None]:
+    """A folder to write into; if the block fails, what was made for it goes again."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        _write_all(folder, list(files.items()))
+        yield
     except BaseException as error:
         for place in made:
             if place.is_dir() and not any(place.iterdir()):
@@ -79,6 +133,32 @@ def write_folder(
         if isinstance(error, OSError):
             raise RequestError(f"cannot write to {folder}: {error.strerror}") from error
         raise
+
+
+@contextmanager
+def locked(folder: Path) -> Iterator[None]:
+    """Hold a folder so that two runs do not write into it at once; the second one waits."""
+    if sys.platform == "win32":
+        yield
+        return
+    handle = os.open(folder, os.O_RDONLY)
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can tell."""
+    if sys.platform == "win32":
+        return
+    with suppress(OSError):  # not every file system does that for folders
+        handle = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
 
 
 def require_folder(directory: str | os.PathLike[str]) -> None:
@@ -110,29 +190,84 @@ def require_file(path: str | os.PathLike[str]) -> None:
     ...
     crowdsift.errors.RequestError: no-such-folder/report.html: there is no folder no-such-folder...
     """
-    file = Path(path)
-    if file.is_dir():
+    file, target = Path(path), Path(os.path.realpath(path))
+    if target.is_dir():
         raise RequestError(f"{file} is a folder; give the name of a file")
-    if not file.parent.is_dir():
+    if target.exists() and not target.is_file():  # a device or a pipe is written into
+        if not os.access(target, os.W_OK):
+            raise RequestError(f"{file}: cannot be written: no permission")
+        return
+    if not target.parent.is_dir():
         raise RequestError(f"{file}: there is no folder {file.parent}; make it first")
-    if not os.access(file.parent, os.W_OK | os.X_OK):
+    if not os.access(target.parent, os.W_OK | os.X_OK):
         raise RequestError(f"{file}: cannot be written: no permission in {file.parent}")
 
 
-def _write_all(folder: Path, files: list[tuple[str, str | Iterable[bytes]]]) -> None:
-    """Write the first file, then (inside its block) the others; then each takes its place."""
-    if not files:
+def _temporary(target: Path) -> tuple[Path, int]:
+    """A new file beside the target, held by a lock that dies with this process."""
+    while True:
+        name = f".{target.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}{_MARK}"
+        path = target.parent / name
+        # The mode is cut by the umask, which cannot be read without changing it for all threads.
+        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+        if _lock(handle) and _is_still(path, handle):
+            return path, handle
+        os.close(handle)  # another run took it for a leftover before it was locked
+
+
+def _remove_leftovers(target: Path) -> None:
+    """Remove temporary files for this target that no living process holds."""
+    if sys.platform == "win32":
         return
-    (name, content), rest = files[0], files[1:]
-    if (folder / name).is_dir():
-        raise RequestError(f"{folder / name} is a folder; write somewhere else")
-    with replace_file(folder / name) as temporary:
-        with temporary.open("wb") as draft:
-            draft.writelines([content.encode()] if isinstance(content, str) else content)
-        _write_all(folder, rest)
+    begin = f".{target.name[:_LONGEST_NAME]}."
+    for entry in os.scandir(target.parent):
+        name = entry.name.removeprefix("tmp_")  # DuckDB writes a file of its own first
+        if not (name.startswith(begin) and name.endswith(_MARK)):
+            continue
+        with suppress(OSError):  # gone, or not ours to remove
+            handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
+            try:
+                if _lock(handle):
+                    os.unlink(entry.path)
+            finally:
+                os.close(handle)
 
 
-def _umask() -> int:
-    mask = os.umask(0)
-    os.umask(mask)
-    return mask
+def _lock(handle: int) -> bool:
+    """Whether an open file could be locked; the lock lasts until it is closed."""
+    if sys.platform == "win32":
+        return True
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _is_still(path: Path, handle: int) -> bool:
+    try:
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except FileNotFoundError:
+        return False
+
+
+def _sync(path: Path) -> None:
+    """Wait until the content of a file is on the disk."""
+    handle = os.open(path, os.O_RDWR)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _keep_permissions(target: Path, temporary: Path) -> None:
+    """Give the new file the mode, and where we may the owner, of the one that it replaces."""
+    try:
+        old = os.stat(target)
+    except FileNotFoundError:
+        return
+    new = os.stat(temporary)
+    if sys.platform != "win32" and (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        with suppress(OSError):
+            os.chown(temporary, old.st_uid, old.st_gid)
+    os.chmod(temporary, stat.S_IMODE(old.st_mode))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import zlib
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -12,7 +11,7 @@ import numpy as np
 from crowdsift.engines.grid import VoteSites
 from crowdsift.errors import InputError
 
-__all__ = ["SITES", "fingerprint", "read_sites", "sites_bytes"]
+__all__ = ["SITES", "read_sites", "sites_bytes"]
 
 SITES = "sites.parquet"
 _BY_WORKER = ("low", "high")  # the same for all votes of a worker
@@ -33,39 +32,32 @@ def sites_bytes(sites: VoteSites) -> bytes:
         return path.read_bytes()
 
 
-def fingerprint(content: bytes) -> str:
-    """What tells that a file is the one that belongs to a fit."""
-    return f"{zlib.crc32(content):08x}"
-
-
-def read_sites(path: Path, expected: str, n_items: int, n_workers: int) -> VoteSites:
-    """The sites of a saved fit of so many items and workers, gold among them.
-
-    A file that is not the one written with the fit is refused.
-    """
+def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> VoteSites:
+    """The sites of a saved fit of so many items and workers, gold among them."""
     import duckdb
 
-    if fingerprint(path.read_bytes()) != expected:
-        raise _damaged(path, "it is not the file that was written with crowd.json")
     try:
-        found = _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
+        with TemporaryDirectory(prefix="crowdsift-") as folder:
+            path = Path(folder) / SITES
+            path.write_bytes(content)
+            found = _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
     except duckdb.Error as error:
-        raise _damaged(path, str(error).split("\n", 1)[0]) from None
+        raise _damaged(source, str(error).split("\n", 1)[0]) from None
     if list(found) != list(_COLUMNS) or any(found[k].dtype != t for k, t in _COLUMNS.items()):
-        raise _damaged(path, f"its columns are {', '.join(found)}")
+        raise _damaged(source, f"its columns are {', '.join(found)}")
     worker = found["worker"]
     most = max((int(found[name].max(initial=0)) for name in ("winner", "loser")), default=0)
     if most >= n_items or int(worker.max(initial=0)) >= n_workers:
-        raise _damaged(path, "it names items or workers that the fit does not have")
+        raise _damaged(source, "it names items or workers that the fit does not have")
     ends = np.full((2, n_workers), np.nan)
     for row, name in zip(ends, _BY_WORKER, strict=True):
         row[worker] = found[name]
     return VoteSites(*(found[name] for name in VoteSites._fields[:8]), *ends)
 
 
-def _damaged(path: Path, why: str) -> InputError:
+def _damaged(source: str, why: str) -> InputError:
     return InputError(
-        f"damaged: {why}. Delete the file to go on from the scores alone", source=str(path)
+        f"damaged: {why}. Delete the file to go on from the scores alone", source=source
     )
 
 

@@ -1,29 +1,35 @@
-"""Fits on disk: a folder of CSV, JSON and Parquet files, versioned, never pickled."""
+"""Fits on disk: a folder of CSV, JSON and Parquet files, versioned, never pickled.
+
+`summary.json` names the files that belong to it with size and checksum; only those are read.
+"""
 
 from __future__ import annotations
 
-import csv
 import json
 import os
-from collections.abc import Callable, Iterable
+import re
+from collections.abc import Callable
 from datetime import date, datetime
 from decimal import Decimal
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
-from crowdsift.io.files import write_folder
+from crowdsift.io.folders import RecordedFolder, write_recorded
 from crowdsift.results.fit import Fit
-from crowdsift.results.site_file import SITES, fingerprint, read_sites, sites_bytes
+from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
 
 __all__ = ["FORMAT", "load", "save"]
 
-# Number of the layout of a saved fit; a reader refuses another.
-FORMAT = 1
+# Number of the layout of a saved fit. Format 1 had no list of files: of such a folder the tables
+# are read, and nothing to start from, since that may be of another fit.
+FORMAT = 2
+_SUMMARY, _ITEMS, _WORKERS, _CROWD = "summary.json", "items.csv", "workers.csv", "crowd.json"
+_OURS = (_ITEMS, _WORKERS, _CROWD, SITES)
+_TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
 _READERS: dict[str, Callable[[str], Any]] = {
@@ -36,32 +42,29 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_CROWD = "crowd.json"
 _TEXT_COLUMNS = {"verdict", "flag"}
+_CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 
 def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     """Write a fit; see `Fit.save`."""
+    names = filter(None, (fit.summary.get("by"), "item"))
     record = {
         **fit.summary,
         "format": FORMAT,
         "parameters": fit.parameters,
         "trace": list(fit.trace),
         "label_types": {
-            "item": _label_types(fit.item_table["item"]),
-            **_context_types(fit),
-            "worker": _label_types(fit.worker_table["worker"]),
+            "items": {name: _label_types(fit.item_table[name]) for name in names},
+            "workers": {"worker": _label_types(fit.worker_table["worker"])},
         },
     }
-    write_folder(
-        directory,
-        {
-            "items.csv": fit.item_table.to_csv(),
-            "workers.csv": fit.worker_table.to_csv(),
-            "summary.json": json.dumps(record, indent=2, allow_nan=False) + "\n",
-            **_crowd_files(fit),
-        },
-    )
+    files = {_ITEMS: fit.item_table.to_csv().encode(), _WORKERS: fit.worker_table.to_csv().encode()}
+    if fit.crowd is not None:  # what was learned of workers in general: a later fit starts there
+        files[_CROWD] = (json.dumps(fit.crowd, allow_nan=False) + "\n").encode()
+        if fit.sites is not None:
+            files[SITES] = sites_bytes(fit.sites)
+    write_recorded(directory, _SUMMARY, record, files, ours=_OURS)
 
 
 def load(directory: str | os.PathLike[str]) -> Fit:
@@ -76,73 +79,72 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     ...     crowdsift.load(folder).items["item"].tolist()
     ['a', 'b']
     """
-    folder = Path(directory)
-    record = _record(folder)
+    for _ in range(_TRIES):
+        saved = RecordedFolder(directory, _SUMMARY)
+        try:
+            return _loaded(saved)
+        except InputError:
+            if saved.is_current:
+                raise
+    return _loaded(RecordedFolder(directory, _SUMMARY))
+
+
+def _loaded(saved: RecordedFolder) -> Fit:
+    record, found = dict(saved.record), saved.record.get("format")
+    if found not in (1, FORMAT):
+        raise InputError(
+            f"saved in format {found!r}, this version reads formats 1 and {FORMAT}; fit the votes "
+            "again",
+            source=str(saved.folder),
+        )
+    del record["format"]
     try:
         types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
-        workers = _table(folder, "worker", {"worker": types["worker"]})
-        items = _table(folder, "item", {k: v for k, v in types.items() if k != "worker"})
-    except (KeyError, ValueError, TypeError, IndexError) as error:
-        raise InputError(f"the saved fit is damaged ({error!r})", source=str(folder)) from None
-    crowd, sites = _crowd(folder), None
-    expected = None if crowd is None else crowd.pop("sites", None)
-    if expected is not None and (folder / SITES).exists():
-        people = len(workers["worker"]) + 1  # the last is gold
-        sites = read_sites(folder / SITES, expected, len(items["item"]), people)
-    return Fit(items, workers, summary=record, parameters=parameters, trace=tuple(trace),
-               crowd=crowd, sites=sites)  # fmt: skip
+        if found == 1:
+            types = {"items": types, "workers": {"worker": types["worker"]}}
+        read = _read_format_1 if found == 1 else RecordedFolder.read
+        items = _table(read(saved, _ITEMS), types["items"])
+        workers = _table(read(saved, _WORKERS), types["workers"])
+        columns = ("item", "score", "component"), ("worker", "verdict")
+        for table, wanted in zip((items, workers), columns, strict=True):
+            _ = [table[name] for name in wanted]
+        crowd = _crowd(saved)
+        fit = Fit(items, workers, summary=record, parameters=dict(parameters), trace=tuple(trace),
+                  crowd=crowd, sites=_sites(saved, crowd, items, workers))  # fmt: skip
+        _ = fit.method, fit.converged, fit.warnings
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+        raise InputError(
+            f"the saved fit is damaged ({error!r})", source=str(saved.folder)
+        ) from None
+    return fit
 
 
-def _crowd_files(fit: Fit) -> dict[str, str | Iterable[bytes]]:
-    """What was learned of the crowd, where a method learns one: a later fit can start there.
-
-    Beside it the sites of the votes, if they were kept; crowd.json tells which file it is, since
-    one of an earlier fit may lie in the folder.
-    """
-    if fit.crowd is None:
-        return {}
-    content = None if fit.sites is None else sites_bytes(fit.sites)
-    crowd = {**fit.crowd, "sites": None if content is None else fingerprint(content)}
-    text = json.dumps(crowd, allow_nan=False) + "\n"
-    return {_CROWD: text} if content is None else {_CROWD: text, SITES: [content]}
-
-
-def _crowd(folder: Path) -> dict[str, Any] | None:
-    path = folder / _CROWD
-    if not path.exists():
-        return None
+def _read_format_1(saved: RecordedFolder, name: str) -> bytes:
     try:
-        return dict(json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, TypeError) as error:
-        raise InputError(f"not what a fit saved: {error}", source=str(path)) from None
-
-
-def _record(folder: Path) -> dict[str, Any]:
-    """What summary.json holds, if it is of this format."""
-    path = folder / "summary.json"
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
+        return (saved.folder / name).read_bytes()
     except OSError:
         raise InputError(
-            "no summary.json here; give a folder written by --out or Fit.save", source=str(folder)
+            "the saved fit is incomplete: file missing", source=str(saved.folder / name)
         ) from None
-    except (json.JSONDecodeError, UnicodeDecodeError) as error:
-        raise InputError(f"not a saved fit: {error}", source=str(path)) from None
-    found = record.pop("format", None) if isinstance(record, dict) else None
-    if found != FORMAT:
-        raise InputError(
-            f"saved in format {found!r}, this version reads format {FORMAT}; fit the votes again",
-            source=str(folder),
-        )
-    return dict(record)
 
 
-def _table(folder: Path, kind: str, types: dict[str, list[str]]) -> Table:
-    path = folder / f"{kind}s.csv"
-    if not path.exists():
-        raise InputError("the saved fit is incomplete: file missing", source=str(path))
-    with path.open(newline="", encoding="utf-8") as file:
-        header, *rows = csv.reader(file)
+def _crowd(saved: RecordedFolder) -> dict[str, Any] | None:
+    return dict(json.loads(saved.read(_CROWD))) if saved.has(_CROWD) else None
+
+
+def _sites(
+    saved: RecordedFolder, crowd: dict[str, Any] | None, items: Table, workers: Table
+) -> Any:
+    """The sites of the votes, if they were kept and nobody has deleted the file since."""
+    if crowd is None or not saved.has(SITES):
+        return None
+    content = saved.read(SITES, "Delete the file to go on from the scores alone")
+    source = str(saved.folder / SITES)
+    return read_sites(content, source, items.height, workers.height + 1)  # the last is gold
+
+
+def _table(content: bytes, types: dict[str, list[str]]) -> Table:
+    header, *rows = _rows(content.decode())
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     columns = dict(zip(header, map(list, cells), strict=True))
     parsed: dict[str, NDArray[Any]] = {}
@@ -158,6 +160,30 @@ def _table(folder: Path, kind: str, types: dict[str, list[str]]) -> Table:
     return Table(parsed)
 
 
+def _rows(text: str) -> list[list[str]]:
+    """The cells of CSV as `Table.to_csv` writes it.
+
+    The reader of the standard library refuses cells above 131,072 characters, a limit that is
+    one for the whole process.
+    """
+    if '"' not in text:
+        return [line.split(",") for line in text.split("\n")[:-1]]
+    rows: list[list[str]] = []
+    row: list[str] = []
+    place = 0
+    while place < len(text):
+        found = _CELL.match(text, place)
+        if found is None:
+            raise ValueError(f"not CSV after character {place}")
+        quoted, plain, end = found.groups()
+        row.append(plain if quoted is None else quoted.replace('""', '"'))
+        if end == "\n":
+            rows.append(row)
+            row = []
+        place = found.end()
+    return rows
+
+
 def _values(name: str, texts: list[str]) -> NDArray[Any]:
     """A column of text as a column of its own type."""
     if name in _TEXT_COLUMNS:
@@ -165,12 +191,6 @@ def _values(name: str, texts: list[str]) -> NDArray[Any]:
     if all(text.lstrip("-").isdigit() for text in texts):
         return np.array(texts, dtype=np.int64)
     return np.array([float(text) if text else np.nan for text in texts])
-
-
-def _context_types(fit: Fit) -> dict[str, list[str]]:
-    """The types of the values of the context column, under its name."""
-    context = fit.summary.get("by")
-    return {context: _label_types(fit.item_table[context])} if context else {}
 
 
 def _label_types(labels: NDArray[Any]) -> list[str]:

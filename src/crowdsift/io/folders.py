@@ -1,0 +1,223 @@
+"""A folder of files that belong together: one record names them all, and takes effect last.
+
+The record, a JSON object, holds the size and the SHA-256 of every file. To write, new content is
+first laid down under hidden names; then the record is replaced, which is one rename; then the
+content takes its visible names. A reader looks for content that fits the record under either
+name. So a run that is killed at any moment leaves the old files or the new ones, whole, and
+never some of each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from crowdsift.errors import InputError, RequestError
+from crowdsift.io.files import locked, new_folder, replace_file, sync_folder
+
+__all__ = ["RecordedFolder", "write_recorded"]
+
+_FILES = "files"  # the key of the record under which the files stand
+_MARK = ".crowdsift-new"  # how the hidden names end
+
+
+class RecordedFolder:
+    """What a record names, to read; nothing else in the folder is looked at.
+
+    Parameters
+    ----------
+    directory
+        The folder.
+    name
+        The name of the record in it.
+
+    Attributes
+    ----------
+    record
+        What the record holds, but for the list of files.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdsift.io.folders import RecordedFolder, write_recorded
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     write_recorded(folder, "all.json", {"format": 2}, {"a.txt": b"one"})
+    ...     found = RecordedFolder(folder, "all.json")
+    ...     found.record, found.read("a.txt"), found.has("b.txt")
+    ({'format': 2}, b'one', False)
+    """
+
+    def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
+        self.folder = Path(directory)
+        path = self.folder / name
+        try:
+            self._text = path.read_bytes()
+            record = json.loads(self._text)
+        except OSError:
+            raise InputError(
+                f"no {name} here; give a folder written by --out or Fit.save",
+                source=str(self.folder),
+            ) from None
+        except (ValueError, RecursionError) as error:
+            raise InputError(f"not a saved fit: {error}", source=str(path)) from None
+        if not isinstance(record, dict):
+            raise InputError("not a saved fit: no JSON object", source=str(path))
+        self._path, self.record = path, record
+        self._files = _listed(record.pop(_FILES, None))
+
+    @property
+    def is_current(self) -> bool:
+        """Whether the record is still the one that was read: nobody saved here since."""
+        try:
+            return self._path.read_bytes() == self._text
+        except OSError:
+            return False
+
+    def has(self, name: str) -> bool:
+        """Whether the record names this file, and it has not been deleted."""
+        return name in self._files and any(map(os.path.lexists, self._candidates(name)))
+
+    def read(self, name: str, advice: str = "") -> bytes:
+        """The content of a file; one that is not what the record says is refused, with advice."""
+        if name not in self._files:
+            raise InputError(f"the saved fit has no {name}", source=str(self.folder))
+        size, digest = self._files[name]
+        present = False
+        visible, hidden = self._candidates(name)
+        for path in (visible, hidden, visible):  # it may take its name between two looks
+            with suppress(OSError):
+                present |= path.is_file()
+                if path.is_file() and path.stat().st_size == size:
+                    content = path.read_bytes()
+                    if hashlib.sha256(content).hexdigest() == digest:
+                        return content
+        what = (
+            f"the saved fit is damaged: this is not the file that {self._path.name} names "
+            "(another size or checksum)"
+            if present
+            else "the saved fit is incomplete: file missing"
+        )
+        what = f"{what}. {advice}" if advice else what
+        raise InputError(what, source=str(self.folder / name))
+
+    def _candidates(self, name: str) -> tuple[Path, Path]:
+        return self.folder / name, self.folder / _hidden(name, self._files[name][1])
+
+    def settle(self) -> None:
+        """Finish what a killed run had begun: content takes the names that users look for."""
+        for name in self._files:
+            visible, hidden = self._candidates(name)
+            if hidden.is_file():
+                _take_place(hidden, visible)
+
+
+def write_recorded(
+    directory: str | os.PathLike[str],
+    name: str,
+    record: Mapping[str, Any],
+    files: Mapping[str, bytes],
+    *,
+    ours: Iterable[str] = (),
+) -> None:
+    """Write files and the record that names them, all or none.
+
+    Files that only an earlier record named are removed.
+
+    Parameters
+    ----------
+    directory
+        The folder, made if it does not exist.
+    name, record
+        The name and the content of the record; the list of files is added.
+    files
+        The content of each file by its name.
+    ours
+        Names of files that such a folder may hold, which are removed too: a run that was killed
+        just before it removed them, and records of old formats, do not name them.
+
+    Examples
+    --------
+    See `RecordedFolder`.
+    """
+    folder = Path(directory)
+    for each in (name, *files):
+        if os.path.lexists(folder / each) and not (folder / each).is_file():
+            what = "is a folder" if (folder / each).is_dir() else "is no regular file"
+            raise RequestError(f"{folder / each} {what}; write somewhere else")
+    listed = {
+        each: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
+        for each, content in files.items()
+    }
+    text = json.dumps({**record, _FILES: listed}, indent=2, allow_nan=False) + "\n"
+    with new_folder(folder), locked(folder):
+        stale = _prepare(folder, name, ours) - set(files)
+        hidden = {each: folder / _hidden(each, listed[each]["sha256"]) for each in files}
+        try:
+            for each, content in files.items():
+                with replace_file(hidden[each]) as draft:
+                    draft.write_bytes(content)
+                    if (folder / each).is_file():
+                        draft.chmod((folder / each).stat().st_mode & 0o7777)
+            with replace_file(folder / name) as draft:  # from here on the new files count
+                draft.write_bytes(text.encode())
+        except BaseException:
+            if not _holds(folder / name, text.encode()):
+                for path in hidden.values():
+                    path.unlink(missing_ok=True)
+            raise
+        for each, path in hidden.items():
+            _take_place(path, folder / each)
+        for each in stale:
+            (folder / each).unlink(missing_ok=True)
+        sync_folder(folder)
+
+
+def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:
+    """Put in order what a killed run left; return the files of the record that is there."""
+    known: set[str] = set()
+    if (folder / name).exists():
+        with suppress(InputError):  # what is no record of ours names nothing
+            found = RecordedFolder(folder, name)
+            known = set(ours) | set(found._files)
+            found.settle()
+    for entry in os.scandir(folder):
+        if entry.name.startswith(".") and entry.name.endswith(_MARK):
+            with suppress(OSError):
+                os.unlink(entry.path)
+    return known
+
+
+def _take_place(hidden: Path, visible: Path) -> None:
+    """Give content its visible name; a symbolic link there is followed."""
+    if not visible.is_symlink():
+        os.replace(hidden, visible)
+        return
+    with replace_file(visible) as draft:
+        draft.write_bytes(hidden.read_bytes())
+    hidden.unlink(missing_ok=True)
+
+
+def _holds(path: Path, content: bytes) -> bool:
+    try:
+        return path.read_bytes() == content
+    except OSError:
+        return False
+
+
+def _hidden(name: str, digest: str) -> str:
+    return f".{name}.{digest[:16]}{_MARK}"
+
+
+def _listed(value: Any) -> dict[str, tuple[int, str]]:
+    """Sizes and checksums by name; only plain names of files in the folder itself."""
+    found = {}
+    for name, entry in value.items() if isinstance(value, dict) else ():
+        fits = isinstance(entry, dict) and set(entry) >= {"bytes", "sha256"}
+        if fits and name not in ("", ".", "..") and Path(name).name == name:
+            found[name] = (entry["bytes"], str(entry["sha256"]))
+    return found
