@@ -111,7 +111,7 @@ def write_folder(
     """
     folder = Path(directory)
     with new_folder(folder), ExitStack() as together:
-        for name, content in reversed(files.items()):  # the first takes its place first
+        for name, content in reversed(list(files.items())):  # the first takes its place first
             if (folder / name).is_dir():
                 raise RequestError(f"{folder / name} is a folder; write somewhere else")
             temporary = together.enter_context(replace_file(folder / name))

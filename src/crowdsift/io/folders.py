@@ -149,14 +149,12 @@ def write_recorded(
         if os.path.lexists(folder / each) and not (folder / each).is_file():
             what = "is a folder" if (folder / each).is_dir() else "is no regular file"
             raise RequestError(f"{folder / each} {what}; write somewhere else")
-    listed = {
-        each: {"bytes": len(content), "sha256": hashlib.sha256(content).hexdigest()}
-        for each, content in files.items()
-    }
+    digest = {each: hashlib.sha256(content).hexdigest() for each, content in files.items()}
+    listed = {each: {"bytes": len(files[each]), "sha256": digest[each]} for each in files}
     text = json.dumps({**record, _FILES: listed}, indent=2, allow_nan=False) + "\n"
     with new_folder(folder), locked(folder):
         stale = _prepare(folder, name, ours) - set(files)
-        hidden = {each: folder / _hidden(each, listed[each]["sha256"]) for each in files}
+        hidden = {each: folder / _hidden(each, digest[each]) for each in files}
         try:
             for each, content in files.items():
                 with replace_file(hidden[each]) as draft:
