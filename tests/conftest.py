@@ -18,7 +18,7 @@ from crowdsift.report.facts import Facts, gather
 settings.register_profile("crowdsift", deadline=None, derandomize=True, database=None)
 # Fresh examples, for `make explore`: more of them, and what fails is printed to be kept.
 settings.register_profile(
-    "explore", deadline=None, derandomize=False, database=None, max_examples=400, print_blob=True
+    "explore", deadline=None, derandomize=False, database=None, max_examples=200, print_blob=True
 )
 settings.load_profile("crowdsift")
 

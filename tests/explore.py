@@ -8,11 +8,15 @@ from __future__ import annotations
 
 import argparse
 import ast
+import random
 import re
 import secrets
 import sys
 import time
+from concurrent.futures import ProcessPoolExecutor
+from multiprocessing import get_context
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -27,10 +31,14 @@ class Collector:
         self.deadline = deadline
         self.failures: dict[str, str] = {}
         self.ran = 0
-        self.session: pytest.Session | None = None
 
-    def pytest_sessionstart(self, session: pytest.Session) -> None:
-        self.session = session
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> None:
+        random.shuffle(items)  # a short time reaches every test sooner or later
+
+    def pytest_runtest_protocol(self, item: pytest.Item) -> None:
+        if time.time() > self.deadline:
+            item.session.shouldstop = "the time is over"
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call":
@@ -38,8 +46,14 @@ class Collector:
         if report.failed:
             told = "\n".join([report.longreprtext, *(text for _, text in report.sections)])
             self.failures[report.nodeid] = told
-        if time.monotonic() > self.deadline and self.session is not None:
-            self.session.shouldstop = "the time is over"
+
+
+class Found(NamedTuple):
+    """Rounds, tests that ran, and for every test that failed the seed and what was said."""
+
+    rounds: int
+    ran: int
+    failures: dict[str, tuple[int, str]]
 
 
 def fixed_example(told: str) -> str:
@@ -76,37 +90,44 @@ def report(failures: dict[str, tuple[int, str]]) -> None:
         print(example)
 
 
-def explore(minutes: float, paths: list[str], processes: str, most_rounds: float) -> int:
-    """Run rounds of all property tests with a new seed each; the number of tests that failed."""
-    deadline = time.monotonic() + 60.0 * minutes
+def explore(deadline: float, paths: list[str], most_rounds: float) -> Found:
+    """Run rounds of all property tests with a new seed each."""
     failures: dict[str, tuple[int, str]] = {}
     rounds, ran = 0, 0
-    while time.monotonic() < deadline and rounds < most_rounds:
+    while time.time() < deadline and rounds < most_rounds:
         seed = secrets.randbelow(2**32)
         collector = Collector(deadline)
         options = ["-m", "hypothesis", "--hypothesis-profile=explore", f"--hypothesis-seed={seed}"]
-        options += ["-n", processes, "--dist", "worksteal", "-p", "no:cacheprovider", "--tb=short"]
-        options += ["-c", str(ROOT / "pyproject.toml")]
-        status = pytest.main([*options, "-q", "--no-header", "--no-summary", *paths], [collector])
-        if status not in (0, 1, 2):
-            raise SystemExit(int(status))
+        options += ["-c", str(ROOT / "pyproject.toml"), "-p", "no:cacheprovider", "--tb=short"]
+        status = pytest.main([*options, "--no-header", "--no-summary", *paths], [collector])
+        if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED,
+                          pytest.ExitCode.INTERRUPTED):  # fmt: skip
+            raise RuntimeError(f"pytest ended with status {status}")
         for test, told in collector.failures.items():
             failures.setdefault(test, (seed, told))
         rounds, ran = rounds + 1, ran + collector.ran
-    report(failures)
-    print(f"\n{rounds} rounds, {ran} property tests with fresh examples, {len(failures)} failed")
-    return len(failures)
+    return Found(rounds, ran, failures)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--minutes", type=float, default=10.0)
-    parser.add_argument("--processes", default="2", help="of pytest-xdist; 0 for none")
+    parser.add_argument("--processes", type=int, default=1, help="each with seeds of its own")
     parser.add_argument("--rounds", type=float, default=float("inf"), help="at most so many")
     parser.add_argument("paths", nargs="*", default=[str(ROOT / "tests")])
     asked = parser.parse_args()
-    failed = explore(asked.minutes, asked.paths, asked.processes, asked.rounds)
-    sys.exit(min(failed, 1))
+    deadline = time.time() + 60.0 * asked.minutes
+    with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
+        tasks = [
+            pool.submit(explore, deadline, asked.paths, asked.rounds)
+            for _ in range(asked.processes)
+        ]
+        found = [task.result() for task in tasks]
+    failures = {test: told for part in found for test, told in part.failures.items()}
+    report(failures)
+    rounds, ran = sum(part.rounds for part in found), sum(part.ran for part in found)
+    print(f"\n{rounds} rounds, {ran} property tests with fresh examples, {len(failures)} failed")
+    sys.exit(1 if failures else 0)
 
 
 if __name__ == "__main__":

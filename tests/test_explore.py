@@ -45,7 +45,7 @@ def test_what_is_found_is_printed_as_an_example(tmp_path):
     path = tmp_path / "test_broken.py"
     path.write_text(BROKEN)
     shutil.copy(HERE / "conftest.py", tmp_path)
-    options = ["--rounds", "1", "--processes", "0", str(path)]
+    options = ["--rounds", "1", str(path)]
     done = subprocess.run(
         [sys.executable, HERE / "explore.py", *options], capture_output=True, text=True, cwd=HERE
     )
