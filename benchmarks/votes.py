@@ -22,9 +22,10 @@ from benchmarks.quality import Record, Task, work
 from crowdsift.engines import choose_engine
 from crowdsift.io.item_values import match_items, read_item_values
 from crowdsift.lab.spam import KINDS
-from crowdsift.models.holdout import folds, left_out_log_likelihood
+from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import kendall_tau, measure
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.folds import folds
 from crowdsift.votes.outcomes import tie_rates
 
 PERCENTS = (10, 20, 40, 60, 80, 100, 150, 233, 400, 900)

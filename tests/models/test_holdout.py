@@ -8,7 +8,8 @@ import pytest
 import crowdsift
 from crowdsift import BradleyTerry, Comparisons, RequestError
 from crowdsift.engines import choose_engine
-from crowdsift.models.holdout import folds, left_out_log_likelihood
+from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.votes.folds import folds
 
 
 def rows_of(votes):

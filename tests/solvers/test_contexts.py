@@ -16,11 +16,12 @@ from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
 from crowdsift.engines.own_levels import interpolated_prior
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.io.gold import read_gold
-from crowdsift.models.holdout import folds, left_out_log_likelihood
+from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods, spread_kernel
 from crowdsift.solvers.worker_prior import power_grid
+from crowdsift.votes.folds import folds
 
 # --- messages ---------------------------------------------------------------------------------
 

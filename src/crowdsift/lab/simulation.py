@@ -2,15 +2,15 @@
 
 The scores are uniform on [-3, 3] and centred, the two items of a pair uniform without
 replacement, the worker uniform or as busy as the workers of a real data set. Who wins is drawn
-from the model. Each model is one entry of ``_MODELS``.
+from the model. Each model is one entry of ``crowdsift.lab.simulators.SIMULATORS``.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,7 +18,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
-from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.lab.simulators import MODELS, SIMULATORS, Simulator, uniform
 from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["MODELS", "Simulation", "simulate"]
@@ -26,8 +26,6 @@ __all__ = ["MODELS", "Simulation", "simulate"]
 if TYPE_CHECKING:  # numpy.random costs 10 ms, which is not spent before a simulation
     _Floats = NDArray[np.float64]
     _Codes = NDArray[np.uint32]
-    _Draw = Callable[[np.random.Generator, int], _Floats]
-    _Vote = Callable[[np.random.Generator, Mapping[str, _Floats]], NDArray[np.bool_]]
 
 _BLOCK = 1 << 18  # votes at a time, so that temporaries in double stay small
 
@@ -220,7 +218,7 @@ def simulate(
     scores -= scores.mean()
     draws = dict(known.workers)
     if reliability is not None:
-        draws["reliability"] = _uniform(*reliability)
+        draws["reliability"] = uniform(*reliability)
     if given is not None:
         draws["reliability"] = lambda rng, size: given
     worker_parameters = {name: draw(truth, workers) for name, draw in draws.items()}
@@ -252,97 +250,6 @@ def simulate(
     )
 
 
-@dataclass(frozen=True)
-class _Model:
-    """How a model draws its parameters and its votes.
-
-    Attributes
-    ----------
-    vote
-        Whether first wins, for many votes, from the parameters of each vote's worker and the
-        differences, first minus second, of the items' parameters.
-    workers, items
-        How each parameter is drawn.
-    bounds
-        Between which the reliability may lie; None if it is no parameter of the model.
-    """
-
-    vote: _Vote
-    workers: Mapping[str, _Draw]
-    items: Mapping[str, _Draw] = field(default_factory=dict)
-    bounds: tuple[float, float] | None = None
-
-
-def _uniform(low: float, high: float) -> _Draw:
-    return lambda rng, size: rng.uniform(low, high, size)
-
-
-def _normal(mean: float, deviation: float) -> _Draw:
-    return lambda rng, size: rng.normal(mean, deviation, size)
-
-
-def _ones(rng: np.random.Generator, size: int) -> _Floats:
-    return np.ones(size)
-
-
-def _coins(rng: np.random.Generator, size: int) -> _Floats:
-    return rng.integers(2, size=size).astype(np.float64)
-
-
-def _logistic_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
-    """P = sigma(beta d)."""
-    return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
-
-
-def _probit_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
-    """P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
-    noise = rng.standard_normal(len(v["score"]))
-    return v["reliability"] * v["score"] / math.sqrt(2.0) > noise
-
-
-def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
-    """P = beta sigma(d) + (1 - beta) sigma(-d)."""
-    honest = sigmoid(v["score"])
-    chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
-    return rng.random(len(honest)) < chance
-
-
-def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
-    """P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
-    skill = sigmoid(v["reliability"])
-    chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
-    return rng.random(len(skill)) < chance
-
-
-def _barp_vote(rng: np.random.Generator, v: Mapping[str, _Floats]) -> NDArray[np.bool_]:
-    """P = sigma(d + theta (class of first - class of second))."""
-    return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
-
-
-_UNIT = {"reliability": _uniform(0.0, 1.0)}
-_ALIKE = _Model(_logistic_vote, {"reliability": _ones})
-
-_MODELS: dict[str, _Model] = {
-    "bt": _ALIKE,
-    "rank-centrality": _ALIKE,
-    "bora-em": _Model(_logistic_vote, _UNIT, bounds=(-math.inf, math.inf)),
-    "hbtl": _Model(_logistic_vote, _UNIT, bounds=(-1.0, 1.0)),
-    "htcv": _Model(_probit_vote, _UNIT, bounds=(0.0, math.inf)),
-    "crowd-bt": _Model(_crowd_bt_vote, {"reliability": _uniform(0.5, 1.0)}, bounds=(0.0, 1.0)),
-    "factor-bt": _Model(
-        _factor_bt_vote,
-        {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
-        bounds=(-math.inf, math.inf),
-    ),
-    "barp": _Model(
-        _barp_vote, {"reliability": _ones, "class_bias": _normal(0.0, 0.5)}, {"class": _coins}
-    ),
-}
-
-#: The names of the models that votes can be drawn from.
-MODELS = tuple(_MODELS)
-
-
 def _checked(
     items: int,
     workers: int,
@@ -350,7 +257,7 @@ def _checked(
     reliability: tuple[float, float] | None,
     model: str,
     seed: int,
-) -> _Model:
+) -> Simulator:
     """Return the model if votes can be drawn from it as asked."""
     for name, value, least in (
         ("items", items, 2),
@@ -360,7 +267,7 @@ def _checked(
     ):
         if value < least:
             raise RequestError(f"{name} is {value}; it must be at least {least}")
-    known = _MODELS.get(model)
+    known = SIMULATORS.get(model)
     if known is None:
         raise RequestError(f"no simulator for {model!r}; the models are {', '.join(MODELS)}")
     if reliability is None:

@@ -9,10 +9,10 @@ import numpy as np
 
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
-from crowdsift.models.holdout import folds
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
+from crowdsift.votes.folds import folds
 from crowdsift.votes.graph import components
 
 if TYPE_CHECKING:
