@@ -1,4 +1,4 @@
-"""The distribution of worker types: the core against the plain formulas."""
+"""The distribution of worker types against the formulas written out."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from crowdsift import _core
 from crowdsift.engines.grid import SideSums, mirrored
+from crowdsift.numeric.type_mixture import SHARES, update_types
 from crowdsift.solvers.side_prior import SideLearner, learned_sides
 from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
-SHARES = np.array([0.7, 0.1, 0.2])
 
 
 class Mixture:
@@ -49,7 +50,7 @@ class Mixture:
             plus, minus, held_plus, held_minus = minus, plus, held_minus, held_plus
         everyone = float(counts.sum())
         held = np.array([held_plus, held_minus, everyone - held_plus - held_minus])
-        shares = (held + SHARE_WORKERS * SHARES) / (everyone + SHARE_WORKERS)
+        shares = (held + SHARE_WORKERS * np.array(SHARES)) / (everyone + SHARE_WORKERS)
         able = max(held_plus + held_minus, 1e-12)
         both = plus + minus[::-1]  # reliabilities of adversaries with their sign turned
         centre = float(self._points @ both) / able
@@ -104,6 +105,63 @@ def test_a_flipped_prior_is_that_of_the_flipped_counts():
     one, two = prior.updated(counts).flipped(), prior.flipped().updated(turned)
     np.testing.assert_allclose(one.masses, two.masses, rtol=1e-9)
     assert one.centre == pytest.approx(two.centre)
+
+
+def test_learning_ends_where_plain_steps_do():
+    """Workers with likelihoods over types of their own: extrapolated, the same π, far sooner."""
+    rng = np.random.default_rng(2)
+    levels = power_grid(25)
+    points = mirrored(levels)
+    own = np.where(rng.random(80) < 0.8, 1.0, -1.0) * rng.normal(1.2, 0.4, 80)
+    seen = own + rng.normal(0.0, 0.9, 80)
+    likelihood = np.exp(-0.5 * ((points - seen[:, None]) / 0.9) ** 2)
+    calls = 0
+
+    def counts(masses):
+        nonlocal calls
+        calls += 1
+        joint = masses * likelihood
+        return (joint / joint.sum(axis=1, keepdims=True)).sum(axis=0)
+
+    start = WorkerPrior.start(levels, 1.0, 0.5)
+    plain = start.learned(counts, 5_000, 1e-11, ahead=1.0)
+    slow, calls = calls, 0
+    fast = start.learned(counts, 1_000, 1e-11, ahead=12.0)
+    np.testing.assert_allclose(fast.masses, plain.masses, atol=1e-8)
+    assert fast.centre == pytest.approx(plain.centre, abs=1e-7)
+    assert fast.spread == pytest.approx(plain.spread, abs=1e-7)
+    assert calls < 0.5 * slow
+    assert fast.masses.min() > 0.0
+
+
+def test_a_majority_of_adversaries_is_the_majority():
+    """Counts that lie on the negative side: the centre is theirs, in the next step as well."""
+    levels = power_grid(25)
+    points = mirrored(levels)
+    counts = 300.0 * np.exp(-0.5 * ((points + 1.5) / 0.5) ** 2)
+    prior = WorkerPrior.start(levels, 1.0, 0.5)
+    for _ in range(50):
+        prior = prior.updated(counts)
+    assert prior.centre == pytest.approx(-1.5, abs=0.1)
+    assert prior.shares[0] > 0.9
+
+
+@given(st.sampled_from([5, 49]), st.booleans(), st.booleans(), st.integers(0, 10**6))
+def test_the_core_updates_as_the_specification_does(points, ties, sides, seed):
+    rng = np.random.default_rng(seed)
+    types = habits_of(ties=ties, sides=sides)
+    grid = mirrored(power_grid(points))
+    size = len(types.widths) * len(grid) + len(types.pure_sides)
+    given = (grid, np.log(np.gradient(grid)), len(types.widths))
+    state = (np.nan, 1.0, np.array(SHARES))
+    for _ in range(3):
+        counts = rng.gamma(0.2, size=size) + 1e-9
+        ours, theirs = (
+            update(*given, counts, *state) for update in (update_types, _core.update_prior)
+        )
+        for one, two in zip(ours, theirs, strict=True):
+            np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
+        state = ours[1:]
 
 
 def test_side_habits_of_a_crowd_are_shrunk_a_little():

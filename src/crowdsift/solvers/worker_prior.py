@@ -1,9 +1,9 @@
 """The distribution of worker types, learned from the crowd.
 
-π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is a mixture
-ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀ over reliabilities (reliable workers, adversaries as able as they
-are, and workers who click at random) times a distribution of tie widths; pure types share the
-rest. All of p0 is fitted to the counts. With few workers p0 speaks, with many the crowd.
+π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is the mixture
+of `crowdsift.numeric.type_mixture` over reliabilities times a distribution of tie widths; side-only
+types share the rest. All of p0 is fitted to the counts. With few workers π is close to p0, with
+many to the counts.
 """
 
 from __future__ import annotations
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift import _core
 from crowdsift.engines.grid import PLAIN, Habits, mirrored
 from crowdsift.numeric.extrapolation import squarem
+from crowdsift.numeric.type_mixture import MIN_SPREAD, SHARES, update_types
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crowdsift.numeric import Vector
+    from crowdsift.numeric.type_mixture import TypeUpdate
 
     _Grid = tuple[Vector, Vector]
 
@@ -30,8 +31,6 @@ __all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "power_grid"
 TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
 _PURE_SIDES = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of pure types
 
-_SHARES = np.array([0.7, 0.1, 0.2])  # of reliable, adversarial and random workers before any vote
-_LEAST_SPREAD = 0.05
 _FAR = 6.0
 
 
@@ -83,7 +82,7 @@ class WorkerPrior:
     masses: Vector
     centre: float | None = None
     spread: float = 1.0
-    shares: Vector = field(default_factory=_SHARES.copy)
+    shares: Vector = field(default_factory=lambda: np.array(SHARES))
     habits: Habits = PLAIN
 
     @staticmethod
@@ -97,24 +96,31 @@ class WorkerPrior:
         return WorkerPrior(levels, masses, habits=habits)
 
     def learned(
-        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float, *, ahead: float
+        self,
+        counts: Callable[[Vector], Vector],
+        cycles: int,
+        tolerance: float,
+        *,
+        ahead: float,
+        update: TypeUpdate = update_types,
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `cycles` bring.
 
         It is at rest where a step moves no more than `tolerance` of its mass and of p0.
 
         Plain steps creep along directions of which the votes imply little, and EP would creep with
-        them: after every two steps `squarem` goes at most `ahead` times as far.
+        them: after every two steps `squarem` goes at most `ahead` times as far. `update` is
+        `update_types` or the same by other means.
         """
         prior, grid = self, self._grid()
         for _ in range(cycles):
-            one = prior._updated(grid, counts(prior.masses))
+            one = prior._updated(grid, counts(prior.masses), update)
             if np.abs(one._vector() - prior._vector()).sum() <= tolerance:
                 return one
-            two = one._updated(grid, counts(one.masses))
+            two = one._updated(grid, counts(one.masses), update)
             prior = _extrapolated(prior, one, two, ahead)
             for _ in range(2):  # what an extrapolation stirs up in other directions dies down
-                prior = prior._updated(grid, counts(prior.masses))
+                prior = prior._updated(grid, counts(prior.masses), update)
         return prior
 
     def _vector(self) -> Vector:
@@ -123,7 +129,7 @@ class WorkerPrior:
 
     def updated(self, counts: Vector) -> WorkerPrior:
         """π from the counts, by three steps of EM for p0."""
-        return self._updated(self._grid(), counts)
+        return self._updated(self._grid(), counts, update_types)
 
     def _grid(self) -> _Grid:
         """The signed reliabilities, and logarithms of the widths of their cells."""
@@ -142,10 +148,10 @@ class WorkerPrior:
         centre = None if self.centre is None else -self.centre
         return replace(self, masses=masses, centre=centre)
 
-    def _updated(self, grid: _Grid, counts: Vector) -> WorkerPrior:
+    def _updated(self, grid: _Grid, counts: Vector, update: TypeUpdate) -> WorkerPrior:
         n_widths = len(self.habits.widths)
         centre = np.nan if self.centre is None else self.centre
-        masses, centre, spread, shares = _core.update_prior(
+        masses, centre, spread, shares = update(
             *grid, n_widths, counts, centre, self.spread, self.shares
         )
         return WorkerPrior(self.levels, masses, centre, spread, shares, self.habits)
@@ -176,6 +182,6 @@ def _extrapolated(
         two,
         masses=masses / masses.sum(),
         centre=float(found[0]),
-        spread=max(float(np.exp(min(found[1], 3.0))), _LEAST_SPREAD),
+        spread=max(float(np.exp(min(found[1], 3.0))), MIN_SPREAD),
         shares=shares / shares.sum(),
     )
