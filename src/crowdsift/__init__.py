@@ -20,7 +20,7 @@ if TYPE_CHECKING:
         ResourceError,
         SignWarning,
     )
-    from crowdsift.fitting import fit
+    from crowdsift.fitting import Fit, fit, load
     from crowdsift.io.ingest import read
     from crowdsift.lab import datasets
     from crowdsift.lab.evaluation import evaluate
@@ -42,8 +42,6 @@ if TYPE_CHECKING:
     from crowdsift.models.holdout import tune
     from crowdsift.numeric import metrics
     from crowdsift.report import plots
-    from crowdsift.results.fit import Fit
-    from crowdsift.results.store import load
     from crowdsift.votes.comparisons import Comparisons
 
 # Where public names live.
@@ -58,7 +56,7 @@ _ROOMS = {
         "ResourceError",
         "SignWarning",
     ),
-    "fitting": ("fit",),
+    "fitting": ("Fit", "fit", "load"),
     "io.ingest": ("read",),
     "lab.evaluation": ("evaluate",),
     "lab.simulation": ("simulate",),
@@ -77,8 +75,6 @@ _ROOMS = {
         "model",
     ),
     "models.holdout": ("tune",),
-    "results.fit": ("Fit",),
-    "results.store": ("load",),
     "votes.comparisons": ("Comparisons",),
 }
 _HOME = {name: module for module, names in _ROOMS.items() for name in names}

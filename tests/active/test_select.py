@@ -270,3 +270,19 @@ def test_command(tmp_path, monkeypatch, capsys, crowd):
     with pytest.raises(SystemExit):
         cli.main()
     assert "row 2, column 'capacity'" in capsys.readouterr().err
+
+
+def test_where_everybody_only_saw_the_side_somebody_new_is_asked():
+    """All votes went to the left item: the crowd is worth nothing, which crashed the choice."""
+    n = 20
+    votes = {
+        "left": ["a", "b", "c"] * n, "right": ["b", "c", "a"] * n, "winner": ["left"] * 3 * n,
+        "worker": ["x", "y", "z"] * n,
+    }  # fmt: skip
+    assert (crowdsift.next_pairs(votes, 3)["gain"] > 0).all()
+    assert crowdsift.next_pairs(votes, 3, workers="all").height == 0
+
+
+def test_workers_whose_votes_weigh_less_than_one_half_count():
+    votes = {"winner": ["a", "b"], "loser": ["b", "c"], "worker": ["x", "y"], "weight": [0.3, 0.2]}
+    assert crowdsift.next_pairs(votes, 3).height == 3

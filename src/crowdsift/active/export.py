@@ -22,8 +22,8 @@ from crowdsift.numeric.threads import thread_count
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.fitting import Fit
     from crowdsift.io.ingest import CodedVotes
-    from crowdsift.results.fit import Fit
     from crowdsift.solvers.convergence import Progress
 
 __all__ = ["Exported", "export_votes", "soft_labels"]

@@ -8,28 +8,28 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.active.batches import TYPES, Question, Round, State, Turns, neighbours, pair_keys
-from crowdsift.active.beliefs import Independent, Joint, answer
+from crowdsift.active.batches import Question, Round, Turns, neighbours, pair_keys
+from crowdsift.active.beliefs import answer
+from crowdsift.active.labels import sorted_labels, widened
+from crowdsift.active.posterior import ALL_PAIRS, fitted_state, prior_state
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
-from crowdsift.fitting import fit, read_votes
+from crowdsift.fitting import fit
+from crowdsift.io.ingest import read_votes
+from crowdsift.io.options import ReadOptions
 from crowdsift.models import BradleyTerry, Model, Sift
-from crowdsift.numeric.distributions import normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.graph import components
-from crowdsift.votes.labels import key_of, merge, plain
+from crowdsift.votes.labels import key_of, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.active.beliefs import Belief, Codes
+    from crowdsift.active.beliefs import Codes
+    from crowdsift.fitting import Fit
     from crowdsift.numeric import Vector
-    from crowdsift.results.fit import Fit
 
 __all__ = ["Selector", "next_pairs"]
-
-_ALL_PAIRS = 1_500  # items up to which every pair is a candidate
 
 
 class Selector:
@@ -95,11 +95,9 @@ class Selector:
         self._new: list[tuple[int, int, int, float]] = []
         self.fit: Fit | None = None
         if votes is not None:
-            votes = read_votes(
-                votes, columns=columns, workers=model is None or model.uses_workers, sides=None,
-                features=(), classes=None, threads=threads,
-            )  # fmt: skip
-        self._votes = _widened(votes, items, workers)
+            named = model is None or model.uses_workers
+            votes = read_votes(votes, ReadOptions(columns or {}, workers=named, threads=threads))
+        self._votes = widened(votes, items, workers)
         self.items, self.workers = self._labels(items, workers)
         if len(self.items) < 2:
             raise RequestError("at least two items are needed; give votes, or items")
@@ -219,33 +217,16 @@ class Selector:
 
     def _learn(self) -> None:
         """Take the posterior from a fit; without votes, from the prior of `Sift`."""
-        k, m = len(self.items), len(self.workers)
         self._fitted = 0.0
         if self._votes is None:
-            component = np.arange(k)
-            belief: Belief = Independent(np.zeros(k), np.ones(k), component.copy())
-            if k <= _ALL_PAIRS:
-                belief = Joint.of(np.zeros(k), np.zeros((k, k)), component)
-            crowd = normal_quantiles(np.ones(1), np.full(1, 0.5), TYPES)[0]
-            types = np.tile(crowd, (m, 1))
-            self._state = State(belief, component, crowd, types, _even(m), np.zeros(m))
+            self._state = prior_state(len(self.items), len(self.workers))
             return
         with warnings.catch_warnings():  # the fit says so itself
             warnings.simplefilter("ignore", ConvergenceWarning)
             warnings.simplefilter("ignore", SignWarning)
-            found = self.fit = fit(self._votes, self._model, threads=self._threads)
+            self.fit = fit(self._votes, self._model, threads=self._threads)
         self._fitted = self._votes.total_weight
-        component = components(self._votes).astype(np.int64)
-        mean, posterior = found.scores_of(self.items), found.posterior
-        if posterior is None or posterior.sd is None:
-            raise RequestError(f"{found.method} has no posterior to choose by; use sift or bt")
-        if posterior.covariance is not None:
-            belief = Joint.of(mean, posterior.covariance, component)
-        else:
-            belief = Independent(mean, posterior.sd**2, component.copy())
-        loads = self._votes.worker_loads().astype(np.float64)
-        crowd, types = _reliabilities(found, loads > 0)
-        self._state = State(belief, component, crowd, types, _even(m), loads)
+        self._state = fitted_state(self.fit, self._votes)
 
     def _absorb(self, a: int, b: int, s: int, outcome: float) -> None:
         """Move the posterior by one vote."""
@@ -267,7 +248,7 @@ class Selector:
         if self._votes is not None:
             return self._votes.items, self._votes.workers
         crowd = list(workers) or [None]
-        return _sorted(items), _sorted(crowd)
+        return sorted_labels(items), sorted_labels(crowd)
 
     def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
@@ -311,7 +292,7 @@ class Selector:
                 raise RequestError("among needs as many first items as second ones")
             keys = np.unique(pair_keys(one[one != two], two[one != two], k))
             a, b = keys // k, keys % k
-        elif k <= _ALL_PAIRS:
+        elif k <= ALL_PAIRS:
             a, b = np.triu_indices(k, 1)
         else:
             a, b = neighbours(self._state.belief.mean, component)
@@ -400,52 +381,3 @@ def next_pairs(
             raise RequestError(f"workers are labels or 'all', not {workers!r}")
         workers = list(selector.workers)
     return selector.choose(pairs, workers=workers)
-
-
-def _widened(
-    votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]
-) -> Comparisons | None:
-    """The votes with further items and workers, which have no votes."""
-    items, workers = list(items), list(workers)
-    if votes is None or not (items or workers):
-        return votes
-    labels, place = _joined(votes.items, items)
-    crowd, who = votes.workers, np.arange(votes.n_workers)
-    if workers and votes.has_workers:
-        crowd, who = _joined(votes.workers, workers)
-    return Comparisons.from_codes(
-        place[votes.first].astype(np.uint32), place[votes.second].astype(np.uint32),
-        worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
-        outcome=votes.outcome, weight=votes.weight, items=labels, workers=crowd,
-        sides_known=votes.sides_known, source=votes.source, backend=votes.backend,
-    )  # fmt: skip
-
-
-def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
-    """Types of the crowd and of every worker; who has no votes is as the crowd."""
-    quantiles = None if found.posterior is None else found.posterior.quantiles
-    if quantiles is None:  # a model without a posterior of workers, or without workers
-        told = found.worker_table["reliability"].astype(np.float64)
-        known = np.where(np.isfinite(told), told, 1.0) if len(told) else np.ones(1)
-        quantiles = np.repeat(known[:, None], TYPES, axis=1)
-    crowd = np.quantile(quantiles[voted], (np.arange(TYPES) + 0.5) / TYPES)
-    return crowd, np.where(voted[:, None], quantiles, crowd)
-
-
-def _even(workers: int) -> Vector:
-    return np.full((workers, TYPES), 1.0 / TYPES)
-
-
-def _sorted(labels: Iterable[Any]) -> NDArray[np.object_]:
-    """Distinct labels in the order of codes."""
-    given = plain(labels)
-    return merge([(given, np.zeros(0, np.uint32))])[0]
-
-
-def _joined(
-    labels: NDArray[np.object_], more: Sequence[Any]
-) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """Old and new labels sorted together, and the new code of every old one."""
-    together = _sorted([*labels, *more])
-    code = {key_of(label): i for i, label in enumerate(together)}
-    return together, np.array([code[key_of(label)] for label in labels], dtype=np.int64)

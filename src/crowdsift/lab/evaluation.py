@@ -11,8 +11,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
-from crowdsift.fitting import fit, read_votes
+from crowdsift.fitting import fit
+from crowdsift.io.classes import with_classes
+from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.options import ReadOptions
 from crowdsift.models import MODELS, Model, model
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 
@@ -78,15 +81,14 @@ def evaluate(
     bora-em True
     """
     models = chosen_models(methods)
-    comparisons = read_votes(
-        votes,
-        columns=columns,
+    options = ReadOptions(
+        columns=columns or {},
         workers=workers,
         sides=sides,
-        features=features,
-        classes=classes,
+        features=tuple(features),
         threads=threads,
     )
+    comparisons = with_classes(read_votes(votes, options), classes)
     known, target = _truth(comparisons, truth)
     records = []
     for chosen in models:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines import Engine
     from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
+    from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.precision import ScorePrecision
     from crowdsift.numeric import Vector
     from crowdsift.solvers.context_points import ContextPoints
@@ -81,7 +82,7 @@ class Estimate:
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
     sites: VoteSites | None = None  # what every vote said, where a later fit can start from it
-    warnings: tuple[str, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
     def covariance(self) -> Vector | None:

@@ -13,6 +13,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
@@ -116,11 +117,13 @@ class BoraEM(Model):
             # Habits live outside the iterate: a step is no function of it alone.
             depth=5 if self.accelerate and side is None else 0,
         )
-        warnings: tuple[str, ...] = ()
+        notes: tuple[Diagnostic, ...] = ()
         if not state.scores.any():
-            warnings = ("the votes hold no information: all scores and reliabilities are 0",)
+            nothing = "the votes hold no information: all scores and reliabilities are 0"
+            notes = (Diagnostic(Kind.INFORMATION, nothing),)
         if not state.solved:
-            warnings += ("the linear solves did not reach their tolerance",)
+            unsolved = "the linear solves did not reach their tolerance"
+            notes += (Diagnostic(Kind.CONVERGENCE, unsolved),)
         shift = self.item_ridge * max(state.precision / engine.total_weight, 1e-12)
         if side is None:
             workers = self._workers(engine, state)
@@ -135,7 +138,7 @@ class BoraEM(Model):
             precision=ScorePrecision.of(engine, shift),
             theta=np.stack(columns, axis=1),
             workers=workers,
-            warnings=warnings,
+            diagnostics=notes,
         )
 
     def _workers(self, engine: Engine, state: EMState) -> WorkerEstimate:

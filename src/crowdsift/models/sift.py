@@ -10,6 +10,7 @@ import numpy as np
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.blind import blind_evidence
@@ -26,6 +27,8 @@ from crowdsift.solvers.worker_prior import habits_of, power_grid
 from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from crowdsift.engines import Engine
@@ -220,7 +223,7 @@ class Sift(Model):
             pairs=pairs,
             crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size, apart is not None),
             sites=None if apart is not None else kept_sites(run.sites, flip),
-            warnings=_warnings(run, engine),
+            diagnostics=tuple(_diagnostics(run, engine)),
         )
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
@@ -287,30 +290,33 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
     return scores - scores.mean() if scores.any() else np.zeros(engine.n_items)
 
 
-def _warnings(run: Propagation, engine: Engine) -> tuple[str, ...]:
-    notes = []
+def _diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
+    """What deserves a look at the end of a run."""
     if float(np.mean(run.means**2)) < _FAINT:
         gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
         run.resume()  # the Laplacian of this run, as before
         if gain < CLEAR:
-            notes.append(
+            yield Diagnostic(
+                Kind.INFORMATION,
                 "the votes hold no information: the evidence for any worker seeing which item is "
-                f"better is {gain:.1f} nats"
+                f"better is {gain:.1f} nats",
             )
     if run.pair_effect > _COPIED:
-        notes.append(
+        yield Diagnostic(
+            Kind.COPIED,
             "votes on the same pair agree far beyond what scores of items explain (pair effect "
-            f"{run.pair_effect:.1f}): answers may be copied, and scores say little"
+            f"{run.pair_effect:.1f}): answers may be copied, and scores say little",
         )
     if isinstance(run.sites, ContextSites) and run.sites.reliability_spread > 0.99 * MOST_SPREAD:
-        notes.append(
+        yield Diagnostic(
+            Kind.CONTEXTS,
             "reliabilities differ from context to context as much as can be: some workers are of "
             "another kind in some contexts, which makes those of all others uncertain. Fit the "
-            "contexts one by one to find them"
+            "contexts one by one to find them",
         )
     if run.indefinite:
-        notes.append(
+        yield Diagnostic(
+            Kind.INTERVALS,
             "votes of workers of unknown sign were held at precision 0 to keep the scores' "
-            "posterior proper; intervals may be too narrow"
+            "posterior proper; intervals may be too narrow",
         )
-    return tuple(notes)

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from crowdsift.io.files import replace_file, require_file
 
 if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit
+    from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Report", "make_report"]
@@ -68,7 +68,7 @@ class Report:
 
 
 def make_report(
-    fit: Fit,
+    fit: FitRecord,
     votes: Comparisons | None = None,
     *,
     title: str | None = None,
@@ -91,7 +91,7 @@ def make_report(
     )
 
 
-def _python_command(fit: Fit, source: str) -> str:
+def _python_command(fit: FitRecord, source: str) -> str:
     """What makes the fit and its report again in Python."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)

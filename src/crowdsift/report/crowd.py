@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
-    from crowdsift.results.fit import Fit
+    from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["FLAGGED", "VERDICTS", "Crowd", "describe_crowd", "random_level", "reliability_density"]
@@ -71,7 +71,7 @@ class Crowd:
         return float(self.votes[self.flagged].sum()) / total if total else 0.0
 
 
-def describe_crowd(fit: Fit, votes: Comparisons | None) -> Crowd:
+def describe_crowd(fit: FitRecord, votes: Comparisons | None) -> Crowd:
     """What can be said of the workers of a fit, with its votes or without."""
     table = fit.worker_table
     count = table["comparisons"].astype(np.float64)
@@ -108,7 +108,7 @@ def random_level(rule: Model) -> float:
 
 
 def reliability_density(
-    fit: Fit, points: int = 121
+    fit: FitRecord, points: int = 121
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The distribution of reliabilities in the crowd: the mean of all workers' posteriors.
 

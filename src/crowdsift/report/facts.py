@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
-    from crowdsift.results.fit import Fit
+    from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "settled"]
@@ -61,7 +61,7 @@ class Facts:
         The start of the SHA-256 of the votes as they were fitted.
     """
 
-    fit: Fit
+    fit: FitRecord
     votes: Comparisons | None
     crowd: Crowd
     code: NDArray[np.int64]
@@ -73,7 +73,7 @@ class Facts:
 
 
 def gather(
-    fit: Fit,
+    fit: FitRecord,
     votes: Comparisons | None = None,
     *,
     refit: bool | None = None,
@@ -120,7 +120,7 @@ def gather(
     )
 
 
-def settled(fit: Fit) -> Model:
+def settled(fit: FitRecord) -> Model:
     """The model of a fit without the habits that it looked for and did not find.
 
     They cost many times the rest, and are not found in a part of the votes if not in all.
@@ -137,22 +137,22 @@ def settled(fit: Fit) -> Model:
     return found
 
 
-def has_gold(fit: Fit) -> bool:
+def has_gold(fit: FitRecord) -> bool:
     """Whether pairs with a known answer settled the sign; refits do not know them."""
     return fit.summary.get("gold_agree") is not None
 
 
-def _refit_seconds(fit: Fit, votes: Comparisons) -> float:
+def _refit_seconds(fit: FitRecord, votes: Comparisons) -> float:
     """What another fit would take on one core, roughly."""
     rate = _TIES if "tie_width" in fit.worker_table else _SIDES if _has_sides(fit) else _PLAIN
     return rate * len(votes) * int(fit.summary["iterations"])
 
 
-def _has_sides(fit: Fit) -> bool:
+def _has_sides(fit: FitRecord) -> bool:
     return bool(np.isfinite(fit.worker_table["side_bias"].astype(np.float64)).any())
 
 
-def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def codes(fit: FitRecord, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The code in the votes of every row of the table of items, and the scores by code."""
     code = _codes(fit, votes)
     scores = np.empty(len(code))
@@ -160,7 +160,7 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
     return code, scores
 
 
-def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:
+def _codes(fit: FitRecord, votes: Comparisons) -> NDArray[np.int64]:
     """The code of every row of the table of items."""
     place = {_key(label): code for code, label in enumerate(votes.items)}
     found = [place.get(_key(label), -1) for label in fit.labels]
@@ -181,7 +181,7 @@ def _key(label: Any) -> Any:
 
 
 def _side_excess(
-    fit: Fit, votes: Comparisons, scores: NDArray[np.float64]
+    fit: FitRecord, votes: Comparisons, scores: NDArray[np.float64]
 ) -> tuple[float, float, float] | None:
     """Votes for the left item beyond those that scores and reliabilities foretell, as a share."""
     counted = votes.weight * (votes.outcome != 0.5)

@@ -11,7 +11,7 @@ from crowdsift.report.page import bar, environment, value_range
 from crowdsift.report.words import count, item_label, many, shortened
 
 if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit
+    from crowdsift.results.record import FitRecord
 
 __all__ = ["fit_html"]
 
@@ -19,7 +19,7 @@ _ROWS = 10
 _LONGEST = 60
 
 
-def fit_html(fit: Fit) -> str:
+def fit_html(fit: FitRecord) -> str:
     """The head of the leaderboard and how the fit went, as a fragment of HTML.
 
     Examples
@@ -49,7 +49,7 @@ def fit_html(fit: Fit) -> str:
     )
 
 
-def _row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
+def _row(fit: FitRecord, i: int, scale: list[float]) -> dict[str, Any]:
     table = fit.item_table
     score, low, high = (float(table[name][i]) for name in ("score", "lower", "upper"))
     known = bool(np.isfinite([low, high]).all())

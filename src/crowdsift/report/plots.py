@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from crowdsift.results.fit import Fit
+    from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["calibration", "convergence", "leaderboard", "without_flagged", "workers"]
@@ -38,7 +38,9 @@ _COLOURS = {
 _LONGEST = 36
 
 
-def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None = None) -> Axes:
+def leaderboard(
+    fit: FitRecord, top: int = 20, *, ranks: bool = False, ax: Axes | None = None
+) -> Axes:
     """The best items with the 90 % intervals of their scores, or of their ranks.
 
     Parameters
@@ -75,7 +77,7 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
     return _plain(ax)
 
 
-def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
+def workers(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     """Reliability against votes, coloured by verdict, the crowd's distribution behind it.
 
     Parameters
@@ -121,7 +123,9 @@ def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
     return _plain(ax)
 
 
-def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None = None) -> Axes:
+def calibration(
+    fit: FitRecord, votes: Comparisons | None = None, *, ax: Axes | None = None
+) -> Axes:
     """Predicted against observed shares of votes that were left out; costs one more fit.
 
     Parameters
@@ -155,7 +159,7 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
 
 
 def without_flagged(
-    fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
+    fit: FitRecord, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
 ) -> Axes:
     """The best items with all votes and without those of flagged workers; costs one more fit.
 
@@ -203,7 +207,7 @@ def without_flagged(
     return _plain(ax)
 
 
-def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
+def convergence(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     """What the method maximises, iteration by iteration.
 
     Parameters
@@ -229,7 +233,7 @@ def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
     return _plain(ax)
 
 
-def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
+def _votes(fit: FitRecord, votes: Comparisons | None) -> Comparisons:
     """The votes given, or those that the fit knows."""
     known = fit.votes if votes is None else votes
     if known is None:
@@ -258,7 +262,7 @@ def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
     ax.xaxis.set_minor_formatter(plain if narrow else NullFormatter())
 
 
-def _text(fit: Fit, row: int) -> str:
+def _text(fit: FitRecord, row: int) -> str:
     """The name of an item, by its row."""
     return shortened(item_label(fit.labels[row], fit.summary.get("by")), _LONGEST)
 

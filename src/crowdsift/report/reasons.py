@@ -121,7 +121,7 @@ def _main(
     against: float,
     sided: float,
 ) -> Reason:
-    """The reason of the word itself; see `crowdsift.results.diagnose.verdicts`."""
+    """The reason of the word itself; see `crowdsift.results.verdicts.verdicts`."""
     if verdict == "reliable":
         return Reason(_RELIABLE, (chance(reliable), f"{ratio:.1f}"))
     if verdict == "weak":

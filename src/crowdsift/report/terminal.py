@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 if TYPE_CHECKING:
-    from crowdsift.results.fit import Fit
+    from crowdsift.results.record import FitRecord
     from crowdsift.solvers.convergence import Progress as Report
 
 __all__ = ["fit_progress", "show_evaluation", "show_fit", "step_progress"]
@@ -29,7 +29,7 @@ _STYLES = {
 }
 
 
-def show_fit(fit: Fit) -> None:
+def show_fit(fit: FitRecord) -> None:
     """Print the leaderboard, the workers that are not reliable, and how the fit went."""
     console = Console()
     console.print(_leaderboard(fit))
@@ -99,7 +99,7 @@ def step_progress(title: str) -> Iterator[Callable[[str], None]]:
         yield lambda step: status.update(f"{title} {step}")
 
 
-def _leaderboard(fit: Fit) -> Table:
+def _leaderboard(fit: FitRecord) -> Table:
     rows = fit.item_table.records()
     islands = fit.summary["components"] > 1
     title = f"Items, the best {_SHOWN} of {len(rows)}" if len(rows) > _SHOWN else "Items"
@@ -128,7 +128,7 @@ def _leaderboard(fit: Fit) -> Table:
     return table
 
 
-def _worker_table(fit: Fit) -> Table:
+def _worker_table(fit: FitRecord) -> Table:
     rows = [row for row in fit.worker_table.records() if row["verdict"] != "reliable"]
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:

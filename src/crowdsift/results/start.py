@@ -12,7 +12,8 @@ from crowdsift.errors import RequestError
 from crowdsift.io.item_values import match_labels
 from crowdsift.models import Model, Start
 from crowdsift.numeric.distributions import Z90
-from crowdsift.results.fit import Fit
+from crowdsift.results.data import FitData
+from crowdsift.results.store import load
 from crowdsift.solvers.kept_sites import recoded
 
 if TYPE_CHECKING:
@@ -46,12 +47,10 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
     >>> starting_point(crowdsift.fit(votes), votes, crowdsift.Sift()).scores.shape
     (9,)
     """
-    from crowdsift.results.store import load
-
-    name = "the fit to start from" if isinstance(source, Fit) else str(source)
-    if not isinstance(source, Fit | str | Path):
+    name = "the fit to start from" if isinstance(source, FitData) else str(source)
+    if not isinstance(source, FitData | str | Path):
         raise RequestError(f"start must be a fit or the folder of one, not {source!r}")
-    earlier = source if isinstance(source, Fit) else load(source)
+    earlier = source if isinstance(source, FitData) else load(source)
     version = earlier.summary.get("version")
     if version != __version__:
         raise RequestError(
@@ -84,7 +83,7 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
     )
 
 
-def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> VoteSites | None:
+def _sites(earlier: FitData, place: NDArray[np.int64], votes: Comparisons) -> VoteSites | None:
     """The sites of earlier votes in the codes of these; gold is the worker after the last."""
     if earlier.sites is None:
         return None

@@ -18,7 +18,8 @@ from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
 from crowdsift.io.folders import RecordedFolder, write_recorded
-from crowdsift.results.fit import Fit
+from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.results.data import FitData
 from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
 
@@ -46,12 +47,13 @@ _TEXT_COLUMNS = {"verdict", "flag"}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 
-def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
+def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     """Write a fit; see `Fit.save`."""
     names = filter(None, (fit.summary.get("by"), "item"))
     record = {
         **fit.summary,
         "format": FORMAT,
+        "warning_kinds": [each.kind.value for each in fit.diagnostics],
         "parameters": fit.parameters,
         "trace": list(fit.trace),
         "label_types": {
@@ -67,18 +69,8 @@ def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     write_recorded(directory, _SUMMARY, record, files, ours=_OURS)
 
 
-def load(directory: str | os.PathLike[str]) -> Fit:
-    """A fit that was saved.
-
-    Examples
-    --------
-    >>> import crowdsift, tempfile
-    >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     crowdsift.fit(votes, method="bt").save(folder)
-    ...     crowdsift.load(folder).items["item"].tolist()
-    ['a', 'b']
-    """
+def load(directory: str | os.PathLike[str]) -> FitData:
+    """The fields of a fit that was saved; see `crowdsift.load`."""
     for _ in range(_TRIES):
         saved = RecordedFolder(directory, _SUMMARY)
         try:
@@ -89,7 +81,7 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     return _loaded(RecordedFolder(directory, _SUMMARY))
 
 
-def _loaded(saved: RecordedFolder) -> Fit:
+def _loaded(saved: RecordedFolder) -> FitData:
     record, found = dict(saved.record), saved.record.get("format")
     if found not in (1, FORMAT):
         raise InputError(
@@ -109,8 +101,16 @@ def _loaded(saved: RecordedFolder) -> Fit:
         for table, wanted in zip((items, workers), columns, strict=True):
             _ = [table[name] for name in wanted]
         crowd = _crowd(saved)
-        fit = Fit(items, workers, summary=record, parameters=dict(parameters), trace=tuple(trace),
-                  crowd=crowd, sites=_sites(saved, crowd, items, workers))  # fmt: skip
+        fit = FitData(
+            items,
+            workers,
+            summary=record,
+            parameters=dict(parameters),
+            trace=tuple(trace),
+            diagnostics=_diagnostics(record),
+            crowd=crowd,
+            sites=_sites(saved, crowd, items, workers),
+        )
         _ = fit.method, fit.converged, fit.warnings
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(
@@ -126,6 +126,17 @@ def _read_format_1(saved: RecordedFolder, name: str) -> bytes:
         raise InputError(
             "the saved fit is incomplete: file missing", source=str(saved.folder / name)
         ) from None
+
+
+def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
+    """The warnings with their kinds; in format 1 these were not kept."""
+    kinds = record.pop("warning_kinds", None)
+    if kinds is None or len(kinds) != len(record["warnings"]):
+        return ()
+    return tuple(
+        Diagnostic(Kind(kind), message)
+        for kind, message in zip(kinds, record["warnings"], strict=True)
+    )
 
 
 def _crowd(saved: RecordedFolder) -> dict[str, Any] | None:

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
     from crowdsift.votes.source import Backend
 
-__all__ = ["Table"]
+__all__ = ["Table", "whole"]
 
 
 class Table(Mapping[str, NDArray[Any]]):
@@ -106,6 +107,22 @@ class Table(Mapping[str, NDArray[Any]]):
 
         columns = {name: _alike(_plain(column)) for name, column in self._columns.items()}
         return narwhals.from_dict(columns, backend=backend).to_native()
+
+
+def whole(values: NDArray[Any]) -> NDArray[Any]:
+    """Whole numbers as integers; anything else as it is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.tables import whole
+    >>> whole(np.array([1.0, 2.0])), whole(np.array([1.5]))
+    (array([1, 2]), array([1.5]))
+    """
+    small = np.isfinite(values).all() and (np.abs(values) < 2**53).all()
+    if len(values) and small and (values == np.round(values)).all():
+        return values.astype(np.int64)
+    return values
 
 
 def _plain(column: NDArray[Any]) -> list[Any]:

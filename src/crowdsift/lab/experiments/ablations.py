@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-    from crowdsift.results.fit import Fit
+    from crowdsift.fitting import Fit
 
 __all__ = ["GRIDS", "Ablations"]
 

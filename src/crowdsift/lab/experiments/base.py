@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
+    from crowdsift.fitting import Fit
     from crowdsift.lab.experiments.figures import Figure
     from crowdsift.lab.experiments.summary import Standing
-    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [

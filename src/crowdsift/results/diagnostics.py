@@ -1,4 +1,4 @@
-"""What deserves a look: the warnings that a fit carries beyond those of its method."""
+"""What deserves a look in a fit beyond what its method says."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.sign import THIN, Agreement, gold_needed, sign_log_odds
 
 if TYPE_CHECKING:
@@ -19,67 +20,74 @@ __all__ = ["gold_note", "island_note", "one_way_notes", "sign_note"]
 _NAMED = 5
 
 
-def island_note(n_components: int, n_contexts: int = 1) -> list[str]:
+def island_note(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
     """That the items fall apart into groups, more than there are contexts, which are apart."""
     if n_components <= n_contexts:
         return []
-    return [
+    message = (
         f"the items fall into {n_components} groups without a comparison between them; "
         "scores and ranks are comparable only within a group (column component)"
-    ]
+    )
+    return [Diagnostic(Kind.ISLANDS, message)]
 
 
-def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[str]:
+def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:
     """Which items only won, and which only lost.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.results.notes import one_way_notes
-    >>> one_way_notes(np.array(["a", "b"], object), np.array(["only won", ""], object))
-    ['1 item only won: a; the votes set no upper limit to its score, only the prior does']
+    >>> from crowdsift.results.diagnostics import one_way_notes
+    >>> (note,) = one_way_notes(np.array(["a", "b"], object), np.array(["only won", ""], object))
+    >>> print(note)
+    1 item only won: a; the votes set no upper limit to its score, only the prior does
     """
     notes = []
     for flag, side in (("only won", "upper"), ("only lost", "lower")):
         found = labels[flags == flag]
         if len(found):
             many = len(found) > 1
-            notes.append(
+            message = (
                 f"{len(found)} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set "
                 f"no {side} limit to {'their scores' if many else 'its score'}, only the prior does"
             )
+            notes.append(Diagnostic(Kind.ONE_WAY, message))
     return notes
 
 
 def sign_note(
     reliable: float, adversarial: float, margin: float, order_right: float
-) -> tuple[list[str], int | None]:
+) -> tuple[list[Diagnostic], int | None]:
     """That the sign is not settled by the crowd, and the number of gold pairs that settle it."""
     odds = sign_log_odds(reliable, adversarial)
     if odds >= THIN:
         return [], None
     needed = gold_needed(order_right)
     gold = "gold pairs" if needed is None else f"{needed} gold pair{'s' if needed > 1 else ''}"
-    return [
+    message = (
         f"which end of the scores is up is not settled: by head-count {reliable:.1f} workers speak "
         f"for this sign and {adversarial:.1f} against it (sign margin {margin:.2f}), so that it is "
         f"right with {_share(1.0 / (1.0 + exp(-max(odds, -700.0))))}; {gold} of known order "
         "(--gold, gold=) would settle it"
-    ], needed
+    )
+    return [Diagnostic(Kind.SIGN, message)], needed
 
 
-def gold_note(method: str, found: Agreement, free_sign: bool) -> list[str]:
+def gold_note(method: str, found: Agreement, free_sign: bool) -> list[Diagnostic]:
     """That gold and scores do not go together; `found` is about the scores as returned."""
     total = found.agree + found.disagree
     if total == 0:
-        return ["no gold pair lies within one component, so the gold says nothing about the sign"]
+        message = "no gold pair lies within one component, so the gold says nothing about the sign"
+        return [Diagnostic(Kind.GOLD, message)]
     if found.opposed and not free_sign:
-        return [
+        message = (
             f"{found.disagree} of {total} gold pairs contradict the scores, and {method} cannot "
             "turn them: it takes every worker as honest; use sift"
-        ]
+        )
+        return [Diagnostic(Kind.GOLD, message)]
     if 3 * found.disagree > total:
-        return [f"{found.disagree} of {total} gold pairs contradict the scores in either sign"]
+        message = f"{found.disagree} of {total} gold pairs contradict the scores in either sign"
+        return [Diagnostic(Kind.GOLD, message)]
     return []
 
 

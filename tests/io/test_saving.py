@@ -19,7 +19,7 @@ from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.files import replace_file, require_file, write_folder
 from crowdsift.io.folders import RecordedFolder, write_recorded
 
-SAVED = Path(__file__).parent / "saved"
+SAVED = Path(__file__).parents[1] / "saved"
 
 
 def small(seed: int = 1, method: str = "sift") -> crowdsift.Fit:

@@ -1,4 +1,4 @@
-"""What can be said about the votes and the workers beyond the estimate itself."""
+"""A word for every worker, and how clearly the crowd settles the sign."""
 
 from __future__ import annotations
 
@@ -16,28 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Verdicts",
-    "centre",
     "sign_margin",
     "verdicts",
 ]
-
-
-def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
-    """Scores about the means of their components, if there are several.
-
-    A single component is centred by its method already, and stays as it is to the last bit.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift.results.diagnose import centre
-    >>> centre(np.array([3.0, 1.0, 5.0]), np.array([0, 0, 1], np.uint32))
-    array([ 1., -1.,  0.])
-    """
-    size = np.bincount(component)
-    if len(size) == 1:
-        return scores
-    return np.asarray(scores - (np.bincount(component, scores) / size)[component])
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:
@@ -46,7 +27,7 @@ def sign_margin(reliability: Vector, sd: Vector) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.results.diagnose import sign_margin
+    >>> from crowdsift.results.verdicts import sign_margin
     >>> round(sign_margin(np.array([1.0, 1.0, -1.0]), np.array([0.1, 0.1, 0.1])), 3)
     0.333
     """
@@ -85,7 +66,7 @@ def verdicts(reliability: Vector, below: Distribution, sign_known: bool = False)
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.results.diagnose import verdicts
+    >>> from crowdsift.results.verdicts import verdicts
     >>> from crowdsift.numeric.distributions import normal_distribution
     >>> beta, sd = np.array([1.0, 0.9, 0.4, 0.0, -0.8, 0.3]), np.array([0.1] * 5 + [2.0])
     >>> verdicts(beta, normal_distribution(beta, sd)).words.tolist()

@@ -1,0 +1,48 @@
+"""What deserves a look in a fit: a kind for programs, a sentence for people."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+__all__ = ["Diagnostic", "Kind"]
+
+
+class Kind(StrEnum):
+    """What a diagnostic is about."""
+
+    CONVERGENCE = "convergence"  # the method stopped before its tolerance
+    SIGN = "sign"  # which end of the scores is up is not settled
+    GOLD = "gold"  # known pairs and scores do not go together
+    INFORMATION = "information"  # the votes hold none, or none about workers
+    ISLANDS = "islands"  # items without a chain of votes between them
+    ONE_WAY = "one-way"  # items that only won or only lost
+    COPIED = "copied"  # votes on a pair agree beyond what scores explain
+    CONTEXTS = "contexts"  # workers differ by context as far as the model goes
+    INTERVALS = "intervals"  # limits may be off
+    RESOURCES = "resources"  # threads or memory other than asked for
+
+
+@dataclass(frozen=True)
+class Diagnostic:
+    """One thing that deserves a look.
+
+    Parameters
+    ----------
+    kind
+        What it is about, for programs to find it by.
+    message
+        The sentence that people read.
+
+    Examples
+    --------
+    >>> from crowdsift.models.diagnostics import Diagnostic, Kind
+    >>> str(Diagnostic(Kind.ISLANDS, "the items fall into 2 groups"))
+    'the items fall into 2 groups'
+    """
+
+    kind: Kind
+    message: str
+
+    def __str__(self) -> str:
+        return self.message

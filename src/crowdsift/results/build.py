@@ -1,0 +1,65 @@
+"""The fields of a fit, made of an estimate and its votes."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.results.item_table import item_table
+from crowdsift.results.posterior import Posterior
+from crowdsift.results.summary import diagnose, summary
+from crowdsift.results.worker_table import worker_table
+from crowdsift.solvers.kept_sites import recoded
+
+if TYPE_CHECKING:
+    from crowdsift.engines.grid import VoteSites
+    from crowdsift.results.fitted import Fitted
+
+__all__ = ["fields_of"]
+
+
+def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
+    """Tables, summary and posterior of an estimate, by the names of `FitData`.
+
+    Parameters
+    ----------
+    fitted
+        The estimate and its votes.
+    passes
+        How often the votes were passed over.
+    started
+        When the fit began, by `time.perf_counter`.
+    """
+    votes, estimate = fitted.votes, fitted.estimate
+    items, workers = item_table(fitted), worker_table(fitted)
+    found, needed = diagnose(fitted, workers)
+    return {
+        "item_table": items,
+        "worker_table": workers,
+        "summary": summary(fitted, found, needed, passes, time.perf_counter() - started),
+        "parameters": fitted.model.parameters(),
+        "trace": tuple(estimate.trace),
+        "diagnostics": tuple(found),
+        "backend": votes.backend,
+        "crowd": estimate.crowd,
+        "sites": _sites(fitted),
+        "votes": votes,
+        "posterior": Posterior(
+            votes.items,
+            fitted.score_sd,
+            estimate.covariance,
+            estimate.workers.quantiles,
+            estimate.points,
+            estimate.in_context,
+        ),
+    }
+
+
+def _sites(fitted: Fitted) -> VoteSites | None:
+    """The sites with rows of the table for codes of items; gold is one more worker."""
+    sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
+    if sites is None:
+        return None
+    return recoded(sites, np.argsort(fitted.order), np.arange(count), count)

@@ -1,0 +1,64 @@
+"""The fields of a fit, and what can be read off them at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from crowdsift.engines.grid import VoteSites
+    from crowdsift.models.diagnostics import Diagnostic
+    from crowdsift.results.posterior import Posterior
+    from crowdsift.results.tables import Table
+    from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.source import Backend
+
+__all__ = ["FitData"]
+
+
+@dataclass(frozen=True, eq=False)
+class FitData:
+    """What a fit holds, in memory or on disk; see `crowdsift.Fit`."""
+
+    item_table: Table
+    worker_table: Table
+    summary: dict[str, Any]
+    parameters: dict[str, Any]
+    trace: tuple[float, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    backend: Backend | None = None
+    posterior: Posterior | None = None
+    crowd: dict[str, Any] | None = None
+    sites: VoteSites | None = None
+    votes: Comparisons | None = None
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return str(self.summary["method"])
+
+    @property
+    def converged(self) -> bool:
+        """Whether the method reached its tolerance."""
+        return bool(self.summary["converged"])
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a look."""
+        return tuple(self.summary["warnings"])
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels of the items, the best first; with a context (value, item) each.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt").labels
+        ['a', 'b']
+        """
+        items = self.item_table["item"].tolist()
+        context = self.summary.get("by")
+        if not context:
+            return items  # type: ignore[no-any-return]
+        return list(zip(self.item_table[context].tolist(), items, strict=True))

@@ -1,0 +1,100 @@
+"""An estimate beside its votes: what tables and summary are made of."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.results.ranking import ranks, table_order
+from crowdsift.votes.outcomes import tie_rates
+from crowdsift.votes.tally import Tally, tally
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.models import Estimate, Model
+    from crowdsift.numeric import Vector
+    from crowdsift.results.sign import Agreement
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["Fitted", "centre"]
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """A model, its votes, the estimate of them, and what is counted and ranked once.
+
+    Attributes
+    ----------
+    component
+        The connected component of every item, by code.
+    gold
+        How known pairs and scores go together, where there are any.
+    """
+
+    votes: Comparisons
+    model: Model
+    estimate: Estimate
+    component: NDArray[np.uint32]
+    gold: Agreement | None = None
+    seed: int = 0
+    threads: int | None = None
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The codes of items in the order of their table."""
+        return table_order(self.estimate.scores, self.component)
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """The rank of every item within its component, by code."""
+        return ranks(self.estimate.scores, self.component, self.order)
+
+    @cached_property
+    def counted(self) -> Tally:
+        """What is counted of the votes."""
+        return tally(self.votes, self.rank, self.threads)
+
+    @cached_property
+    def tie_rates(self) -> tuple[Vector, float]:
+        """The tie rate of every worker, and that of all."""
+        return tie_rates(self.votes)
+
+    @cached_property
+    def score_sd(self) -> Vector | None:
+        """Standard deviations of the scores, by code."""
+        estimate = self.estimate
+        if estimate.score_sd is not None or estimate.covariance is None:
+            return estimate.score_sd
+        return np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0))
+
+    @cached_property
+    def loads(self) -> Vector:
+        """The number of every worker's votes, weights counted."""
+        votes = self.votes
+        if (votes.weight == 1.0).all():
+            return np.diff(votes.offsets).astype(np.float64)
+        starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
+        loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)
+        return np.where(np.diff(votes.offsets) > 0, loads, 0.0)
+
+
+def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
+    """Scores about the means of their components, if there are several.
+
+    A single component is centred by its method already, and stays as it is to the last bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.fitted import centre
+    >>> centre(np.array([3.0, 1.0, 5.0]), np.array([0, 0, 1], np.uint32))
+    array([ 1., -1.,  0.])
+    """
+    size = np.bincount(component)
+    if len(size) == 1:
+        return scores
+    return np.asarray(scores - (np.bincount(component, scores) / size)[component])

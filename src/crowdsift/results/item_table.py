@@ -1,0 +1,70 @@
+"""The table of items: labels, scores, ranks and their limits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.numeric.distributions import Z90
+from crowdsift.results.ranking import rank_limits
+from crowdsift.results.tables import Table, whole
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+    from crowdsift.results.fitted import Fitted
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["item_table", "limits"]
+
+
+def item_table(fitted: Fitted) -> Table:
+    """The items, the best first within every component."""
+    votes, estimate, counted = fitted.votes, fitted.estimate, fitted.counted
+    count, sd = counted.appearances, fitted.score_sd
+    lower, upper = limits(estimate.scores, sd)
+    lower[count == 0] = upper[count == 0] = np.nan
+    best = worst = np.full(votes.n_items, np.nan)
+    if sd is not None:
+        root = None if estimate.precision is None else estimate.precision.root
+        found = rank_limits(estimate.scores, sd, root, fitted.component, fitted.seed)
+        best, worst = (np.where(count > 0, limit, np.nan) for limit in found)
+    columns: dict[str, NDArray[Any]] = {
+        **_labels(votes),
+        "score": estimate.scores,
+        "lower": lower,
+        "upper": upper,
+        "rank": fitted.rank,
+        "rank_lower": whole(best),
+        "rank_upper": whole(worst),
+        "comparisons": whole(count),
+        "component": fitted.component.astype(np.int64) + 1,
+    }
+    if (counted.flags != "").any():
+        columns["flag"] = counted.flags
+    return Table({name: column[fitted.order] for name, column in columns.items()})
+
+
+def limits(centre: Vector, sd: Vector | None) -> tuple[Vector, Vector]:
+    """Limits of 90 % intervals of normal distributions; NaN without standard deviations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.item_table import limits
+    >>> [limit.round(3).tolist() for limit in limits(np.zeros(1), np.ones(1))]
+    [[-1.645], [1.645]]
+    """
+    half = np.full(len(centre), np.nan) if sd is None else Z90 * sd
+    return centre - half, centre + half
+
+
+def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
+    """The columns that name an item: the context where there is one, and the label."""
+    if not votes.by:
+        return {"item": votes.items}
+    context, item = (np.empty(votes.n_items, dtype=object) for _ in range(2))
+    context[:], item[:] = zip(*votes.items, strict=True)
+    return {votes.by: context, "item": item}

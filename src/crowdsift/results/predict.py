@@ -1,0 +1,159 @@
+"""Predictions of votes, and differences of scores, from the fields of a fit."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.engines.grid import WorkerPoints
+from crowdsift.errors import RequestError
+from crowdsift.models import model
+from crowdsift.numeric.distributions import Z90
+from crowdsift.results.query import as_list, is_sequence, keys_of, places_of
+from crowdsift.votes.labels import context_codes, key_of
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.models import Model
+    from crowdsift.results.data import FitData
+
+__all__ = ["Question", "differences", "outcomes", "question"]
+
+
+class Question(NamedTuple):
+    """A question about votes: differences of scores, codes of workers (-1: the crowd)."""
+
+    difference: NDArray[np.float64]
+    worker: NDArray[np.int64]
+    single: bool
+
+
+def question(fit: FitData, first: Any, second: Any, worker: Any) -> Question:
+    """Differences of scores and codes of workers for what is asked of `predict`."""
+    one, two, who = as_list(first), as_list(second), as_list(worker)
+    n = max(len(one), len(two), len(who))
+    if {len(one), len(two), len(who)} - {1, n}:
+        raise RequestError(
+            f"{len(one)} first items, {len(two)} second ones and {len(who)} workers do not fit"
+        )
+    known = places_of(fit.worker_table["worker"])
+    padded = np.append(fit.item_table["score"], 0.0)  # the prior's score, for unseen items
+    place = places_of(fit.labels)
+    a, b = (
+        np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,)) for side in (one, two)
+    )
+    _refuse_across(fit, a, b)
+    codes = np.broadcast_to([known.get(key, -1) for key in keys_of(who)], (n,))
+    single = not is_sequence(first) and not is_sequence(second) and n == 1
+    return Question(padded[a] - padded[b], _in_context(fit, codes, a), single)
+
+
+def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray[np.float64]:
+    """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
+    rule = model(fit.method, **fit.parameters)
+    draws = _worker_draws(fit, rule)
+    if decided and rule.tie_column == "tie_rate":
+        draws = draws._replace(width=np.zeros_like(draws.width))
+    result = np.empty((3, len(asked.difference)))
+    crowd = max(fit.worker_table.height, 1)
+    for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
+        row = slice(crowd) if code < 0 else slice(code, code + 1)
+        parts = rule.outcome_probabilities(difference, *(column[row] for column in draws))
+        result[:, i] = [part.mean() for part in parts]
+    return result
+
+
+def differences(
+    fit: FitData, first: Any, second: Any
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Differences of scores and their standard deviations, of items that have votes."""
+    place = places_of(fit.labels)
+    try:
+        one, two = (
+            np.array([place[key] for key in keys_of(as_list(side))]) for side in (first, second)
+        )
+        one, two = np.broadcast_arrays(one, two)
+    except KeyError as error:
+        (key,) = error.args
+        name = key[1] if type(key) is tuple else key
+        raise RequestError(f"{name!r} is not among the items") from None
+    except ValueError:
+        raise RequestError("as many first items as second ones are needed") from None
+    _refuse_across(fit, one, two)
+    score = fit.item_table["score"]
+    return score[one] - score[two], _difference_sd(fit, one, two)
+
+
+def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
+    """Points of every worker's posterior, one row each; its tie parameter for the width.
+
+    Where workers differ by context, rows of workers in contexts follow.
+    Without a posterior the table's estimates stand alone, a side habit with its variance.
+    """
+    table, known = fit.worker_table, fit.posterior
+    height = max(table.height, 1)  # without workers: one who is nobody
+
+    def column(name: str, other: float) -> NDArray[np.float64]:
+        if name not in table or not table.height:
+            return np.full((height, 1), other)
+        return table[name].astype(np.float64)[:, None]
+
+    rate = float(fit.summary.get("tie_rate") or 0.0)
+    tie = column(rule.tie_column, rate if rule.tie_column == "tie_rate" else 0.0)
+    if known is not None and known.points is not None:
+        points, apart = known.points, known.in_context
+        if apart is not None:
+            points, tie = apart.below(points), np.concatenate([tie, tie[apart.worker]])
+        return points._replace(width=points.width if rule.tie_column == "tie_width" else tie)
+    reliability = column("reliability", np.nan)
+    if known is not None and known.quantiles is not None:
+        reliability = known.quantiles
+    low, side, high = (column(f"side_{name}", 0.0) for name in ("lower", "bias", "upper"))
+    variance = (0.5 * (high - low) / Z90) ** 2
+    return WorkerPoints(reliability, tie, np.nan_to_num(side), np.nan_to_num(variance))
+
+
+def _in_context(
+    fit: FitData, worker: NDArray[np.int64], item: NDArray[np.int64]
+) -> NDArray[np.int64]:
+    """Rows of `_worker_draws` for workers at items; -1 stays: a worker of the crowd."""
+    apart = None if fit.posterior is None else fit.posterior.in_context
+    if fit.posterior is None or apart is None:
+        return worker
+    codes, labels = context_codes(fit.posterior.items), fit.labels
+    context = np.array([codes[key_of(labels[i][0])] if i >= 0 else -1 for i in item.tolist()])
+    rows = apart.rows(worker, context, fit.worker_table.height)
+    return np.where((worker < 0) | (context < 0), worker, rows)
+
+
+def _refuse_across(fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
+    """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
+    component = np.append(fit.item_table["component"], 0)
+    across = (component[one] != component[two]) & (one >= 0) & (two >= 0)
+    if not across.any():
+        return
+    pair = int(np.argmax(across))
+    a, b, labels = one[pair], two[pair], fit.labels
+    raise RequestError(
+        f"{labels[a]!r} is in component {component[a]} and {labels[b]!r} in component "
+        f"{component[b]}: no chain of votes connects them, so they cannot be compared"
+    )
+
+
+def _difference_sd(
+    fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64]
+) -> NDArray[np.float64]:
+    """Standard deviations of differences, by rows of the item table."""
+    table = fit.item_table
+    if fit.posterior is not None:
+        code = places_of(fit.posterior.items)
+        codes = np.array([code[key] for key in keys_of(fit.labels)])
+        sd = fit.posterior.difference_sd(codes[one], codes[two])
+    else:
+        half = 0.5 * (table["upper"] - table["lower"]) / Z90
+        sd = np.sqrt(half[one] ** 2 + half[two] ** 2)
+    if sd is None or np.isnan(sd).any():
+        raise RequestError(f"{fit.method} gives no intervals for these items")
+    return np.asarray(sd)

@@ -1,0 +1,201 @@
+"""The record of a fit."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.numeric.distributions import Z90
+from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.results.data import FitData
+from crowdsift.results.predict import differences, outcomes, question
+from crowdsift.results.query import is_sequence, keys_of, places_of
+from crowdsift.results.store import save
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+__all__ = ["FitRecord"]
+
+
+@dataclass(frozen=True, eq=False)
+class FitRecord(FitData):
+    """A fit as a record: its tables, its predictions, and how it is saved; see `crowdsift.Fit`."""
+
+    @property
+    def items(self) -> Any:
+        """The items, the best first."""
+        return self._native(self.item_table)
+
+    @property
+    def workers(self) -> Any:
+        """The workers, by label."""
+        return self._native(self.worker_table)
+
+    def __repr__(self) -> str:
+        s = self.summary
+        how = "converged in" if self.converged else "NOT converged after"
+        return (
+            f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} votes; "
+            f"{how} {s['iterations']} iterations)"
+        )
+
+    def predict(self, first: Any, second: Any, worker: Any = None) -> float | NDArray[np.float64]:
+        """Probability that a worker prefers `first` to `second`.
+
+        Parameters
+        ----------
+        first, second
+            A label each, or sequences of labels. An item without votes has the prior's score, 0;
+            two items of different components cannot be compared.
+        worker
+            A label or a sequence; None, or a worker without votes, means one drawn from the
+            crowd: the mean over all workers. Where workers have a posterior (of reliability, tie
+            width and side habit) it is averaged over. For an ideal worker, who sees what is truly
+            better, ask `better`.
+
+        Where a tie is an outcome this is the probability given that the worker decides. Where
+        workers have side habits, either item may stand on either side.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
+        >>> fit = crowdsift.fit(votes, method="bt")
+        >>> round(fit.predict("a", "b"), 3)
+        0.666
+        """
+        asked = question(self, first, second, worker)
+        win, _, loss = outcomes(self, asked, decided=True)
+        result = win / (win + loss)
+        return float(result[0]) if asked.single else result
+
+    def predict_outcomes(self, first: Any, second: Any, worker: Any = None) -> Table:
+        """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
+
+        The columns are win, tie and loss, one row a pair; what may be asked is as in `predict`.
+        A method for which a tie is an outcome of its own gives its own probabilities. For the
+        others, where it counts as half a win, the tie has the rate of the worker (`tie_rate` in
+        the workers' table), and the rest is shared as `predict` says.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(
+        ...     ["a", "a", "b"], ["b", "b", "a"], outcome=[1, 0.5, 0], worker=["x"] * 3)
+        >>> told = crowdsift.fit(votes, method="bora-em").predict_outcomes("a", "b")
+        >>> list(told), round(float(sum(told[name][0] for name in told)), 12)
+        (['win', 'tie', 'loss'], 1.0)
+        """
+        told = outcomes(self, question(self, first, second, worker))
+        return Table(dict(zip(("win", "tie", "loss"), told, strict=True)))
+
+    def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
+        """Probability that `first` is truly better than `second`, given all votes.
+
+        Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes
+        come in. Labels must be of one component; sequences of labels give an array. A fit that
+        was loaded knows no covariances, and takes errors as independent.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> best, worst = fit.items["item"][0], fit.items["item"][-1]
+        >>> fit.better(best, worst) > 0.99
+        True
+        """
+        difference, sd = differences(self, first, second)
+        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
+        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
+        single = not is_sequence(first) and not is_sequence(second)
+        return float(result[0]) if single else result
+
+    def difference(self, first: Any, second: Any) -> Table:
+        """How far `first` is above `second`, with a 90 % interval: difference, lower, upper.
+
+        Labels must be of one component; sequences of labels give a row a pair.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> told = fit.difference(fit.labels[0], fit.labels[-1])
+        >>> bool(0 < told["lower"][0] < told["difference"][0] < told["upper"][0])
+        True
+        """
+        difference, sd = differences(self, first, second)
+        half = Z90 * sd
+        return Table(
+            {"difference": difference, "lower": difference - half, "upper": difference + half}
+        )
+
+    def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
+        """The scores of items, in the order given; NaN for an item without votes.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt")
+        >>> fit.scores_of(["b", "a"]).round(2)
+        array([-1.96,  1.96])
+        """
+        place = places_of(self.labels)
+        padded = np.append(self.item_table["score"], np.nan)
+        return np.asarray(padded[[place.get(key, -1) for key in keys_of(items)]])
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write items.csv, workers.csv and summary.json; all of them or none.
+
+        Of sift also crowd.json and, up to 2 million votes, sites.parquet, for a later fit to
+        start from.
+
+        Examples
+        --------
+        >>> import crowdsift, tempfile
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     crowdsift.fit(votes, method="bt").save(folder)
+        ...     crowdsift.load(folder).method
+        'bt'
+        """
+        save(self, directory)
+
+    def to_json(self) -> dict[str, Any]:
+        """Summary, items and workers as plain lists and dictionaries.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+        >>> sorted(crowdsift.fit(votes, method="bt").to_json())
+        ['items', 'summary', 'workers']
+        """
+        return {
+            "summary": dict(self.summary),
+            "items": _json_labels(self.item_table.records(), "item", self.summary.get("by")),
+            "workers": _json_labels(self.worker_table.records(), "worker"),
+        }
+
+    def _native(self, table: Table) -> Any:
+        return table if self.backend is None else table.to_frame(self.backend)
+
+
+def _json_labels(records: list[dict[str, Any]], *kinds: str | None) -> list[dict[str, Any]]:
+    """Labels that JSON does not know (dates, tuples, infinity) as text."""
+    for record in records:
+        for kind in filter(None, kinds):
+            label = record[kind]
+            finite = not isinstance(label, float) or isfinite(label)
+            if not isinstance(label, str | int | float | bool | None) or not finite:
+                record[kind] = str(label)
+    return records

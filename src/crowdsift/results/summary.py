@@ -1,0 +1,118 @@
+"""The summary of a fit, and what deserves a look in it."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift._version import __version__
+from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric.threads import thread_notes
+from crowdsift.results.diagnostics import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.results.sign import order_probability
+from crowdsift.results.verdicts import sign_margin
+
+if TYPE_CHECKING:
+    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.tables import Table
+
+__all__ = ["diagnose", "summary"]
+
+
+def summary(
+    fitted: Fitted, found: list[Diagnostic], needed: int | None, passes: float, seconds: float
+) -> dict[str, Any]:
+    """What `summary.json` holds: counts, convergence, likelihood, sign and warnings.
+
+    Parameters
+    ----------
+    fitted
+        The estimate.
+    found, needed
+        As `diagnose` returns them.
+    passes, seconds
+        What the fit took.
+    """
+    votes, estimate, gold = fitted.votes, fitted.estimate, fitted.gold
+    rule = estimate.rule
+    return {
+        "method": fitted.model.name,
+        "version": __version__,
+        "items": votes.n_items,
+        "workers": votes.n_workers if votes.has_workers else 0,
+        "comparisons": len(votes),
+        "votes": votes.total_weight,
+        "components": int(fitted.component.max()) + 1,
+        "by": votes.by or None,
+        "sides_known": votes.sides_known,
+        "converged": rule.converged,
+        "measure": rule.measure,
+        "iterations": rule.iterations,
+        "passes": round(passes, 2),
+        "log_likelihood": estimate.log_likelihood,
+        "mean_log_likelihood": estimate.log_likelihood / votes.total_weight,
+        "evidence": estimate.evidence,
+        "tie_rate": fitted.tie_rates[1],
+        **estimate.details,
+        "seconds": round(seconds, 6),
+        "sign_margin": _margin(fitted),
+        "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
+        "gold_needed": needed,
+        "gold_agree": None if gold is None else gold.agree,
+        "gold_disagree": None if gold is None else gold.disagree,
+        "seed": fitted.seed,
+        "warnings": [each.message for each in found],
+    }
+
+
+def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | None]:
+    """What deserves a look, the worst first, and how many gold pairs would settle the sign."""
+    votes, estimate, chosen = fitted.votes, fitted.estimate, fitted.model
+    contexts = int(votes.item_contexts.max(initial=0)) + 1
+    found = [
+        *(Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)),
+        *estimate.diagnostics,
+        *island_note(int(fitted.component.max()) + 1, contexts),
+        *one_way_notes(votes.items, fitted.counted.flags),
+    ]
+    needed, margin = None, _margin(fitted)
+    if fitted.gold is not None:
+        found.extend(gold_note(chosen.name, fitted.gold, chosen.free_sign))
+    elif chosen.free_sign and margin is not None and votes.n_workers > 1 and estimate.scores.any():
+        reliable, adversarial = (
+            float(workers[name].sum()) for name in ("p_reliable", "p_adversarial")
+        )
+        unsettled, needed = sign_note(reliable, adversarial, margin, _order_right(fitted))
+        found = unsettled + found
+    rule = estimate.rule
+    if not rule.converged:
+        message = (
+            f"{chosen.name} did not converge in {rule.iterations} iterations: {rule.measure} "
+            f"{rule.history[-1]:.3g}, tolerance {rule.tolerance:.3g}"
+        )
+        found.append(Diagnostic(Kind.CONVERGENCE, message))
+    return found, needed
+
+
+def _margin(fitted: Fitted) -> float | None:
+    """How clearly the crowd settles the sign; None where a method cannot say."""
+    margin, told = fitted.estimate.sign_margin, fitted.estimate.workers
+    if margin is None and told.reliability is not None and told.reliability_sd is not None:
+        return sign_margin(told.reliability - told.random_level, told.reliability_sd)
+    return margin
+
+
+def _order_right(fitted: Fitted) -> float:
+    """Probability that a pair is in the right order up to the sign.
+
+    From the posterior of the scores; without one, the share of votes that agree with them.
+    """
+    estimate, sd = fitted.estimate, fitted.score_sd
+    if sd is not None:
+        return order_probability(
+            estimate.scores, sd, estimate.covariance, fitted.component, fitted.seed
+        )
+    agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
+    share = float(np.average(agreed, weights=fitted.loads))
+    return max(share, 1.0 - share)
