@@ -1,0 +1,107 @@
+"""Mean and variance of effects that are known only by Gaussian messages, by maximum evidence.
+
+An effect γ_s ~ N(g, t²) of every unit s meets a message exp(-τ_s γ²/2 + ν_s γ): a normal
+random-effects model with the observations ν/τ of precision τ. With D = 1 + t²τ, which is 1 at
+t² = 0 and finite for any τ ≥ 0, the logarithm of the integral over γ is
+
+    ℓ_s(g, t²) = -½ log D + ½ (t²ν² + 2gν - g²τ)/D,
+
+and with e = ν - gτ, what the message leaves at g,
+
+    ∂ℓ/∂g = e/D,    ∂ℓ/∂(t²) = ½[(e/D)² - τ/D].
+
+The evidence is Σ ω_s ℓ_s for weights ω (the probability that a unit has the effect at all) with
+the priors g ~ N(0, 1) and t half normal of scale 1, so -g²/2 - t²/2: weak, and finite at t² = 0,
+where the maximum may lie. For every t² the best g is in closed form,
+
+    g(t²) = Σ ων/D / (1 + Σ ωτ/D),    of variance 1/(1 + Σ ωτ/D),
+
+so what is left is one root of the slope in t² along g(t²), on which ∂/∂g vanishes. Expectation
+maximisation has the same fixed points, but its steps shrink with t² and creep where t² is small.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.numeric.roots import expand_bracket, find_root
+
+if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
+
+__all__ = ["MAX_VARIANCE", "MIN_VARIANCE", "RandomEffects", "evidence", "mean_at", "slope_at"]
+
+MIN_VARIANCE = 1e-6  # below, effects do not differ: the variance is 0
+MAX_VARIANCE = 16.0
+_STEP = math.log(4.0)  # of the walk to a bracket, in log t²
+_TOLERANCE = 1e-6  # of log t²
+
+
+class RandomEffects(NamedTuple):
+    """Mean g and variance t² of effects, and the variance of the estimate of g."""
+
+    mean: float = 0.0
+    variance: float = 0.25
+    mean_variance: float = 1.0
+
+    @staticmethod
+    def of_messages(nu: Vector, tau: Vector, weight: Vector, start: float) -> RandomEffects:
+        """The maximum of the evidence that is uphill from the variance `start`.
+
+        Where the evidence falls all the way from there to `MIN_VARIANCE`, the variance is 0.
+
+        Examples
+        --------
+        >>> import numpy as np
+        >>> from crowdsift.numeric.random_effects import RandomEffects
+        >>> tau = np.full(200, 50.0)
+        >>> alike = RandomEffects.of_messages(0.3 * tau, tau, np.ones(200), 0.25)
+        >>> round(alike.mean, 3), alike.variance
+        (0.3, 0.0)
+        >>> nu = np.where(np.arange(200) % 2, 0.8, -0.2) * tau  # 0.3 ± 0.5
+        >>> apart = RandomEffects.of_messages(nu, tau, np.ones(200), 0.25)
+        >>> round(apart.mean, 2), round(apart.variance, 2)
+        (0.3, 0.23)
+        """
+        used = (weight > 0.0) & (tau > 0.0)
+        nu, tau, weight = nu[used], tau[used], weight[used]
+
+        def fall(log: float) -> float:
+            return -slope_at(nu, tau, weight, math.exp(log))
+
+        low, high = math.log(MIN_VARIANCE), math.log(MAX_VARIANCE)
+        log = min(max(math.log(max(start, MIN_VARIANCE)), low), high)
+        at = fall(log)
+        bracket = expand_bracket(fall, log, _STEP, low, high, at)
+        if bracket is not None:
+            variance = math.exp(find_root(fall, bracket, _TOLERANCE))
+        else:
+            variance = 0.0 if at > 0.0 else MAX_VARIANCE
+        mean, information = mean_at(nu, tau, weight, variance)
+        return RandomEffects(mean, variance, 1.0 / (1.0 + information))
+
+
+def mean_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> tuple[float, float]:
+    """g(t²), and the information Σ ωτ/D on it beside its prior's, which is 1."""
+    share = weight / (1.0 + variance * tau)
+    information = float(share @ tau)
+    return float(share @ nu) / (1.0 + information), information
+
+
+def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
+    """The derivative of the evidence in t², with g at its best for this t²."""
+    inverse = 1.0 / (1.0 + variance * tau)
+    share = weight * inverse
+    mean = float(share @ nu) / (1.0 + float(share @ tau))
+    left = nu - mean * tau
+    return 0.5 * (float(share @ (left**2 * inverse - tau)) - 1.0)
+
+
+def evidence(nu: Vector, tau: Vector, weight: Vector, mean: float, variance: float) -> float:
+    """Σ ωℓ, with the logarithms of both priors but for constants."""
+    D = 1.0 + variance * tau
+    each = -np.log(D) + (variance * nu**2 + 2.0 * mean * nu - mean**2 * tau) / D
+    return 0.5 * (float(weight @ each) - mean**2 - variance)
