@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test explore test-python test-core lint format bench instructions instructions-accept docs pictures \
+.PHONY: demo test explore test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
@@ -14,6 +14,7 @@ help:
 	@echo "make explore  property tests with fresh examples, MINUTES=10"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
+	@echo "make shapes   the common shapes of votes, AGAINST=another revision"
 	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
 	@echo "make docs     check that the examples of the documentation run"
 	@echo "make pictures make the pictures of the documentation again"
@@ -61,6 +62,10 @@ instructions-accept:
 
 bench: $(VENV)/.developing
 	$(BIN)/python -m benchmarks
+
+# The common shapes of votes, this version and another in turn: make shapes AGAINST=REVISION
+shapes: $(VENV)/.developing
+	$(BIN)/python -m benchmarks.shapes $(if $(AGAINST),--against $(AGAINST))
 
 docs: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/test_docs.py

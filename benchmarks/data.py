@@ -32,11 +32,11 @@ def data_folder() -> Path:
 @cache
 def look_alike() -> crowdsift.Comparisons:
     """Votes as many as in FaceAge, with the loads of its workers, made by the command line."""
-    command = Path(sys.executable).with_name("crowdsift")
+    command = (sys.executable, "-m", "crowdsift")
     with tempfile.TemporaryDirectory() as folder:
         subprocess.run(
             [
-                *(command, "simulate", "--items", "9150", "--comparisons", "250249"),
+                *(*command, "simulate", "--items", "9150", "--comparisons", "250249"),
                 *("--like", data_folder() / "faceage_subset.csv", "--seed", "0", "--out", folder),
             ],
             check=True,

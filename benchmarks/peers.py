@@ -12,12 +12,14 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -53,23 +55,31 @@ def environment(peer: str) -> Path:
 
 def run_peer(peer: str, votes: crowdsift.Comparisons, longest: int = LONGEST) -> dict[str, object]:
     """Scores and seconds of a peer, or the reason why there are none."""
+    turned = votes.outcome < 0.5
+    rng = np.random.default_rng(0)
+    arrays = {
+        "winner": np.where(turned, votes.second, votes.first).astype(np.int64),
+        "loser": np.where(turned, votes.first, votes.second).astype(np.int64),
+        "worker": votes.worker_codes().astype(np.int64),
+        "winner_left": ~turned if votes.sides_known else rng.integers(0, 2, len(votes)) > 0,
+        "items": np.array(votes.n_items),
+    }
+    return run_adapter(peer, arrays, longest)
+
+
+def run_adapter(
+    peer: str, arrays: Mapping[str, NDArray[Any]], longest: int = LONGEST
+) -> dict[str, object]:
+    """What a peer's adapter makes of arrays (benchmarks/rivals/README.md), or a note."""
     adapter = Path(__file__).with_name("rivals") / PEERS[peer][1]
     with tempfile.TemporaryDirectory() as name:
         source, target = Path(name) / "votes.npz", Path(name) / "scores.npz"
-        turned = votes.outcome < 0.5
-        rng = np.random.default_rng(0)
-        np.savez(
-            source,
-            winner=np.where(turned, votes.second, votes.first).astype(np.int64),
-            loser=np.where(turned, votes.first, votes.second).astype(np.int64),
-            worker=votes.worker_codes().astype(np.int64),
-            winner_left=~turned if votes.sides_known else rng.integers(0, 2, len(votes)) > 0,
-            items=votes.n_items,
-        )
+        np.savez(source, **arrays)  # type: ignore[arg-type]
         try:
             subprocess.run(
                 [environment(peer), adapter, source, target],
                 check=True, capture_output=True, text=True, timeout=longest,
+                env={k: v for k, v in os.environ.items() if k != "PYTHONPATH"},
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             return {"note": f"not done in {longest} s"}

@@ -3,7 +3,8 @@
 Run with ``python -m benchmarks.table [--large] [--quick]``; `make bench` does. Writes
 bench-output/bench.json and bench-output/bench.md: the table, how time and memory grow with the
 votes, what a second thread brings beside the machine's own stream benchmark, and a roofline page.
-Every fit runs in a process of its own.
+Every fit runs in a process of its own. With ``--against REVISION`` only our own rows, by this
+version and that one in turn: bench-output/against.md.
 """
 
 from __future__ import annotations
@@ -14,13 +15,15 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from benchmarks import end_to_end, peers, roofline
+from benchmarks import end_to_end, peers, roofline, side_by_side
 from benchmarks.data import OUTPUT, REAL, stored, votes_of
+from benchmarks.versions import Version, here, other
 from crowdsift import BradleyTerry
 from crowdsift.numeric.threads import available_threads
 
@@ -114,6 +117,24 @@ def scaling(rows: list[Row], rates: list[Row]) -> list[Row]:
     return found
 
 
+def against(revision: str, names: Sequence[str], methods: Sequence[str]) -> str:
+    """Every row of ours by two versions in turn, with the ratio of the medians."""
+    versions, busy = [here(), other(revision)], side_by_side.load()
+    threads, rows = min(2, available_threads()), []
+    for name in names:
+        quick = name in (*REAL, "1e5")
+        asked = {"arrays": str(stored(name)), "threads": threads, "repeats": 3 if quick else 1}
+        for method in methods:
+
+            def run(version: Version, method: str = method, asked: Row = asked) -> Row:
+                return side_by_side.fits(version, {**asked, "method": method})
+
+            rounds = 5 if quick else 3
+            rows.append(side_by_side.in_turn(f"{name} {method}", versions, run, rounds))
+    title = f"This version beside {revision}, {busy}; the environment that users have"
+    return side_by_side.show(title, rows)
+
+
 def tables(report: dict[str, Any]) -> str:
     """The report as Markdown."""
     machine = report["machine"]
@@ -177,8 +198,14 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="up to 1e6 votes, no rivals")
     parser.add_argument("--methods", default=",".join(METHODS))
     parser.add_argument("--rival-seconds", type=int, default=300, help="the longest for a rival")
+    parser.add_argument("--against", metavar="REVISION", help="our rows by two versions in turn")
     options = parser.parse_args()
     sizes = SIZES[:2] if options.quick else (*SIZES, "1e8") if options.large else SIZES
+    if options.against:
+        page = against(options.against, (*REAL, *sizes), options.methods.split(","))
+        (OUTPUT / "against.md").write_text(page)
+        print(page)
+        return
     threads = min(2, available_threads())
     load = os.getloadavg()[0]
     rates = roofline.machine(threads)

@@ -15,13 +15,15 @@ frame = pd.DataFrame(
     {
         "model_a": [f"{code:0{width}d}" for code in votes["winner"]],
         "model_b": [f"{code:0{width}d}" for code in votes["loser"]],
-        "winner": "model_a",
+        "winner": np.where(votes["tie"], "tie", "model_a") if "tie" in votes else "model_a",
     }
 )
 started = time.perf_counter()
 dataset = PairDataset.from_pandas(frame)
 model = BradleyTerry(len(dataset.competitors))
 model.fit(dataset)
+if "intervals" in votes:
+    model.compute_ratings_and_cis(dataset, significance_level=0.1)
 ratings = np.asarray(model.params["ratings"])
 seconds = time.perf_counter() - started
 scores = np.zeros(items)

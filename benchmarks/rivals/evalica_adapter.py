@@ -14,7 +14,9 @@ votes = np.load(sys.argv[1])
 items = int(votes["items"])
 winner = [*votes["winner"].tolist(), *range(items)]
 loser = [*votes["loser"].tolist(), *[items] * items]
-outcome = [evalica.Winner.X] * len(votes["winner"]) + [evalica.Winner.Draw] * items
+tie = votes["tie"] if "tie" in votes else np.zeros(len(votes["winner"]), bool)
+outcome = [evalica.Winner.Draw if tied else evalica.Winner.X for tied in tie]
+outcome += [evalica.Winner.Draw] * items
 weights = [1.0] * len(votes["winner"]) + [0.04] * items  # about the curvature of λ = 0.01
 started = time.perf_counter()
 result = evalica.bradley_terry(winner, loser, outcome, weights=weights, limit=1000)
