@@ -133,7 +133,7 @@ class Profile(NamedTuple):
 
 
 class ScoreCurvature(NamedTuple):
-    """Log-likelihood, gradient in the scores, the Laplacian of slope²·n·p(1 - p), and Σ n·p(1-p)·d²."""
+    """Log-likelihood, gradient in the scores, Σ n·p(1 - p)·d², Laplacian of slope²·n·p(1 - p)."""
 
     value: Total
     gradient: Items

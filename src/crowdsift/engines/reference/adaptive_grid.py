@@ -1,4 +1,4 @@
-"""Own levels of reliability for a worker whose likelihood is narrower than the common grid."""
+"""Adaptive grids of workers whose likelihood is narrower than the common grid."""
 
 from __future__ import annotations
 

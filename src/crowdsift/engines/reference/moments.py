@@ -12,6 +12,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
 
 __all__ = ["cavity", "centred_votes", "moved", "outcome_terms"]
@@ -49,13 +50,10 @@ def moved(A: Vector, h: Vector, alpha: Vector, nu: Vector, m: Vector, v: Vector,
     return A + damping * (nu / bottom - A), h + damping * ((alpha + nu * m) / bottom - h)
 
 
-def centred_votes(
-    worker: NDArray[np.uint32], outcome: Vector, weight: Vector, n_workers: int, sides_known: bool
-) -> Vector:
+def centred_votes(votes: VoteColumns) -> Vector:
     """2y - 1, less the worker's mean answer where sides are known: one-sided workers vanish."""
-    signed = 2.0 * outcome - 1.0
-    if sides_known:
-        total = np.bincount(worker, weight, n_workers)
-        mean = np.bincount(worker, weight * signed, n_workers) / np.maximum(total, 1e-300)
-        signed = signed - mean[worker]
+    signed = 2.0 * votes.y - 1.0
+    if votes.sides_known:
+        total = np.maximum(votes.to_workers(votes.n), 1e-300)
+        signed = signed - (votes.to_workers(votes.n * signed) / total)[votes.worker]
     return np.asarray(signed, dtype=np.float64)
