@@ -11,10 +11,11 @@ as n·y wins and n·(1 - y) losses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from crowdsift.engines.kinds import Items, Total, Workers
 from crowdsift.engines.operators import Operator
+from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -41,6 +42,7 @@ __all__ = [
     "SlopePrior",
     "Slopes",
     "Tally",
+    "required",
 ]
 
 CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid")
@@ -277,3 +279,13 @@ class Engine(Protocol):
 
     def by_context(self) -> ContextEngine | None:
         """The same votes with a worker for every worker in each context; None without contexts."""
+
+
+Capability = TypeVar("Capability")
+
+
+def required(capability: Capability | None) -> Capability:
+    """A capability that a method cannot do without."""
+    if capability is None:
+        raise RequestError("this engine does not offer what the method needs; use engine 'cpu'")
+    return capability

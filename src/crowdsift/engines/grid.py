@@ -238,6 +238,7 @@ class GridSites(Protocol):
 
     n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes as one
     n_pairs: Total  # pairs of items that are compared
+    pairs_held: Total  # the same with those that another shard owns
 
     def update(
         self,

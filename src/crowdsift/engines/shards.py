@@ -1,14 +1,19 @@
-"""Pairs of items that votes of several shards compare."""
+"""Votes cut into shards by worker, and the pairs of items that several of them compare."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
+import numpy as np
+
 if TYPE_CHECKING:
-    import numpy as np
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
-__all__ = ["SharedPairs"]
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["SharedPairs", "merged_components", "shared_pairs", "worker_ranges"]
 
 
 class SharedPairs(NamedTuple):
@@ -21,3 +26,69 @@ class SharedPairs(NamedTuple):
     low: NDArray[np.uint32]
     high: NDArray[np.uint32]
     owner: NDArray[np.bool_]
+
+
+def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
+    """Bounds of ranges of workers with about equal numbers of votes, none of them empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.shards import worker_ranges
+    >>> worker_ranges(np.array([0, 5, 6, 9, 10]), 2)
+    (0, 1, 4)
+    """
+    m = len(offsets) - 1
+    shards = max(min(shards, m), 1)
+    goals = offsets[-1] * np.arange(1, shards) / shards
+    inner = np.searchsorted(offsets, goals)
+    bounds = [0]
+    for at, bound in enumerate(inner.tolist()):
+        bounds.append(min(max(bound, bounds[-1] + 1), m - (shards - 1 - at)))
+    return (*bounds, m)
+
+
+def shared_pairs(
+    parts: Sequence[Comparisons],
+) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+    """Of every shard its shared pairs and their places in the list of all; how long that is.
+
+    The first shard that compares a pair owns it.
+    """
+    k = parts[0].n_items
+    keys = []
+    for part in parts:
+        low, high = np.minimum(part.first, part.second), np.maximum(part.first, part.second)
+        keys.append(np.unique(low.astype(np.int64) * k + high))
+    distinct, count = np.unique(np.concatenate(keys), return_counts=True)
+    common = distinct[count > 1]
+    seen = np.zeros(len(common), bool)
+    lists, places = [], []
+    for key in keys:
+        place = np.flatnonzero(np.isin(common, key, assume_unique=True))
+        low, high = np.divmod(common[place], k)
+        lists.append(SharedPairs(low.astype(np.uint32), high.astype(np.uint32), ~seen[place]))
+        places.append(place)
+        seen[place] = True
+    return lists, places, len(common)
+
+
+def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    """Connected components of the votes of all shards, from those of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.shards import merged_components
+    >>> merged_components([np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])]).tolist()
+    [0, 0, 0, 1]
+    """
+    label = np.arange(len(components[0]))
+    before = np.full(len(label), -1)
+    while (label != before).any():
+        before = label
+        for component in components:
+            lowest = np.full(int(component.max(initial=0)) + 1, len(label))
+            np.minimum.at(lowest, component, label)
+            label = np.minimum(label, lowest[component])
+    return np.unique(label, return_inverse=True)[1].astype(np.uint32)

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Curvature, Engine
+    from crowdsift.engines.base import Curvature, Engine
+    from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["WorkerElimination", "minimise_eliminated"]
@@ -35,10 +37,11 @@ class WorkerElimination:
         start: Vector,
         bounds: tuple[float, float] = (-np.inf, np.inf),
     ) -> None:
-        self._engine, self._likelihood, self._penalty = engine, likelihood, penalty
+        self._passes, self._likelihood = required(engine.likelihood), likelihood
+        self._penalty = penalty
         self._centre, self._bounds = start, bounds
-        self._gradient = np.zeros(engine.n_items)
-        self._settled = np.tile(start, (engine.n_workers, 1))  # θ at the last point stepped from
+        self._gradient = np.zeros(engine.facts.n_items)
+        self._settled = np.tile(start, (engine.facts.n_workers, 1))  # θ at the last point stepped from
         self.theta = self._settled
         self.hold_workers = True
         self.log_likelihood = 0.0
@@ -47,7 +50,7 @@ class WorkerElimination:
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient of F."""
         if not self.hold_workers:
-            self.theta = self._engine.fit_workers(
+            self.theta = self._passes.fit_workers(
                 self._likelihood,
                 x,
                 self._settled,
@@ -57,7 +60,7 @@ class WorkerElimination:
                 # Far from the optimum the workers need not be settled to the last digit.
                 tolerance=min(max(1e-5 * float(np.abs(self._gradient).max()), 1e-9), 1e-6),
             )
-        self._at = self._engine.derivatives(self._likelihood, x, self.theta)
+        self._at = self._passes.derivatives(self._likelihood, x, self.theta)
         self.log_likelihood = self._at.value
         drift = self.theta - self._centre
         value = 0.5 * self._penalty * (float(x @ x) + float(np.sum(drift**2))) - self._at.value
@@ -67,15 +70,18 @@ class WorkerElimination:
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients on S."""
         self._settled = self.theta
-        inverse = self._inverse_blocks()
-        engine, penalty = self._engine, self._penalty
-
-        def multiply(v: Vector) -> Vector:
-            return engine.reduced(v, inverse) + penalty * v
-
+        hessian, penalty = self._at.hessian.reduced(self._inverse_blocks()), self._penalty
         return NewtonStep.solve(
-            multiply, self._gradient, self._at.diagonal + penalty, radius, tolerance
+            lambda v: hessian.multiply(v) + penalty * v,
+            self._gradient,
+            hessian.diagonal() + penalty,
+            radius,
+            tolerance,
         )
+
+    def laplacian(self) -> Operator:
+        """A, the items' block of the negative Hessian, at the last point."""
+        return self._at.hessian.laplacian()
 
     def worker_variances(self) -> Vector:
         """Diagonals of D⁻¹: variances of the parameters with the scores held fixed."""

@@ -8,10 +8,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.numeric.extrapolation import Anderson
-from crowdsift.solvers.side_term import SideTerm
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import EM, EStep
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
@@ -24,20 +23,20 @@ _SOLVE_FRACTION, _SOLVE_LOOSEST, _SOLVE_TIGHTEST = 1e-2, 1e-3, 1e-10
 
 @dataclass
 class EMState:
-    """The iterate: scores, slopes of the workers, and what the last E-step said of them."""
+    """The iterate: scores, slopes of the workers, and the E-step at them."""
 
     scores: Vector
     slopes: Vector
-    log_likelihood: float
-    precision: float
+    e_step: EStep
     solved: bool = True  # whether all linear solves reached their tolerance
 
 
 def polya_gamma_em(
-    engine: Engine | SideTerm,
+    em: EM,
     scores: Vector,
     slopes: Vector,
     *,
+    total_weight: float,
     alternations: int,
     item_ridge: float,
     worker_ridge: float,
@@ -56,49 +55,43 @@ def polya_gamma_em(
     Returns the last state and the mean log-likelihood before the first and after every
     iteration. Scores of RMS below 1e-12 end the run at zero: the votes hold no information.
     """
-    state = EMState(scores, slopes, *engine.expect(scores, slopes))
-    trace = [state.log_likelihood / engine.total_weight]
+    state = EMState(scores, slopes, em.e_step(scores, slopes))
+    trace = [state.e_step.log_likelihood / total_weight]
     acceleration, step, moved = Anderson(depth), 1.0, 0.0
     while True:
-        shift = item_ridge * max(state.precision / engine.total_weight, 1e-12)
+        shift = item_ridge * max(state.e_step.precision / total_weight, 1e-12)
         tolerance = min(max(_SOLVE_FRACTION * step, _SOLVE_TIGHTEST), _SOLVE_LOOSEST)
-        point = [state.scores, state.slopes, *_sides(engine)]
+        point = np.concatenate([state.scores, state.slopes])
         scores, slopes, solved = alternate(
-            engine, state, alternations, shift=shift, ridge=worker_ridge, tolerance=tolerance
+            state, alternations, shift=shift, ridge=worker_ridge, tolerance=tolerance
         )
         size = _root_mean_square(scores)
         if size < 1e-12:
-            zero = EMState(np.zeros_like(scores), np.zeros_like(slopes), 0.0, 0.0)
-            zero.log_likelihood, zero.precision = engine.expect(zero.scores, zero.slopes)
+            zero = np.zeros_like(scores), np.zeros_like(slopes)
+            state = EMState(*zero, em.e_step(*zero))
             rule.stop(0.0)
-            return zero, [*trace, zero.log_likelihood / engine.total_weight]
+            return state, [*trace, state.e_step.log_likelihood / total_weight]
         scores, slopes = scores / size, slopes * size
         step = _root_mean_square(scores - state.scores)
         if depth:
-            image = [scores, slopes, *_sides(engine)]
-            scores, slopes, *sides = _accelerate(acceleration, point, image)
-            if isinstance(engine, SideTerm):
-                (engine.sides,) = sides
-        state = EMState(scores, slopes, *engine.expect(scores, slopes), solved)
-        trace.append(state.log_likelihood / engine.total_weight)
+            scores, slopes = _accelerate(acceleration, point, scores, slopes)
+        state = EMState(scores, slopes, em.e_step(scores, slopes), solved)
+        trace.append(state.e_step.log_likelihood / total_weight)
         before, moved = moved, abs(trace[-1] - trace[-2])
         if rule.stop(max(moved, before) if depth else moved):
             return state, trace
 
 
-def _sides(engine: Engine | SideTerm) -> list[Vector]:
-    """What belongs to the iterate but lives in the side term."""
-    return [engine.sides] if isinstance(engine, SideTerm) else []
-
-
-def _accelerate(acceleration: Anderson, point: list[Vector], image: list[Vector]) -> list[Vector]:
+def _accelerate(
+    acceleration: Anderson, point: Vector, scores: Vector, slopes: Vector
+) -> tuple[Vector, Vector]:
     """The next point, its scores centred and of unit size as those of every point are."""
-    proposed = acceleration.propose(np.concatenate(point), np.concatenate(image))
-    ends = np.cumsum([len(part) for part in image])
-    scores, slopes, *sides = np.split(proposed, ends[:-1])
-    scores = scores - scores.mean()
-    size = _root_mean_square(scores)
-    return [scores / size, slopes * size, *sides] if size > 1e-12 else image
+    proposed = acceleration.propose(point, np.concatenate([scores, slopes]))
+    ahead = proposed[: len(scores)] - proposed[: len(scores)].mean()
+    size = _root_mean_square(ahead)
+    if size <= 1e-12:
+        return scores, slopes
+    return ahead / size, proposed[len(scores) :] * size
 
 
 def _root_mean_square(x: Vector) -> float:
@@ -106,24 +99,17 @@ def _root_mean_square(x: Vector) -> float:
 
 
 def alternate(
-    engine: Engine | SideTerm,
-    state: EMState,
-    alternations: int,
-    *,
-    shift: float,
-    ridge: float,
-    tolerance: float,
+    state: EMState, alternations: int, *, shift: float, ridge: float, tolerance: float
 ) -> tuple[Vector, Vector, bool]:
     """The M-step: so many times scores given slopes, then slopes given scores.
 
     Each half maximises the expected complete log-likelihood
     Q = Σ n[(y - ½)η - ½E[ω]η²] - ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
     """
-    scores, slopes, solved = state.scores, state.slopes, True
-    rhs = engine.item_system(slopes)
+    scores, slopes, system, solved = state.scores, state.slopes, state.e_step.system, True
     for _ in range(alternations):
-        solution = engine.laplacian.solve(rhs, scores, shift=shift, tolerance=tolerance)
+        solution = system.laplacian.solve(system.rhs, scores, shift=shift, tolerance=tolerance)
         solved = solved and solution.converged
         scores = solution.x - solution.x.mean()
-        slopes, rhs = engine.regress_workers(scores, ridge)
+        slopes, system = state.e_step.regress(scores, ridge)
     return scores, slopes, solved

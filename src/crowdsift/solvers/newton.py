@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
-from crowdsift.solvers.conjugate_gradient import conjugate_gradient
+from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector

@@ -7,11 +7,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.base import SlopePrior, required
 from crowdsift.solvers.newton import NewtonStep, minimise
 from crowdsift.solvers.scale import SlopeScale
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine, Profile
+    from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
@@ -46,27 +47,38 @@ class CommonSlope:
     def __init__(
         self, engine: Engine, penalty: float, slope: float = 1.0, tolerance: float = 0.0
     ) -> None:
-        self._engine, self._penalty, self._slope = engine, penalty, slope
-        self._gradient = self._x = self._diagonal = np.zeros(engine.n_items)
-        self._diagonal_at = np.full(engine.n_items, np.inf)
-        self._one_component = not engine.component.any()
-        self._tolerance, self._finest, self._largest = tolerance, np.inf, np.inf
-        self.at: Profile
+        self._passes, self._penalty, self._slope = required(engine.slopes), penalty, slope
+        n_items, self._component = engine.facts.n_items, engine.facts.component
+        self._gradient = self._x = self._diagonal = np.zeros(n_items)
+        self._diagonal_at = np.full(n_items, np.inf)
+        self._component_sizes = np.bincount(self._component)[self._component].astype(np.float64)
+        self._one_component = not self._component.any()
+        self._slopes = np.full(engine.facts.n_workers, slope)
+        self._tolerance, self._resolution, self._largest = tolerance, np.inf, np.inf
+        self._at: Profile | None = None
+
+    @property
+    def at(self) -> Profile:
+        """What the last pass returned."""
+        if self._at is None:
+            raise RuntimeError("no pass yet")
+        return self._at
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient; a pass is as fine as the step that is expected, by Newton's pace."""
-        finest, least = self._finest, 0.1 * self._tolerance
-        self._look(x, finest)
-        if finest > least and self._largest <= self._tolerance:
+        resolution, least = self._resolution, 0.1 * self._tolerance
+        self._look(x, resolution)
+        if resolution > least and self._largest <= self._tolerance:
             self._look(x, least)
-        self._finest = max(0.1 * self._largest**2, least)
+        self._resolution = max(0.1 * self._largest**2, least)
         value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
         return value, self._gradient
 
-    def _look(self, x: Vector, finest: float) -> None:
-        self._x, self.at = x, self._settle(x, finest)
+    def _look(self, x: Vector, resolution: float) -> None:
+        self._at = None  # its Hessian holds numbers of every vote, which the next pass reuses
+        self._x, self._at = x, self._settle(x, resolution)
         if float(np.abs(x - self._diagonal_at).max(initial=0.0)) > _SAME_DIAGONAL:
-            self._diagonal = self._engine.slope_diagonal() + self._penalty
+            self._diagonal = self.at.hessian.diagonal() + self._penalty
             self._diagonal_at = x
         self._gradient = self._penalty * x - self.at.gradient
         self._largest = float((np.abs(self._gradient) / self._diagonal).max(initial=0.0))
@@ -78,9 +90,9 @@ class CommonSlope:
     def _solve(
         self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
     ) -> NewtonStep:
-        engine, penalty = self._engine, self._penalty
+        hessian, penalty = self.at.hessian, self._penalty
         return NewtonStep.solve(
-            lambda v: engine.slope_product(v, penalty),
+            lambda v: hessian.multiply(v) + penalty * v,
             self._gradient,
             self._diagonal,
             radius,
@@ -93,8 +105,8 @@ class CommonSlope:
         if self._one_component:
             out += float(v.sum()) / (self._penalty * len(v))
             return
-        sums = np.bincount(self._engine.component, v)
-        out += sums[self._engine.component] / (self._penalty * self._engine.component_sizes)
+        sums = np.bincount(self._component, v)
+        out += sums[self._component] / (self._penalty * self._component_sizes)
 
     def first_scores(self) -> Vector:
         """Scores to start from: one step from 0, which is linear in the shares of votes, bent.
@@ -102,13 +114,13 @@ class CommonSlope:
         At 0 a score is 4/slope times the share of votes won beyond one half, against opponents of
         score 0; the logit of that share is closer where it is far from one half.
         """
-        self.evaluate(np.zeros(self._engine.n_items))
+        self.evaluate(np.zeros(len(self._x)))
         linear = self.step(np.inf, 0.1).x
         share = np.clip(0.5 + 0.25 * self._slope * linear, 1.0 - _MOST_WON, _MOST_WON)
         return np.asarray(np.log(share / (1.0 - share)) / self._slope)
 
-    def told(self, x: Vector) -> Profile:
-        """What a pass says at x: the last one, unless its step was taken back."""
+    def profile(self, x: Vector) -> Profile:
+        """What a pass returns at x: the last one, unless its step was taken back."""
         if x is not self._x:
             self.evaluate(x)
         return self.at
@@ -119,8 +131,8 @@ class CommonSlope:
             return self._largest
         return float((np.abs(gradient) / self._diagonal).max(initial=0.0))
 
-    def _settle(self, x: Vector, finest: float) -> Profile:
-        return self._engine.common_slope(x, self._slope, finest)
+    def _settle(self, x: Vector, resolution: float) -> Profile:
+        return self._passes.profile(x, self._slopes, resolution=resolution)
 
     def _prior(self) -> float:
         return 0.0
@@ -145,7 +157,7 @@ class OwnSlopes(CommonSlope):
     ) -> None:
         super().__init__(engine, penalty, mean, tolerance)
         self._precision = sd**-2
-        self._from = np.full(engine.n_workers, mean)  # slopes at the last point stepped from
+        self._from = self._slopes  # at the last point stepped from
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients on the Schur complement, then to the best scale.
@@ -179,15 +191,9 @@ class OwnSlopes(CommonSlope):
         self._from = scale.slopes_at(best)
         return step._replace(x=best * across - x)
 
-    def _settle(self, x: Vector, finest: float) -> Profile:
-        return self._engine.own_slopes(
-            x,
-            self._from,
-            mean=self._slope,
-            precision=self._precision,
-            last_step=_LAST_STEP,
-            finest=finest,
-        )
+    def _settle(self, x: Vector, resolution: float) -> Profile:
+        prior = SlopePrior(self._slope, self._precision, _LAST_STEP)
+        return self._passes.profile(x, self._from, prior, resolution=resolution)
 
     def _prior(self) -> float:
         return 0.5 * self._precision * float(np.sum((self.at.slopes - self._slope) ** 2))
@@ -210,4 +216,4 @@ def minimise_with_slopes(
     scores = CommonSlope(engine, penalty, mean).first_scores()
     own = OwnSlopes(engine, penalty, mean, sd, rule.tolerance)
     scores, trace = minimise(own, scores, rule, own.largest_step)
-    return scores, own.told(scores), trace
+    return scores, own.profile(scores), trace

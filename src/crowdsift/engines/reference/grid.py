@@ -25,7 +25,7 @@ from crowdsift.engines.reference.operators import laplacian
 from crowdsift.engines.reference.pairs import PairTable
 from crowdsift.engines.reference.types import TypeTable
 from crowdsift.numeric.dense import inverse_root
-from crowdsift.numeric.probit import PROBIT_SMOOTHING
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,6 +133,7 @@ class ReferenceSites:
         self._pairs = PairTable(self._winner, self._loser, self._n, votes.n_items, shared, variance)
         self._tau, self._nu, self._side_tau, self._side_nu = np.zeros((4, len(rows)))
         self.n_votes, self.n_pairs = len(rows), self._pairs.n_owned
+        self.pairs_held = len(self._pairs.low)
 
     def update(
         self,

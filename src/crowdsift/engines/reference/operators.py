@@ -17,10 +17,12 @@ __all__ = ["DenseOperator", "laplacian"]
 
 
 class DenseOperator:
-    """A symmetric matrix; its diagonal for preconditioning may be given apart."""
+    """A symmetric matrix; its diagonal for preconditioning may be given apart, and its pairs."""
 
-    def __init__(self, matrix: Vector, diagonal: Vector | None = None) -> None:
-        self._matrix = matrix
+    def __init__(
+        self, matrix: Vector, diagonal: Vector | None = None, pairs: WeightedPairs | None = None
+    ) -> None:
+        self._matrix, self._pairs = matrix, pairs
         self._diagonal = np.diag(matrix).copy() if diagonal is None else diagonal
 
     def multiply(self, v: Vector) -> Vector:
@@ -33,9 +35,9 @@ class DenseOperator:
 
     def pairs(self) -> WeightedPairs:
         """The entries off the diagonal, of opposite sign."""
-        low, high = np.nonzero(np.triu(self._matrix, 1))
-        weight = -self._matrix[low, high]
-        return WeightedPairs(low.astype(np.uint32), high.astype(np.uint32), weight)
+        if self._pairs is None:
+            raise TypeError("the matrix is no Laplacian of pairs")
+        return self._pairs
 
     def solve(
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
@@ -53,4 +55,5 @@ def laplacian(
     for a, b, sign in ((first, first, 1), (second, second, 1), (first, second, -1)):
         np.add.at(matrix, (a, b), sign * weight)
     np.add.at(matrix, (second, first), -weight)
-    return DenseOperator(matrix)
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return DenseOperator(matrix, pairs=WeightedPairs(low, high, weight))

@@ -10,7 +10,7 @@ import numpy as np
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["Step", "conjugate_gradient"]
+__all__ = ["Step", "conjugate_gradient", "solve"]
 
 
 class Step(NamedTuple):
@@ -41,7 +41,7 @@ def conjugate_gradient(
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.solvers.conjugate_gradient import conjugate_gradient
+    >>> from crowdsift.numeric.conjugate_gradient import conjugate_gradient
     >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
     >>> b = np.array([3.0, 4.0])
     >>> step = conjugate_gradient(lambda v: A @ v, b, np.diag(A), tolerance=1e-12)
@@ -102,3 +102,54 @@ def _to_boundary(x: Vector, direction: Vector, diagonal: Vector, radius: float) 
     b = float(diagonal @ (x * direction))
     c = float(diagonal @ x**2) - radius**2
     return (-b + float(np.sqrt(max(b * b - a * c, 0.0)))) / a
+
+
+def solve(
+    multiply: Callable[[Vector], Vector],
+    diagonal: Vector,
+    rhs: Vector,
+    start: Vector,
+    shift: float,
+    tolerance: float,
+    most: int,
+) -> tuple[Vector, int, float, bool]:
+    """Solve (A + shift I) x = rhs from `start` to a residual of `tolerance` times that of 0.
+
+    Returns x, the number of steps, the relative residual, and whether it is small enough. Stops
+    where A is not positive along a direction.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.conjugate_gradient import solve
+    >>> A = np.array([[2.0, -1.0], [-1.0, 2.0]])
+    >>> b = np.array([2.0, 1.0])
+    >>> x, *_, good = solve(lambda v: A @ v, np.diag(A), b, np.zeros(2), 1.0, 1e-12, 10)
+    >>> x.round(6), good
+    (array([0.875, 0.625]), True)
+    """
+    size = float(np.linalg.norm(rhs))
+    if size == 0.0:
+        return np.zeros_like(rhs), 0, 0.0, True
+    pivot = diagonal + shift
+    inverse = np.divide(1.0, pivot, out=np.ones_like(pivot), where=pivot > 0.0)
+    x = start.copy()
+    residual = rhs - multiply(x) - shift * x
+    direction = inverse * residual
+    product, square = float(residual @ direction), float(residual @ residual)
+    steps = 0
+    while np.sqrt(square) > tolerance * size and steps < most:
+        image = multiply(direction) + shift * direction
+        curvature = float(direction @ image)
+        if not curvature > 0.0:
+            break
+        length = product / curvature
+        x += length * direction
+        residual -= length * image
+        scaled = inverse * residual
+        following, square = float(residual @ scaled), float(residual @ residual)
+        direction = scaled + (following / product) * direction
+        product = following
+        steps += 1
+    relative = float(np.sqrt(square)) / size
+    return x, steps, relative, relative <= tolerance
