@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from crowdsift.io.gold import Gold
     from crowdsift.report import Report
     from crowdsift.solvers.convergence import Progress
+    from crowdsift.solvers.kept_sites import SavedSites
 
 __all__ = ["Fit", "fit", "load", "require_workers"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from crowdsift.engines.own_levels import interpolated_prior, refined_levels
 from grid_cases import CLOSE, SHAPES, SIDE, passes
 from hypothesis import given
 from hypothesis import strategies as st
@@ -12,7 +13,6 @@ from strategies import comparisons, vectors
 from crowdsift import Comparisons, simulate
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.grid import WorkerPoints, mirrored
-from crowdsift.engines.own_levels import interpolated_prior, refined_levels
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.solvers.type_summary import quantiles
 from crowdsift.solvers.worker_prior import WorkerPrior, gaussian_on, power_grid

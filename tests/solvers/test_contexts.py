@@ -8,12 +8,12 @@ import tracemalloc
 import numpy as np
 import pytest
 from context_votes import draw_votes
+from crowdsift.engines.own_levels import interpolated_prior
 
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
-from crowdsift.engines.own_levels import interpolated_prior
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.io.gold import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood

@@ -6,6 +6,7 @@ import dataclasses
 
 import numpy as np
 import pytest
+from crowdsift.solvers.conjugate_gradient import conjugate_gradient
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import comparisons, vectors
@@ -15,7 +16,6 @@ from crowdsift import Comparisons
 from crowdsift.engines.cpu import CpuEngine
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.conjugate_gradient import conjugate_gradient
 from crowdsift.solvers.scale import SlopeScale
 from crowdsift.votes.tally import tally
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+from crowdsift.solvers.side_term import SideTerm
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import comparisons, vectors
@@ -13,7 +14,6 @@ from crowdsift import BoraEM, Comparisons, RequestError
 from crowdsift.engines import choose_engine
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.em import EMState, alternate
-from crowdsift.solvers.side_term import SideTerm
 
 
 def sided(items=15, workers=12, votes=3000, seed=0, ties=False):

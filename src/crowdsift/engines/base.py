@@ -254,8 +254,13 @@ class ContextEngine(NamedTuple):
 class Engine(Protocol):
     """Votes, and the capabilities that are offered over them; None where one is not."""
 
-    facts: Facts
-    passes: float  # passes over all votes so far
+    @property
+    def facts(self) -> Facts:
+        """What is known of the votes."""
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far."""
 
     @property
     def counts(self) -> Counts:

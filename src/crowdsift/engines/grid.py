@@ -34,6 +34,8 @@ from crowdsift.engines.kinds import (
     Totals,
     VoteCodes,
     Votes,
+    WorkerCounts,
+    WorkerMask,
     Workers,
     first_shard,
 )
@@ -201,13 +203,13 @@ class WorkerPoints(NamedTuple):
 class VoteSites(NamedTuple):
     """The sites of votes, and the votes themselves, ordered by worker.
 
-    `count` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did,
+    `held` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did,
     2 for a tie. `tau` and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where
     there is none. A worker's adaptive grid is evenly spaced from `low` to `high`, NaN where it has
     none.
     """
 
-    count: Workers
+    held: WorkerCounts
     winner: VoteCodes
     loser: VoteCodes
     kind: Votes
@@ -250,7 +252,7 @@ class GridSites(Protocol):
         clip: bool,
         side: SidePrior,
         own: WorkerPriors | None = None,
-        workers: Workers | None = None,
+        workers: WorkerMask | None = None,
     ) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
@@ -307,12 +309,15 @@ class GridSites(Protocol):
     ) -> None:
         """Variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
 
-    def propagate(self, precision: Items, settled: Items, *, last: bool = False) -> Messages:
+    def propagate(
+        self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False
+    ) -> Messages:
         """A sweep of belief propagation over the pairs of the last `system` (`loopy_bp` drives it).
 
         With W the weight of a pair and M its messages to its ends, l = precision + M is the
         precision of an end without the pair, and the new messages are W²/l of the other end.
-        `settled` is the largest move of a message that counts as none. The last sweep leaves
+        `settled` is the largest move of a message that counts as none. A fresh sweep starts from no
+        messages, any other from those of the sweep before. The last sweep leaves
         messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²);
         its `log_determinant` is Σ log(l_a l_b - W²).
         """

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from functools import reduce
+from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
@@ -20,7 +21,13 @@ from crowdsift.engines.base import EM, ContextEngine, Counts, Facts, Likelihood,
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Kind
 from crowdsift.engines.operators import Operator, Solution
-from crowdsift.engines.shards import SharedPairs, merged_components, shared_pairs, worker_ranges
+from crowdsift.engines.shards import (
+    SharedPairs,
+    merged_components,
+    of_workers,
+    shared_pairs,
+    worker_ranges,
+)
 from crowdsift.engines.signature import Form, attributes, signature
 from crowdsift.numeric.conjugate_gradient import solve
 
@@ -89,7 +96,7 @@ class Plan:
             start, stop, _ = value.indices(self.bounds[-1])
             return [
                 slice(min(max(start - a, 0), b - a), min(max(stop - a, 0), b - a))
-                for a, b in zip(self.bounds, self.bounds[1:], strict=False)
+                for a, b in pairwise(self.bounds)
             ]
         if form.kind is Kind.SHARED:
             return [value[places] for places in self.shared]
@@ -152,8 +159,7 @@ class Sharded:
                 for key, value in arguments.items()
             }
             calls = [
-                {key: values[at] for key, values in parts.items()}
-                for at in range(len(self._parts))
+                {key: values[at] for key, values in parts.items()} for at in range(len(self._parts))
             ]
             return self._plan.join(form.result, self._plan.map.call(self._parts, name, calls))
 
@@ -167,9 +173,7 @@ class ShardedOperator(Sharded):
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
     ) -> Solution:
         """By conjugate gradients here, products there; see the protocol."""
-        return Solution(
-            *solve(self.multiply, self.diagonal(), rhs, start, shift, tolerance, most)
-        )
+        return Solution(*solve(self.multiply, self.diagonal(), rhs, start, shift, tolerance, most))
 
 
 def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:
@@ -181,7 +185,7 @@ def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:
 class ShardedEngine:
     """Engines with some of the workers each, as one engine."""
 
-    def __init__(self, shards: Sequence[Engine], plan: Plan) -> None:
+    def __init__(self, shards: Sequence[Engine], plan: Plan, *, ties: bool) -> None:
         self._shards, self._plan = shards, plan
         facts = [shard.facts for shard in shards]
         self.facts = Facts(
@@ -190,7 +194,7 @@ class ShardedEngine:
             n_features=facts[0].n_features,
             total_weight=sum(each.total_weight for each in facts),
             sides_known=facts[0].sides_known,
-            ties=any(each.ties for each in facts),
+            ties=ties,
             n_gold=sum(each.n_gold for each in facts),
             component=merged_components([each.component for each in facts]),
         )
@@ -205,27 +209,32 @@ class ShardedEngine:
     @property
     def counts(self) -> Counts:
         """Tallies."""
-        return self._capability("counts", Counts)
+        found: Counts = self._capability("counts", Counts)
+        return found
 
     @property
     def slopes(self) -> Slopes | None:
         """The logistic model."""
-        return self._capability("slopes", Slopes)
+        found: Slopes | None = self._capability("slopes", Slopes)
+        return found
 
     @property
     def em(self) -> EM | None:
         """Pólya-Gamma EM."""
-        return self._capability("em", EM)
+        found: EM | None = self._capability("em", EM)
+        return found
 
     @property
     def likelihood(self) -> Likelihood | None:
         """Likelihoods with parameters of workers."""
-        return self._capability("likelihood", Likelihood)
+        found: Likelihood | None = self._capability("likelihood", Likelihood)
+        return found
 
     @property
     def grid(self) -> Grid | None:
         """Expectation propagation."""
-        return self._capability("grid", Grid)
+        found: Grid | None = self._capability("grid", Grid)
+        return found
 
     def by_context(self) -> ContextEngine | None:
         """Every shard by context; see the protocol."""
@@ -237,7 +246,7 @@ class ShardedEngine:
         plan = Plan((0, *np.cumsum(sizes).tolist()), self._plan.shared, self._plan.n_shared)
         starts = self._plan.bounds
         return ContextEngine(
-            ShardedEngine([each.engine for each in apart], plan),
+            ShardedEngine([each.engine for each in apart], plan, ties=self.facts.ties),
             np.concatenate([each.worker + at for each, at in zip(apart, starts, strict=False)]),
             np.concatenate([each.context for each in apart]),
         )
@@ -254,11 +263,12 @@ def sharded_engine(
 ) -> ShardedEngine:
     """The votes in so many shards (fewer where there are fewer workers), in this process."""
     bounds = worker_ranges(comparisons.offsets, shards)
-    ranges = list(zip(bounds, bounds[1:], strict=False))
-    parts = [comparisons.of_workers(begin, end) for begin, end in ranges]
+    ranges = list(pairwise(bounds))
+    parts = [of_workers(comparisons, begin, end) for begin, end in ranges]
     lists, places, count = shared_pairs(parts)
     engines = [make(part, shared) for part, shared in zip(parts, lists, strict=True)]
-    return ShardedEngine(engines, Plan(bounds, tuple(places), count))
+    plan = Plan(bounds, tuple(places), count)
+    return ShardedEngine(engines, plan, ties=comparisons.ties_are_outcomes)
 
 
 def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:

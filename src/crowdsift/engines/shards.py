@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["SharedPairs", "merged_components", "shared_pairs", "worker_ranges"]
+__all__ = ["SharedPairs", "merged_components", "of_workers", "shared_pairs", "worker_ranges"]
 
 
 class SharedPairs(NamedTuple):
@@ -46,6 +47,23 @@ def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
     for at, bound in enumerate(inner.tolist()):
         bounds.append(min(max(bound, bounds[-1] + 1), m - (shards - 1 - at)))
     return (*bounds, m)
+
+
+def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
+    """The votes of a range of workers, of all the items; gold is the last worker of all."""
+    rows = slice(int(votes.offsets[begin]), int(votes.offsets[end]))
+    beyond = max(votes.n_workers - end, 0)
+    return replace(
+        votes,
+        first=votes.first[rows],
+        second=votes.second[rows],
+        outcome=votes.outcome[rows],
+        weight=votes.weight[rows],
+        offsets=votes.offsets[begin : end + 1] - votes.offsets[begin],
+        workers=votes.workers[begin:end],
+        features=None if votes.features is None else votes.features[rows],
+        n_gold=max(min(votes.n_gold - beyond, end - begin), 0),
+    )
 
 
 def shared_pairs(

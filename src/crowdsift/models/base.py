@@ -15,13 +15,14 @@ from crowdsift.votes.outcomes import Outcomes, half_win
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
-    from crowdsift.engines.grid import PairPosteriors, VoteSites, WorkerPoints
+    from crowdsift.engines.base import Engine
+    from crowdsift.engines.grid import PairPosteriors, WorkerPoints
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.precision import ScorePrecision
     from crowdsift.numeric import Vector
     from crowdsift.solvers.context_points import ContextPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
+    from crowdsift.solvers.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
@@ -81,7 +82,7 @@ class Estimate:
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
-    sites: VoteSites | None = None  # what every vote said, where a later fit can start from it
+    sites: SavedSites | None = None  # what every vote said, where a later fit can start from it
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
@@ -101,7 +102,7 @@ class Start:
     scores: Vector
     variances: Vector
     crowd: dict[str, Any]
-    sites: VoteSites | None = None
+    sites: SavedSites | None = None
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,7 @@ class Model(ABC):
     """A frozen dataclass of hyper-parameters that knows its assumptions and its estimate."""
 
     name: ClassVar[str]
+    needs: ClassVar[str] = "likelihood"  # the capability of an engine beside counts
     uses_workers: ClassVar[bool] = True
     tuned: ClassVar[str] = "penalty"  # the hyper-parameter that left-out votes choose
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.precision import MOST_ITEMS, ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.slopes import minimise_with_slopes
@@ -16,7 +17,7 @@ from crowdsift.solvers.slopes import minimise_with_slopes
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
 
 __all__ = ["BoraMAP"]
@@ -56,6 +57,7 @@ class BoraMAP(Model):
     most_iterations: int = 200
 
     name: ClassVar[str] = "bora-map"
+    needs: ClassVar[str] = "slopes"
     tuned: ClassVar[str] = "reliability_sd"
     bytes_a_comparison: ClassVar[int] = 16
 
@@ -76,7 +78,7 @@ class BoraMAP(Model):
             scores=scores,
             log_likelihood=at.value,
             rule=rule,
-            trace=[-value / engine.total_weight for value in trace],
+            trace=[-value / engine.facts.total_weight for value in trace],
             precision=self._precision(engine, scores, slopes, size),
             theta=slopes[:, None],
             workers=WorkerEstimate(slopes, size / np.sqrt(at.curvature)),
@@ -87,14 +89,15 @@ class BoraMAP(Model):
         engine: Engine, scores: Vector, slopes: Vector, size: float
     ) -> ScorePrecision | None:
         """Of the scaled scores; their prior has the precision size²."""
-        if not engine.laplacian.has_dense:
+        if engine.facts.n_items > MOST_ITEMS:
             return None
-        engine.score_derivatives(scores, slopes)  # the curvature
-        return ScorePrecision.of(engine, size**2)
+        at = required(engine.slopes).curvature(scores, slopes)
+        return ScorePrecision.of(at.laplacian, engine.facts, size**2)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""
-        return engine.log_likelihood(estimate.scores, np.ascontiguousarray(estimate.theta[:, 0]))
+        slopes = np.ascontiguousarray(estimate.theta[:, 0])
+        return required(engine.slopes).log_likelihood(estimate.scores, slopes)
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

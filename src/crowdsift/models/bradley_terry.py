@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.precision import MOST_ITEMS, ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
@@ -17,7 +18,7 @@ from crowdsift.solvers.slopes import CommonSlope
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["BradleyTerry"]
@@ -53,6 +54,7 @@ class BradleyTerry(Model):
     most_iterations: int = 200
 
     name: ClassVar[str] = "bt"
+    needs: ClassVar[str] = "slopes"
     free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
     bytes_a_comparison: ClassVar[int] = 12
@@ -70,21 +72,22 @@ class BradleyTerry(Model):
         )
         start = objective.first_scores()
         scores, trace = minimise(objective, start, rule, objective.largest_step)
-        value, precision = objective.told(scores).value, None
-        if engine.laplacian.has_dense:
-            engine.score_derivatives(scores, np.ones(engine.n_workers))  # the curvature
-            precision = ScorePrecision.of(engine, self.penalty)
+        value, precision = objective.profile(scores).value, None
+        if engine.facts.n_items <= MOST_ITEMS:
+            at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
+            precision = ScorePrecision.of(at.laplacian, engine.facts, self.penalty)
         return Estimate(
             scores=scores - scores.mean(),
             log_likelihood=value,
             rule=rule,
-            trace=[-value / engine.total_weight for value in trace],
+            trace=[-value / engine.facts.total_weight for value in trace],
             precision=precision,
         )
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""
-        return engine.common_slope(estimate.scores, 1.0).value
+        ones = np.ones(engine.facts.n_workers)
+        return required(engine.slopes).log_likelihood(estimate.scores, ones)
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.precision import MOST_ITEMS, ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
@@ -59,24 +60,29 @@ class LikelihoodModel(Model):
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Newton steps from scores 0 and θ₀."""
         objective = WorkerElimination(
-            engine, self.likelihood, self.penalty, self.start(engine.n_features), self.bounds
+            engine, self.likelihood, self.penalty, self.start(engine.facts.n_features), self.bounds
         )
         rule = StoppingRule(
             "largest entry of the gradient", self.tolerance, self.most_iterations, progress
         )
-        scores, trace = minimise_eliminated(objective, np.zeros(engine.n_items), rule)
+        scores, trace = minimise_eliminated(objective, np.zeros(engine.facts.n_items), rule)
         objective.evaluate(scores)
-        engine.item_curvature()
         return Estimate(
             scores=scores - scores.mean(),
             log_likelihood=objective.log_likelihood,
             rule=rule,
-            trace=[-value / engine.total_weight for value in trace],
-            precision=ScorePrecision.of(engine, self.penalty),
+            trace=[-value / engine.facts.total_weight for value in trace],
+            precision=self._precision(objective, engine),
             theta=objective.theta,
             workers=self.workers(objective.theta, np.sqrt(objective.worker_variances())),
         )
 
+    def _precision(self, objective: WorkerElimination, engine: Engine) -> ScorePrecision | None:
+        if engine.facts.n_items > MOST_ITEMS:
+            return None
+        return ScorePrecision.of(objective.laplacian(), engine.facts, self.penalty)
+
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from others."""
-        return engine.derivatives(self.likelihood, estimate.scores, estimate.theta).value
+        passes = required(engine.likelihood)
+        return passes.derivatives(self.likelihood, estimate.scores, estimate.theta).value

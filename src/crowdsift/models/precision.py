@@ -13,10 +13,13 @@ from crowdsift.numeric.dense import inverse_root
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Facts
+    from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["ScorePrecision"]
+__all__ = ["MOST_ITEMS", "ScorePrecision"]
+
+MOST_ITEMS = 1_000  # of which an inverse takes a tenth of a second
 
 
 @dataclass(frozen=True)
@@ -33,10 +36,17 @@ class ScorePrecision:
     size: float = 1.0
 
     @staticmethod
-    def of(engine: Engine, shift: float, size: float = 1.0) -> ScorePrecision | None:
-        """That of the engine's Laplacian as it stands; None where there are too many items."""
-        matrix = engine.laplacian.dense()
-        return None if matrix is None else ScorePrecision(matrix, engine.component, shift, size)
+    def of(
+        laplacian: Operator, facts: Facts, shift: float, size: float = 1.0
+    ) -> ScorePrecision | None:
+        """That of a Laplacian; None where there are too many items."""
+        if facts.n_items > MOST_ITEMS:
+            return None
+        low, high, weight = laplacian.pairs()
+        matrix = np.diag(laplacian.diagonal())
+        np.subtract.at(matrix, (low, high), weight)
+        np.subtract.at(matrix, (high, low), weight)
+        return ScorePrecision(matrix, facts.component, shift, size)
 
     @cached_property
     def root(self) -> Vector | None:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
@@ -14,7 +15,8 @@ from crowdsift.solvers.convergence import Progress, StoppingRule
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
+    from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["RankCentrality"]
@@ -51,6 +53,7 @@ class RankCentrality(Model):
     most_iterations: int = 10_000
 
     name: ClassVar[str] = "rank-centrality"
+    needs: ClassVar[str] = "slopes"
     free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False
     tuned: ClassVar[str] = "prior"
@@ -61,15 +64,16 @@ class RankCentrality(Model):
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Power iteration; the walk mixes at once, because every pair has a rate near one half."""
-        k = engine.n_items
-        rows = 0.5 * (k - 1) - engine.margin_flow(np.ones(k), self.prior)
+        k = engine.facts.n_items
+        margins = engine.counts.margins(self.prior)
+        rows = 0.5 * (k - 1) - margins.multiply(np.ones(k))
         largest = rows.max()
         pi = np.full(k, 1.0 / k)
         rule = StoppingRule(
             "largest relative change", self.tolerance, self.most_iterations, progress
         )
         while True:
-            arrives = 0.5 * (pi.sum() - pi) + engine.margin_flow(pi, self.prior)
+            arrives = 0.5 * (pi.sum() - pi) + margins.multiply(pi)
             moved = pi + (arrives - rows * pi) / largest
             moved /= moved.sum()
             change = float(np.max(np.abs(moved - pi) / pi))
@@ -77,12 +81,16 @@ class RankCentrality(Model):
             if rule.stop(change):
                 break
         scores = np.log(pi) - np.log(pi).mean()
-        value, _ = engine.score_derivatives(scores, np.ones(engine.n_workers))
+        value = self._log_likelihood(engine, scores)
         return Estimate(scores, value, rule, trace=[])
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes with P(i over j) = π_i/(π_i + π_j)."""
-        return engine.score_derivatives(estimate.scores, np.ones(engine.n_workers))[0]
+        return self._log_likelihood(engine, estimate.scores)
+
+    @staticmethod
+    def _log_likelihood(engine: Engine, scores: Vector) -> float:
+        return required(engine.slopes).log_likelihood(scores, np.ones(engine.facts.n_workers))
 
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]

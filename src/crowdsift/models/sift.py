@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
@@ -16,9 +17,10 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.context_types import MOST_SPREAD
 from crowdsift.solvers.contexts import MOST_NUMBERS, ContextSites, in_another
-from crowdsift.solvers.convergence import CLEAR
+from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.crowd import crowd_from, crowd_to
-from crowdsift.solvers.ep import Settings, propagate
+from crowdsift.solvers.ep.run import propagate
+from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.kept_sites import kept_sites
 from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_summary import summarise
@@ -31,11 +33,11 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep import Propagation
+    from crowdsift.solvers.ep.state import Propagation
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.outcomes import Outcomes
 
@@ -103,6 +105,7 @@ class Sift(Model):
     name: ClassVar[str] = "sift"
     takes_gold: ClassVar[bool] = True
     tuned: ClassVar[str] = ""  # nothing: the evidence decides
+    needs: ClassVar[str] = "grid"
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -145,18 +148,18 @@ class Sift(Model):
         if start.crowd.get("by_context"):
             return self.estimate(engine, progress)
         prior, side, effect, scale = crowd_from(start.crowd)
-        habits = prior.habits
-        fits = habits.ties == (self.ties and engine.ties)
-        if not fits or (habits.sides and not (self.sides and engine.sides_known)):
+        habits = prior.types
+        fits = habits.ties == (self.ties and engine.facts.ties)
+        if not fits or (habits.sides and not (self.sides and engine.facts.sides_known)):
             return self.estimate(engine, progress)
         means, variances = start.scores * scale, start.variances * scale**2
         warm = WarmStart(means, variances, prior, side, effect, start.sites)
         return self._told(go_on(warm, engine, self._settings(engine), progress), engine)
 
     def _settings(self, engine: Engine) -> Settings:
-        ties = self.ties and engine.ties
+        ties = self.ties and engine.facts.ties
         families = [habits_of(ties=ties, sides=False)]
-        if self.sides and engine.sides_known and hints_at_sides(engine):
+        if self.sides and engine.facts.sides_known and hints_at_sides(engine):
             families.append(habits_of(ties=ties, sides=True))
         return Settings(
             tolerance=self.tolerance,
@@ -170,17 +173,18 @@ class Sift(Model):
 
     def _told(self, run: Propagation, engine: Engine) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign."""
-        size, crowd = run.scale(), engine.n_workers - engine.known_workers
-        told = summarise(run.sites, run.prior, engine.n_workers).scaled(size)
+        size, crowd = run.scale(), engine.facts.n_workers - engine.facts.n_gold
+        told = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
         apart = run.sites if isinstance(run.sites, ContextSites) else None
         known = None
         if apart is not None:
-            leaves = summarise(apart.in_contexts(), run.prior, run.engine.n_workers).scaled(size)
-            known = apart.known(leaves.points)
+            sides = apart.leaf_sides(engine.facts.n_gold)
+            leaves = summarise(apart.leaves, run.prior, sides, apart.leaf_priors())
+            known = apart.known(leaves.scaled(size).points)
             told = told._replace(points=in_another(told.points, apart))
         scores = _about_mean(run.means / size, engine)
         margin = float(np.mean(told.positive[:crowd] - told.negative[:crowd]))
-        flip = margin < 0.0 and not engine.known_workers  # gold has settled the sign
+        flip = margin < 0.0 and not engine.facts.n_gold  # gold has settled the sign
         if flip:
             told, scores, margin = told.flipped(), -scores, -margin
             known = None if known is None else known.mirrored()
@@ -188,16 +192,17 @@ class Sift(Model):
         if pairs is not None:
             sign = -1.0 if flip else 1.0
             pairs = pairs._replace(mean=sign * pairs.mean / size, variance=pairs.variance / size**2)
-        variance = np.maximum(run.variances - 1.0 / engine.component_sizes, 0.0)
-        sided = run.prior.habits.sides
+        component = engine.facts.component
+        variance = np.maximum(run.variances - 1.0 / np.bincount(component)[component], 0.0)
+        sided = run.prior.types.sides
         prior = run.prior.flipped() if flip else run.prior
         return Estimate(
             scores=scores,
-            log_likelihood=engine.log_likelihood(scores, told.mean),
+            log_likelihood=required(engine.slopes).log_likelihood(scores, told.mean),
             rule=run.rule,
             trace=run.evidence,
             score_sd=np.sqrt(variance) / size,
-            precision=ScorePrecision.of(run.engine, 1.0, size),
+            precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
             theta=told.spread,
             points=told.points,
             in_context=known,
@@ -210,7 +215,7 @@ class Sift(Model):
                 side_bias=told.side if sided else None,
                 side_sd=told.side_sd if sided else None,
                 one_sided=told.pure if sided else None,
-                extra={"tie_width": told.width} if run.prior.habits.ties else {},
+                extra={"tie_width": told.width} if run.prior.types.ties else {},
             ),
             evidence=run.evidence[-1],
             sign_margin=margin,
@@ -233,17 +238,18 @@ class Sift(Model):
             raise RequestError("left-out votes need an estimate of sift")
         apart = None if estimate.in_context is None else engine.by_context()
         if apart is not None and estimate.in_context is not None:
-            count = engine.n_workers
+            count = engine.facts.n_workers
             rows = estimate.in_context.rows(apart.worker, apart.context, count)
-            rows = np.append(rows, np.arange(count - engine.known_workers, count))
+            rows = np.append(rows, np.arange(count - engine.facts.n_gold, count))
             below = estimate.in_context.below(points)
             engine, points = apart.engine, WorkerPoints(*(column[rows] for column in below))
-        sites = engine.grid_sites(habits_of(ties=bool(points.width.any()), sides=False))
+        types = habits_of(ties=bool(points.width.any()), sides=False)
+        sites = required(engine.grid).sites(types, 2.0)
         first, second = sites.pair_posteriors(estimate.scores)[:2]
         differences = estimate.scores[first] - estimate.scores[second]
         variances = sd[first] ** 2 + sd[second] ** 2 + (estimate.details["pair_effect"] or 0.0)
         if estimate.pairs is not None:
-            known, place = _found(estimate.pairs, first, second, engine.n_items)
+            known, place = _found(estimate.pairs, first, second, engine.facts.n_items)
             differences[known] = estimate.pairs.mean[place]
             variances[known] = estimate.pairs.variance[place]
         return sites.pair_likelihood(differences, variances, points)
@@ -287,15 +293,14 @@ def _found(
 
 def _about_mean(scores: Vector, engine: Engine) -> Vector:
     """Scores about their mean; zeros stay exactly zero."""
-    return scores - scores.mean() if scores.any() else np.zeros(engine.n_items)
+    return scores - scores.mean() if scores.any() else np.zeros(engine.facts.n_items)
 
 
 def _diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     """What deserves a look at the end of a run."""
     if float(np.mean(run.means**2)) < _FAINT:
         gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
-        run.resume()  # the Laplacian of this run, as before
-        if gain < CLEAR:
+        if gain < MIN_LOG_BAYES_FACTOR:
             yield Diagnostic(
                 Kind.INFORMATION,
                 "the votes hold no information: the evidence for any worker seeing which item is "

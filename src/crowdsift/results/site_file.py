@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from crowdsift.engines.grid import VoteSites
 from crowdsift.errors import InputError
+from crowdsift.solvers.kept_sites import SavedSites
 
 __all__ = ["SITES", "read_sites", "sites_bytes"]
 
 SITES = "sites.parquet"
 _BY_WORKER = ("low", "high")  # the same for all votes of a worker
 _COLUMNS = {name: np.dtype(kind) for name, kind in {
-    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "precision": "f4", "pull": "f4",
+    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "precision": "f4", "nu": "f4",
     "side_precision": "f4", "side_pull": "f4", "low": "f8", "high": "f8",
 }.items()}  # fmt: skip
 
 
-def sites_bytes(sites: VoteSites) -> bytes:
+def sites_bytes(sites: SavedSites) -> bytes:
     """The content of the file: the same bytes for the same sites."""
     columns = sites._asdict()
     for name in _BY_WORKER:
@@ -32,7 +32,7 @@ def sites_bytes(sites: VoteSites) -> bytes:
         return path.read_bytes()
 
 
-def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> VoteSites:
+def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> SavedSites:
     """The sites of a saved fit of so many items and workers, gold among them."""
     import duckdb
 
@@ -52,7 +52,7 @@ def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> Vot
     ends = np.full((2, n_workers), np.nan)
     for row, name in zip(ends, _BY_WORKER, strict=True):
         row[worker] = found[name]
-    return VoteSites(*(found[name] for name in VoteSites._fields[:8]), *ends)
+    return SavedSites(*(found[name] for name in SavedSites._fields[:8]), *ends)
 
 
 def _damaged(source: str, why: str) -> InputError:

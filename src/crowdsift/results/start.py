@@ -19,7 +19,7 @@ from crowdsift.solvers.kept_sites import recoded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import VoteSites
+    from crowdsift.solvers.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["starting_point"]
@@ -83,7 +83,7 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
     )
 
 
-def _sites(earlier: FitData, place: NDArray[np.int64], votes: Comparisons) -> VoteSites | None:
+def _sites(earlier: FitData, place: NDArray[np.int64], votes: Comparisons) -> SavedSites | None:
     """The sites of earlier votes in the codes of these; gold is the worker after the last."""
     if earlier.sites is None:
         return None

@@ -6,11 +6,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN
+from crowdsift.engines.base import required
+from crowdsift.engines.grid import RELIABILITY_ONLY
+from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
 from crowdsift.solvers.side_prior import learned_sides
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import SidePrior
     from crowdsift.numeric import Vector
     from crowdsift.solvers.worker_prior import WorkerPrior
@@ -25,25 +27,32 @@ def blind_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float
 
     Without ties and side habits every vote is a coin. Known workers still see the items, and widths
     and sides are learned as the prior learns them: what differs is the crowd's reliability only.
-    The engine's Laplacian is left with the sites of this crowd.
     """
-    if prior.habits is PLAIN and not engine.known_workers:
-        return float(engine.total_weight * np.log(0.5))
-    sites = engine.grid_sites(prior.habits)
-    sites.reset(2.0)
-    masses, means, rhs = _blind(prior, prior.masses), np.zeros(engine.n_items), None
+    if prior.types is RELIABILITY_ONLY and not engine.facts.n_gold:
+        return float(engine.facts.total_weight * np.log(0.5))
+    sites = required(engine.grid).sites(prior.types, 2.0)
+    exact = Factorisation(engine)
+    masses, means = _blind(prior, prior.masses), np.zeros(engine.facts.n_items)
+    system = sites.system(sites.pair_sums())
     evidence = determinant = 0.0
+    messages = None
     for step in range(_PASSES):
-        linear = 0.0 if rhs is None else float(rhs @ means)
+        linear = float(system.rhs @ means)
         update = sites.update(
             prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True, side=side
         )
         evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
-        prior, side = prior.updated(update.counts), learned_sides(update.sides)
-        masses, rhs = _blind(prior, prior.masses), update.rhs
-        if engine.known_workers:
-            means = engine.laplacian.solve(rhs, means, shift=1.0, tolerance=1e-6, most=2_000).x
-            determinant = sites.pair_variances(exact=True).log_determinant
+        prior, side = prior.updated(update.counts), learned_sides(update, side)
+        masses, system = _blind(prior, prior.masses), sites.system(sites.pair_sums())
+        if engine.facts.n_gold:
+            solution = system.laplacian.solve(
+                system.rhs, means, shift=1.0, tolerance=1e-6, most=2_000
+            )
+            means = solution.x
+            found = exact.variances(sites, system.laplacian, exact=True)
+            if found is None:
+                found, messages = loopy_bp(sites, system.laplacian.diagonal(), messages)
+            determinant = found.log_determinant
     return evidence
 
 

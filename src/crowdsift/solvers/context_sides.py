@@ -43,19 +43,18 @@ class SideTree:
         leaves = len(self._whole)
         self.leaf_mean = np.full(leaves, side.mean)
         self.leaf_variance = np.full(leaves, side.variance + self.spread)
-        self.bonus = np.zeros(self._n)
+        self.bonus = self.tau = self.nu = np.zeros(self._n)
 
-    def gather(self, mean: Vector, variance: Vector, side: SidePrior) -> None:
-        """From the posteriors of leaves under `leaf_mean` and `leaf_variance`.
+    def gather(self, a: Vector, h: Vector, side: SidePrior) -> None:
+        """From the sums a and h of the sites of every leaf.
 
         `bonus` is what the evidence of leaves, each by itself, lacks of that of their worker.
         """
         whole, w = self._whole, self.spread
-        a = np.maximum(1.0 / variance - 1.0 / self.leaf_variance, 0.0)
-        h = mean / variance - self.leaf_mean / self.leaf_variance
         D = 1.0 + w * a
         A, H = a / D, h / D
         sums = [np.bincount(whole, x, self._n).astype(np.float64) for x in (A, H)]
+        self.tau, self.nu = sums
         precision, pull = 1.0 / side.variance + sums[0], side.mean / side.variance + sums[1]
         self.mean, self.variance = pull / precision, 1.0 / precision
         rest = precision[whole] - A

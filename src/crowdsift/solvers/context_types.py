@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import mirrored
-from crowdsift.engines.own_levels import deposit
 from crowdsift.numeric.extrapolation import Aitken
+from crowdsift.numeric.grids import deposit
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import GridSites, Habits
+    from crowdsift.engines.grid import GridSites, WorkerTypes
     from crowdsift.numeric import Vector
 
 __all__ = ["MOST_SPREAD", "TypeTree", "likelihoods", "spread_kernel"]
@@ -45,7 +45,7 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def likelihoods(sites: GridSites, levels: Vector, habits: Habits, count: int) -> Vector:
+def likelihoods(sites: GridSites, levels: Vector, habits: WorkerTypes, count: int) -> Vector:
     """The likelihood of every type for each of the workers, on the common grid, at most 1.
 
     That of a worker with levels of its own is shared by the common levels about them, so that its
@@ -53,8 +53,8 @@ def likelihoods(sites: GridSites, levels: Vector, habits: Habits, count: int) ->
     """
     grid, widths = mirrored(levels), len(habits.widths)
     cells = np.gradient(grid)
-    flat = np.concatenate([np.tile(cells, widths), np.ones(len(habits.pure_sides))])
-    points, masses = sites.posteriors(flat, 0, count)
+    flat = np.concatenate([np.tile(cells, widths), np.ones(len(habits.side_only))])
+    points, masses = sites.posteriors(flat, slice(0, count))
     regular = masses[:, : widths * len(grid)].reshape(count, widths, len(grid))
     for s in np.flatnonzero((points != grid).any(axis=1)):
         regular[s] = [_shared(levels, points[s], row) for row in regular[s]]
@@ -96,7 +96,7 @@ class TypeTree:
     Σ_g log m_g(t) of a worker, which for regular types gains what `bonus` says.
     """
 
-    def __init__(self, whole: NDArray[np.int64], n_workers: int, habits: Habits) -> None:
+    def __init__(self, whole: NDArray[np.int64], n_workers: int, habits: WorkerTypes) -> None:
         self._whole, self._n, self._habits = whole, n_workers, habits
         contexts = np.bincount(whole, minlength=n_workers)
         self.voted, self._tells = contexts > 0, (contexts > 1)[whole]

@@ -9,20 +9,15 @@ from __future__ import annotations
 from copy import copy, deepcopy
 from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.engines.grid import (
-    NO_HABIT,
-    Habits,
-    PairPosteriors,
-    PairVariances,
     SidePrior,
-    SideSums,
     SiteUpdate,
     TypePosteriors,
-    VoteSites,
     WorkerPoints,
     WorkerPriors,
     mirrored,
@@ -30,14 +25,15 @@ from crowdsift.engines.grid import (
 from crowdsift.solvers.context_points import ContextPoints
 from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods
-from crowdsift.solvers.convergence import CLEAR
+from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.variances import Factorisation
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import GridSites
+    from crowdsift.engines.grid import GridSites, WorkerTypes
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep import Propagation
+    from crowdsift.solvers.ep.state import Propagation
 
 __all__ = ["MOST_NUMBERS", "ContextSites", "in_another", "with_contexts"]
 
@@ -45,16 +41,18 @@ MOST_NUMBERS = 20_000_000  # types of workers in contexts, for which there is ro
 
 
 class ContextSites:
-    """`crowdsift.engines.grid.RunSites` of workers, over sites of workers in contexts.
+    """`crowdsift.engines.grid.GridSites` of workers, over sites of workers in contexts.
+
+    What is between votes and items is left to the leaves.
 
     Parameters
     ----------
     leaves
         The sites of an engine in which every worker in a context is a worker.
     worker, context
-        Which worker each of those is, and where; known workers, who follow, are not among them.
-    n_workers, known
-        How many workers there are, known ones included, and how many of the last are known.
+        Which worker each of those is, and where; gold, which follows, is not among them.
+    n_workers, n_gold
+        How many workers there are, gold included, and how many of the last are gold.
     """
 
     def __init__(
@@ -63,15 +61,19 @@ class ContextSites:
         worker: NDArray[np.int64],
         context: NDArray[np.int64],
         n_workers: int,
-        habits: Habits,
-        known: int = 0,
+        types: WorkerTypes,
+        n_gold: int = 0,
     ) -> None:
-        self.leaves, self._whole, self._context, self._habits = leaves, worker, context, habits
-        self._crowd = n_workers - known
-        self.types, self.side = TypeTree(worker, n_workers, habits), SideTree(worker, n_workers)
-        if not habits.sides:
+        self.leaves, self._whole, self._context, self._shape = leaves, worker, context, types
+        self._crowd = n_workers - n_gold
+        self.types, self.side = TypeTree(worker, n_workers, types), SideTree(worker, n_workers)
+        if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # of leaves; None before the first pass
+        self._leaf_sums = np.zeros(len(worker)), np.zeros(len(worker))  # τ and ν of γ
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.leaves, name)
 
     @property
     def reliability_spread(self) -> float:
@@ -80,7 +82,7 @@ class ContextSites:
 
     @property
     def side_spread(self) -> float:
-        """w: variance of a worker's side habit from context to context."""
+        """w: variance of a worker's side bias from context to context."""
         return self.side.spread
 
     def update(
@@ -91,7 +93,7 @@ class ContextSites:
         *,
         damping: float,
         clip: bool,
-        side: SidePrior = NO_HABIT,
+        side: SidePrior,
     ) -> SiteUpdate:
         """A pass over leaves, then messages among them; a step of EM unless `damping` is 0."""
         self._levels = levels
@@ -99,71 +101,71 @@ class ContextSites:
             self.side.start(side)
             self._priors = np.tile(prior, (len(self._whole), 1))
         before = self._priors
-        self.leaves.set_worker_priors(self._leaf_priors())
-        told = self.leaves.update(levels, prior, means, damping=damping, clip=clip, side=side)
-        self.leaves.set_worker_priors(None)
-        leaf = likelihoods(self.leaves, levels, self._habits, len(self._whole))
-        if self._habits.sides:
-            mean, variance = (x[: len(self._whole)] for x in self.leaves.sides())
-            self.side.gather(mean, variance, side)
+        found = self.leaves.update(
+            levels, prior, means, damping=damping, clip=clip, side=side, own=self.leaf_priors()
+        )
+        leaf = likelihoods(self.leaves, levels, self._shape, len(self._whole))
+        if self._shape.sides:
+            leaves = slice(len(self._whole))
+            self._leaf_sums = found.side_tau[leaves], found.side_nu[leaves]
+            self.side.gather(*self._leaf_sums, side)
         self.types.gather(leaf, levels, self.side.bonus)
         q, log_messages = self.types.posterior(prior)
-        log_messages += told.log_messages - float(np.log(np.sum(before * leaf, axis=1)).sum())
+        log_messages += found.log_messages - float(np.log(np.sum(before * leaf, axis=1)).sum())
         self._priors = self.types.leaf_priors(prior)
         counts, regular = self._counted(q)
         if damping:
             self.types.learn(prior)
-            if self._habits.sides:
+            if self._shape.sides:
                 self.side.learn(regular)
-        held, G, V = regular * self.types.voted, self.side.mean, self.side.variance
-        sums = SideSums(0.0, 0.0, 0.0)
-        if self._habits.sides:
-            sums = SideSums(float(held.sum()), float(held @ G), float(held @ (G**2 + V)))
-        return told._replace(counts=counts, log_messages=log_messages, sides=sums)
+        return found._replace(
+            counts=counts,
+            log_messages=log_messages,
+            regular=regular * self.types.voted,
+            side_tau=self.side.tau,
+            side_nu=self.side.nu,
+        )
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
         return self._counted(self.types.posterior(prior)[0])[0]
 
-    def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
+    def posteriors(
+        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
+    ) -> TypePosteriors:
         """Posterior over types of workers, on the common levels; see the protocol."""
-        points = np.tile(mirrored(self._levels), (end - begin, 1))
         masses = self.types.posterior(prior)[0]
+        grid = mirrored(self._levels)
         masses[self._crowd :] = 0.0
-        masses[self._crowd :, points.shape[1] - 1] = 1.0  # most reliable, of the least width
-        return TypePosteriors(points, masses[begin:end])
-
-    def sides(self) -> tuple[Vector, Vector]:
-        """η of every worker; see the protocol."""
-        return self.side.mean.copy(), self.side.variance.copy()
+        masses[self._crowd :, len(grid) - 1] = 1.0  # most reliable, of the least width
+        chosen = masses[rows]
+        return TypePosteriors(np.tile(grid, (len(chosen), 1)), chosen)
 
     def known(self, points: WorkerPoints) -> ContextPoints:
-        """Points of the leaves, known workers not among them, with whose they are."""
+        """Points of the leaves, gold not among them, with whose they are."""
         own = WorkerPoints(*(column[: len(self._whole)] for column in points))
         return ContextPoints(self._whole, self._context, own)
 
-    def in_contexts(self) -> GridSites:
-        """The leaves, with the priors that their workers give them."""
-        self.leaves.set_worker_priors(self._leaf_priors())
-        return self.leaves
+    def leaf_priors(self) -> WorkerPriors:
+        """The priors that workers give to their leaves."""
+        if self._priors is None:
+            raise RuntimeError("no pass yet")
+        return WorkerPriors(self._priors, self.side.leaf_mean, self.side.leaf_variance)
 
-    def refine(self) -> int:
-        """Own levels of leaves; see the protocol."""
-        return self.leaves.refine()
+    def leaf_sides(self, gold: int) -> tuple[Vector, Vector]:
+        """Mean and variance of γ of every leaf, and of so many rows of gold."""
+        (tau, nu), variance = self._leaf_sums, self.side.leaf_variance
+        D = 1.0 + variance * tau
+        sides = (self.side.leaf_mean + variance * nu) / D, variance / D
+        none = np.zeros(gold)
+        return np.append(sides[0], none), np.append(sides[1], none)
 
-    def reset(self, variance: float) -> None:
-        """Sites 0; see the protocol."""
-        self._priors = None
-        self.leaves.reset(variance)
-
-    def suspend(self) -> None:
-        """Less memory until `refresh`; see the protocol."""
-        self.leaves.suspend()
-
-    def flip(self) -> Vector:
-        """Scores of the other sign; see the protocol."""
-        self._priors = None
-        return self.leaves.flip()
+    def transform(
+        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
+    ) -> None:
+        """Sites in other units; messages among leaves begin anew where the sign changes."""
+        self._priors = None if flip else self._priors
+        self.leaves.transform(scale=scale, flip=flip, clip=clip, grids=grids)
 
     def copy(self) -> ContextSites:
         """The same sites once more; see the protocol."""
@@ -172,60 +174,9 @@ class ContextSites:
         twin.types, twin.side = deepcopy(self.types), deepcopy(self.side)
         return twin
 
-    @property
-    def n_votes(self) -> int:
-        """Votes with a site; see the protocol."""
-        return self.leaves.n_votes
-
-    def vote_sites(self) -> VoteSites:
-        """Votes and sites, of leaves; see the protocol."""
-        return self.leaves.vote_sites()
-
-    @property
-    def n_pairs(self) -> int:
-        """Pairs that are compared; see the protocol."""
-        return self.leaves.n_pairs
-
-    def set_pair_variances(self, variances: Vector) -> None:
-        """Variances of pairs; see the protocol."""
-        self.leaves.set_pair_variances(variances)
-
-    def set_pair_effect(self, variance: float) -> Vector:
-        """A common effect of votes on a pair; see the protocol."""
-        return self.leaves.set_pair_effect(variance)
-
-    def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """Differences of pairs; see the protocol."""
-        return self.leaves.pair_posteriors(means)
-
-    def pair_variances(self, *, exact: bool) -> PairVariances:
-        """Variances of compared pairs; see the protocol."""
-        return self.leaves.pair_variances(exact=exact)
-
-    def refresh(self) -> Vector:
-        """The Laplacian of n·A; see the protocol."""
-        return self.leaves.refresh()
-
-    def drop_negative(self) -> Vector:
-        """A at least 0; see the protocol."""
-        return self.leaves.drop_negative()
-
-    def rescale(self, factor: float) -> None:
-        """Sites in other units; see the protocol."""
-        self.leaves.rescale(factor)
-
-    def hold_scale(self, factor: float, rhs: Vector) -> Vector:
-        """Sites alone in other units; see the protocol."""
-        return self.leaves.hold_scale(factor, rhs)
-
-    def _leaf_priors(self) -> WorkerPriors:
-        if self._priors is None:
-            raise RuntimeError("no pass yet")
-        return WorkerPriors(self._priors, self.side.leaf_mean, self.side.leaf_variance)
-
     def _counted(self, q: Vector) -> tuple[Vector, Vector]:
         """Σ_s q_s(t) over workers with votes, and the probability of each to be regular."""
-        regular = len(self._habits.widths) * (2 * len(self._levels) + 1)
+        regular = len(self._shape.widths) * (2 * len(self._levels) + 1)
         return q[self.types.voted].sum(axis=0), q[:, :regular].sum(axis=1)
 
 
@@ -253,29 +204,27 @@ def with_contexts(run: Propagation) -> Propagation:
     if apart is None:
         return run
     engine, worker, context = apart
-    habits, n_workers = run.prior.habits, run.engine.n_workers
+    types, n_workers = run.prior.types, run.engine.facts.n_workers
     several = len(worker) > len(np.unique(worker))
     if not several or len(worker) * len(run.prior.masses) > MOST_NUMBERS:
         return run
-    sites = ContextSites(
-        engine.grid_sites(habits), worker, context, n_workers, habits, run.engine.known_workers
-    )
-    sites.reset(2.0)
+    leaves = required(engine.grid).sites(types, 2.0)
+    n_gold = run.engine.facts.n_gold
+    sites = cast("GridSites", ContextSites(leaves, worker, context, n_workers, types, n_gold))
     first, second = sites.pair_posteriors(run.means)[:2]
     sites.set_pair_variances(run.variances[first] + run.variances[second])
     rule = replace(run.rule, history=[], converged=False)
-    trial = replace(run, engine=engine, sites=sites, rule=rule, evidence=[], done=False, clip=True,
-                    damping=1.0, last_step=None, swings=0, unclipped=0, scale_steps=0,
-                    exact=False, indefinite=False)  # fmt: skip
+    trial = replace(run, engine=engine, sites=sites, system=sites.system(sites.pair_sums()),
+                    factorisation=Factorisation(engine), messages=None, rule=rule, evidence=[],
+                    done=False, clip=True, damping=1.0, last_step=None, swings=0, unclipped=0,
+                    scale_steps=0, exact=False, indefinite=False)  # fmt: skip
     while not trial.done:
         trial.iterate()
     trial.finish()
-    run.engine.passes += engine.passes
-    upside_down = run.engine.known_workers and trial.known_margin < 0.0
+    upside_down = n_gold and trial.gold_margin < 0.0
     gain = trial.evidence[-1] - run.evidence[-1]
-    if trial.settled and not upside_down and gain > CLEAR:
+    if trial.settled and not upside_down and gain > MIN_LOG_BAYES_FACTOR:
         trial.rule.history[:0] = run.rule.history
         trial.evidence[:0] = run.evidence
         return trial
-    run.resume()
     return run

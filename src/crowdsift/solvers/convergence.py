@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-__all__ = ["CLEAR", "Progress", "StoppingRule"]
+__all__ = ["MIN_LOG_BAYES_FACTOR", "Progress", "StoppingRule"]
 
-CLEAR = 3.0  # nats by which evidence must rise for what is added to a model
+MIN_LOG_BAYES_FACTOR = 3.0  # nats by which evidence must rise for what is added to a model
 
 # Called once an iteration with its number and the measure that must fall below the tolerance.
 Progress = Callable[[int, float], None]

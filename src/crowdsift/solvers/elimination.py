@@ -41,7 +41,9 @@ class WorkerElimination:
         self._penalty = penalty
         self._centre, self._bounds = start, bounds
         self._gradient = np.zeros(engine.facts.n_items)
-        self._settled = np.tile(start, (engine.facts.n_workers, 1))  # θ at the last point stepped from
+        self._settled = np.tile(
+            start, (engine.facts.n_workers, 1)
+        )  # θ at the last point stepped from
         self.theta = self._settled
         self.hold_workers = True
         self.log_likelihood = 0.0

@@ -2,33 +2,56 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
-
-from crowdsift.engines.grid import VoteSites
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import Habits, RunSites
+    from crowdsift.engines.grid import GridSites, VoteSites, WorkerTypes
+    from crowdsift.numeric import Vector
 
-__all__ = ["KEPT_SITES", "carried_over", "kept_sites", "recoded"]
+__all__ = ["KEPT_SITES", "SavedSites", "carried_over", "kept_sites", "recoded"]
 
 # A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
 KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
 
 
-def kept_sites(sites: RunSites, flip: bool) -> VoteSites | None:
+class SavedSites(NamedTuple):
+    """The sites of votes, one entry a vote, in any order, and adaptive grids by worker.
+
+    As `crowdsift.engines.grid.VoteSites`, with the worker of every vote.
+    """
+
+    worker: NDArray[np.uint32]
+    winner: NDArray[np.uint32]
+    loser: NDArray[np.uint32]
+    kind: NDArray[np.int8]
+    tau: NDArray[np.float32]
+    nu: NDArray[np.float32]
+    side_tau: NDArray[np.float32]
+    side_nu: NDArray[np.float32]
+    low: Vector
+    high: Vector
+
+
+def worker_codes(votes: VoteSites) -> NDArray[np.uint32]:
+    """The worker of every vote."""
+    return np.repeat(np.arange(len(votes.held), dtype=np.uint32), votes.held)
+
+
+def kept_sites(sites: GridSites, flip: bool) -> SavedSites | None:
     """The sites of a run, for scores of the other sign where `flip` says so."""
     if sites.n_votes > KEPT_SITES:
         return None
-    told = sites.vote_sites()
-    return told._replace(pull=-told.pull) if flip else told
+    votes = sites.vote_sites()
+    saved = SavedSites(worker_codes(votes), *votes[1:])
+    return saved._replace(nu=-saved.nu) if flip else saved
 
 
-def recoded(sites: VoteSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
-            ) -> VoteSites:  # fmt: skip
+def recoded(sites: SavedSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
+            ) -> SavedSites:  # fmt: skip
     """The sites under new codes of items and workers; those of a code -1 are left out."""
     to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
     codes = to_worker[sites.worker], to_item[sites.winner], to_item[sites.loser]
@@ -39,10 +62,10 @@ def recoded(sites: VoteSites, item: NDArray[np.int64], worker: NDArray[np.int64]
     parts: list[NDArray[Any]] = [*(code.view(np.uint32) for code in codes), *sites[3:8]]
     if not kept.all():
         parts = [part[kept] for part in parts]
-    return VoteSites._make([*parts, low, high])
+    return SavedSites._make([*parts, low, high])
 
 
-def carried_over(earlier: VoteSites, votes: VoteSites, habits: Habits) -> VoteSites:
+def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
     """The sites of these votes: those of equal earlier votes, 0 where there was none.
 
     Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
@@ -50,10 +73,11 @@ def carried_over(earlier: VoteSites, votes: VoteSites, habits: Habits) -> VoteSi
     """
     n = len(earlier.worker)
     kind = np.concatenate([earlier.kind, votes.kind])
-    if not habits.sides:
+    if not types.sides:
         kind = np.abs(kind)
+    now = worker_codes(votes), votes.winner, votes.loser
     worker, winner, loser = (
-        np.concatenate([old, new]) for old, new in zip(earlier[:3], votes[:3], strict=True)
+        np.concatenate([old, new]) for old, new in zip(earlier[:3], now, strict=True)
     )
     pair = (winner.astype(np.int64) << 32) | loser
     order = np.lexsort((kind, pair, worker))  # stable: earlier votes come before equal new ones

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.numeric.roots import expand_bracket, find_root
-from crowdsift.solvers.convergence import CLEAR
+from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 
 if TYPE_CHECKING:
-    from crowdsift.solvers.ep import Propagation
+    from crowdsift.solvers.ep.state import Propagation
 
 __all__ = ["with_pair_effect"]
 
@@ -28,22 +28,21 @@ def with_pair_effect(run: Propagation) -> Propagation:
     maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
     gain is then less than the slope at 0 times s, which tells where to start and when not to.
     """
-    votes = run.engine.total_weight
+    votes = run.engine.facts.total_weight
     if not run.settled or votes - run.sites.n_pairs <= _REPEATS * votes:
         return run
     slope = run.sites.pair_posteriors(run.means).slope
-    if slope * _MOST <= CLEAR:
+    if slope * _MOST <= MIN_LOG_BAYES_FACTOR:
         return run
     trial = _branch(run)
-    best = _zero_of_slope(trial, min(max(0.5 * CLEAR / slope, _LEAST), _MOST))
+    best = _zero_of_slope(trial, min(max(0.5 * MIN_LOG_BAYES_FACTOR / slope, _LEAST), _MOST))
     if best > 0.0:
         _at(trial, best)
         while not trial.done:
             trial.iterate()
         trial.finish()
-        if trial.settled and trial.evidence[-1] > run.evidence[-1] + CLEAR:
+        if trial.settled and trial.evidence[-1] > run.evidence[-1] + MIN_LOG_BAYES_FACTOR:
             return trial
-    run.resume()
     return run
 
 
@@ -51,7 +50,9 @@ def _branch(run: Propagation) -> Propagation:
     """The same state with sites of its own, and as many iterations to come as the run had."""
     rule = replace(run.rule, history=list(run.rule.history), converged=False,
                    most=run.rule.iterations + run.rule.most)  # fmt: skip
-    return replace(run, sites=run.sites.copy(), rule=rule, evidence=run.evidence[:-1])
+    return replace(
+        run, sites=run.sites.copy(), messages=None, rule=rule, evidence=run.evidence[:-1]
+    )
 
 
 def _zero_of_slope(trial: Propagation, start: float) -> float:
@@ -80,5 +81,4 @@ def _slope(trial: Propagation, variance: float) -> float:
 
 def _at(trial: Propagation, variance: float) -> None:
     trial.pair_effect = variance
-    trial.rhs = trial.sites.set_pair_effect(variance)
     trial.restart()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.numeric import Vector
 
 __all__ = ["hints_at_sides", "side_scores"]
@@ -23,7 +23,9 @@ def hints_at_sides(engine: Engine) -> bool:
     the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
     drawn at random, S spreads more, and the fit decides.
     """
-    crowd, dispersion = side_scores(*engine.side_totals())
+    counted = engine.counts.tally(np.zeros(engine.facts.n_items))
+    workers = slice(engine.facts.n_workers - engine.facts.n_gold)
+    crowd, dispersion = side_scores(counted.decided[workers], counted.leaning[workers])
     return abs(crowd) > _CROWD or dispersion > _DISPERSION
 
 

@@ -7,28 +7,31 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import NO_HABIT, SidePrior
+from crowdsift.engines.grid import SidePrior
 from crowdsift.numeric.extrapolation import aitken_step
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import SideSums
+    from crowdsift.engines.grid import SiteUpdate
 
 __all__ = ["SideLearner", "learned_sides"]
 
 _FARTHEST, _LEAST_VARIANCE, _MOST_VARIANCE = 3.0, 1e-3, 4.0
+_START = SidePrior()
 _EVERY = 4  # steps, then an extrapolation
 
 
-def learned_sides(sums: SideSums) -> SidePrior:
+def learned_sides(update: SiteUpdate, prior: SidePrior) -> SidePrior:
     """Mean and variance of the side habit of regular workers, by empirical Bayes.
 
     One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
     which would hand a biased but good worker to a pure type.
     """
-    held = sums.weight + 1.0
-    mean = float(np.clip(sums.first / held, -_FARTHEST, _FARTHEST))
-    squares = sums.second - 2.0 * mean * sums.first + mean**2 * sums.weight
-    variance = (squares + 0.1) / held
+    weight, t2 = update.regular, prior.variance
+    D = 1.0 + t2 * update.side_tau
+    G, V = (prior.mean + t2 * update.side_nu) / D, t2 / D
+    held = float(weight.sum()) + 1.0
+    mean = float(np.clip(weight @ G / held, -_FARTHEST, _FARTHEST))
+    variance = (float(weight @ ((G - mean) ** 2 + V)) + 0.1) / held
     return SidePrior(mean, float(np.clip(variance, _LEAST_VARIANCE, _MOST_VARIANCE)))
 
 
@@ -41,13 +44,13 @@ class SideLearner:
     of a geometric series (Aitken's extrapolation, in the logarithm of the variance).
     """
 
-    prior: SidePrior = NO_HABIT
+    prior: SidePrior = _START
     last: tuple[float, float] | None = None
     steps: int = 0
 
-    def learned(self, sums: SideSums) -> SideLearner:
+    def learned(self, update: SiteUpdate) -> SideLearner:
         """A step, extrapolated now and then where steps shrink steadily."""
-        found = learned_sides(sums)
+        found = learned_sides(update, self.prior)
         step = (
             found.mean - self.prior.mean,
             float(np.log(found.variance / self.prior.variance)),

@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import GridSites
+    from crowdsift.engines.grid import VoteCorrelations
     from crowdsift.numeric import Vector
 
 __all__ = ["spectral_scores"]
 
 
 def spectral_scores(
-    sites: GridSites, n_items: int, *, steps: int = 60, tolerance: float = 1e-2
+    votes: VoteCorrelations, n_items: int, *, steps: int = 60, tolerance: float = 1e-2
 ) -> Vector | None:
     """D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1.
 
@@ -23,7 +23,7 @@ def spectral_scores(
     with full orthogonalisation, to a residual of `tolerance` times the eigenvalue; a start needs
     no more. None where votes are not correlated at all.
     """
-    degrees = sites.correlation_degrees()
+    degrees = votes.degrees()
     scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros(n_items), where=degrees > 0)
     first = _arbitrary(n_items) * (scale > 0)
     norm = float(np.linalg.norm(first))
@@ -31,7 +31,7 @@ def spectral_scores(
         return None
     basis, alphas, betas = [first / norm], [], []
     for step in range(min(steps, n_items)):
-        w = scale * sites.correlate(scale * basis[-1])
+        w = scale * votes.multiply(scale * basis[-1])
         alphas.append(float(w @ basis[-1]))
         Q = np.stack(basis)
         for _ in range(2):

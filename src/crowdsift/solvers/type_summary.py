@@ -11,7 +11,7 @@ from crowdsift.engines.grid import WorkerPoints
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from crowdsift.engines.grid import RunSites, TypePosteriors
+    from crowdsift.engines.grid import GridSites, TypePosteriors, WorkerPriors
     from crowdsift.numeric import Vector
     from crowdsift.solvers.worker_prior import WorkerPrior
 
@@ -58,14 +58,19 @@ class TypeSummary(NamedTuple):
                              spread=self.spread * factor, points=points)  # fmt: skip
 
 
-def summarise(sites: RunSites, prior: WorkerPrior, n_workers: int) -> TypeSummary:
-    """Summaries of all workers after the last pass."""
+def summarise(
+    sites: GridSites,
+    prior: WorkerPrior,
+    sides: tuple[Vector, Vector],
+    own: WorkerPriors | None = None,
+) -> TypeSummary:
+    """Summaries of all workers after the last pass; `sides` are G and V of γ, a row a worker."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
-    side_mean, side_variance = sites.sides()
-    parts = []
+    side_mean, side_variance = sides
+    n_workers, parts = len(side_mean), []
     for begin in range(0, n_workers, chunk):
         end = min(begin + chunk, n_workers)
-        found = sites.posteriors(prior.masses, begin, end)
+        found = sites.posteriors(prior.masses, slice(begin, end), own)
         parts.append(_summary(found, prior, side_mean[begin:end], side_variance[begin:end]))
     points = WorkerPoints(*_joined([part.points for part in parts]))
     joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
@@ -80,7 +85,7 @@ def _joined(parts: list[Any]) -> Iterator[Vector]:
 def _summary(
     found: TypePosteriors, prior: WorkerPrior, side_mean: Vector, side_variance: Vector
 ) -> TypeSummary:
-    widths, pure_sides, pure_widths, sided = prior.habits
+    widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = found.masses[:, : len(widths) * types].reshape(rows, len(widths), types)
     pure_masses = found.masses[:, len(widths) * types :]
@@ -90,14 +95,14 @@ def _summary(
     square = np.sum(found.points**2 * masses, axis=1)
     at = np.array([*_LEVELS, *((np.arange(16) + 0.5) / 16)])
     limits = quantiles(found.points, masses, at, pure)
-    width = regular.sum(axis=2) @ widths + pure_masses @ pure_widths
+    width = regular.sum(axis=2) @ widths + pure_masses @ side_only_widths
     side, side_sd = np.zeros(rows), np.zeros(rows)
     if sided:
-        side = (1.0 - pure) * side_mean + pure_masses @ pure_sides
+        side = (1.0 - pure) * side_mean + pure_masses @ side_only
         second = (1.0 - pure) * (side_mean**2 + side_variance)
-        second = second + pure_masses @ (pure_sides**2 * (1.0 + _PURE_SPREAD**2))
+        second = second + pure_masses @ (side_only**2 * (1.0 + _PURE_SPREAD**2))
         side_sd = np.sqrt(np.maximum(second - side**2, 0.0))
-    if len(widths) == 1 and not len(pure_sides):
+    if len(widths) == 1 and not len(side_only):
         reliability = limits[:, 2:]
         points = WorkerPoints(reliability, *(np.zeros_like(reliability) for _ in range(3)))
     else:
@@ -126,7 +131,7 @@ def _points(
     count: int = 64,
 ) -> WorkerPoints:
     """Types at evenly spaced quantiles of the posterior, taken in the order of types."""
-    widths, pure_sides, pure_widths, sided = prior.habits
+    widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = len(widths) * types
     reached = np.cumsum(found.masses, axis=1)
@@ -135,12 +140,12 @@ def _points(
     chosen = np.minimum(chosen, found.masses.shape[1] - 1)
     is_regular = chosen < regular
     row = np.arange(rows)[:, None]
-    padded = np.append(pure_sides, 0.0)
-    place = np.where(is_regular, len(pure_sides), chosen - regular)
+    padded = np.append(side_only, 0.0)
+    place = np.where(is_regular, len(side_only), chosen - regular)
     own_side, own_variance = side_mean[:, None], side_variance[:, None]
     return WorkerPoints(
         np.where(is_regular, found.points[row, chosen % types], 0.0),
-        np.append(np.repeat(widths, types), pure_widths)[chosen],
+        np.append(np.repeat(widths, types), side_only_widths)[chosen],
         np.where(is_regular, own_side if sided else 0.0, padded[place]),
         np.where(is_regular, own_variance if sided else 0.0, 0.0),
     )

@@ -7,19 +7,23 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep import Propagation, complete
-from crowdsift.solvers.kept_sites import carried_over
+from crowdsift.solvers.ep.run import complete
+from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.variances import Factorisation
+from crowdsift.solvers.kept_sites import carried_over, worker_codes
 from crowdsift.solvers.side_prior import SideLearner
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import GridSites, SidePrior, VoteSites
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep import Settings
+    from crowdsift.solvers.ep.state import Settings
+    from crowdsift.solvers.kept_sites import SavedSites
     from crowdsift.solvers.worker_prior import WorkerPrior
 
 __all__ = ["WarmStart", "go_on"]
@@ -45,7 +49,7 @@ class WarmStart:
     prior: WorkerPrior
     side: SidePrior
     pair_effect: float = 0.0
-    sites: VoteSites | None = None
+    sites: SavedSites | None = None
 
 
 def go_on(
@@ -60,15 +64,13 @@ def go_on(
 
     Without those sites the first pass makes them anew from the scores, as if in stage 1.
     """
-    sites = engine.grid_sites(start.prior.habits)
-    sites.reset(2.0)
+    sites = required(engine.grid).sites(start.prior.types, 2.0)
     rule = StoppingRule("change of the standardised scores", settings.tolerance,
                         settings.most_iterations, progress)  # fmt: skip
     run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
-                      rhs=np.zeros(engine.n_items), variances=start.variances,
+                      system=sites.system(sites.pair_sums(), start.pair_effect),
+                      variances=start.variances, factorisation=Factorisation(engine),
                       sides=SideLearner(start.side), pair_effect=start.pair_effect)  # fmt: skip
-    if start.pair_effect:
-        sites.set_pair_effect(start.pair_effect)
     if start.sites is None:
         first, second = sites.pair_posteriors(start.means)[:2]
         sites.set_pair_variances(start.variances[first] + start.variances[second])
@@ -77,10 +79,10 @@ def go_on(
     else:
         rule.measure = "largest change of a standardised score, or 10 times its root mean square"
         rule.tolerance = _LARGEST * settings.tolerance
-        known = carried_over(start.sites, sites.vote_sites(), start.prior.habits)
+        known = carried_over(start.sites, sites.vote_sites(), start.prior.types)
         sites.set_vote_sites(known, len(start.prior.levels))
         run.warm, run.clip = True, settings.clip
-        run.resume()
+        run.receive()
         run.find_items()
         spread = _Spread(run, sites, known)
         spread.from_new()
@@ -97,13 +99,13 @@ class _Spread:
 
     def __init__(self, run: Propagation, sites: GridSites, votes: VoteSites) -> None:
         self._run, self._sites, self._votes = run, sites, votes
-        self._counts = np.bincount(votes.worker, minlength=run.engine.n_workers)
+        self._counts, self._worker = votes.held, worker_codes(votes)
         self._seen = self._now()
 
     def from_new(self) -> None:
         """First the workers with new votes, which have no sites yet."""
-        new = (self._votes.precision == 0.0) & (self._votes.pull == 0.0)
-        moving = np.bincount(self._votes.worker, new, len(self._counts)) > 0
+        new = (self._votes.tau == 0.0) & (self._votes.nu == 0.0)
+        moving = np.bincount(self._worker, new, len(self._counts)) > 0
         if 0 < self._counts[moving].sum() <= _FEW * len(new):
             self._visit(moving)
             self.further(_FIRST)
@@ -112,7 +114,7 @@ class _Spread:
         """So many parts of a pass."""
         for _ in range(parts):
             moved = np.abs(self._now() - self._seen)
-            self._visit(_most_moved(moved, self._votes.worker, self._counts))
+            self._visit(_most_moved(moved, self._worker, self._counts))
 
     def whole(self) -> None:
         """A pass over all."""
@@ -121,9 +123,10 @@ class _Spread:
 
     def _visit(self, moving: NDArray[np.bool_]) -> None:
         run = self._run
-        self._seen = np.where(moving[self._votes.worker], self._now(), self._seen)
-        run.rhs = self._sites.update_some(moving, run.prior.levels, run.prior.masses, run.means,
-                                        clip=run.clip, side=run.sides.prior)  # fmt: skip
+        self._seen = np.where(moving[self._worker], self._now(), self._seen)
+        self._sites.update(run.prior.levels, run.prior.masses, run.means, damping=1.0,
+                           clip=run.clip, side=run.sides.prior, workers=moving)  # fmt: skip
+        run.receive()
         run.find_items()
 
     def _now(self) -> Vector:

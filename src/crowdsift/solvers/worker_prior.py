@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN, Habits, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerTypes, mirrored
 from crowdsift.numeric.extrapolation import squarem
 from crowdsift.numeric.type_mixture import MIN_SPREAD, SHARES, update_types
 
@@ -47,21 +47,21 @@ def power_grid(points: int) -> Vector:
     return np.asarray(_FAR * (np.arange(1, half + 1) / half) ** 1.5, dtype=np.float64)
 
 
-def habits_of(*, ties: bool, sides: bool) -> Habits:
+def habits_of(*, ties: bool, sides: bool) -> WorkerTypes:
     """The types beside reliabilities: tie widths, and pure types at every second width.
 
     Examples
     --------
     >>> from crowdsift.solvers.worker_prior import habits_of
-    >>> habits_of(ties=False, sides=True).pure_sides.tolist()
+    >>> habits_of(ties=False, sides=True).side_only.tolist()
     [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
     """
     if not ties and not sides:
-        return PLAIN
+        return RELIABILITY_ONLY
     widths = np.array(TIE_WIDTHS) if ties else np.zeros(1)
     some = widths[::2] if sides else widths[:0]
     pure = np.tile(_PURE_SIDES, len(some))
-    return Habits(widths, pure, np.repeat(some, len(_PURE_SIDES)), sides)
+    return WorkerTypes(widths, pure, np.repeat(some, len(_PURE_SIDES)), sides)
 
 
 def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
@@ -83,17 +83,19 @@ class WorkerPrior:
     centre: float | None = None
     spread: float = 1.0
     shares: Vector = field(default_factory=lambda: np.array(SHARES))
-    habits: Habits = PLAIN
+    types: WorkerTypes = RELIABILITY_ONLY
 
     @staticmethod
-    def start(levels: Vector, mean: float, sd: float, habits: Habits = PLAIN) -> WorkerPrior:
+    def start(
+        levels: Vector, mean: float, sd: float, habits: WorkerTypes = RELIABILITY_ONLY
+    ) -> WorkerPrior:
         """N(mean, sd²) at every tie width alike, mixed with 3 % of uniform over all types."""
         points, widths = mirrored(levels), len(habits.widths)
         types = habits.n_types(levels)
         masses = np.full(types, 0.03 / types)
         regular = np.tile(gaussian_on(points, mean, sd) / widths, widths)
         masses[: len(regular)] += 0.97 * regular
-        return WorkerPrior(levels, masses, habits=habits)
+        return WorkerPrior(levels, masses, types=habits)
 
     def learned(
         self,
@@ -139,7 +141,7 @@ class WorkerPrior:
     def by_width(self, masses: Vector) -> Vector:
         """What regular types hold, a row a tie width, a column a reliability."""
         points = 2 * len(self.levels) + 1
-        return masses[: len(self.habits.widths) * points].reshape(-1, points)
+        return masses[: len(self.types.widths) * points].reshape(-1, points)
 
     def flipped(self) -> WorkerPrior:
         """The distribution of -β."""
@@ -149,12 +151,12 @@ class WorkerPrior:
         return replace(self, masses=masses, centre=centre)
 
     def _updated(self, grid: _Grid, counts: Vector, update: TypeUpdate) -> WorkerPrior:
-        n_widths = len(self.habits.widths)
+        n_widths = len(self.types.widths)
         centre = np.nan if self.centre is None else self.centre
         masses, centre, spread, shares = update(
             *grid, n_widths, counts, centre, self.spread, self.shares
         )
-        return WorkerPrior(self.levels, masses, centre, spread, shares, self.habits)
+        return WorkerPrior(self.levels, masses, centre, spread, shares, self.types)
 
     def rescaled(self, factor: float) -> WorkerPrior:
         """The distribution of β·factor, on the grid times the factor."""

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import numpy as np
+from crowdsift.engines.grid_cpu import CpuGridSites
+from crowdsift.engines.sides_cpu import CpuSidePasses
 
 from crowdsift import _core
 from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
-from crowdsift.engines.grid_cpu import CpuGridSites
-from crowdsift.engines.sides_cpu import CpuSidePasses
 from crowdsift.numeric.dense import symmetric_matrix
 from crowdsift.votes.contexts import by_context
 

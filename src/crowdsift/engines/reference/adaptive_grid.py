@@ -11,7 +11,7 @@ from crowdsift.engines.grid import mirrored
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["deposit", "interpolated_prior", "refined_levels"]
+__all__ = ["interpolated_prior", "refined_levels"]
 
 # A worker is refined where its posterior is narrower than NARROW cells of its grid; its own levels
 # span SPAN standard deviations to each side, and move when an end would by this share of them.
@@ -63,13 +63,3 @@ def interpolated_prior(common: Vector, prior: Vector, own: Vector) -> Vector:
     up = np.interp(own, common, density[half + 1 :]) * own_widths
     down = np.interp(own, common, density[:half][::-1]) * own_widths
     return np.concatenate([down[::-1], [prior[half]], up])
-
-
-def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid, each shared by its two neighbours linearly."""
-    place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
-    share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
-    result = np.zeros(len(grid))
-    np.add.at(result, place, masses * (1 - share))
-    np.add.at(result, place + 1, masses * share)
-    return result

@@ -1,4 +1,4 @@
-"""The specification of expectation propagation over a grid of worker types: one line an equation."""
+"""The specification of expectation propagation over worker types: one line an equation."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from crowdsift.engines.grid import (
     WorkerPoints,
     WorkerPriors,
     WorkerTypes,
-    mirrored,
 )
 from crowdsift.engines.reference.adaptive_grid import refined_levels
 from crowdsift.engines.reference.moments import cavity, centred_votes, moved, outcome_terms
@@ -62,9 +61,7 @@ class ReferenceGrid:
 class DenseFactoriser:
     """Exact variances by a dense inverse."""
 
-    def __init__(
-        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int
-    ) -> None:
+    def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> None:
         self._low, self._high, self._n = low, high, n_items
 
     def variances(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
@@ -118,7 +115,6 @@ class ReferenceSites:
         self._crowd = votes.n_workers - votes.n_gold
         tied = (votes.y == 0.5) & types.ties
         won, lost = (votes.y > 0) & ~tied, (votes.y < 1) & ~tied
-        n = [votes.n * votes.y, votes.n * (1 - votes.y), votes.n]
         rows = np.concatenate([np.flatnonzero(kind) for kind in (won, lost, tied)])
         kind = np.repeat(np.array([1, -1, 2], np.int8), [won.sum(), lost.sum(), tied.sum()])
         order = np.argsort(votes.worker[rows], kind="stable")
@@ -126,8 +122,8 @@ class ReferenceSites:
         self._worker, back = votes.worker[rows], self._kind == -1
         self._winner = np.where(back, votes.second[rows], votes.first[rows])
         self._loser = np.where(back, votes.first[rows], votes.second[rows])
-        self._n = np.choose(np.array([0, 2, 1])[self._kind], [x[rows] for x in (n[0], n[2], n[1])])
-        self._tied = self._kind == 2
+        self._tied, y = self._kind == 2, votes.y[rows]
+        self._n = votes.n[rows] * np.where(self._tied, 1.0, np.where(back, 1.0 - y, y))
         side = np.where(back, -1.0, 1.0)
         self._x = np.where(self._worker < self._crowd, side, 0.0)
         self._pairs = PairTable(self._winner, self._loser, self._n, votes.n_items, shared, variance)
@@ -145,11 +141,11 @@ class ReferenceSites:
         clip: bool,
         side: SidePrior,
         own: WorkerPriors | None = None,
-        workers: Vector | None = None,
+        workers: NDArray[np.bool_] | None = None,
     ) -> SiteUpdate:
         """Messages and sites; see the protocol."""
         s, x, n, types = self._worker, self._x, self._n, self._types
-        marked = np.ones(self._votes.n_workers, bool) if workers is None else workers.astype(bool)
+        marked = np.ones(self._votes.n_workers, bool) if workers is None else workers
         self._votes.passes += float(marked[s].sum() / max(len(s), 1))
         types.levels = levels
         E, V = self._pairs.posteriors(means, self._tau, self._nu)
@@ -189,8 +185,8 @@ class ReferenceSites:
             float(n @ (log_site * marked[s])),
             types.gold_margin(),
             np.where(counted, q @ regular, 0.0),
-            np.bincount(s, n * self._side_tau, len(marked)),
-            np.bincount(s, n * self._side_nu, len(marked)),
+            np.bincount(s, n * self._side_tau, len(marked)).astype(np.float64),
+            np.bincount(s, n * self._side_nu, len(marked)).astype(np.float64),
         )
 
     def type_counts(self, prior: Vector) -> Vector:
@@ -237,8 +233,12 @@ class ReferenceSites:
         """Variances of pairs; see the protocol."""
         self._pairs.set_variances(variances, shared)
 
-    def propagate(self, precision: Vector, settled: Vector, *, last: bool = False) -> Messages:
+    def propagate(
+        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
+    ) -> Messages:
         """A sweep of belief propagation; see the protocol."""
+        if fresh:
+            self._pairs.forget()
         return self._pairs.propagate(precision, settled, last)
 
     def transform(

@@ -49,15 +49,17 @@ class PairTable:
         self.n_owned = int(self._owned.sum())
         self._V, self._effect = np.full(count, variance), 0.0
         self._a, self._H, self._D = np.zeros(count), np.zeros(count), np.ones(count)
-        self._to_low, self._to_high = np.zeros(count), np.zeros(count)
+        self.forget()
+
+    def forget(self) -> None:
+        """No messages."""
+        self._to_low, self._to_high = np.zeros((2, len(self.low)))
 
     def shared_sums(self, tau: Vector, nu: Vector) -> Vector:
         """Sums over this shard's votes on shared pairs."""
         return np.stack(self._sums(tau, nu), axis=1)[self._place]
 
-    def system(
-        self, tau: Vector, nu: Vector, shared: Vector, pair_effect: float
-    ) -> SiteSystem:
+    def system(self, tau: Vector, nu: Vector, shared: Vector, pair_effect: float) -> SiteSystem:
         """What items receive; see the protocol."""
         a, H = self._sums(tau, nu)
         a[self._place], H[self._place] = shared.T
@@ -119,7 +121,10 @@ class PairTable:
         else:
             with np.errstate(divide="ignore", invalid="ignore"):
                 new_low, new_high = W**2 / lb, W**2 / la
-            moves = np.abs(new_low - M_low) > settled[low], np.abs(new_high - M_high) > settled[high]
+            moves = (
+                np.abs(new_low - M_low) > settled[low],
+                np.abs(new_high - M_high) > settled[high],
+            )
             unsettled = int(moves[0].sum() + moves[1].sum())
             self._to_low, self._to_high = np.zeros((2, len(own)))
             self._to_low[own], self._to_high[own] = new_low, new_high

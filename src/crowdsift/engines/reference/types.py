@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
-from crowdsift.engines.reference.adaptive_grid import deposit, interpolated_prior
+from crowdsift.engines.reference.adaptive_grid import interpolated_prior
+from crowdsift.numeric.grids import deposit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -71,7 +72,7 @@ class TypeTable:
         """Σ_s q_s(t) over some workers; masses of adaptive grids are shared by their neighbours."""
         grid, regular = mirrored(self.levels), self._n_regular()
         counts = np.zeros(q.shape[1])
-        for s in np.flatnonzero(workers):
+        for s in np.flatnonzero(workers).tolist():
             if s not in self.adaptive:
                 counts += q[s]
                 continue

@@ -29,7 +29,7 @@ class VoteColumns:
         self.passes = 0.0
 
     def differences(self, scores: Vector) -> Vector:
-        """d of every vote."""
+        """D of every vote."""
         return np.asarray(scores[self.first] - scores[self.second])
 
     def to_workers(self, values: Vector) -> Vector:

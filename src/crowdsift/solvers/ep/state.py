@@ -1,4 +1,4 @@
-"""Expectation propagation between items and workers of unknown type.
+"""One run of expectation propagation: the iterate and its history.
 
 Items have a Gaussian posterior N(m, (L + I)⁻¹), workers a posterior over a grid of types, and
 every vote a Gaussian site between them. All sites move in parallel, damped.
@@ -6,27 +6,26 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
-from itertools import product
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.grid import PLAIN, Habits
-from crowdsift.solvers.contexts import with_contexts
-from crowdsift.solvers.convergence import CLEAR, StoppingRule
-from crowdsift.solvers.pair_effect import with_pair_effect
+from crowdsift.engines.base import required
+from crowdsift.engines.grid import RELIABILITY_ONLY, PairVariances, WorkerTypes
+from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
 from crowdsift.solvers.side_prior import SideLearner
 from crowdsift.solvers.spectral import spectral_scores
 from crowdsift.solvers.worker_prior import WorkerPrior
 
 if TYPE_CHECKING:
-    from crowdsift.engines import Engine
-    from crowdsift.engines.grid import RunSites
+    from crowdsift.engines.base import Engine
+    from crowdsift.engines.grid import GridSites, SiteSystem
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
 
-__all__ = ["Propagation", "Settings", "complete", "propagate"]
+__all__ = ["Propagation", "Settings", "standardised"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 _COUNTING_CYCLES = 8  # of learning π within an iteration
@@ -38,8 +37,7 @@ _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items
 _NOTHING = 0.01  # scores of this size hold no information
 _AHEAD = 12.0  # steps by which learning π may extrapolate
 _HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
-_REFINING = 10  # iterations of stage 2 in which workers' levels may still move
-_TRIAL = 8  # iterations of a start before it may be dropped
+_REFINING = 10  # iterations of stage 2 in which workers' grids may still move
 _SETTLED = 1e-3  # a change of scores after which evidence can be compared
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
 _PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
@@ -59,26 +57,30 @@ class Settings:
     adaptive: bool = True
     contexts: bool = False  # try workers who differ by context, then
     pair_effect: bool = False  # try an effect of every pair at the end
-    families: tuple[Habits, ...] = (PLAIN,)  # a later one must have clearly more evidence
+    families: tuple[WorkerTypes, ...] = (
+        RELIABILITY_ONLY,
+    )  # a later one must have clearly more evidence
 
 
 @dataclass
 class Propagation:
     """One run from one start: the iterate and its history.
 
-    `means` solves (L + I) m = rhs and `variances` is the diagonal of (L + I)⁻¹ for the sites as
-    they stand; `evidence` has one entry for every state that was passed over.
+    `system` is what items receive from the sites as they stand, `means` solves (L + I) m = rhs of
+    it, and `variances` is the diagonal of (L + I)⁻¹; `evidence` has one entry for every state that
+    was passed over.
     """
 
     name: str
     engine: Engine
-    sites: RunSites
+    sites: GridSites
     prior: WorkerPrior
     means: Vector
     settings: Settings
     rule: StoppingRule
-    rhs: Vector
+    system: SiteSystem
     variances: Vector
+    factorisation: Factorisation
     log_determinant: float = 0.0
     damping: float = 1.0
     clip: bool = True
@@ -91,48 +93,61 @@ class Propagation:
     evidence: list[float] = field(default_factory=list)
     done: bool = False
     warm: bool = False  # near its end from the start
-    moved_levels: int = 0  # workers whose own levels are not those of the last pass
+    moved_grids: float = 0  # workers whose adaptive grids are not those of the last pass
     pair_effect: float = 0.0  # its variance
     sides: SideLearner = field(default_factory=SideLearner)
-    known_margin: float = 0.0
+    side_sums: tuple[Vector, Vector] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)))
+    gold_margin: float = 0.0
+    messages: Vector | None = None  # of belief propagation, added up per item
     suspended: bool = False
     broken: bool = False  # sites that are no numbers
 
     @staticmethod
-    def begin(name: str, engine: Engine, levels: Vector, settings: Settings, habits: Habits,
-              progress: Progress | None) -> Propagation | None:  # fmt: skip
+    def begin(
+        name: str,
+        engine: Engine,
+        levels: Vector,
+        settings: Settings,
+        types: WorkerTypes,
+        progress: Progress | None,
+        factorisation: Factorisation,
+    ) -> Propagation | None:
         """The run from a start of that name; None where there is no such start."""
-        sites = engine.grid_sites(habits)
-        k = engine.n_items
+        grid, k = required(engine.grid), engine.facts.n_items
         if name == "flat":
-            sites.reset(2.0)
-            means, prior = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5, habits)
+            means, prior, variance = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5, types), 2.0
         else:
-            found = spectral_scores(sites, k)
+            found = spectral_scores(grid.correlations(), k)
             if found is None:
                 return None
-            sites.reset(0.5)
-            means, prior = found, WorkerPrior.start(levels, 0.0, 1.0, habits)
+            means, prior, variance = found, WorkerPrior.start(levels, 0.0, 1.0, types), 0.5
+        sites = grid.sites(types, variance)
         rule = StoppingRule("change of the standardised scores", settings.tolerance,
                             settings.most_iterations, progress)  # fmt: skip
         return Propagation(name, engine, sites, prior, means, settings, rule,
-                           rhs=np.zeros(k), variances=np.ones(k))  # fmt: skip
+                           system=sites.system(sites.pair_sums()), variances=np.ones(k),
+                           factorisation=factorisation)  # fmt: skip
 
     def suspend(self) -> None:
         """Hold only what cannot be computed again."""
         self.sites.suspend()
-        self.suspended = True
+        self.messages, self.suspended = None, True
 
     def resume(self) -> None:
-        """Put the sites of this run back into the engine's Laplacian."""
-        self.rhs = self.sites.refresh()
+        """What a suspended run has given back, once more."""
         if self.suspended:
             self.suspended = False
+            self.receive()
             if not self._variances():
                 self.find_items()
 
+    def receive(self) -> None:
+        """What items receive from the sites as they stand."""
+        self.system = self.sites.system(self.sites.pair_sums(), self.pair_effect)
+
     def restart(self) -> None:
-        """Items for `rhs` as it stands; whatever was said of convergence no longer holds."""
+        """Items for the sites as they stand; whatever was known of convergence no longer holds."""
+        self.receive()
         self.find_items()
         self.done, self.rule.converged = False, False
         self.damping, self.last_step, self.swings, self.unclipped = 0.5, None, 0, 0
@@ -140,7 +155,7 @@ class Propagation:
     def flip(self) -> None:
         """The same state with scores and reliabilities of the other sign."""
         self.means, self.prior = -self.means, self.prior.flipped()
-        self.rhs = self.sites.flip()
+        self.sites.transform(flip=True)
         self.restart()
 
     def iterate(self) -> None:
@@ -157,6 +172,7 @@ class Propagation:
             self._refine()
             if self.rule.history or self.warm:
                 self._hold_scale()
+        self.receive()
         self.find_items()
         if self.broken:  # nothing that follows would mend it
             self.rule.stop(np.inf)
@@ -171,9 +187,9 @@ class Propagation:
         """Messages and evidence of the last state, its sites left as they are.
 
         Warm, those of the last pass will do: they are of the scores before its step, which was
-        within the tolerance. Not so where levels have moved since.
+        within the tolerance. Not so where adaptive grids have moved since.
         """
-        if not self.warm or self.moved_levels:
+        if not self.warm or self.moved_grids:
             self._pass_over(0.0)
 
     @property
@@ -187,22 +203,22 @@ class Propagation:
 
     def _pass_over(self, damping: float) -> None:
         """Move the sites; the evidence is that of the state before."""
-        determinant, linear = self.log_determinant, float(self.rhs @ self.means)
+        items = 0.5 * float(self.system.rhs @ self.means) - 0.5 * self.log_determinant
         update = self.sites.update(
             self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
             side=self.sides.prior,
         )  # fmt: skip
-        self.rhs, self.known_margin = update.rhs, update.known_margin
-        if damping and self.prior.habits.sides:
-            self.sides = self.sides.learned(update.sides)
-        evidence = (
-            update.log_messages
-            - update.log_sites
-            - 0.5 * determinant
-            + 0.5 * linear
-            + update.log_pairs
-        )
+        self.gold_margin, self.side_sums = update.gold_margin, (update.side_tau, update.side_nu)
+        if damping and self.prior.types.sides:
+            self.sides = self.sides.learned(update)
+        evidence = update.log_messages - update.log_sites + items + self.system.log_pairs
         self.evidence.append(evidence if np.isfinite(evidence) else -np.inf)
+
+    def side_posteriors(self) -> tuple[Vector, Vector]:
+        """Mean and variance of every worker's side bias, for the sites of the last pass."""
+        (tau, nu), (mean, variance) = self.side_sums, self.sides.prior
+        D = 1.0 + variance * tau
+        return (mean + variance * nu) / D, variance / D
 
     def _last_change(self) -> float:
         """What the last step moved; a warm run is taken to have come from a small one."""
@@ -216,15 +232,16 @@ class Propagation:
         return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
 
     def _refine(self) -> None:
-        """Own levels where they are needed; those of stage 2 settle soon and then stay."""
-        self.moved_levels = self.sites.refine() if self.unclipped <= _REFINING else 0
+        """Adaptive grids where they are needed; those of stage 2 settle soon and then stay."""
+        self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
 
     def find_items(self) -> None:
         """Means and variances; should there be none, without negative precisions of sites."""
         self._solve()
         if not self._variances():
             self.indefinite = self.clip = True
-            self.rhs = self.sites.drop_negative()
+            self.sites.transform(clip=True)
+            self.receive()
             self._solve()
             self._variances()
 
@@ -232,20 +249,27 @@ class Propagation:
         tolerance = self.settings.solve_tolerance
         if self.rule.history or self.warm:  # the error of the solve must vanish with the step
             tolerance = min(tolerance, max(1e-3 * self._last_change(), 1e-12))
-        solution = self.engine.laplacian.solve(
-            self.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
+        solution = self.system.laplacian.solve(
+            self.system.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
         )
         self.broken = not np.isfinite(solution.x).all()
         self.means = self.means if self.broken else solution.x
 
     def _variances(self) -> bool:
-        found = self.sites.pair_variances(exact=self.exact)
+        found = self._pair_variances()
         if not found.definite and self._may_be_exact():
             self.exact = True
-            found = self.sites.pair_variances(exact=True)
+            found = self._pair_variances()
         if found.definite:
             self.variances, self.log_determinant = found.items, found.log_determinant
         return found.definite
+
+    def _pair_variances(self) -> PairVariances:
+        laplacian = self.system.laplacian
+        found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
+        if found is None:
+            found, self.messages = loopy_bp(self.sites, laplacian.diagonal(), self.messages)
+        return found
 
     def _may_be_exact(self) -> bool:
         """A large factorisation is dear: only the last iterations ask for it."""
@@ -297,111 +321,25 @@ class Propagation:
     def _hold_scale(self) -> None:
         """Take back what the scale has drifted, on the grid as it stands.
 
-        Votes see β·r only. Where a worker has far more votes than there are items, EP's scale of
-        r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle. π is
-        not touched: it is learned anew at every iteration, from messages at the scale held.
+        Votes depend on β·r only. Where a worker has far more votes than there are items, EP's scale
+        of r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle. π
+        is not touched: it is learned anew at every iteration, from messages at the scale held.
         """
         factor = self.scale()
-        self.rhs = self.sites.hold_scale(factor, self.rhs)
+        self.sites.transform(scale=factor)
         self.means = self.means / factor
 
     def _rescale(self, factor: float) -> None:
         """Scores divided by the factor, reliabilities times it: the same probabilities."""
         self.prior = self.prior.rescaled(factor)
-        self.sites.rescale(factor)
+        self.sites.transform(scale=factor, grids=True)
         self.means = self.means / factor
         self.variances = self.variances / factor**2
         self.pair_effect = self.pair_effect / factor**2
-        self.rhs = self.sites.refresh()
+        self.receive()
         self.damping = 0.5
-
-
-def propagate(
-    engine: Engine,
-    levels: Vector,
-    settings: Settings,
-    progress: Progress | None = None,
-) -> Propagation:
-    """Expectation propagation from every start; the run of the largest evidence.
-
-    Every family of habits is tried from every start, all for a few iterations. A run is dropped
-    when it is far behind another for what it still gains, or when another of its family has found
-    the same scores.
-    """
-    runs: list[Propagation] = []
-    for habits, name in product(settings.families, settings.starts):
-        if runs:
-            runs[-1].suspend()
-        run = Propagation.begin(name, engine, levels, settings, habits, progress)
-        if run is not None:
-            run.resume()
-            for _ in range(_TRIAL):
-                if not run.done:
-                    run.iterate()
-            runs.append(run)
-    if not runs:  # votes that start nowhere but from nothing
-        return propagate(engine, levels, replace(settings, starts=("flat",)), progress)
-    runs[-1].suspend()
-    runs = _without_losers(runs)
-    for run in runs:
-        run.resume()
-        complete(run)
-    best = _best(runs, settings.families)
-    if best is not runs[-1]:
-        best.resume()
-    best = with_contexts(best) if settings.contexts else best
-    return with_pair_effect(best) if settings.pair_effect else best
-
-
-def complete(run: Propagation) -> None:
-    """To the end; should known workers turn out reversed, from there with the other sign."""
-    for _ in range(2):
-        while not run.done:
-            run.iterate()
-        run.finish()
-        if not run.engine.known_workers or run.known_margin >= 0.0:
-            return
-        run.flip()
-        run.rule.most += run.rule.iterations
-    while not run.done:
-        run.iterate()
-    run.finish()
-
-
-def _best(runs: list[Propagation], families: tuple[Habits, ...]) -> Propagation:
-    """The largest evidence of the first family, unless a later one has clearly more."""
-    families_run = [[run for run in runs if run.prior.habits is family] for family in families]
-    champions = [max(own, key=lambda run: run.evidence[-1]) for own in families_run if own]
-    best = champions[0]
-    for other in champions[1:]:
-        if other.evidence[-1] > best.evidence[-1] + CLEAR:
-            best = other
-    return best
-
-
-def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win; where two of a family agree, the one with the larger evidence."""
-    kept: list[Propagation] = []
-    for run in sorted(runs, key=lambda run: -run.evidence[-1]):
-        gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
-        beaten = any(
-            other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
-            or (
-                other.prior.habits is run.prior.habits
-                and abs(_correlation(other.means, run.means)) > 0.995
-            )
-            for other in kept
-        )
-        if not beaten:
-            kept.append(run)
-    return kept
 
 
 def standardised(means: Vector) -> Vector:
     """Means at root mean square 1, unless they are nothing beside their prior sd of 1."""
     return means / max(float(np.sqrt(np.mean(means**2))), _NOTHING)
-
-
-def _correlation(one: Vector, two: Vector) -> float:
-    sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
-    return float(one @ two) / sizes if sizes > 0 else 0.0

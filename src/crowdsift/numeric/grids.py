@@ -1,0 +1,30 @@
+"""Distributions on grids of points."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
+
+__all__ = ["deposit"]
+
+
+def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
+    """Masses at points as masses on the grid, each shared by its two neighbours linearly.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.grids import deposit
+    >>> deposit(np.array([0.0, 1.0]), np.array([0.25]), np.array([1.0]))
+    array([0.75, 0.25])
+    """
+    place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
+    share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
+    result = np.zeros(len(grid))
+    np.add.at(result, place, masses * (1 - share))
+    np.add.at(result, place + 1, masses * share)
+    return result

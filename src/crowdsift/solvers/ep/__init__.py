@@ -1,0 +1,1 @@
+"""Expectation propagation between items and workers of unknown type."""
