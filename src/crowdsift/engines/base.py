@@ -35,7 +35,6 @@ __all__ = [
     "Facts",
     "ItemSystem",
     "Likelihood",
-    "Margins",
     "Profile",
     "Schur",
     "ScoreCurvature",
@@ -86,25 +85,18 @@ class Tally(NamedTuple):
     losses: Items
 
 
-class Margins(Protocol):
-    """The antisymmetric matrix of smoothed margins of pairs.
-
-    A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
-    c·x[first] from second.
-    """
-
-    def multiply(self, x: Items) -> Items:
-        """The product with x."""
-
-
 class Counts(Protocol):
     """What every method needs: tallies of votes."""
 
     def tally(self, rank: Items) -> Tally:
         """Count votes, and those that agree with the ranks (1 is best; equal: no order)."""
 
-    def margins(self, prior: float) -> Margins:
-        """The smoothed margins of pairs, for votes that are one comparison a pair."""
+    def margins(self, prior: float) -> Operator:
+        """The antisymmetric matrix of smoothed margins, for votes with one comparison a pair.
+
+        A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
+        c·x[first] from second.
+        """
 
 
 class SlopePrior(NamedTuple):
@@ -195,11 +187,11 @@ class EM(Protocol):
 class Schur(Protocol):
     """The second derivatives of a likelihood: blocks A (items), B (mixed) and D (workers)."""
 
-    def reduced(self, inverse: Workers) -> Operator:
-        """A - B·inverse·B', the inverse given as a p x p block a worker; its diagonal is |A|'s."""
+    def reduced(self, inverse: Workers | None) -> Operator:
+        """A - B·inverse·B', the inverse given as a p x p block a worker; None: A, a Laplacian.
 
-    def laplacian(self) -> Operator:
-        """A, a Laplacian."""
+        Its diagonal is that of the Laplacian of |a|, a preconditioner.
+        """
 
 
 class Curvature(NamedTuple):

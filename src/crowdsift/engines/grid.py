@@ -20,6 +20,7 @@ and a loss of weight n·(1 - y), each with a site of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -57,7 +58,6 @@ __all__ = [
     "SiteSystem",
     "SiteUpdate",
     "TypePosteriors",
-    "VoteCorrelations",
     "VoteSites",
     "WorkerPoints",
     "WorkerPriors",
@@ -221,20 +221,6 @@ class VoteSites(NamedTuple):
     high: Workers
 
 
-class VoteCorrelations(Protocol):
-    """XᵀX - L(n e²): the row of X of a worker is Σ_i n_i e_i (first - second as units).
-
-    e_i = 2y - 1, less its mean over the worker's votes where sides are known. Taking L(n e²) away
-    leaves the products of different votes only.
-    """
-
-    def multiply(self, v: Items) -> Items:
-        """The product with v."""
-
-    def degrees(self) -> Items:
-        """The diagonal of L(n e²)."""
-
-
 class GridSites(Protocol):
     """The sites of one run of expectation propagation and the passes that move them."""
 
@@ -349,11 +335,9 @@ class GridSites(Protocol):
         """
 
 
-class Factoriser(Protocol):
-    """Exact variances of the pairs of a Laplacian L of fixed sparsity."""
-
-    def variances(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
-        """Of items and of pairs under L + I, its log-determinant, and whether it is definite."""
+# From weights of pairs to the variances of items and of pairs under L + I, its log-determinant, and
+# whether it is positive definite.
+Factoriser = Callable[["Vector"], tuple["Vector", "Vector", float, bool]]
 
 
 class Grid(Protocol):
@@ -362,14 +346,19 @@ class Grid(Protocol):
     def sites(self, types: WorkerTypes, variance: float) -> GridSites:
         """New sites, all 0, with that variance of the difference of every compared pair."""
 
-    def correlations(self) -> VoteCorrelations:
-        """Correlations of votes, for a start that needs no guess of who is reliable."""
+    def correlations(self) -> Operator:
+        """XᵀX - L(n e²), for a start that needs no guess of who is reliable.
+
+        The row of X of a worker is Σ_i n_i e_i (first - second as units), e_i = 2y - 1, less its
+        mean over the worker's votes where sides are known. Taking L(n e²) away leaves the products
+        of different votes only. As the diagonal that of L(n e²) is given.
+        """
 
     @first_shard
     def factoriser(self, low: Vector, high: Vector, n_items: int, most: float) -> Factoriser | None:
-        """For the Laplacian of these pairs; None where it takes more than `most` multiplications.
+        """Exact variances under L + I for the weights of these pairs, whatever they will be.
 
-        A pair may be there more than once.
+        None where that takes more than `most` multiplications. A pair may be there more than once.
         """
 
 

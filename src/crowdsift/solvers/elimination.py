@@ -83,7 +83,7 @@ class WorkerElimination:
 
     def laplacian(self) -> Operator:
         """A, the items' block of the negative Hessian, at the last point."""
-        return self._at.hessian.laplacian()
+        return self._at.hessian.reduced(None)
 
     def worker_variances(self) -> Vector:
         """Diagonals of D⁻¹: variances of the parameters with the scores held fixed."""

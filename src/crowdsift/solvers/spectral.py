@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import VoteCorrelations
+    from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["spectral_scores"]
 
 
 def spectral_scores(
-    votes: VoteCorrelations, n_items: int, *, steps: int = 60, tolerance: float = 1e-2
+    votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2
 ) -> Vector | None:
     """D^-½ times the leading eigenvector of D^-½ (XᵀX - L(e²)) D^-½, centred, RMS 1.
 
@@ -23,7 +23,7 @@ def spectral_scores(
     with full orthogonalisation, to a residual of `tolerance` times the eigenvalue; a start needs
     no more. None where votes are not correlated at all.
     """
-    degrees = votes.degrees()
+    degrees = votes.diagonal()
     scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros(n_items), where=degrees > 0)
     first = _arbitrary(n_items) * (scale > 0)
     norm = float(np.linalg.norm(first))

@@ -20,7 +20,7 @@ from crowdsift.engines.grid import (
 )
 from crowdsift.engines.reference.adaptive_grid import refined_levels
 from crowdsift.engines.reference.moments import cavity, centred_votes, moved, outcome_terms
-from crowdsift.engines.reference.operators import laplacian
+from crowdsift.engines.reference.operators import DenseOperator, laplacian
 from crowdsift.engines.reference.pairs import PairTable
 from crowdsift.engines.reference.types import TypeTable
 from crowdsift.numeric.dense import inverse_root
@@ -29,7 +29,7 @@ from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import Messages
+    from crowdsift.engines.grid import Factoriser, Messages
     from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
@@ -53,48 +53,34 @@ class ReferenceGrid:
 
     def factoriser(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
-    ) -> DenseFactoriser:
+    ) -> Factoriser:
         """By a dense inverse, whatever it takes; see the protocol."""
-        return DenseFactoriser(low, high, n_items)
+        one = np.eye(n_items)
+
+        def variances(weight: Vector) -> tuple[Vector, Vector, float, bool]:
+            precision = laplacian(n_items, low, high, weight).multiply(one) + one
+            try:
+                root, log_determinant = inverse_root(precision)
+            except np.linalg.LinAlgError:
+                return np.ones(n_items), np.ones(len(weight)), 0.0, False
+            S = root.T @ root
+            items = np.diag(S).copy()
+            return items, items[low] + items[high] - 2.0 * S[low, high], log_determinant, True
+
+        return variances
 
 
-class DenseFactoriser:
-    """Exact variances by a dense inverse."""
-
-    def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> None:
-        self._low, self._high, self._n = low, high, n_items
-
-    def variances(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
-        """Variances and log-determinant; see the protocol."""
-        L = laplacian(self._n, self._low, self._high, weight).multiply(np.eye(self._n))
-        try:
-            root, log_determinant = inverse_root(L + np.eye(self._n))
-        except np.linalg.LinAlgError:
-            return np.ones(self._n), np.ones(len(weight)), 0.0, False
-        S = root.T @ root
-        items = np.diag(S).copy()
-        pairs = items[self._low] + items[self._high] - 2.0 * S[self._low, self._high]
-        return items, pairs, log_determinant, True
-
-
-class ReferenceCorrelations:
+class ReferenceCorrelations(DenseOperator):
     """XᵀX - L(n e²)."""
 
     def __init__(self, votes: VoteColumns) -> None:
-        self._votes = votes
-        self._e = centred_votes(votes)
-
-    def multiply(self, v: Vector) -> Vector:
-        """The product with v; see the protocol."""
-        votes, e = self._votes, self._e
-        d = votes.differences(v)
-        product = votes.to_workers(votes.n * e * d)[votes.worker]
-        return votes.to_items(votes.n * (e * product - e**2 * d))
-
-    def degrees(self) -> Vector:
-        """The diagonal of L(n e²)."""
-        weight = self._votes.n * self._e**2
-        return self._votes.to_both(weight, weight)
+        e = centred_votes(votes)
+        X = np.zeros((votes.n_workers, votes.n_items))
+        np.add.at(X, (votes.worker, votes.first), votes.n * e)
+        np.subtract.at(X, (votes.worker, votes.second), votes.n * e)
+        degrees = laplacian(votes.n_items, votes.first, votes.second, votes.n * e**2)
+        square = degrees.multiply(np.eye(votes.n_items))
+        super().__init__(X.T @ X - square, degrees.diagonal())
 
 
 class ReferenceSites:
@@ -128,8 +114,8 @@ class ReferenceSites:
         self._x = np.where(self._worker < self._crowd, side, 0.0)
         self._pairs = PairTable(self._winner, self._loser, self._n, votes.n_items, shared, variance)
         self._tau, self._nu, self._side_tau, self._side_nu = np.zeros((4, len(rows)))
-        self.n_votes, self.n_pairs = len(rows), self._pairs.n_owned
-        self.pairs_held = len(self._pairs.low)
+        self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
+        self.pairs_held = float(len(self._pairs.low))
 
     def update(
         self,
@@ -270,10 +256,9 @@ class ReferenceSites:
             ends[:, s] = levels[[0, -1]]
         sites = (self._tau, self._nu, self._side_tau, self._side_nu)
         count = np.bincount(self._worker, minlength=m)
-        return VoteSites(
-            count, self._winner, self._loser, self._kind,
-            *(values.astype(np.float32) for values in sites), *ends,
-        )  # fmt: skip
+        codes = (self._winner, self._loser, self._kind)
+        single = [values.astype(np.float32) for values in sites]
+        return VoteSites._make([count, *codes, *single, *ends])
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Sites and adaptive grids; see the protocol."""

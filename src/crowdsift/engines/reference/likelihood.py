@@ -23,24 +23,21 @@ class ReferenceSchur:
     def __init__(self, votes: VoteColumns, a: Vector, b: Vector) -> None:
         self._votes, self._a, self._b = votes, a, b
 
-    def reduced(self, inverse: Vector) -> DenseOperator:
+    def reduced(self, inverse: Vector | None) -> DenseOperator:
         """A - B·inverse·B'; see the protocol."""
         votes = self._votes
+        matrix = laplacian(votes.n_items, votes.first, votes.second, self._a)
+        if inverse is None:
+            return matrix
         B = np.zeros((votes.n_items, votes.n_workers, self._b.shape[1]))
         np.add.at(B, (votes.first, votes.worker), self._b)
         np.subtract.at(B, (votes.second, votes.worker), self._b)
-        matrix = laplacian(votes.n_items, votes.first, votes.second, self._a)
         full = matrix.multiply(np.eye(votes.n_items))
         size = np.abs(self._a)
         return DenseOperator(
             full - np.einsum("jsp,spq,ksq->jk", B, inverse, B, optimize=True),
             votes.to_both(size, size),
         )
-
-    def laplacian(self) -> DenseOperator:
-        """A; see the protocol."""
-        votes = self._votes
-        return laplacian(votes.n_items, votes.first, votes.second, self._a)
 
 
 class ReferenceLikelihood:

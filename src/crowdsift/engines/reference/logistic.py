@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.engines.base import ItemSystem, Profile, ScoreCurvature, SlopePrior, Tally
 from crowdsift.engines.reference.likelihood import ReferenceLikelihood
-from crowdsift.engines.reference.operators import laplacian
+from crowdsift.engines.reference.operators import DenseOperator, laplacian
 from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 
 if TYPE_CHECKING:
@@ -42,23 +42,14 @@ class ReferenceCounts:
             losses=votes.to_both(n * (1.0 - votes.y), n * votes.y),
         )
 
-    def margins(self, prior: float) -> ReferenceMargins:
+    def margins(self, prior: float) -> DenseOperator:
         """The smoothed margins; see the protocol."""
-        return ReferenceMargins(self._votes, prior)
-
-
-class ReferenceMargins:
-    """The antisymmetric matrix of smoothed margins."""
-
-    def __init__(self, votes: VoteColumns, prior: float) -> None:
-        self._votes = votes
-        self._c = (votes.n * votes.y + prior) / (votes.n + 2 * prior) - 0.5
-
-    def multiply(self, x: Vector) -> Vector:
-        """The product with x; see the protocol."""
         votes = self._votes
-        votes.passes += 1
-        return votes.to_both(self._c * x[votes.second], -self._c * x[votes.first])
+        c = (votes.n * votes.y + prior) / (votes.n + 2 * prior) - 0.5
+        matrix = np.zeros((votes.n_items, votes.n_items))
+        np.add.at(matrix, (votes.first, votes.second), c)
+        np.subtract.at(matrix, (votes.second, votes.first), c)
+        return DenseOperator(matrix)
 
 
 class ReferenceSlopes:

@@ -80,7 +80,7 @@ class Factorisation:
         found = self._known[most]
         if found is None:
             return None
-        items, pairs, log_determinant, definite = found.variances(weight)
+        items, pairs, log_determinant, definite = found(weight)
         if definite:
             sites.set_pair_variances(pairs)
         return PairVariances(items, log_determinant, definite)
