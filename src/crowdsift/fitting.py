@@ -28,11 +28,10 @@ from crowdsift.votes.comparisons import Comparisons
 if TYPE_CHECKING:
     import os
 
-    from crowdsift.engines import Engine
+    from crowdsift.engines.base import Engine
     from crowdsift.io.gold import Gold
     from crowdsift.report import Report
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.kept_sites import SavedSites
 
 __all__ = ["Fit", "fit", "load", "require_workers"]
 
@@ -272,7 +271,7 @@ def _estimated(
     else:
         estimate = chosen.resume(machine, starting_point(start, votes, chosen), progress)
     estimate = voters(estimate, votes.n_workers)
-    component = machine.component
+    component = machine.facts.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))
     found = None if known is None else count_gold(estimate.scores, component, known)
     if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:

@@ -14,8 +14,8 @@ from crowdsift.results.worker_table import worker_table
 from crowdsift.solvers.kept_sites import recoded
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import VoteSites
     from crowdsift.results.fitted import Fitted
+    from crowdsift.solvers.kept_sites import SavedSites
 
 __all__ = ["fields_of"]
 
@@ -57,7 +57,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     }
 
 
-def _sites(fitted: Fitted) -> VoteSites | None:
+def _sites(fitted: Fitted) -> SavedSites | None:
     """The sites with rows of the table for codes of items; gold is one more worker."""
     sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
     if sites is None:

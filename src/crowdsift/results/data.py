@@ -6,10 +6,10 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import VoteSites
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.results.posterior import Posterior
     from crowdsift.results.tables import Table
+    from crowdsift.solvers.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.source import Backend
 
@@ -29,7 +29,7 @@ class FitData:
     backend: Backend | None = None
     posterior: Posterior | None = None
     crowd: dict[str, Any] | None = None
-    sites: VoteSites | None = None
+    sites: SavedSites | None = None
     votes: Comparisons | None = None
 
     @property
