@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 import crowdsift
 from benchmarks.data import data_folder, look_alike
 from crowdsift.engines import choose_engine
+from crowdsift.engines.base import required
 
 PENALTY = 0.01
 OUTPUT = Path("bench-output")
@@ -107,16 +108,18 @@ def factor_yardstick(votes: crowdsift.Comparisons, scores: NDArray[np.float64]) 
     """Penalised log-likelihood of factor-bt, the workers' parameters at their best."""
     model = crowdsift.FactorBT(penalty=PENALTY, reduced=True)
     engine = choose_engine("cpu", model.prepare(votes), 2)
-    centre = model.start(engine.n_features)
-    theta = np.tile(centre, (engine.n_workers, 1))
+    centre = model.start(engine.facts.n_features)
+    theta = np.tile(centre, (engine.facts.n_workers, 1))
     scores = scores - scores.mean()
 
     def value(scale: float) -> float:
-        fitted = engine.fit_workers(
+        fitted = required(engine.likelihood).fit_workers(
             model.likelihood, scale * scores, theta,
             centre=centre, penalty=PENALTY, bounds=model.bounds,
         )  # fmt: skip
-        likelihood = engine.derivatives(model.likelihood, scale * scores, fitted).value
+        likelihood = (
+            required(engine.likelihood).derivatives(model.likelihood, scale * scores, fitted).value
+        )
         prior = scale**2 * float(scores @ scores) + float(np.sum((fitted - centre) ** 2))
         return likelihood - 0.5 * PENALTY * prior
 

@@ -21,6 +21,7 @@ import numpy as np
 
 from benchmarks.data import stored, votes_of
 from crowdsift.engines import choose_engine
+from crowdsift.engines.base import SlopePrior, required
 
 __all__ = ["machine", "passes"]
 
@@ -56,17 +57,19 @@ def passes(name: str, rates: list[dict[str, Any]]) -> list[dict[str, Any]]:
     rows = []
     for rate in rates:
         engine = choose_engine("cpu", votes, rate["threads"])
-        x = np.random.default_rng(0).normal(size=engine.n_items)
-        scores, slopes = 0.5 * x, np.ones(engine.n_workers)
+        passes, facts = required(engine.slopes), engine.facts
+        x = np.random.default_rng(0).normal(size=facts.n_items)
+        scores, slopes = 0.5 * x, np.ones(facts.n_workers)
+        prior = SlopePrior(mean=1.25, precision=2.0, last_step=1e-3)
+        common = passes.profile(scores, slopes).hessian
+        own = passes.profile(scores, slopes, prior).hessian
         tasks: dict[str, Callable[[], object]] = {
-            "bt pass": partial(engine.common_slope, scores, 1.0),
-            "bt product": partial(engine.slope_product, x),
-            "bora-map pass": partial(
-                engine.own_slopes, scores, slopes, mean=1.25, precision=2.0, last_step=1e-3
-            ),
-            "bora-map product": partial(engine.slope_product, x),
+            "bt pass": partial(passes.profile, scores, slopes),
+            "bt product": partial(common.multiply, x),
+            "bora-map pass": partial(passes.profile, scores, slopes, prior),
+            "bora-map product": partial(own.multiply, x),
         }
-        near = min(rate["access"], key=lambda entry: abs(np.log(entry["items"] / engine.n_items)))
+        near = min(rate["access"], key=lambda entry: abs(np.log(entry["items"] / facts.n_items)))
         for task, run in tasks.items():
             seconds = _best(run) / len(votes)
             stream, gathers, scatters = COSTS[task]

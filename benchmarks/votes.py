@@ -163,7 +163,6 @@ def one_sided_task(task: Task) -> list[Record]:
     for name, model in (
         ("sift", crowdsift.Sift()),
         ("bora-em", crowdsift.BoraEM()),
-        ("bora-em side_bias", crowdsift.BoraEM(side_bias=True)),
     ):
         fit = crowdsift.fit(votes, model, threads=1)
         alone = crowdsift.fit(honest, model, threads=1)
@@ -194,7 +193,7 @@ def one_sided(seeds: int) -> None:
     print(f"{'K':>4s} {'sides':8s}{'method':20s}{'0 inside':>10s}{'half-width':>12s}"
           f"{'one-sided':>11s}{'mean τ drop (worst)':>21s}")  # fmt: skip
     for design in designs:
-        for method in ("sift", "bora-em", "bora-em side_bias"):
+        for method in ("sift", "bora-em"):
             mine = [
                 r for r in records
                 if r["method"] == method and tuple(r["task"][:2]) == design
@@ -225,7 +224,6 @@ def side_task(task: Task) -> list[Record]:
     votes = decided(crowdsift.read(data_folder() / f"{data}.csv"))
     models = {
         "bora-em": crowdsift.BoraEM(),
-        "bora-em side_bias": crowdsift.BoraEM(side_bias=True),
         "sift sides=False": crowdsift.Sift(sides=False),
         "sift": crowdsift.Sift(),
     }
@@ -244,7 +242,7 @@ def sides(seeds: int) -> None:
     names = ("llmfao_llmjudges", "llmfao", "mtbench")
     records = work("votes-sides", side_task, [(n, s) for s in range(seeds) for n in names])
     print(f"left-out log loss of decided votes, 5 folds, {seeds} seeds")
-    methods = ("bora-em", "bora-em side_bias", "sift sides=False", "sift")
+    methods = ("bora-em", "sift sides=False", "sift")
     print(f"{'':18s}" + "".join(f"{m:>20s}" for m in methods))
     for name in names:
         losses = [
@@ -257,7 +255,7 @@ def sides(seeds: int) -> None:
         print(f"{name:18s}" + "".join(f"{loss:20.4f}" for loss in losses))
     print("must show: llmfao_llmjudges, sift at most .50")
     votes = crowdsift.read(data_folder() / "llmfao_llmjudges.csv")
-    for model in (crowdsift.Sift(), crowdsift.BoraEM(side_bias=True)):
+    for model in (crowdsift.Sift(),):
         table = crowdsift.fit(votes, model).workers
         for row in range(len(table["worker"])):
             run = slice(int(votes.offsets[row]), int(votes.offsets[row + 1]))

@@ -16,7 +16,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
-from crowdsift.numeric.threads import blas_threads, thread_count
+from crowdsift.numeric.threads import blas_threads
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.fitted import Fitted, centre
@@ -220,7 +220,7 @@ def fit(
         chosen.memory(prepared),
         f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
-    with blas_threads(thread_count(threads)):
+    with blas_threads(1, dense=thread_count(threads)):
         machine = choose_engine(engine, prepared, threads)
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads)

@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from samples import assert_same
 
 import crowdsift
 from crowdsift import RequestError, ResourceError
 from crowdsift.io.resources import available_memory, require_disk
-from crowdsift.numeric.threads import _openblas, available_threads, blas_threads
+from crowdsift.numeric.threads import _libraries, available_threads, blas_threads, dense_algebra
+from samples import assert_same
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -123,20 +123,26 @@ def test_reading_spills_under_a_memory_limit(parquet, monkeypatch):
 
 
 def test_linear_algebra_is_capped_inside_and_as_before_after():
-    found = _openblas()
-    if found is None:
-        pytest.skip("NumPy runs on another library than OpenBLAS")
-    get, put = found
-    before = get()
-    put(2)
-    try:
-        with blas_threads(1):
-            assert get() == 1
-        assert get() == 2
-        with pytest.raises(ZeroDivisionError), blas_threads(1):
-            1 / 0  # noqa: B018
-        assert get() == 2
-        with blas_threads(64):  # never more than the user allows
-            assert get() == 2
-    finally:
-        put(before)
+    def now():
+        return [library.num_threads for library, _ in _libraries()]
+
+    if not _libraries():
+        pytest.skip("NumPy runs on a library that has no number of threads")
+    before = [count for _, count in _libraries()]
+    with blas_threads(1, dense=2):
+        assert now() == [1] * len(before)
+        with dense_algebra():
+            assert now() == [min(2, count) for count in before]
+        assert now() == [1] * len(before)
+    assert now() == before
+    with pytest.raises(ZeroDivisionError), blas_threads(1):
+        1 / 0  # noqa: B018
+    with blas_threads(64):  # never more than the user allows
+        assert now() == before
+    one, two = blas_threads(1), blas_threads(1)
+    one.__enter__()
+    two.__enter__()
+    one.__exit__(None, None, None)  # calls of two threads may overlap
+    assert now() == [1] * len(before)
+    two.__exit__(None, None, None)
+    assert now() == before

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric.threads import dense_algebra
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
@@ -58,8 +60,9 @@ def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
     >>> np.diag(root.T @ root).round(4).tolist(), round(log_determinant, 4)
     ([0.5, 0.25], 2.0794)
     """
-    factor = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
-    return _inverse_of_lower(factor), 2.0 * float(np.log(np.diag(factor)).sum())
+    with dense_algebra():
+        factor = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
+        return _inverse_of_lower(factor), 2.0 * float(np.log(np.diag(factor)).sum())
 
 
 def _inverse_of_lower(factor: Matrix) -> Matrix:

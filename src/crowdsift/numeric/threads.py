@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import ctypes
 import os
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
+from threading import Lock
+from typing import TYPE_CHECKING
+
+from threadpoolctl import ThreadpoolController
 
 from crowdsift.errors import RequestError
 
-__all__ = ["available_threads", "blas_threads", "thread_count", "thread_notes"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from threadpoolctl import LibController
+
+__all__ = ["available_threads", "blas_threads", "dense_algebra", "thread_count", "thread_notes"]
 
 
 def available_threads() -> int:
@@ -62,8 +68,12 @@ def thread_notes(threads: int | None) -> list[str]:
 
 
 @contextmanager
-def blas_threads(count: int) -> Iterator[None]:
-    """At most so many threads in NumPy's linear algebra meanwhile, where that is OpenBLAS.
+def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
+    """At most so many threads in NumPy's linear algebra meanwhile, never more than before.
+
+    Idle threads of BLAS spin for a while after every long product and take the cores of our own:
+    a fit allows one, and `dense` of them inside `dense_algebra`. The setting is that of the whole
+    process; calls may overlap in several threads, and the last to leave puts back what was.
 
     Examples
     --------
@@ -71,30 +81,51 @@ def blas_threads(count: int) -> Iterator[None]:
     >>> with blas_threads(1):
     ...     pass
     """
-    found = _openblas()
-    if found is None:
-        yield
-        return
-    get, put = found
-    before = get()
-    put(min(before, count))
+    limit = _Limit(count, count if dense is None else dense)
+    with _LOCK:
+        _LIMITS.append(limit)
+        _apply()
     try:
         yield
     finally:
-        put(before)
+        with _LOCK:
+            _LIMITS.remove(limit)
+            _apply()
+
+
+@contextmanager
+def dense_algebra() -> Iterator[None]:
+    """Around a dense factorisation: as many threads as the call around it allows for that.
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.threads import dense_algebra
+    >>> with dense_algebra():
+    ...     pass
+    """
+    with blas_threads(_LIMITS[-1].dense if _LIMITS else available_threads()):
+        yield
+
+
+class _Limit:
+    """What one call asks for; told apart from an equal one by being another."""
+
+    def __init__(self, count: int, dense: int) -> None:
+        self.count, self.dense = count, dense
+
+
+_LOCK = Lock()
+_LIMITS: list[_Limit] = []
+
+
+def _apply() -> None:
+    """The limit of the call that came last, or what was before the first."""
+    for library, before in _libraries():
+        library.set_num_threads(min(before, _LIMITS[-1].count) if _LIMITS else before)
 
 
 @cache
-def _openblas() -> tuple[Callable[[], int], Callable[[int], object]] | None:
-    """The functions of the library that NumPy has loaded that get and set its threads."""
-    with suppress(OSError):
-        maps = Path("/proc/self/maps").read_text().splitlines()
-        for path in sorted({line.split()[-1] for line in maps if "openblas" in line}):
-            library = ctypes.CDLL(path)
-            for form in ("scipy_openblas_{}_num_threads64_", "openblas_{}_num_threads64_",
-                         "scipy_openblas_{}_num_threads", "openblas_{}_num_threads"):  # fmt: skip
-                with suppress(AttributeError):
-                    return getattr(library, form.format("get")), getattr(
-                        library, form.format("set")
-                    )
-    return None
+def _libraries() -> list[tuple[LibController, int]]:
+    """The BLAS libraries of this process, and how many threads they had."""
+    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    return [(library, library.num_threads) for library in found]
