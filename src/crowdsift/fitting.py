@@ -16,7 +16,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
-from crowdsift.numeric.threads import blas_threads
+from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.fitted import Fitted, centre
