@@ -1,21 +1,21 @@
-"""The passes of expectation propagation over a grid of worker types.
+"""Expectation propagation over a grid of worker types: what an engine offers.
 
 A regular worker is of a type (β, δ): its reliability is a point of a symmetric grid of 2H + 1
-points, told by the H positive levels; its tie width is one of D widths. Where sides are used it
-also has a side habit γ ~ N(g0, t²), and there are types that see nothing but the side ("pure").
+points, given by the H positive levels; its tie width is one of D widths. Where sides are used it
+also has a side bias γ ~ N(g0, t²), and there are side-only types, which do not depend on the items.
 A prior over types has D·(2H + 1) + P entries: for every width the reliabilities in rising order,
-then the pure types.
+then the side-only types.
 
 With d = score of the winner less that of the loser, x = +1 if the winner stood first, else -1,
-and z = βd + xγ (pure types: z = xγ_t), a vote for the winner has the probability σ(z - δ), one
+and z = βd + xγ (side-only types: z = xγ_t), a vote for the winner has the probability σ(z - δ), one
 for the loser σ(-z - δ), a tie the rest (Rao and Kupper 1967). For a tie "winner" is the first
 item. Without ties δ is 0.
 
-Every vote has a Gaussian site exp(-A d²/2 + h d) on d and, where sides are used, one on γ; sites
-and what is needed to form cavities live in the engine, only vectors over items, workers and types
-travel. A vote of weight n stands for n equal votes with equal sites, so n·A, n·h and n·log Z count
-and a cavity removes one of them. Where ties are no outcome, a y strictly between 0 and 1 is a win
-of weight n·y and a loss of weight n·(1 - y), each with a site of its own.
+Every vote has a Gaussian site exp(-τd²/2 + νd) on d (precision τ, precision-mean ν) and, where
+sides are used, one on γ; sites and what is needed to form cavities live in the engine. A vote of
+weight n stands for n equal votes with equal sites, so n·τ, n·ν and n·log Z count and a cavity
+removes one of them. Where ties are no outcome, a y strictly between 0 and 1 is a win of weight n·y
+and a loss of weight n·(1 - y), each with a site of its own.
 """
 
 from __future__ import annotations
@@ -24,46 +24,60 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
 
-if TYPE_CHECKING:
-    from numpy.typing import NDArray
+from crowdsift.engines.kinds import (
+    Items,
+    PairCodes,
+    Pairs,
+    Rows,
+    Shared,
+    Total,
+    Totals,
+    VoteCodes,
+    Votes,
+    Workers,
+    first_shard,
+)
+from crowdsift.engines.operators import Operator
 
+if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 __all__ = [
-    "NO_HABIT",
-    "PLAIN",
-    "SMOOTHING",
+    "LEAST_DENOMINATOR",
+    "RELIABILITY_ONLY",
+    "Factoriser",
+    "Grid",
     "GridSites",
-    "Habits",
+    "Messages",
     "PairPosteriors",
     "PairVariances",
-    "RunSites",
     "SidePrior",
-    "SideSums",
+    "SiteSystem",
     "SiteUpdate",
     "TypePosteriors",
+    "VoteCorrelations",
     "VoteSites",
     "WorkerPoints",
     "WorkerPriors",
+    "WorkerTypes",
     "mirrored",
 ]
 
-# E[σ(βd)] ≈ σ(βm/√(1 + c β² v)) for d ~ N(m, v), with c = π/8.
-SMOOTHING = 3.14159 / 8.0
-# Denominators 1 - AV and 1 - νv are at least this; below, EP would leave the proper Gaussians.
+# Denominators 1 - τV and 1 - κv are at least this; below, EP would leave the proper Gaussians.
 LEAST_DENOMINATOR = 0.05
 
 
-class Habits(NamedTuple):
-    """What workers may have beside a reliability: the shape of the grid of types.
+class WorkerTypes(NamedTuple):
+    """The shape of the grid of types: what workers may have beside a reliability.
 
-    `widths` are the tie widths δ, a single 0 where ties are no outcome; `pure_sides` and
-    `pure_widths` are γ and δ of the pure types; `sides` says whether regular workers have a γ.
+    `widths` are the tie widths δ, a single 0 where ties are no outcome; `side_only` and
+    `side_only_widths` are γ and δ of the side-only types; `sides` says whether regular workers
+    have a γ.
     """
 
     widths: Vector
-    pure_sides: Vector
-    pure_widths: Vector
+    side_only: Vector
+    side_only_widths: Vector
     sides: bool
 
     @property
@@ -73,55 +87,84 @@ class Habits(NamedTuple):
 
     def n_types(self, levels: Vector) -> int:
         """How many types there are for these positive levels of reliability."""
-        return len(self.widths) * (2 * len(levels) + 1) + len(self.pure_sides)
+        return len(self.widths) * (2 * len(levels) + 1) + len(self.side_only)
 
 
-PLAIN = Habits(np.zeros(1), np.empty(0), np.empty(0), False)
+RELIABILITY_ONLY = WorkerTypes(np.zeros(1), np.empty(0), np.empty(0), False)
 
 
 class SidePrior(NamedTuple):
-    """The side habit of regular workers: γ ~ N(mean, variance)."""
+    """The side bias of regular workers: γ ~ N(mean, variance); a variance of 0 is allowed."""
 
     mean: float = 0.0
     variance: float = 0.25
 
 
-NO_HABIT = SidePrior()
-
-
 class WorkerPriors(NamedTuple):
-    """A prior of its own for every worker but known ones: over types, and of the side habit."""
+    """A prior of its own for every worker but gold: over types, and of the side bias."""
 
-    masses: Vector  # workers x types
-    side_mean: Vector
-    side_variance: Vector
-
-
-class SideSums(NamedTuple):
-    """Over workers with votes, ω the probability of being regular: Σω, ΣωG, Σω(G² + V)."""
-
-    weight: float
-    first: float
-    second: float
+    masses: Workers  # workers x types
+    side_mean: Workers
+    side_variance: Workers
 
 
 class SiteUpdate(NamedTuple):
-    """What a pass over all votes says.
+    """What a pass over all votes adds up to.
 
     `counts` is Σ_s q_s(t) over the workers with votes, `log_messages` is
     Σ_s log Σ_t prior_t Π_i Z_it, `log_sites` is Σ_i log Z̃_i of the sites before the update,
-    `log_pairs` what the pair effect adds to the evidence before it, `rhs` the signed sums of h per
-    item after it, `known_margin` the log-odds
-    that known workers are right and not reversed, `sides` what side habits add up to.
+    `gold_margin` the log-odds that gold is right and not reversed. Of every worker: `regular`, the
+    probability of being of a regular type (0 without votes and for gold), `side_tau` and `side_nu`,
+    Σ n·τ and Σ n·ν of the sites of γ after the update.
     """
 
-    counts: Vector
-    log_messages: float
-    log_sites: float
-    log_pairs: float
-    rhs: Vector
-    known_margin: float
-    sides: SideSums
+    counts: Totals
+    log_messages: Total
+    log_sites: Total
+    gold_margin: Total
+    regular: Workers
+    side_tau: Workers
+    side_nu: Workers
+
+
+class SiteSystem(NamedTuple):
+    """What items receive from the sites: the Laplacian of n·τ, the signed sums of n·ν per item.
+
+    `log_pairs` is what the pair effect adds to the evidence.
+    """
+
+    laplacian: Operator
+    rhs: Items
+    log_pairs: Total
+
+
+class PairPosteriors(NamedTuple):
+    """Posterior of the difference, first less second item, of compared pairs, effect included.
+
+    `slope` is the derivative of the evidence in the variance of the pair effect.
+    """
+
+    first: PairCodes
+    second: PairCodes
+    mean: Pairs
+    variance: Pairs
+    slope: Total
+
+
+class Messages(NamedTuple):
+    """A sweep of belief propagation: new messages added up per item, and what it found.
+
+    `unsettled` is how many messages moved by more than the tolerance, `improper` how many pairs had
+    no proper Gaussian. Of a last sweep also the pairs' part of log|L + I|, the number of pairs of
+    every item, and the variances of pairs that several shards have.
+    """
+
+    sums: Items
+    unsettled: Total
+    improper: Total
+    log_determinant: Total
+    degrees: Items
+    shared: Shared
 
 
 class PairVariances(NamedTuple):
@@ -132,213 +175,195 @@ class PairVariances(NamedTuple):
     definite: bool
 
 
-class PairPosteriors(NamedTuple):
-    """Posterior of the difference, first less second item, of compared pairs, effect included.
-
-    `slope` is the derivative of the evidence in the variance of the pair effect.
-    """
-
-    first: NDArray[np.uint32]
-    second: NDArray[np.uint32]
-    mean: Vector
-    variance: Vector
-    slope: float
-
-
 class TypePosteriors(NamedTuple):
-    """Posterior over types of some workers: each has its own levels where it was refined.
+    """Posterior over types of some workers: each has its adaptive grid where it was refined.
 
     `points` (workers x (2H + 1)) are the reliabilities, `masses` (workers x types) the posterior
     probabilities of the types.
     """
 
-    points: Vector
-    masses: Vector
+    points: Workers
+    masses: Workers
 
 
 class WorkerPoints(NamedTuple):
-    """Posteriors of workers told by points of equal probability, one row a worker each.
+    """Posteriors of workers given by points of equal probability, one row a worker each.
 
-    Reliability β, tie width δ, and mean and variance of the side habit γ.
+    Reliability β, tie width δ, and mean and variance of the side bias γ.
     """
 
-    reliability: Vector
-    width: Vector
-    side: Vector
-    side_variance: Vector
+    reliability: Workers
+    width: Workers
+    side: Workers
+    side_variance: Workers
 
 
 class VoteSites(NamedTuple):
-    """The sites of votes, and the votes themselves, one entry a vote; own levels by worker.
+    """The sites of votes, and the votes themselves, ordered by worker.
 
-    `kind` is 1 where the first item won, -1 where the second did, 2 for a tie. `precision` and
-    `pull` are A and h of the difference, `side_precision` and `side_pull` those of γ, 0 where there
-    is none. A worker's own levels are evenly spaced from `low` to `high`, NaN where it has none.
+    `count` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did,
+    2 for a tie. `tau` and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where
+    there is none. A worker's adaptive grid is evenly spaced from `low` to `high`, NaN where it has
+    none.
     """
 
-    worker: NDArray[np.uint32]
-    winner: NDArray[np.uint32]
-    loser: NDArray[np.uint32]
-    kind: NDArray[np.int8]
-    precision: NDArray[np.float32]
-    pull: NDArray[np.float32]
-    side_precision: NDArray[np.float32]
-    side_pull: NDArray[np.float32]
-    low: Vector
-    high: Vector
+    count: Workers
+    winner: VoteCodes
+    loser: VoteCodes
+    kind: Votes
+    tau: Votes
+    nu: Votes
+    side_tau: Votes
+    side_nu: Votes
+    low: Workers
+    high: Workers
 
 
-class RunSites(Protocol):
+class VoteCorrelations(Protocol):
+    """XᵀX - L(n e²): the row of X of a worker is Σ_i n_i e_i (first - second as units).
+
+    e_i = 2y - 1, less its mean over the worker's votes where sides are known. Taking L(n e²) away
+    leaves the products of different votes only.
+    """
+
+    def multiply(self, v: Items) -> Items:
+        """The product with v."""
+
+    def degrees(self) -> Items:
+        """The diagonal of L(n e²)."""
+
+
+class GridSites(Protocol):
     """The sites of one run of expectation propagation and the passes that move them."""
 
-    def reset(self, variance: float) -> None:
-        """All sites 0, the variance of every compared pair as given, no worker refined.
-
-        There is no pair effect, and no worker has a prior of its own.
-        """
-
-    def suspend(self) -> None:
-        """Give back memory that can be filled again.
-
-        Before the next pass: `refresh`, then `pair_variances` or `set_pair_variances`.
-        """
-
-    def set_pair_variances(self, variances: Vector) -> None:
-        """Variances of the compared pairs, in the order of `pair_posteriors`."""
-
-    @property
-    def n_pairs(self) -> int:
-        """How many pairs of items are compared."""
-
-    def flip(self) -> Vector:
-        """The sites for scores of the other sign, then `refresh`."""
-
-    def copy(self) -> Self:
-        """The same sites once more; the Laplacian is shared."""
-
-    def set_pair_effect(self, variance: float) -> Vector:
-        """Add u ~ N(0, s) to the difference of every pair, one u a pair, then `refresh`.
-
-        With a = Σ n·A, H = Σ ±n·h of a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`: the
-        Laplacian gets a/D, rhs the signed H/D; cavities start from E = (E_r + s·H)/D and
-        V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the evidence gains
-        Σ ½(s·H²/D - log D).
-        """
-
-    def pair_posteriors(self, means: Vector) -> PairPosteriors:
-        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
+    n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes as one
+    n_pairs: Total  # pairs of items that are compared
 
     def update(
         self,
         levels: Vector,
         prior: Vector,
-        means: Vector,
+        means: Items,
         *,
         damping: float,
         clip: bool,
-        side: SidePrior = NO_HABIT,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: Workers | None = None,
     ) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
-        Cavities v = V/(1 - AV), m = (E - Vh)/(1 - AV) from the pairs' variances V and the
-        differences E of `means`; those of γ alike, from V = 1/(1/t² + Σ n·A_γ) and
-        G = V(g0/t² + Σ n·h_γ). With k = 1/√(1 + c(β²v + v_γ)) and z = βm + x·m_γ (pure types:
-        k = 1, z = xγ_t), p1 = σ(k(z - δ)) and p2 = σ(k(-z - δ)): Z = p1 for a win and
+        Cavities v = V/(1 - τV), m = (E - Vν)/(1 - τV) from the pairs' posterior means E and
+        variances V; those of γ alike, from D = 1 + t²Σnτ_γ, V = t²/D and G = (g0 + t²Σnν_γ)/D.
+        With c = π/8, k = 1/√(1 + c(β²v + v_γ)) and z = βm + x·m_γ (side-only types: k = 1,
+        z = xγ_t), p1 = σ(k(z - δ)) and p2 = σ(k(-z - δ)): Z = p1 for a win and
         (e^{2kδ} - 1) p1 p2 for a tie. q(t) ∝ prior_t Π Z^n; regular types gain the evidence of γ,
-        ½log(V/t²) + ½G²/V - ½g0²/t² - Σ n log Z̃_γ.
+        -½log D + ½(t²ν² + 2g0ν - g0²τ)/D - Σ n log Z̃_γ with τ, ν the worker's sums.
 
         e = 1 - p1 and f = (1 - p1)(1 - 2p1) for a win, e = p2 - p1 and
-        f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α = Σ q e βk, ν = α² - Σ q f (βk)²; the new
-        site is A = ν/(1 - νv), h = (α + νm)/(1 - νv), of which `damping` is taken and the rest
-        kept. With `clip` ν is at least 0. For γ the same with k instead of βk, q given that the
-        worker is regular, the sign x, and ν always at least 0. Refreshes the Laplacian with n·A.
-        Keeps Π Z^n.
+        f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α = Σ q e βk, κ = α² - Σ q f (βk)²; the new
+        site is τ = κ/(1 - κv), ν = (α + κm)/(1 - κv), of which `damping` is taken and the rest
+        kept. With `clip` κ is at least 0. For γ the same with k instead of βk, q given that the
+        worker is regular, the sign x, and κ always at least 0. Π Z^n is kept for `type_counts`
+        and `posteriors`.
+
+        `own` replaces the prior and that of the side for every worker but gold. With `workers` the
+        sites of those that are not marked stay, and the results are of the marked ones alone.
         """
 
-    def type_counts(self, prior: Vector) -> Vector:
-        """`counts` for another prior and the messages of the last pass."""
+    def type_counts(self, prior: Vector) -> Totals:
+        """`counts` for another common prior and the messages of the last pass."""
 
-    def posteriors(self, prior: Vector, begin: int, end: int) -> TypePosteriors:
-        """Posterior over types of the workers from `begin` to `end`, after the last pass."""
+    def posteriors(
+        self, prior: Vector, rows: Rows, own: WorkerPriors | None = None
+    ) -> TypePosteriors:
+        """Posterior over types of a range of workers, after the last pass."""
 
-    def sides(self) -> tuple[Vector, Vector]:
-        """G and V of every worker's side habit, as the last pass found them."""
+    def refine(self) -> Total:
+        """Give workers whose likelihood is narrower than the grid a grid of their own.
 
-    def refine(self) -> int:
-        """Give workers whose likelihood is narrower than the grid levels of their own.
-
-        Returns how many workers' levels moved.
+        Returns how many workers' grids moved.
         """
 
-    def pair_variances(self, *, exact: bool) -> PairVariances:
-        """Variances of compared pairs under the precision L + I, kept for the next update.
+    def pair_sums(self) -> Shared:
+        """Σ n·τ and Σ ±n·ν of pairs that several shards have, a row a pair."""
 
-        `exact` asks for a factorisation where one is possible in reasonable time; otherwise one
-        is used only where it is cheap, and belief propagation elsewhere.
+    def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
+        """What items receive from the sites as they stand, given the `pair_sums` of all shards.
+
+        Adds u ~ N(0, s) to the difference of every pair, one u a pair, s being `pair_effect`: with
+        a = Σ n·τ, H = Σ ±n·ν of a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian
+        gets a/D, rhs the signed H/D; from now on cavities start from E = (E_r + s·H)/D and
+        V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the evidence gains
+        Σ ½(s·H²/D - log D).
         """
 
-    def refresh(self) -> Vector:
-        """Put the sites into the Laplacian once more; return their `rhs`."""
+    def pair_posteriors(self, means: Items) -> PairPosteriors:
+        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
 
-    def drop_negative(self) -> Vector:
-        """Raise negative precisions of sites to 0, then `refresh`."""
+    def set_pair_variances(
+        self, variances: Pairs | None = None, shared: Shared | None = None
+    ) -> None:
+        """Variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
 
-    def rescale(self, factor: float) -> None:
-        """All for scores divided by the factor: A·factor², h·factor, variances alike.
+    def propagate(self, precision: Items, settled: Items, *, last: bool = False) -> Messages:
+        """A sweep of belief propagation over the pairs of the last `system` (`loopy_bp` drives it).
 
-        Own levels of workers and the pair effect follow. Then `refresh`.
+        With W the weight of a pair and M its messages to its ends, l = precision + M is the
+        precision of an end without the pair, and the new messages are W²/l of the other end.
+        `settled` is the largest move of a message that counts as none. The last sweep leaves
+        messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²);
+        its `log_determinant` is Σ log(l_a l_b - W²).
         """
 
-    def hold_scale(self, factor: float, rhs: Vector) -> Vector:
-        """Sites and variances for scores divided by the factor, nothing else; then `refresh`.
+    def transform(
+        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
+    ) -> None:
+        """The sites for scores divided by `scale`, of the other sign, with τ at least 0.
 
-        The Laplacian is that of these sites and `rhs` theirs, so there is less to do.
+        With `grids` adaptive grids of workers take up the scale.
         """
 
-    @property
-    def n_votes(self) -> int:
-        """How many votes have a site: a soft outcome counts as two, equal votes as one."""
+    def copy(self) -> Self:
+        """The same sites once more."""
+
+    def suspend(self) -> None:
+        """Give back memory that can be filled again: messages, and variances of pairs."""
 
     def vote_sites(self) -> VoteSites:
-        """The sites as they stand, in single precision, in the engine's order of votes."""
+        """The sites as they stand, in single precision."""
 
+    def set_vote_sites(self, sites: VoteSites, half: int) -> None:
+        """Take over sites in the order of `vote_sites`, and grids of `half` positive points."""
 
-class GridSites(RunSites, Protocol):
-    """Sites of an engine: they can be set, searched for a start, and given priors by worker."""
-
-    def set_vote_sites(self, given: VoteSites, half: int) -> None:
-        """Sites in the order of `vote_sites`, own levels of `half` points; then `refresh`."""
-
-    def update_some(self, workers: NDArray[np.bool_], levels: Vector, prior: Vector, means: Vector,
-                    *, clip: bool, side: SidePrior = NO_HABIT) -> Vector:  # fmt: skip
-        """`update` for the votes of these workers alone, undamped; returns `rhs` of all.
-
-        Messages of the others are then not those of these sites: a whole pass must follow. It
-        counts as the share of a pass that these votes are of all.
-        """
-
-    def set_worker_priors(self, priors: WorkerPriors | None) -> None:
-        """Priors that workers have of their own from now on; None: the common ones again.
-
-        `update` and `posteriors` then use them in place of those they are given, which must still
-        fit; `type_counts` is for a common prior only.
-        """
-
-    def correlate(self, x: Vector) -> Vector:
-        """(XᵀX - L(e²)) x: the row of X of a worker is Σ_i n_i e_i (first - second as units).
-
-        e_i = 2y - 1, less its mean over the worker's votes where sides are known. Taking L(n e²)
-        away leaves the products of different votes only.
-        """
-
-    def correlation_degrees(self) -> Vector:
-        """The diagonal of L(n e²)."""
-
-    def pair_likelihood(self, differences: Vector, variances: Vector, points: WorkerPoints
-                        ) -> float:  # fmt: skip
+    def pair_likelihood(self, differences: Pairs, variances: Pairs, points: WorkerPoints) -> Total:
         """Σ n log of the mean of Z over a worker's points.
 
         For differences and variances of the pairs, in the order of `pair_posteriors`.
+        """
+
+
+class Factoriser(Protocol):
+    """Exact variances of the pairs of a Laplacian L of fixed sparsity."""
+
+    def variances(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
+        """Of items and of pairs under L + I, its log-determinant, and whether it is definite."""
+
+
+class Grid(Protocol):
+    """Expectation propagation."""
+
+    def sites(self, types: WorkerTypes, variance: float) -> GridSites:
+        """New sites, all 0, with that variance of the difference of every compared pair."""
+
+    def correlations(self) -> VoteCorrelations:
+        """Correlations of votes, for a start that needs no guess of who is reliable."""
+
+    @first_shard
+    def factoriser(self, low: Vector, high: Vector, n_items: int, most: float) -> Factoriser | None:
+        """For the Laplacian of these pairs; None where it takes more than `most` multiplications.
+
+        A pair may be there more than once.
         """
 
 

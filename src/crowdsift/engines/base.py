@@ -1,0 +1,279 @@
+"""Engines hold the votes and offer passes over them; solvers hold the iterate.
+
+A solver does not know where the arithmetic runs, an engine does not know any model. Arrays over
+votes never leave an engine. What a pass leaves behind is returned as an object with passes of its
+own, never as hidden state that the next call must find.
+
+Throughout d = scores[first] - scores[second] and p = σ(slope·d); an outcome y with weight n counts
+as n·y wins and n·(1 - y) losses.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+from crowdsift.engines.kinds import Items, Total, Workers
+from crowdsift.engines.operators import Operator
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.grid import Grid
+    from crowdsift.numeric import Vector
+
+__all__ = [
+    "CAPABILITIES",
+    "EM",
+    "ContextEngine",
+    "Counts",
+    "Curvature",
+    "EStep",
+    "Engine",
+    "Facts",
+    "ItemSystem",
+    "Likelihood",
+    "Margins",
+    "Profile",
+    "Schur",
+    "ScoreCurvature",
+    "SlopePrior",
+    "Slopes",
+    "Tally",
+]
+
+CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid")
+
+
+@dataclass(frozen=True)
+class Facts:
+    """What is known of the votes of an engine without a pass.
+
+    `component` is, of every item, the number of its connected component; the last `n_gold` workers
+    are gold, of known reliability; `ties` says whether one half is an outcome of its own;
+    `sides_known` whether `first` is where an item was shown.
+    """
+
+    n_items: int
+    n_workers: int
+    n_features: int
+    total_weight: float
+    sides_known: bool
+    ties: bool
+    n_gold: int
+    component: NDArray[np.uint32]
+
+
+class Tally(NamedTuple):
+    """What is counted of votes, weights included.
+
+    Of every worker: `agreed`, decided votes (y not ½) for the item of better rank; `ranked`,
+    decided votes between items of different rank; `decided`; `leaning`, those for the first item
+    less those for the second; `loads`, all votes. Of every item: `appearances`, all votes,
+    `wins` and `losses`, a tie counting half in each.
+    """
+
+    agreed: Workers
+    ranked: Workers
+    decided: Workers
+    leaning: Workers
+    loads: Workers
+    appearances: Items
+    wins: Items
+    losses: Items
+
+
+class Margins(Protocol):
+    """The antisymmetric matrix of smoothed margins of pairs.
+
+    A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
+    c·x[first] from second.
+    """
+
+    def multiply(self, x: Items) -> Items:
+        """The product with x."""
+
+
+class Counts(Protocol):
+    """What every method needs: tallies of votes."""
+
+    def tally(self, rank: Items) -> Tally:
+        """Count votes, and those that agree with the ranks (1 is best; equal: no order)."""
+
+    def margins(self, prior: float) -> Margins:
+        """The smoothed margins of pairs, for votes that are one comparison a pair."""
+
+
+class SlopePrior(NamedTuple):
+    """Slopes are N(mean, 1/precision); Newton steps end when one is at most `last_step` long.
+
+    Relative to the slope or, where votes hold little on it, to its standard deviation; the error
+    that is left is of the order of its square.
+    """
+
+    mean: float
+    precision: float
+    last_step: float
+
+
+class Profile(NamedTuple):
+    """The logistic log-likelihood as a function of the scores alone.
+
+    `gradient` is that in the scores; `slopes` and their `curvature`, prior included (infinite where
+    slopes were given). `hessian` is A - B D⁻¹ B' of the negative Hessian [A B; B' D], slopes
+    eliminated; its diagonal is that of A.
+    """
+
+    value: Total
+    gradient: Items
+    slopes: Workers
+    curvature: Workers
+    hessian: Operator
+
+
+class ScoreCurvature(NamedTuple):
+    """Log-likelihood, gradient in the scores, the Laplacian of slope²·n·p(1 - p), and Σ n·p(1-p)·d²."""
+
+    value: Total
+    gradient: Items
+    information: Workers
+    laplacian: Operator
+
+
+class Slopes(Protocol):
+    """The logistic model with a slope for every worker."""
+
+    def log_likelihood(self, scores: Items, slopes: Workers) -> Total:
+        """Σ n·log p."""
+
+    def profile(
+        self, scores: Items, slopes: Workers, prior: SlopePrior | None = None, *,
+        resolution: float = 0.0,
+    ) -> Profile:  # fmt: skip
+        """The log-likelihood with the slopes given or, with a prior, each at its optimum.
+
+        Each then minimises -log-likelihood + ½·precision·(slope - mean)², from the one given.
+        `resolution` is the smallest step of a score that the gradient must resolve: where it is
+        large an engine may add up in single precision. Without a prior all slopes are equal.
+        """
+
+    def curvature(self, scores: Items, slopes: Workers) -> ScoreCurvature:
+        """Derivatives in the scores at these slopes, and the information on every slope."""
+
+
+class ItemSystem(NamedTuple):
+    """The Laplacian of slope²·n·E[ω], and b with b_j = Σ ± slope·n·(y - ½)."""
+
+    laplacian: Operator
+    rhs: Items
+
+
+class EStep(Protocol):
+    """The Pólya-Gamma E-step at scores and slopes: n·E[ω] = n·tanh(η/2)/(2η) of every vote."""
+
+    log_likelihood: Total
+    precision: Total  # Σ n·E[ω]
+    system: ItemSystem  # of the slopes of the E-step
+
+    def regress(self, scores: Items, ridge: float) -> tuple[Workers, ItemSystem]:
+        """Ridge regression of every worker, and the item system of the new slopes, in one pass.
+
+        Slopes are Σ n(y - ½)d / (Σ n·E[ω]·d² + ridge).
+        """
+
+
+class EM(Protocol):
+    """Pólya-Gamma expectation maximisation of the logistic model."""
+
+    def e_step(self, scores: Items, slopes: Workers) -> EStep:
+        """The E-step; what it keeps of votes is used by the M-step."""
+
+
+class Schur(Protocol):
+    """The second derivatives of a likelihood: blocks A (items), B (mixed) and D (workers)."""
+
+    def reduced(self, inverse: Workers) -> Operator:
+        """A - B·inverse·B', the inverse given as a p x p block a worker; its diagonal is |A|'s."""
+
+    def laplacian(self) -> Operator:
+        """A, a Laplacian."""
+
+
+class Curvature(NamedTuple):
+    """A log-likelihood with parameters of workers: value, gradients, worker blocks.
+
+    `items` is the gradient in the scores, `workers` (M x p) that in the workers' parameters,
+    `blocks` (M x p x p) the negative Hessian in them.
+    """
+
+    value: Total
+    items: Items
+    workers: Workers
+    blocks: Workers
+    hessian: Schur
+
+
+class Likelihood(Protocol):
+    """Likelihoods of `crowdsift.numeric.likelihoods.LIKELIHOODS`, with p parameters a worker."""
+
+    def derivatives(self, likelihood: str, scores: Items, theta: Workers) -> Curvature:
+        """Value and derivatives in scores and workers' parameters."""
+
+    def fit_workers(
+        self,
+        likelihood: str,
+        scores: Items,
+        theta: Workers,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+        tolerance: float = 1e-9,
+    ) -> Workers:
+        """Every worker's parameters at the maximum of its own penalised likelihood.
+
+        Each minimises -log-likelihood + ½·penalty·‖θ - centre‖² within the bounds, for these
+        scores, from `theta`, until no entry of its gradient is above the tolerance.
+        """
+
+
+class ContextEngine(NamedTuple):
+    """An engine in which a worker in a context is a worker: who that is, and in which context.
+
+    Gold is the same in all contexts, and has no entry.
+    """
+
+    engine: Engine
+    worker: NDArray[np.int64]
+    context: NDArray[np.int64]
+
+
+class Engine(Protocol):
+    """Votes, and the capabilities that are offered over them; None where one is not."""
+
+    facts: Facts
+    passes: float  # passes over all votes so far
+
+    @property
+    def counts(self) -> Counts:
+        """Tallies; every engine has them."""
+
+    @property
+    def slopes(self) -> Slopes | None:
+        """The logistic model with slopes of workers."""
+
+    @property
+    def em(self) -> EM | None:
+        """Pólya-Gamma EM."""
+
+    @property
+    def likelihood(self) -> Likelihood | None:
+        """Likelihoods with parameters of workers."""
+
+    @property
+    def grid(self) -> Grid | None:
+        """Expectation propagation over a grid of worker types."""
+
+    def by_context(self) -> ContextEngine | None:
+        """The same votes with a worker for every worker in each context; None without contexts."""

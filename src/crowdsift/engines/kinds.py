@@ -1,0 +1,78 @@
+"""What passes over votes take and return, so that engines can be put together from others.
+
+Every pass has one form: it takes arrays over items (whole), arrays over workers (a row each) and
+plain numbers; what is per vote stays inside; it returns sums over items, rows of workers and
+numbers to be added. Each argument and each result names its kind once, in its annotation, and an
+engine made of shards, each with some of the workers, then knows how to share arguments out and how
+to put results together, without knowing any pass by name.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from typing import TYPE_CHECKING, Annotated, Any
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+__all__ = [
+    "Items",
+    "Kind",
+    "PairCodes",
+    "Pairs",
+    "Rows",
+    "Shared",
+    "Total",
+    "Totals",
+    "VoteCodes",
+    "Votes",
+    "Workers",
+    "first_shard",
+]
+
+
+class Kind(Enum):
+    """How an argument is shared out among shards, and how results are put together."""
+
+    SAME = "sent to all; of results, that of the first"  # what has no annotation
+    ITEMS = "an entry an item: sent whole; results are added"
+    WORKERS = "a row a worker: split among shards; results are joined"
+    ROWS = "a range of workers: each shard gets its part; results are joined"
+    PAIRS = "an entry a pair compared in a shard: split and joined, shard by shard"
+    SHARED = "an entry a pair compared in several shards: each its own; results are added"
+    TOTAL = "a number or table: sent to all; results are added"
+    VOTES = "an entry a vote, only where few: split and joined, shard by shard"
+
+
+# To a reader of types these are arrays and numbers; at run time the annotation is the kind.
+if TYPE_CHECKING:
+    Items = Vector
+    Workers = Vector
+    Pairs = Vector
+    PairCodes = NDArray[np.uint32]
+    Shared = Vector
+    Total = float
+    Totals = Vector
+    Votes = NDArray[Any]
+    VoteCodes = NDArray[np.uint32]
+    Rows = slice
+else:
+    Items = Annotated[Any, Kind.ITEMS]
+    Workers = Annotated[Any, Kind.WORKERS]
+    Pairs = Annotated[Any, Kind.PAIRS]
+    PairCodes = Annotated[Any, Kind.PAIRS]
+    Shared = Annotated[Any, Kind.SHARED]
+    Total = Annotated[Any, Kind.TOTAL]
+    Totals = Annotated[Any, Kind.TOTAL]
+    Votes = Annotated[Any, Kind.VOTES]
+    VoteCodes = Annotated[Any, Kind.VOTES]
+    Rows = Annotated[Any, Kind.ROWS]
+
+
+def first_shard(method: Any) -> Any:
+    """Mark a pass that needs no votes: the first shard alone does it."""
+    method.first_shard = True
+    return method
