@@ -11,10 +11,11 @@ as n·y wins and n·(1 - y) losses.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from crowdsift.engines.kinds import Items, Total, Workers
 from crowdsift.engines.operators import Operator
+from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     import numpy as np
@@ -34,13 +35,13 @@ __all__ = [
     "Facts",
     "ItemSystem",
     "Likelihood",
-    "Margins",
     "Profile",
     "Schur",
     "ScoreCurvature",
     "SlopePrior",
     "Slopes",
     "Tally",
+    "required",
 ]
 
 CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid")
@@ -84,25 +85,18 @@ class Tally(NamedTuple):
     losses: Items
 
 
-class Margins(Protocol):
-    """The antisymmetric matrix of smoothed margins of pairs.
-
-    A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
-    c·x[first] from second.
-    """
-
-    def multiply(self, x: Items) -> Items:
-        """The product with x."""
-
-
 class Counts(Protocol):
     """What every method needs: tallies of votes."""
 
     def tally(self, rank: Items) -> Tally:
         """Count votes, and those that agree with the ranks (1 is best; equal: no order)."""
 
-    def margins(self, prior: float) -> Margins:
-        """The smoothed margins of pairs, for votes that are one comparison a pair."""
+    def margins(self, prior: float) -> Operator:
+        """The antisymmetric matrix of smoothed margins, for votes with one comparison a pair.
+
+        A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
+        c·x[first] from second.
+        """
 
 
 class SlopePrior(NamedTuple):
@@ -133,7 +127,7 @@ class Profile(NamedTuple):
 
 
 class ScoreCurvature(NamedTuple):
-    """Log-likelihood, gradient in the scores, the Laplacian of slope²·n·p(1 - p), and Σ n·p(1-p)·d²."""
+    """Log-likelihood, gradient in the scores, Σ n·p(1 - p)·d², Laplacian of slope²·n·p(1 - p)."""
 
     value: Total
     gradient: Items
@@ -193,11 +187,11 @@ class EM(Protocol):
 class Schur(Protocol):
     """The second derivatives of a likelihood: blocks A (items), B (mixed) and D (workers)."""
 
-    def reduced(self, inverse: Workers) -> Operator:
-        """A - B·inverse·B', the inverse given as a p x p block a worker; its diagonal is |A|'s."""
+    def reduced(self, inverse: Workers | None) -> Operator:
+        """A - B·inverse·B', the inverse given as a p x p block a worker; None: A, a Laplacian.
 
-    def laplacian(self) -> Operator:
-        """A, a Laplacian."""
+        Its diagonal is that of the Laplacian of |a|, a preconditioner.
+        """
 
 
 class Curvature(NamedTuple):
@@ -252,8 +246,13 @@ class ContextEngine(NamedTuple):
 class Engine(Protocol):
     """Votes, and the capabilities that are offered over them; None where one is not."""
 
-    facts: Facts
-    passes: float  # passes over all votes so far
+    @property
+    def facts(self) -> Facts:
+        """What is known of the votes."""
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far."""
 
     @property
     def counts(self) -> Counts:
@@ -277,3 +276,13 @@ class Engine(Protocol):
 
     def by_context(self) -> ContextEngine | None:
         """The same votes with a worker for every worker in each context; None without contexts."""
+
+
+Capability = TypeVar("Capability")
+
+
+def required(capability: Capability | None) -> Capability:
+    """A capability that a method cannot do without."""
+    if capability is None:
+        raise RequestError("this engine does not offer what the method needs; use engine 'cpu'")
+    return capability

@@ -20,6 +20,7 @@ and a loss of weight n·(1 - y), each with a site of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
 
 import numpy as np
@@ -34,6 +35,8 @@ from crowdsift.engines.kinds import (
     Totals,
     VoteCodes,
     Votes,
+    WorkerCounts,
+    WorkerMask,
     Workers,
     first_shard,
 )
@@ -55,7 +58,6 @@ __all__ = [
     "SiteSystem",
     "SiteUpdate",
     "TypePosteriors",
-    "VoteCorrelations",
     "VoteSites",
     "WorkerPoints",
     "WorkerPriors",
@@ -201,13 +203,13 @@ class WorkerPoints(NamedTuple):
 class VoteSites(NamedTuple):
     """The sites of votes, and the votes themselves, ordered by worker.
 
-    `count` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did,
+    `held` is how many a worker has. `kind` is 1 where the first item won, -1 where the second did,
     2 for a tie. `tau` and `nu` are those of the difference, `side_tau` and `side_nu` of γ, 0 where
     there is none. A worker's adaptive grid is evenly spaced from `low` to `high`, NaN where it has
     none.
     """
 
-    count: Workers
+    held: WorkerCounts
     winner: VoteCodes
     loser: VoteCodes
     kind: Votes
@@ -219,25 +221,12 @@ class VoteSites(NamedTuple):
     high: Workers
 
 
-class VoteCorrelations(Protocol):
-    """XᵀX - L(n e²): the row of X of a worker is Σ_i n_i e_i (first - second as units).
-
-    e_i = 2y - 1, less its mean over the worker's votes where sides are known. Taking L(n e²) away
-    leaves the products of different votes only.
-    """
-
-    def multiply(self, v: Items) -> Items:
-        """The product with v."""
-
-    def degrees(self) -> Items:
-        """The diagonal of L(n e²)."""
-
-
 class GridSites(Protocol):
     """The sites of one run of expectation propagation and the passes that move them."""
 
     n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes as one
     n_pairs: Total  # pairs of items that are compared
+    pairs_held: Total  # the same with those that another shard owns
 
     def update(
         self,
@@ -249,7 +238,7 @@ class GridSites(Protocol):
         clip: bool,
         side: SidePrior,
         own: WorkerPriors | None = None,
-        workers: Workers | None = None,
+        workers: WorkerMask | None = None,
     ) -> SiteUpdate:
         """Messages of workers to their types and from types to sites, in one pass over votes.
 
@@ -306,12 +295,15 @@ class GridSites(Protocol):
     ) -> None:
         """Variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
 
-    def propagate(self, precision: Items, settled: Items, *, last: bool = False) -> Messages:
+    def propagate(
+        self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False
+    ) -> Messages:
         """A sweep of belief propagation over the pairs of the last `system` (`loopy_bp` drives it).
 
         With W the weight of a pair and M its messages to its ends, l = precision + M is the
         precision of an end without the pair, and the new messages are W²/l of the other end.
-        `settled` is the largest move of a message that counts as none. The last sweep leaves
+        `settled` is the largest move of a message that counts as none. A fresh sweep starts from no
+        messages, any other from those of the sweep before. The last sweep leaves
         messages as they are and sets the variances of pairs to (l_a + l_b - 2W)/(l_a l_b - W²);
         its `log_determinant` is Σ log(l_a l_b - W²).
         """
@@ -343,11 +335,9 @@ class GridSites(Protocol):
         """
 
 
-class Factoriser(Protocol):
-    """Exact variances of the pairs of a Laplacian L of fixed sparsity."""
-
-    def variances(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
-        """Of items and of pairs under L + I, its log-determinant, and whether it is definite."""
+# From weights of pairs to the variances of items and of pairs under L + I, its log-determinant, and
+# whether it is positive definite.
+Factoriser = Callable[["Vector"], tuple["Vector", "Vector", float, bool]]
 
 
 class Grid(Protocol):
@@ -356,14 +346,19 @@ class Grid(Protocol):
     def sites(self, types: WorkerTypes, variance: float) -> GridSites:
         """New sites, all 0, with that variance of the difference of every compared pair."""
 
-    def correlations(self) -> VoteCorrelations:
-        """Correlations of votes, for a start that needs no guess of who is reliable."""
+    def correlations(self) -> Operator:
+        """XᵀX - L(n e²), for a start that needs no guess of who is reliable.
+
+        The row of X of a worker is Σ_i n_i e_i (first - second as units), e_i = 2y - 1, less its
+        mean over the worker's votes where sides are known. Taking L(n e²) away leaves the products
+        of different votes only. As the diagonal that of L(n e²) is given.
+        """
 
     @first_shard
     def factoriser(self, low: Vector, high: Vector, n_items: int, most: float) -> Factoriser | None:
-        """For the Laplacian of these pairs; None where it takes more than `most` multiplications.
+        """Exact variances under L + I for the weights of these pairs, whatever they will be.
 
-        A pair may be there more than once.
+        None where that takes more than `most` multiplications. A pair may be there more than once.
         """
 
 

@@ -29,6 +29,8 @@ __all__ = [
     "Totals",
     "VoteCodes",
     "Votes",
+    "WorkerCounts",
+    "WorkerMask",
     "Workers",
     "first_shard",
 ]
@@ -58,6 +60,8 @@ if TYPE_CHECKING:
     Totals = Vector
     Votes = NDArray[Any]
     VoteCodes = NDArray[np.uint32]
+    WorkerCounts = NDArray[np.int64]
+    WorkerMask = NDArray[np.bool_]
     Rows = slice
 else:
     Items = Annotated[Any, Kind.ITEMS]
@@ -67,6 +71,7 @@ else:
     Shared = Annotated[Any, Kind.SHARED]
     Total = Annotated[Any, Kind.TOTAL]
     Totals = Annotated[Any, Kind.TOTAL]
+    WorkerCounts = WorkerMask = Workers
     Votes = Annotated[Any, Kind.VOTES]
     VoteCodes = Annotated[Any, Kind.VOTES]
     Rows = Annotated[Any, Kind.ROWS]

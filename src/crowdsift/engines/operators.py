@@ -30,9 +30,9 @@ class WeightedPairs(NamedTuple):
 
 
 class Operator(Protocol):
-    """A symmetric matrix over items, as it was when a pass returned it.
+    """A matrix over items, symmetric as a rule, as it was when a pass returned it.
 
-    Never an array: on a cluster no machine holds all of it.
+    Never an array: on a cluster no machine holds all of it. Not every one has pairs or a solve.
     """
 
     def multiply(self, v: Items) -> Items:

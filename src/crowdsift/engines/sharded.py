@@ -1,0 +1,280 @@
+"""An engine made of others, each with some of the workers.
+
+It knows no pass by name: the kinds of arguments and results, which every pass declares, say how
+they are shared out and put together. A worker's parameters are local to its shard; arrays over
+items are sent to all shards and their sums added. Pairs of items that several shards compare have
+one owner, which adds up their weights, so that belief propagation sees one edge; only such pairs
+travel.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any, Protocol
+
+import numpy as np
+
+from crowdsift.engines.base import EM, ContextEngine, Counts, Facts, Likelihood, Slopes
+from crowdsift.engines.grid import Grid
+from crowdsift.engines.kinds import Kind
+from crowdsift.engines.operators import Operator, Solution
+from crowdsift.engines.shards import (
+    SharedPairs,
+    merged_components,
+    of_workers,
+    shared_pairs,
+    worker_ranges,
+)
+from crowdsift.engines.signature import Form, attributes, signature
+from crowdsift.numeric.conjugate_gradient import solve
+
+if TYPE_CHECKING:
+    from crowdsift.engines.base import Engine
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["InProcess", "Map", "Plan", "ShardedEngine", "engine", "sharded_engine"]
+
+
+class Map(Protocol):
+    """How shards are reached: in this process, on disk, on a cluster."""
+
+    def call(self, parts: Sequence[Any], name: str, calls: Sequence[_Call]) -> list[Any]:
+        """Call the method of that name of every part with its own arguments."""
+
+    def get(self, parts: Sequence[Any], name: str) -> list[Any]:
+        """The attribute of that name of every part."""
+
+
+class InProcess:
+    """Shards in this process, one after the other."""
+
+    def call(self, parts: Sequence[Any], name: str, calls: Sequence[_Call]) -> list[Any]:
+        """Call a method of every part."""
+        return [
+            getattr(part, name)(**arguments) for part, arguments in zip(parts, calls, strict=True)
+        ]
+
+    def get(self, parts: Sequence[Any], name: str) -> list[Any]:
+        """An attribute of every part."""
+        return [getattr(part, name) for part in parts]
+
+
+_Call = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """Who has what: bounds of the shards' workers, and places of their shared pairs.
+
+    `shared` has, of every shard, the places of its shared pairs in the list of all of them.
+    """
+
+    bounds: tuple[int, ...]
+    shared: tuple[Any, ...]
+    n_shared: int
+    map: Map = field(default_factory=InProcess)
+
+    def split(self, form: Form, value: Any, parts: Sequence[Any]) -> list[Any]:
+        """An argument as each shard gets it."""
+        count = len(self.bounds) - 1
+        if value is None or (form.kind in (Kind.SAME, Kind.ITEMS, Kind.TOTAL) and not form.record):
+            return [value] * count
+        if form.record is not None:
+            columns = [
+                self.split(part, entry, parts)
+                for part, entry in zip(form.parts, value, strict=True)
+            ]
+            return [_made(form.record, row) for row in zip(*columns, strict=True)]
+        if form.kind is Kind.WORKERS:
+            # Gold, the last of the last shard, may have no row.
+            return [value[a:b] for a, b in zip(self.bounds, self.bounds[1:], strict=False)]
+        if form.kind is Kind.ROWS:
+            start, stop, _ = value.indices(self.bounds[-1])
+            return [
+                slice(min(max(start - a, 0), b - a), min(max(stop - a, 0), b - a))
+                for a, b in pairwise(self.bounds)
+            ]
+        if form.kind is Kind.SHARED:
+            return [value[places] for places in self.shared]
+        held = "pairs_held" if form.kind is Kind.PAIRS else "n_votes"
+        ends = np.cumsum([int(length) for length in self.map.get(parts, held)])
+        return np.split(value, ends[:-1])
+
+    def join(self, form: Form, values: list[Any]) -> Any:
+        """The result of all shards."""
+        if values[0] is None:
+            return None
+        if form.protocol is not None:
+            return sharded(form.protocol, values, self)
+        if form.record is not None:
+            columns = zip(*values, strict=True)
+            joined = [
+                self.join(part, list(column))
+                for part, column in zip(form.parts, columns, strict=True)
+            ]
+            return _made(form.record, joined)
+        if form.kind in (Kind.ITEMS, Kind.TOTAL):
+            return reduce(lambda one, two: one + two, values)
+        if form.kind is Kind.SHARED:
+            total = np.zeros((self.n_shared, *np.shape(values[0])[1:]))
+            for places, value in zip(self.shared, values, strict=True):
+                total[places] += value
+            return total
+        return values[0] if form.kind is Kind.SAME else np.concatenate(values)
+
+
+def _made(record: type, entries: Sequence[Any]) -> Any:
+    return tuple(entries) if record is tuple else record(*entries)
+
+
+class Sharded:
+    """Parts that live with the shards, as if they were one."""
+
+    def __init__(self, protocol: type, parts: Sequence[Any], plan: Plan) -> None:
+        self._protocol, self._parts, self._plan = protocol, parts, plan
+
+    def __getattr__(self, name: str) -> Any:
+        held = attributes(self._protocol)
+        if name in held:
+            return self._plan.join(held[name], self._plan.map.get(self._parts, name))
+        if name.startswith("_") or not hasattr(self._protocol, name):
+            raise AttributeError(f"{self._protocol.__name__} has no {name!r}")
+        made = self._pass(name)
+        self.__dict__[name] = made
+        return made
+
+    def _pass(self, name: str) -> Callable[..., Any]:
+        form = signature(self._protocol, name)
+
+        def call(*given: Any, **named: Any) -> Any:
+            arguments = dict(zip(form.names, given, strict=False)) | named
+            if form.first:
+                return self._plan.map.call(self._parts[:1], name, [arguments])[0]
+            parts = {
+                key: self._plan.split(form.arguments[key], value, self._parts)
+                for key, value in arguments.items()
+            }
+            calls = [
+                {key: values[at] for key, values in parts.items()} for at in range(len(self._parts))
+            ]
+            return self._plan.join(form.result, self._plan.map.call(self._parts, name, calls))
+
+        return call
+
+
+class ShardedOperator(Sharded):
+    """A sum of operators; solves need its products and its diagonal only."""
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """By conjugate gradients here, products there; see the protocol."""
+        return Solution(*solve(self.multiply, self.diagonal(), rhs, start, shift, tolerance, most))
+
+
+def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:
+    """Parts of a protocol as one."""
+    made = ShardedOperator if protocol is Operator else Sharded
+    return made(protocol, parts, plan)
+
+
+class ShardedEngine:
+    """Engines with some of the workers each, as one engine."""
+
+    def __init__(self, shards: Sequence[Engine], plan: Plan, *, ties: bool) -> None:
+        self._shards, self._plan = shards, plan
+        facts = [shard.facts for shard in shards]
+        self.facts = Facts(
+            n_items=facts[0].n_items,
+            n_workers=sum(each.n_workers for each in facts),
+            n_features=facts[0].n_features,
+            total_weight=sum(each.total_weight for each in facts),
+            sides_known=facts[0].sides_known,
+            ties=ties,
+            n_gold=sum(each.n_gold for each in facts),
+            component=merged_components([each.component for each in facts]),
+        )
+        self._share = [each.total_weight / self.facts.total_weight for each in facts]
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far."""
+        pairs = zip(self._share, self._shards, strict=True)
+        return sum(share * shard.passes for share, shard in pairs)
+
+    @property
+    def counts(self) -> Counts:
+        """Tallies."""
+        found: Counts = self._capability("counts", Counts)
+        return found
+
+    @property
+    def slopes(self) -> Slopes | None:
+        """The logistic model."""
+        found: Slopes | None = self._capability("slopes", Slopes)
+        return found
+
+    @property
+    def em(self) -> EM | None:
+        """Pólya-Gamma EM."""
+        found: EM | None = self._capability("em", EM)
+        return found
+
+    @property
+    def likelihood(self) -> Likelihood | None:
+        """Likelihoods with parameters of workers."""
+        found: Likelihood | None = self._capability("likelihood", Likelihood)
+        return found
+
+    @property
+    def grid(self) -> Grid | None:
+        """Expectation propagation."""
+        found: Grid | None = self._capability("grid", Grid)
+        return found
+
+    def by_context(self) -> ContextEngine | None:
+        """Every shard by context; see the protocol."""
+        found = [shard.by_context() for shard in self._shards]
+        apart = [each for each in found if each is not None]
+        if len(apart) < len(found):
+            return None
+        sizes = [each.engine.facts.n_workers for each in apart]
+        plan = Plan((0, *np.cumsum(sizes).tolist()), self._plan.shared, self._plan.n_shared)
+        starts = self._plan.bounds
+        return ContextEngine(
+            ShardedEngine([each.engine for each in apart], plan, ties=self.facts.ties),
+            np.concatenate([each.worker + at for each, at in zip(apart, starts, strict=False)]),
+            np.concatenate([each.context for each in apart]),
+        )
+
+    def _capability(self, name: str, protocol: type) -> Any:
+        parts = [getattr(shard, name) for shard in self._shards]
+        return None if None in parts else sharded(protocol, parts, self._plan)
+
+
+def sharded_engine(
+    comparisons: Comparisons,
+    make: Callable[[Comparisons, SharedPairs], Engine],
+    shards: int,
+) -> ShardedEngine:
+    """The votes in so many shards (fewer where there are fewer workers), in this process."""
+    bounds = worker_ranges(comparisons.offsets, shards)
+    ranges = list(pairwise(bounds))
+    parts = [of_workers(comparisons, begin, end) for begin, end in ranges]
+    lists, places, count = shared_pairs(parts)
+    engines = [make(part, shared) for part, shared in zip(parts, lists, strict=True)]
+    plan = Plan(bounds, tuple(places), count)
+    return ShardedEngine(engines, plan, ties=comparisons.ties_are_outcomes)
+
+
+def engine(comparisons: Comparisons, threads: int) -> ShardedEngine:
+    """Two shards of the CPU engine, to try the waist."""
+    from crowdsift.engines import cpu
+
+    return sharded_engine(
+        comparisons, lambda part, shared: cpu.engine(part, threads, shared), shards=2
+    )

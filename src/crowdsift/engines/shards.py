@@ -1,0 +1,112 @@
+"""Votes cut into shards by worker, and the pairs of items that several of them compare."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from numpy.typing import NDArray
+
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["SharedPairs", "merged_components", "of_workers", "shared_pairs", "worker_ranges"]
+
+
+class SharedPairs(NamedTuple):
+    """The pairs of a shard that other shards compare, too, and whether it is their owner.
+
+    The owner of a pair adds up the weights of all shards, so that every pair is one edge of the
+    graph of comparisons; `low` and `high` are codes of items, the lower first.
+    """
+
+    low: NDArray[np.uint32]
+    high: NDArray[np.uint32]
+    owner: NDArray[np.bool_]
+
+
+def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
+    """Bounds of ranges of workers with about equal numbers of votes, none of them empty.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.shards import worker_ranges
+    >>> worker_ranges(np.array([0, 5, 6, 9, 10]), 2)
+    (0, 1, 4)
+    """
+    m = len(offsets) - 1
+    shards = max(min(shards, m), 1)
+    goals = offsets[-1] * np.arange(1, shards) / shards
+    inner = np.searchsorted(offsets, goals)
+    bounds = [0]
+    for at, bound in enumerate(inner.tolist()):
+        bounds.append(min(max(bound, bounds[-1] + 1), m - (shards - 1 - at)))
+    return (*bounds, m)
+
+
+def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
+    """The votes of a range of workers, of all the items; gold is the last worker of all."""
+    rows = slice(int(votes.offsets[begin]), int(votes.offsets[end]))
+    beyond = max(votes.n_workers - end, 0)
+    return replace(
+        votes,
+        first=votes.first[rows],
+        second=votes.second[rows],
+        outcome=votes.outcome[rows],
+        weight=votes.weight[rows],
+        offsets=votes.offsets[begin : end + 1] - votes.offsets[begin],
+        workers=votes.workers[begin:end],
+        features=None if votes.features is None else votes.features[rows],
+        n_gold=max(min(votes.n_gold - beyond, end - begin), 0),
+    )
+
+
+def shared_pairs(
+    parts: Sequence[Comparisons],
+) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+    """Of every shard its shared pairs and their places in the list of all; how long that is.
+
+    The first shard that compares a pair owns it.
+    """
+    k = parts[0].n_items
+    keys = []
+    for part in parts:
+        low, high = np.minimum(part.first, part.second), np.maximum(part.first, part.second)
+        keys.append(np.unique(low.astype(np.int64) * k + high))
+    distinct, count = np.unique(np.concatenate(keys), return_counts=True)
+    common = distinct[count > 1]
+    seen = np.zeros(len(common), bool)
+    lists, places = [], []
+    for key in keys:
+        place = np.flatnonzero(np.isin(common, key, assume_unique=True))
+        low, high = np.divmod(common[place], k)
+        lists.append(SharedPairs(low.astype(np.uint32), high.astype(np.uint32), ~seen[place]))
+        places.append(place)
+        seen[place] = True
+    return lists, places, len(common)
+
+
+def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:
+    """Connected components of the votes of all shards, from those of each.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.shards import merged_components
+    >>> merged_components([np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])]).tolist()
+    [0, 0, 0, 1]
+    """
+    label = np.arange(len(components[0]))
+    before = np.full(len(label), -1)
+    while (label != before).any():
+        before = label
+        for component in components:
+            lowest = np.full(int(component.max(initial=0)) + 1, len(label))
+            np.minimum.at(lowest, component, label)
+            label = np.minimum(label, lowest[component])
+    return np.unique(label, return_inverse=True)[1].astype(np.uint32)
