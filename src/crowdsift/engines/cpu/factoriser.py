@@ -62,7 +62,7 @@ class _Dense:
         """Of items and pairs, the log-determinant, whether definite; see the protocol."""
         n, low, high = self._n, self._low, self._high
         place = low.astype(np.int64) * n + high
-        precision = -np.bincount(place, weight, n * n).reshape(n, n)
+        precision = -np.bincount(place, weight, n * n).astype(np.float64).reshape(n, n)
         precision += precision.T
         precision[np.diag_indices(n)] = 1.0 - precision.sum(axis=1)
         try:

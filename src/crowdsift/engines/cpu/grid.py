@@ -73,8 +73,9 @@ class CpuSites:
 
     def __init__(self, votes: CpuVotes, inner: _core.GridSites) -> None:
         self._votes, self._inner = votes, inner
-        self.n_votes, self.n_pairs = inner.n_votes, inner.n_pairs
-        self.pairs_held = inner.pairs_held
+        self.n_votes: float = inner.n_votes
+        self.n_pairs: float = inner.n_pairs
+        self.pairs_held: float = inner.pairs_held
 
     def update(
         self,
@@ -162,15 +163,21 @@ class CpuSites:
 
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Sites and adaptive grids; see the protocol."""
-        values = (np.ascontiguousarray(part, np.float32) for part in sites[4:8])
-        self._inner.set_vote_sites(*values, vector(sites.low), vector(sites.high), half)
+        tau, nu, side_tau, side_nu = (
+            np.ascontiguousarray(part, np.float32)
+            for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu)
+        )
+        low, high = vector(sites.low), vector(sites.high)
+        self._inner.set_vote_sites(tau, nu, side_tau, side_nu, low, high, half)
 
     def pair_likelihood(
         self, differences: Vector, variances: Vector, points: WorkerPoints
     ) -> float:
         """Predictive log-likelihood by pair; see the protocol."""
-        columns = (vector(column) for column in points)
-        return self._inner.pair_likelihood(vector(differences), vector(variances), *columns)
+        reliability, width, side, side_variance = (vector(column) for column in points)
+        return self._inner.pair_likelihood(
+            vector(differences), vector(variances), reliability, width, side, side_variance
+        )
 
 
 def _priors(own: WorkerPriors | None) -> _Priors:

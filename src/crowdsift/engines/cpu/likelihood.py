@@ -24,8 +24,10 @@ class CpuLikelihood:
     def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
         """Value and derivatives; see the protocol."""
         self._votes.passes += 1
-        *found, schur = self._votes.core.derivatives(likelihood, vector(scores), vector(theta))
-        return Curvature(*found, CpuSchur(self._votes, schur))
+        value, items, workers, blocks, schur = self._votes.core.derivatives(
+            likelihood, vector(scores), vector(theta)
+        )
+        return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
 
     def fit_workers(
         self,

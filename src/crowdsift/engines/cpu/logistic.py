@@ -26,8 +26,9 @@ class CpuCounts:
     def tally(self, rank: Vector) -> Tally:
         """Count votes; see the protocol."""
         self._votes.passes += 1
-        *workers, appearances, wins = self._votes.core.tally(vector(rank))
-        return Tally(*workers, appearances, wins, appearances - wins)
+        found = self._votes.core.tally(vector(rank))
+        appearances, wins = found[5:]
+        return Tally(*found, appearances - wins)
 
     def margins(self, prior: float) -> CpuProducts:
         """The smoothed margins of pairs; see the protocol."""

@@ -38,7 +38,7 @@ class CpuVotes:
 
 
 class CpuProducts:
-    """A matrix over items of which there are products, each a pass over all votes, and a diagonal."""
+    """A matrix over items with products, each a pass over all votes, and a diagonal."""
 
     def __init__(
         self,
