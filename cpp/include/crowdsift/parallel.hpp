@@ -9,9 +9,11 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <functional>
 #include <mutex>
 #include <thread>
+#include <utility>
 #include <vector>
 
 namespace crowdsift {
@@ -43,8 +45,8 @@ public:
 
     std::size_t size() const { return threads_; }
 
-    // Runs task(0) ... task(chunks - 1), the caller taking part, and returns when all are done.
-    // Tasks must not throw.
+    // Runs task(0) ... task(chunks - 1), the caller taking part, and returns when all are done. What
+    // a task throws is thrown here once all have ended; of several one.
     void run(std::size_t chunks, const std::function<void(std::size_t)>& task) {
         if (chunks <= 1 || threads_ == 1 || chunks > kMostChunks) {
             for (std::size_t chunk = 0; chunk < chunks; ++chunk) task(chunk);
@@ -60,12 +62,11 @@ public:
             wake_.notify_all();
         }
         work();
-        for (int turn = 0; turn < kTurns && unfinished_ > 0; ++turn) pause_briefly();
-        if (unfinished_ == 0) return;
-        std::unique_lock<std::mutex> lock(mutex_);
-        waiting_ = true;
-        done_.wait(lock, [this] { return unfinished_ == 0; });
-        waiting_ = false;
+        wait();
+        if (failed_) {
+            failed_ = false;
+            std::rethrow_exception(std::exchange(failure_, nullptr));
+        }
     }
 
 private:
@@ -75,6 +76,26 @@ private:
     static constexpr int kBits = 16;
     static constexpr Ticket kMostChunks = 1 << 15;
     static constexpr int kTurns = 4000;  // some 50 to 100 microseconds
+
+    void wait() {
+        for (int turn = 0; turn < kTurns && unfinished_ > 0; ++turn) pause_briefly();
+        if (unfinished_ == 0) return;
+        std::unique_lock<std::mutex> lock(mutex_);
+        waiting_ = true;
+        done_.wait(lock, [this] { return unfinished_ == 0; });
+        waiting_ = false;
+    }
+
+    // One chunk, with what it throws kept for the caller of run().
+    void attempt(std::size_t chunk) {
+        try {
+            (*task_)(chunk);
+        } catch (...) {
+            std::lock_guard<std::mutex> lock(mutex_);
+            failure_ = std::current_exception();
+            failed_ = true;
+        }
+    }
 
     void start_threads() {
         while (workers_.size() + 1 < threads_) {
@@ -104,7 +125,7 @@ private:
             const Ticket mask = (Ticket{1} << kBits) - 1;
             const Ticket chunk = ticket & mask, chunks = ticket >> kBits & mask;
             if (chunk >= chunks) return;
-            (*task_)(static_cast<std::size_t>(chunk));
+            attempt(static_cast<std::size_t>(chunk));
             if (--unfinished_ == 0 && waiting_) {
                 { std::lock_guard<std::mutex> lock(mutex_); }
                 done_.notify_all();
@@ -119,7 +140,8 @@ private:
     const std::function<void(std::size_t)>* task_ = nullptr;
     std::atomic<Ticket> ticket_{0};
     std::atomic<std::size_t> unfinished_{0}, sleeping_{0};
-    std::atomic<bool> waiting_{false}, stop_{false};
+    std::atomic<bool> waiting_{false}, stop_{false}, failed_{false};
+    std::exception_ptr failure_;
 };
 
 // From how many rows, pairs or items on a second thread pays.

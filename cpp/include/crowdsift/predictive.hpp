@@ -13,7 +13,7 @@
 namespace crowdsift {
 
 // Points of equal probability, `count` a worker: reliability, tie width, mean and variance of the
-// side habit.
+// side bias.
 struct WorkerPoints {
     const double *reliability, *width, *side, *side_variance;
     std::size_t count;

@@ -28,11 +28,11 @@
 
 namespace crowdsift {
 
-// Rows ahead at which passes ask for what they will read or add to at random places: among a
+// The prefetch distance, in rows, of what passes read or add to at random places: among a
 // million items or pairs this halves the time of a pass.
-constexpr std::size_t kAhead = 32;
+constexpr std::size_t kPrefetch = 32;
 
-CROWDSIFT_INLINE void will_read(const void* place) {
+CROWDSIFT_INLINE void prefetch_read(const void* place) {
 #if defined(__GNUC__)
     __builtin_prefetch(place, 0);
 #else
@@ -40,7 +40,7 @@ CROWDSIFT_INLINE void will_read(const void* place) {
 #endif
 }
 
-CROWDSIFT_INLINE void will_write(const void* place) {
+CROWDSIFT_INLINE void prefetch_write(const void* place) {
 #if defined(__GNUC__)
     __builtin_prefetch(place, 1);
 #else

@@ -1,25 +1,27 @@
-// The sites of all votes on the differences of scores, whatever the workers' types are.
-// What each pass computes is specified in src/crowdsift/engines/grid.py and grid_reference.py.
+// The sites of all votes on the differences of scores, whatever the workers' types are, and what
+// items and pairs receive from them. What each pass computes is specified in
+// src/crowdsift/engines/grid.py and engines/reference.
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
 #include "crowdsift/array.hpp"
-#include "crowdsift/beliefs.hpp"
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/laplacian.hpp"
+#include "crowdsift/loopy_bp.hpp"
 #include "crowdsift/pair_effect.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/predictive.hpp"
-#include "crowdsift/sparse_inverse.hpp"
+#include "crowdsift/shared_pairs.hpp"
 #include "crowdsift/split_votes.hpp"
-#include "crowdsift/vote_correlations.hpp"
 #include "crowdsift/votes.hpp"
 
 namespace crowdsift {
@@ -31,121 +33,134 @@ struct CavityBlock {
     std::vector<float> mean, variance, m, v, log_site;
 };
 
-// What all sites of the same votes share: the votes as wins, and room for messages between items,
-// which belong to whoever sent the last ones.
-struct SiteBasis {
-    SiteBasis(const Votes& votes, const Pairs& pairs, ThreadPool& pool, bool ties)
-        : split(votes, pairs, ties), beliefs(pairs, votes.n_items, pool) {}
-    const SplitVotes split;
-    PairBeliefs beliefs;
+struct SiteSystem {
+    std::shared_ptr<const Laplacian> laplacian;
+    std::vector<double> rhs;
+    double log_pairs = 0.0;
+};
+
+struct Transform {
+    double scale = 1.0;
+    bool flip = false, clip = false, grids = false;
 };
 
 class SiteStore {
 public:
-    SiteStore(const Votes& votes, const Pairs& pairs, Laplacian& laplacian, ThreadPool& pool,
-              std::shared_ptr<SiteBasis> basis)
-        : votes_(votes), pairs_(pairs), laplacian_(laplacian), pool_(pool),
-          ranges_(votes.worker_ranges(pool.size())), rhs_(ranges_.size() - 1, votes.n_items),
-          basis_(std::move(basis)), split_(basis_->split), owner_(basis_->beliefs.new_owner()),
-          a_(split_.size(), 0.0F), h_(split_.size(), 0.0F) {}
+    SiteStore(const Votes& votes, PairWorld& world, const SharedPairs& shared,
+              std::shared_ptr<const SplitVotes> split, double variance)
+        : votes_(votes), world_(world), shared_(shared), pool_(world.pool),
+          split_kept_(std::move(split)), split_(*split_kept_),
+          ranges_(votes.worker_ranges(world.pool.size())), tau_(split_.size(), 0.0F),
+          nu_(split_.size(), 0.0F),
+          pair_variance_(world.pairs.size(), static_cast<float>(variance)),
+          shared_sums_(shared.size()) {}
 
-    void reset(double variance) {
-        std::fill(a_.begin(), a_.end(), 0.0F);
-        std::fill(h_.begin(), h_.end(), 0.0F);
-        pair_variance_.assign(pairs_.size(), static_cast<float>(variance));
-        basis_->beliefs.forget();
-        effect_.set(0.0, pairs_.size());
-    }
-
-    // Gives back what can be computed again: before the next pass, refresh() and variances.
-    void suspend() { pair_variance_ = Array<float>(); }
-    bool suspended() const { return pair_variance_.size() != pairs_.size(); }
-
-    // The variance of a common effect of all votes on a pair; refresh() before the next pass.
-    void set_pair_effect(double variance) { effect_.set(variance, pairs_.size()); }
-
-    BeliefReport believe(double tolerance, std::size_t most, double* item_variance) {
-        pair_variance_.resize(pairs_.size(), 0.0F);
-        return basis_->beliefs.propagate(owner_, laplacian_.pair_weights().data(),
-                                         laplacian_.diagonal().data(), tolerance, most,
-                                         item_variance, pair_variance_.data());
-    }
-
-    // Exact variances by a sparse factorisation, whose order the caller keeps.
-    bool factorise(SparseInverse& inverse, double* item_variance, double* log_determinant) {
-        pair_variance_.resize(pairs_.size(), 0.0F);
-        return inverse.invert(laplacian_.pair_weights().data(), laplacian_.diagonal().data(),
-                              item_variance, pair_variance_.data(), log_determinant);
-    }
-
-    Array<float>& pair_variances() {
-        pair_variance_.resize(pairs_.size(), 0.0F);
-        return pair_variance_;
-    }
-
-    // The workers whose sites the next pass moves, one entry each; empty: all. Sums over messages
-    // are then over these workers alone.
-    std::vector<std::uint8_t>& moving() { return moving_; }
-
-    // Votes and their sites A and h, in the same order; refresh() after a change of sites.
     const SplitVotes& split() const { return split_; }
-    Array<float>& precisions() { return a_; }
-    Array<float>& pulls() { return h_; }
+    const PairWorld& world() const { return world_; }
+    std::size_t n_pairs() const { return world_.pairs.size() - shared_.foreign(); }
+    bool suspended() const { return pair_variance_.size() != world_.pairs.size(); }
 
-    void refresh(double* rhs) {
+    // Sites in the order of the votes.
+    const Array<float>& tau() const { return tau_; }
+    const Array<float>& nu() const { return nu_; }
+    void set_sites(const float* tau, const float* nu) {
+        std::copy(tau, tau + tau_.size(), tau_.begin());
+        std::copy(nu, nu + nu_.size(), nu_.begin());
         rhs_.clear();
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            double* const sums = rhs_.range(range);
-            const std::size_t end = split_.start[ranges_[range + 1]];
-            for (std::size_t i = split_.start[ranges_[range]]; i < end; ++i) push(i, sums);
-        });
-        rhs_.reduce(rhs);
-        refresh_laplacian(rhs);
     }
 
-    void drop_negative() {
-        for (float& a : a_) a = a > 0.0F ? a : 0.0F;
-    }
-
-    // The same sites for scores of the other sign; refresh() before the next pass.
-    void flip() {
-        for (float& h : h_) h = -h;
-    }
-
-    // The sites for scores divided by the factor; the Laplacian must be that of these sites, and
-    // `rhs` theirs: both follow.
-    void hold_scale(double factor, double* rhs) {
-        scale_sites(factor);
-        if (effect_.on()) {
-            refresh(rhs);
-            return;
+    // Of pairs that several shards have.
+    void pair_sums(double* out) const {
+        for (std::size_t k = 0; k < shared_.size(); ++k) {
+            const PairSums sums = sums_of(shared_.pair(k));
+            out[2 * k] = sums.tau;
+            out[2 * k + 1] = sums.nu;
         }
-        const float twice = static_cast<float>(factor * factor);
-        for (float& w : laplacian_.pair_weights()) w *= twice;
-        laplacian_.refresh();
-        for (std::size_t j = 0; j < votes_.n_items; ++j) rhs[j] *= factor;
     }
 
-    // (X'X - L(e^2)) x with e = 2y - 1, less its mean over the worker's votes if `centred`.
-    void correlate(bool centred, const double* x, double* out) {
-        VoteCorrelations(votes_, centred).multiply(ranges_, pool_, rhs_, x, out);
-    }
-
-    void correlation_degrees(bool centred, double* out) const {
-        VoteCorrelations(votes_, centred).degrees(out);
+    SiteSystem system(const double* shared, double pair_effect) {
+        system_.reset();  // so that its weights can be used again
+        auto made = std::make_shared<Laplacian>(world_);
+        effect_.set(pair_effect, world_.pairs.size());
+        SiteSystem out{nullptr, std::vector<double>(votes_.n_items), 0.0};
+        for (std::size_t k = 0; k < shared_.size(); ++k)
+            shared_sums_[k] = {shared[2 * k], shared[2 * k + 1]};
+        if (effect_.on())
+            gather_effect(made->weights(), out);
+        else
+            gather(made->weights(), out.rhs);
+        made->close();
+        system_ = made;
+        out.laplacian = std::move(made);
+        return out;
     }
 
     // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
     // the evidence in the variance of the pair effect.
     double pair_posteriors(const double* means, double* mean, double* variance) const {
-        pairs_.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+        double slope = 0.0;
+        const auto add = [&](std::size_t p, const PairSums& sums) {
+            const double gap = sums.nu - sums.tau * mean[p];
+            slope += gap * gap + sums.tau * (sums.tau * variance[p] - 1.0);
+        };
+        world_.pairs.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
             float e = static_cast<float>(means[low] - means[high]);
             float v = pair_variance_[p];
             if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
             mean[p] = static_cast<double>(e);
             variance[p] = static_cast<double>(v);
+            if (!shared_.is(p)) add(p, sums_of(p));
         });
-        return PairEffect::slope(split_, pairs_.size(), a_.data(), h_.data(), mean, variance);
+        for (std::size_t k = 0; k < shared_.size(); ++k)
+            if (shared_.owned(k)) add(shared_.pair(k), shared_sums_[k]);
+        return 0.5 * slope;
+    }
+
+    // Variances of all pairs, of shared ones.
+    void set_pair_variances(const double* variances) {
+        pair_variance_.resize(world_.pairs.size());
+        for (std::size_t p = 0; p < pair_variance_.size(); ++p)
+            pair_variance_[p] = static_cast<float>(variances[p]);
+    }
+    void set_shared_variances(const double* variances) {
+        pair_variance_.resize(world_.pairs.size(), 0.0F);
+        for (std::size_t k = 0; k < shared_.size(); ++k)
+            pair_variance_[shared_.pair(k)] = static_cast<float>(variances[k]);
+    }
+
+    // A sweep of belief propagation over the pairs of the last system(), and the last one.
+    SweepReport sweep(const double* precision, const double* settled, bool fresh, double* sums) {
+        require_system();
+        if (fresh) messages_.forget();
+        return messages_.sweep(
+            world_, system_->weights(), precision, settled,
+            [&](std::size_t p) { return shared_.is_foreign(p); }, sums);
+    }
+    SweepReport finish(const double* precision, bool fresh, double* sums, double* shared) {
+        require_system();
+        if (fresh) messages_.forget();
+        pair_variance_.resize(world_.pairs.size(), 0.0F);
+        const SweepReport report = messages_.finish(
+            world_, system_->weights(), precision,
+            [&](std::size_t p) { return shared_.is_foreign(p); },
+            [&](std::size_t p, double variance) {
+                pair_variance_[p] = static_cast<float>(variance);
+            },
+            sums);
+        for (std::size_t k = 0; k < shared_.size(); ++k)
+            shared[k] = shared_.owned(k) ? static_cast<double>(pair_variance_[shared_.pair(k)])
+                                         : 0.0;
+        return report;
+    }
+    // The number of pairs of every item, those of other shards left out.
+    void degrees(double* out) {
+        world_.add_to_items(
+            [&](std::size_t p, std::uint32_t low, std::uint32_t high, double* sums) {
+                if (shared_.is_foreign(p)) return;
+                sums[low] += 1.0;
+                sums[high] += 1.0;
+            },
+            out);
     }
 
     // Of the votes, for differences (lower less higher item) and variances of pairs.
@@ -156,11 +171,21 @@ public:
     }
 
 protected:
-    void scale_sites(double factor) {
-        const float once = static_cast<float>(factor), twice = static_cast<float>(factor * factor);
-        for (float& a : a_) a *= twice;
-        for (float& h : h_) h *= once;
+    void transform_sites(const Transform& to) {
+        const float once = static_cast<float>(to.flip ? -to.scale : to.scale);
+        const float twice = static_cast<float>(to.scale * to.scale);
+        const float least = to.clip ? 0.0F : -HUGE_VALF;
+        for (float& tau : tau_) tau = std::max(tau * twice, least);
+        for (float& nu : nu_) nu *= once;
         for (float& v : pair_variance_) v /= twice;
+        for (double& value : rhs_) value *= static_cast<double>(once);
+    }
+
+    // Gives back what can be computed again.
+    void suspend_pairs() {
+        pair_variance_ = Array<float>();
+        messages_.forget();
+        system_.reset();
     }
 
     // Cavities of a block; returns the weight of its votes and adds their log-normalisers.
@@ -169,7 +194,7 @@ protected:
         const std::size_t last = split_.size() - 1;
         double votes = 0.0, sites = 0.0;
         for (std::size_t i = 0; i < count; ++i) {
-            will_read(&pair_variance_[split_.pair[std::min(begin + i + kAhead, last)]]);
+            prefetch_read(&pair_variance_[split_.pair[std::min(begin + i + kPrefetch, last)]]);
             at.mean[i] = split_.side(begin + i) *
                          static_cast<float>(means[split_.first[begin + i]] -
                                             means[split_.second[begin + i]]);
@@ -181,64 +206,109 @@ protected:
                 effect_.posterior(split_.pair[begin + i],
                                   split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
                                   at.variance[i]);
-        cavities(count, at.mean.data(), at.variance.data(), a_.data() + begin, h_.data() + begin,
-                 split_.n + begin, at.m.data(), at.v.data(), at.log_site.data());
+        cavities(count, at.mean.data(), at.variance.data(), tau_.data() + begin,
+                 nu_.data() + begin, split_.n + begin, at.m.data(), at.v.data(),
+                 at.log_site.data());
         for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
         log_sites += sites;
         return votes;
     }
 
     void push(std::size_t i, double* rhs) const {
-        const double value = static_cast<double>(split_.side(i) * split_.n[i] * h_[i]);
+        const double value = static_cast<double>(split_.side(i) * split_.n[i] * nu_[i]);
         rhs[split_.first[i]] += value;
         rhs[split_.second[i]] -= value;
     }
 
-    // Whether a worker's sites stay in this pass; if so they are pushed as they are.
-    bool rests(std::size_t s, double* rhs) const {
-        if (moving_.empty() || moving_[s]) return false;
-        for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i) push(i, rhs);
-        return true;
+    const Votes& votes_;
+    PairWorld& world_;
+    const SharedPairs& shared_;
+    ThreadPool& pool_;
+    const std::shared_ptr<const SplitVotes> split_kept_;
+    const SplitVotes& split_;
+    const std::vector<std::size_t> ranges_;
+    Array<float> tau_, nu_, pair_variance_;
+    PairEffect effect_;
+    std::vector<double> rhs_;  // signed sums of n nu per item, where a pass has just added them up
+
+private:
+    void require_system() const {
+        if (!system_) throw std::invalid_argument("no system yet: call system() before sweeps");
     }
 
-    void refresh_laplacian(double* rhs) {
-        Array<float>& weights = laplacian_.pair_weights();
-        if (effect_.on()) {
-            effect_.gather(split_, pairs_, a_.data(), h_.data(), pool_, votes_.n_items,
-                           weights.data(), rhs);
-            laplacian_.refresh();
-            return;
+    PairSums sums_of(std::size_t p) const {
+        PairSums sums;
+        for (std::size_t k = split_.by_pair_start[p]; k < split_.by_pair_start[p + 1]; ++k) {
+            const std::size_t i = split_.by_pair[k];
+            const double value = static_cast<double>(split_.n[i] * nu_[i]);
+            sums.tau += static_cast<double>(split_.n[i] * tau_[i]);
+            sums.nu += split_.straight(i) ? value : -value;
         }
+        return sums;
+    }
+
+    // Weights and the right-hand side without a pair effect.
+    void gather(Array<double>& weights, std::vector<double>& rhs) {
         const std::size_t last = split_.size() - 1;
         const std::vector<std::size_t> parts =
-            shared_ranges(pairs_.size(), kManyPairs, pool_);
+            shared_ranges(world_.pairs.size(), kManyPairs, pool_);
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;
                 const std::size_t end = split_.by_pair_start[p + 1];
                 for (std::size_t k = split_.by_pair_start[p]; k < end; ++k) {
-                    will_read(&a_[split_.by_pair[std::min(k + kAhead, last)]]);
+                    prefetch_read(&tau_[split_.by_pair[std::min(k + kPrefetch, last)]]);
                     const std::size_t i = split_.by_pair[k];
-                    sum += static_cast<double>(split_.n[i] * a_[i]);
+                    sum += static_cast<double>(split_.n[i] * tau_[i]);
                 }
-                weights[p] = static_cast<float>(sum);
+                weights[p] = sum;
             }
         });
-        laplacian_.refresh();
+        for (std::size_t k = 0; k < shared_.size(); ++k)
+            weights[shared_.pair(k)] = shared_.owned(k) ? shared_sums_[k].tau : 0.0;
+        if (rhs_.empty()) {
+            rhs_.resize(votes_.n_items);
+            world_.sums.add(
+                ranges_.size() - 1, pool_,
+                [&](std::size_t range, double* sums) {
+                    const std::size_t end = split_.start[ranges_[range + 1]];
+                    for (std::size_t i = split_.start[ranges_[range]]; i < end; ++i) push(i, sums);
+                },
+                rhs_.data());
+        }
+        rhs = rhs_;
     }
 
-    const Votes& votes_;
-    const Pairs& pairs_;
-    Laplacian& laplacian_;
-    ThreadPool& pool_;
-    PairEffect effect_;
-    const std::vector<std::size_t> ranges_;
-    ItemSums rhs_;
-    const std::shared_ptr<SiteBasis> basis_;
-    const SplitVotes& split_;
-    const std::size_t owner_;  // of messages; a copy of the sites goes on with them
-    Array<float> a_, h_, pair_variance_;
-    std::vector<std::uint8_t> moving_;
+    void gather_effect(Array<double>& weights, SiteSystem& out) {
+        const std::vector<std::size_t> parts =
+            shared_ranges(world_.pairs.size(), kManyPairs, pool_);
+        std::vector<double> logs(parts.size() - 1, 0.0);
+        pool_.run(parts.size() - 1, [&](std::size_t part) {
+            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
+                if (shared_.is(p)) continue;
+                const PairSums sums = sums_of(p);
+                weights[p] = effect_.take(p, sums);
+                logs[part] += effect_.evidence(sums);
+            }
+        });
+        for (const double value : logs) out.log_pairs += value;
+        for (std::size_t k = 0; k < shared_.size(); ++k) {
+            const double weight = effect_.take(shared_.pair(k), shared_sums_[k]);
+            weights[shared_.pair(k)] = shared_.owned(k) ? weight : 0.0;
+            if (shared_.owned(k)) out.log_pairs += effect_.evidence(shared_sums_[k]);
+        }
+        world_.add_to_items(
+            [&](std::size_t p, std::uint32_t low, std::uint32_t high, double* sums) {
+                if (shared_.is_foreign(p)) return;
+                sums[low] += effect_.nu(p);
+                sums[high] -= effect_.nu(p);
+            },
+            out.rhs.data());
+    }
+
+    std::vector<PairSums> shared_sums_;  // of all shards, as system() was told
+    std::shared_ptr<const Laplacian> system_;
+    PairMessages messages_;
 };
 
 }  // namespace crowdsift

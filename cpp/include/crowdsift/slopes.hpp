@@ -15,9 +15,10 @@
 #include <vector>
 
 #include "crowdsift/array.hpp"
-#include "crowdsift/logistic.hpp"
+#include "crowdsift/conjugate_gradient.hpp"
+#include "crowdsift/em.hpp"
+#include "crowdsift/item_sums.hpp"
 #include "crowdsift/parallel.hpp"
-#include "crowdsift/range_sums.hpp"
 #include "crowdsift/simd.hpp"
 #include "crowdsift/votes.hpp"
 #include "crowdsift/worker_slope.hpp"
@@ -66,24 +67,31 @@ inline void reduce_rows(std::size_t count, double pull, const float* CROWDSIFT_R
         d[j] = static_cast<double>(a[j]) * d[j] - static_cast<double>(b[j]) * pull;
 }
 
+// S of one pass: entries of A and B and the inverse of D, or A alone where all slopes are one number.
+struct SlopeHessian {
+    bool own = false;
+    Array<float> a, b;
+    std::vector<double> inverse;
+};
+
 class SlopePasses {
 public:
-    SlopePasses(const Votes& votes, ThreadPool& pool)
-        : votes_(votes), pool_(pool), ranges_(votes.worker_ranges(pool.size())),
-          row_ranges_(shared_ranges(votes.n, kManyRows, pool)),
-          sums_(std::max(ranges_.size(), row_ranges_.size()) - 1, votes.n_items) {
-        if (votes.n_items < kShortFrom) return;
+    SlopePasses(const Votes& votes, ThreadPool& pool, ItemSums& sums)
+        : votes_(votes), pool_(pool), sums_(sums), ranges_(votes.worker_ranges(pool.size())),
+          row_ranges_(shared_ranges(votes.n, kManyRows, pool)) {
+        if (votes.n_items < kMixedFrom) return;
         const std::size_t most = most_rows_of_an_item(votes, pool);
         fine_ = rows_between_totals(votes, most, kFine);
         coarse_ = rows_between_totals(votes, most, kCoarse);
     }
 
-    // Log-likelihood with one slope for all, and its gradient; `finest` is the smallest step of a
+    // Log-likelihood with one slope for all, and its gradient; `resolution` is the smallest step of a
     // score that the gradient must tell.
-    double common(const double* scores, double slope, double finest, double* gradient) {
-        own_ = false;
-        look_at(scores, finest);
-        a_.resize(votes_.n);
+    double common(const double* scores, double slope, double resolution, double* gradient,
+                  SlopeHessian& hessian) {
+        hessian.own = false;
+        look_at(scores, resolution);
+        hessian.a.resize(votes_.n);
         std::vector<double> part(row_ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
@@ -95,62 +103,63 @@ public:
                 evaluate(at, 0, count, block);
                 part[range] += likelihood(at, count, block);
                 for (std::size_t j = 0; j < count; ++j) {
-                    a_[at + j] = static_cast<float>(slope * slope * block.information[j]);
+                    hessian.a[at + j] = static_cast<float>(slope * slope * block.information[j]);
                     block.residual[j] *= slope;
                 }
                 push(at, count, block.residual, lane);
             }
         };
-        sums_.add_up(part.size(), pool_, finest < kShortSumsResolve ? 0 : fine_, pass, gradient);
+        sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass, gradient);
         return sum_of(part);
     }
 
     // Minimises -log-likelihood + precision/2 (slope - mean)^2 over every worker's slope, from the
     // slopes given. Returns the log-likelihood there; its gradient in the scores, and D, the
     // curvature of every slope, prior included.
-    double own(const double* scores, const SlopePrior& prior, double finest, double* slopes,
-               double* gradient, double* curvature) {
-        own_ = true;
-        look_at(scores, finest);
-        a_.resize(votes_.n);
-        b_.resize(votes_.n);
-        inverse_.resize(votes_.n_workers);
+    double own(const double* scores, const SlopePrior& prior, double resolution, double* slopes,
+               double* gradient, double* curvature, SlopeHessian& hessian) {
+        hessian.own = true;
+        look_at(scores, resolution);
+        hessian.a.resize(votes_.n);
+        hessian.b.resize(votes_.n);
+        hessian.inverse.resize(votes_.n_workers);
         std::vector<double> part(ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
             over_blocks(range, [&](std::size_t from, std::size_t to) {
                 if (is_long(from, to))
-                    part[range] += settle_long(from, prior, slopes, curvature, block, lane);
+                    part[range] += settle_long(from, prior, slopes, curvature, hessian, block, lane);
                 else
-                    part[range] += settle(from, to, prior, slopes, curvature, block, lane);
-                for (std::size_t s = from; s < to; ++s) inverse_[s] = 1.0 / curvature[s];
+                    part[range] += settle(from, to, prior, slopes, curvature, hessian, block,
+                                          lane);
+                for (std::size_t s = from; s < to; ++s) hessian.inverse[s] = 1.0 / curvature[s];
             });
         };
-        sums_.add_up(part.size(), pool_, finest < kShortSumsResolve ? 0 : fine_, pass, gradient);
+        sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass, gradient);
         return sum_of(part);
     }
 
-    // (S + shift I) v of the last of these two; S = A where all slopes are one number.
-    void multiply(double shift, const double* v, double* out) {
-        const std::vector<std::size_t>& ranges = own_ ? ranges_ : row_ranges_;
+    // (S + shift I) v
+    void multiply(const SlopeHessian& hessian, double shift, const double* v, double* out) {
+        const std::vector<std::size_t>& ranges = hessian.own ? ranges_ : row_ranges_;
         // In single precision twice as much of v stays in the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
         for (std::size_t j = 0; j < votes_.n_items; ++j) rounded_[j] = static_cast<float>(v[j]);
         const auto pass = [&](std::size_t range, auto& lane) {
             double d[kSlopeBlock];
-            if (!own_) {
+            if (!hessian.own) {
                 for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kSlopeBlock) {
                     const std::size_t count = std::min(kSlopeBlock, ranges[range + 1] - at);
                     differences(rounded_.data(), at, count, d);
                     for (std::size_t j = 0; j < count; ++j)
-                        d[j] *= static_cast<double>(a_[at + j]);
+                        d[j] *= static_cast<double>(hessian.a[at + j]);
                     push(at, count, d, lane);
                 }
                 return;
             }
             over_blocks(range, [&](std::size_t from, std::size_t to) {
                 if (is_long(from, to)) {
-                    multiply_long(from, d, lane);
+                    multiply_long(hessian, from, d, lane);
                     return;
                 }
                 const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
@@ -159,17 +168,19 @@ public:
                     const std::size_t begin = votes_.begin_of(s);
                     const std::size_t count = votes_.begin_of(s + 1) - begin;
                     double* const own = d + (begin - at);
-                    const double pull = coupled(count, b_.data() + begin, own) * inverse_[s];
-                    reduce_rows(count, pull, a_.data() + begin, b_.data() + begin, own);
+                    const double pull =
+                        coupled(count, hessian.b.data() + begin, own) * hessian.inverse[s];
+                    reduce_rows(count, pull, hessian.a.data() + begin, hessian.b.data() + begin,
+                                own);
                 }
                 push(at, rows, d, lane);
             });
         };
-        sums_.add_up(ranges.size() - 1, pool_, coarse_, pass, out, shift, v);
+        sums_.add_mixed(ranges.size() - 1, pool_, coarse_, pass, out, shift, v);
     }
 
-    // The diagonal of A of the last of these two.
-    void diagonal(double* out) {
+    // The diagonal of A.
+    void diagonal(const SlopeHessian& hessian, double* out) {
         const auto pass = [&](std::size_t range, auto& lane) {
             auto* const sums = lane.sums();
             using Real = std::remove_reference_t<decltype(*sums)>;
@@ -177,19 +188,26 @@ public:
                  at += kSlopeBlock) {
                 const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
                 over_items(
-                    at, count, [&](std::uint32_t item) { will_write(sums + item); },
+                    at, count, [&](std::uint32_t item) { prefetch_write(sums + item); },
                     [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
-                        sums[one] += static_cast<Real>(a_[at + j]);
-                        sums[two] += static_cast<Real>(a_[at + j]);
+                        sums[one] += static_cast<Real>(hessian.a[at + j]);
+                        sums[two] += static_cast<Real>(hessian.a[at + j]);
                     });
                 lane.added(count);
             }
         };
-        sums_.add_up(row_ranges_.size() - 1, pool_, coarse_, pass, out);
+        sums_.add_mixed(row_ranges_.size() - 1, pool_, coarse_, pass, out);
     }
 
-    // Entries of A in the order of the comparisons.
-    const Array<float>& entries() const { return a_; }
+    SolveReport solve(const SlopeHessian& hessian, double shift, const double* rhs, double* x,
+                      double tolerance, std::size_t most) {
+        std::vector<double> at(votes_.n_items);
+        diagonal(hessian, at.data());
+        return conjugate_gradient(
+            votes_.n_items,
+            [&](const double* v, double* out) { multiply(hessian, shift, v, out); }, at.data(),
+            shift, rhs, x, tolerance, most);
+    }
 
 private:
     // Calls block(from, to) for runs of workers with at most kSlopeBlock rows, or of one worker.
@@ -215,29 +233,29 @@ private:
             rows(at, std::min(kSlopeBlock, votes_.begin_of(s + 1) - at));
     }
 
-    void look_at(const double* scores, double finest) {
+    void look_at(const double* scores, double resolution) {
         scores_ = scores;
-        shortened_ = votes_.n_items >= kShortFrom && finest >= kShortScoresResolve &&
-                     short_scores_.set(scores, votes_.n_items);
+        fixed_ = votes_.n_items >= kMixedFrom && resolution >= kMixedResolution &&
+                     fixed_scores_.set(scores, votes_.n_items);
     }
 
     void score_differences(std::size_t at, std::size_t count, double* d) const {
-        if (!shortened_) {
+        if (!fixed_) {
             differences(scores_, at, count, d);
             return;
         }
-        if (short_scores_.all_zero()) {  // where every fit starts
+        if (fixed_scores_.all_zero()) {  // where every fit starts
             std::fill(d, d + count, 0.0);
             return;
         }
-        differences(short_scores_.data(), at, count, d);
-        for (std::size_t j = 0; j < count; ++j) d[j] *= short_scores_.unit();
+        differences(fixed_scores_.data(), at, count, d);
+        for (std::size_t j = 0; j < count; ++j) d[j] *= fixed_scores_.unit();
     }
 
     template <class Value>
     void differences(const Value* x, std::size_t at, std::size_t count, double* d) const {
         over_items(
-            at, count, [&](std::uint32_t item) { will_read(x + item); },
+            at, count, [&](std::uint32_t item) { prefetch_read(x + item); },
             [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
                 d[j] = static_cast<double>(x[one]) - static_cast<double>(x[two]);
             });
@@ -261,7 +279,7 @@ private:
         auto* const sums = lane.sums();
         using Real = std::remove_reference_t<decltype(*sums)>;
         over_items(
-            at, count, [&](std::uint32_t item) { will_write(sums + item); },
+            at, count, [&](std::uint32_t item) { prefetch_write(sums + item); },
             [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
                 sums[one] += static_cast<Real>(force[j]);
                 sums[two] -= static_cast<Real>(force[j]);
@@ -276,11 +294,11 @@ private:
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
         std::size_t j = 0;
-        if (votes_.n_items >= kShortFrom) {
-            const std::size_t near = std::min(count, std::max(votes_.n - at, kAhead) - kAhead);
+        if (votes_.n_items >= kMixedFrom) {
+            const std::size_t near = std::min(count, std::max(votes_.n - at, kPrefetch) - kPrefetch);
             for (; j < near; ++j) {
-                ask(first[j + kAhead]);
-                ask(second[j + kAhead]);
+                ask(first[j + kPrefetch]);
+                ask(second[j + kPrefetch]);
                 row(j, first[j], second[j]);
             }
         }
@@ -291,7 +309,7 @@ private:
     // the optimum one evaluation serves: the last step of a slope is taken to first order.
     template <class Lane>
     double settle(std::size_t from, std::size_t to, const SlopePrior& prior, double* slopes,
-                  double* curvature, SlopeBlock& block, Lane& lane) {
+                  double* curvature, SlopeHessian& hessian, SlopeBlock& block, Lane& lane) {
         const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
         const auto set = [&](std::size_t begin, std::size_t end, double slope) {
             for (std::size_t j = begin; j < end; ++j) {
@@ -323,7 +341,7 @@ private:
             total += prior.finish(now, slopes[s]);
         }
         total += likelihood(at, rows, block);
-        slope_entries(rows, block, a_.data() + at, b_.data() + at);
+        slope_entries(rows, block, hessian.a.data() + at, hessian.b.data() + at);
         push(at, rows, block.residual, lane);
         return total;
     }
@@ -331,7 +349,7 @@ private:
     // The same for one worker whose rows do not fit a block.
     template <class Lane>
     double settle_long(std::size_t s, const SlopePrior& prior, double* slopes, double* curvature,
-                       SlopeBlock& block, Lane& lane) {
+                       SlopeHessian& hessian, SlopeBlock& block, Lane& lane) {
         const auto add = [&](double slope, double* out) {
             over_rows(s, [&](std::size_t at, std::size_t count) {
                 score_differences(at, count, block.d);
@@ -351,23 +369,23 @@ private:
             for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
             evaluate(at, 0, count, block);
             total += likelihood(at, count, block);
-            slope_entries(count, block, a_.data() + at, b_.data() + at);
+            slope_entries(count, block, hessian.a.data() + at, hessian.b.data() + at);
             push(at, count, block.residual, lane);
         });
         return total;
     }
 
     template <class Lane>
-    void multiply_long(std::size_t s, double* d, Lane& lane) const {
+    void multiply_long(const SlopeHessian& hessian, std::size_t s, double* d, Lane& lane) const {
         double pull = 0.0;
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
-            pull += coupled(count, b_.data() + at, d);
+            pull += coupled(count, hessian.b.data() + at, d);
         });
-        pull *= inverse_[s];
+        pull *= hessian.inverse[s];
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
-            reduce_rows(count, pull, a_.data() + at, b_.data() + at, d);
+            reduce_rows(count, pull, hessian.a.data() + at, hessian.b.data() + at, d);
             push(at, count, d, lane);
         });
     }
@@ -380,14 +398,13 @@ private:
 
     const Votes& votes_;
     ThreadPool& pool_;
+    ItemSums& sums_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    RangeSums sums_;
     std::size_t fine_ = 0, coarse_ = 0;  // rows between totals of gradients, and of products
-    ShortScores short_scores_;
+    FixedPointScores fixed_scores_;
     const double* scores_ = nullptr;  // of the pass that runs
-    bool own_ = false, shortened_ = false;
-    Array<float> a_, b_, rounded_;
-    std::vector<double> inverse_;
+    bool fixed_ = false;
+    Array<float> rounded_;
 };
 
 }  // namespace crowdsift

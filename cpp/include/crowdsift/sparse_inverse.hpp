@@ -31,8 +31,8 @@ public:
 
     // Writes the diagonal of the inverse and the variances of pairs; false where the matrix is not
     // positive definite. `weight` holds one number a pair, `diagonal` that of L.
-    bool invert(const float* weight, const double* diagonal, double* item_variance,
-                float* pair_variance, double* log_determinant) {
+    bool invert(const double* weight, const double* diagonal, double* item_variance,
+                double* pair_variance, double* log_determinant) {
         if (!factor(weight, diagonal)) return false;
         *log_determinant = 0.0;
         for (const double d : pivot_) *log_determinant += std::log(d);
@@ -43,7 +43,7 @@ public:
             const double variance =
                 item_variance[a] + item_variance[b] - 2.0 * inverse_[entry_[p]];
             proper = proper && variance > 0.0;
-            pair_variance[p] = static_cast<float>(variance);
+            pair_variance[p] = variance;
         });
         return proper;
     }
@@ -233,10 +233,10 @@ private:
     }
 
     // Left-looking: a column waits in the list of its next row until that row's turn.
-    bool factor(const float* weight, const double* diagonal) {
+    bool factor(const double* weight, const double* diagonal) {
         std::fill(value_.begin(), value_.end(), 0.0);
         for (std::size_t p = 0; p < pairs_.size(); ++p)
-            value_[entry_[p]] = -static_cast<double>(weight[p]);
+            value_[entry_[p]] = -weight[p];
         const std::size_t none = n_;
         std::vector<std::size_t> first(n_, none), next(n_, none), at(start_.begin(), start_.end());
         std::vector<double> work(n_, 0.0);

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <vector>
 
+#include "crowdsift/item_sums.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
 
@@ -16,11 +17,9 @@ public:
     VoteCorrelations(const Votes& votes, bool centred) : votes_(votes), centred_(centred) {}
 
     // (X'X - L(e^2)) x
-    void multiply(const std::vector<std::size_t>& ranges, ThreadPool& pool, ItemSums& scratch,
-                  const double* x, double* out) const {
-        scratch.clear();
-        pool.run(ranges.size() - 1, [&](std::size_t range) {
-            double* const sums = scratch.range(range);
+    void multiply(ThreadPool& pool, ItemSums& items, const double* x, double* out) const {
+        const std::vector<std::size_t> ranges = votes_.worker_ranges(pool.size());
+        const auto pass = [&](std::size_t range, double* sums) {
             for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
                 const double mean = mean_answer(s);
                 double product = 0.0;
@@ -36,8 +35,8 @@ public:
                     sums[votes_.second[i]] -= value;
                 }
             }
-        });
-        scratch.reduce(out);
+        };
+        items.add(ranges.size() - 1, pool, pass, out);
     }
 
     // The diagonal of L(n e^2)

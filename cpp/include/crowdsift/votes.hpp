@@ -8,7 +8,6 @@
 #include <string>
 #include <vector>
 
-#include "crowdsift/array.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/simd.hpp"
 
@@ -69,52 +68,6 @@ struct Votes {
         bounds.push_back(n_workers);
         return bounds;
     }
-};
-
-// Of every worker, the weight of its decided votes, and that for the first item less the other.
-inline void side_totals(const Votes& votes, double* decided, double* leaning) {
-    for (std::size_t s = 0; s < votes.n_workers; ++s)
-        for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
-            if (votes.outcome[i] == 0.5F) continue;
-            const double n = static_cast<double>(votes.weight[i]);
-            decided[s] += n;
-            leaning[s] += n * (2.0 * static_cast<double>(votes.outcome[i]) - 1.0);
-        }
-}
-
-// Per-range vectors over items, added up in the order of ranges.
-class ItemSums {
-public:
-    ItemSums(std::size_t ranges, std::size_t n_items)
-        : n_(n_items), sums_(ranges * n_items, 0.0), ranges_(ranges) {}
-
-    double* range(std::size_t r) { return sums_.data() + r * n_; }
-
-    void clear() { std::fill(sums_.begin(), sums_.end(), 0.0); }
-
-    void reduce(double* out) const { reduce(out, 0, n_); }
-
-    // The same, the items shared among the threads where there are many.
-    void reduce(double* out, ThreadPool& pool) const {
-        const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
-        pool.run(chunks.size() - 1,
-                 [&](std::size_t chunk) { reduce(out, chunks[chunk], chunks[chunk + 1]); });
-    }
-
-    std::size_t ranges() const { return ranges_; }
-
-private:
-    void reduce(double* out, std::size_t from, std::size_t to) const {
-        for (std::size_t j = from; j < to; ++j) {
-            double sum = 0.0;
-            for (std::size_t r = 0; r < ranges_; ++r) sum += sums_[r * n_ + j];
-            out[j] = sum;
-        }
-    }
-
-    std::size_t n_;
-    Array<double> sums_;
-    std::size_t ranges_;
 };
 
 }  // namespace crowdsift

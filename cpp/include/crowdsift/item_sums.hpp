@@ -1,14 +1,16 @@
-// What passes read and add to at random places among items, kept short where items are many.
+// Sums over items of what passes add at random places, and mixed precision where items are many.
 //
-// Among tens of thousands of items it is the cache that limits a pass. Scores are then read as whole
-// numbers of 31 bits, and sums are single precision, added to totals in double precision after every
-// few rows an item. With fewer items, or one that is in a large part of all rows, both are double.
+// Among tens of thousands of items it is the cache that limits a pass. Scores are then read as fixed
+// point numbers of 31 bits, and sums are float32 partial sums, added to totals in double precision
+// after every few rows an item. With fewer items, or one that is in a large part of all rows, both
+// are double.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <type_traits>
 #include <vector>
 
 #include "crowdsift/array.hpp"
@@ -18,18 +20,19 @@
 
 namespace crowdsift {
 
-// From how many items on.
-constexpr std::size_t kShortFrom = 40000;
+// From how many items on precision is mixed.
+constexpr std::size_t kMixedFrom = 40000;
 
-// The smallest steps of a score for which short sums of forces and short scores are good enough.
-constexpr double kShortSumsResolve = 1e-7, kShortScoresResolve = 1e-7;
+// The required gradient resolution, the smallest step of a score, for which mixed precision is good
+// enough.
+constexpr double kMixedResolution = 1e-7;
 
-// After how many rows an item short sums are added to the totals, and after how many additions to
+// After how many rows an item partial sums are added to the totals, and after how many additions to
 // one item at the latest: their rounding errors add up.
-struct Shortness {
+struct PartialLength {
     std::size_t rows_an_item, most_additions;
 };
-constexpr Shortness kFine{4, 64}, kCoarse{16, 4096};
+constexpr PartialLength kFine{4, 64}, kCoarse{16, 4096};
 
 // How many of the rows name the item that most of them name.
 inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
@@ -39,9 +42,9 @@ inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
     pool.run(n_ranges, [&](std::size_t range) {
         std::uint32_t* const mine = counts.data() + range * votes.n_items;
         for (std::size_t i = ranges[range]; i < ranges[range + 1]; ++i) {
-            const std::size_t ahead = std::min(i + kAhead, votes.n - 1);
-            will_write(mine + votes.first[ahead]);
-            will_write(mine + votes.second[ahead]);
+            const std::size_t ahead = std::min(i + kPrefetch, votes.n - 1);
+            prefetch_write(mine + votes.first[ahead]);
+            prefetch_write(mine + votes.second[ahead]);
             ++mine[votes.first[i]];
             ++mine[votes.second[i]];
         }
@@ -56,8 +59,8 @@ inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
 }
 
 // After how many rows that is, where an item is in at most so many rows; 0 where it would be too often
-// for short sums to pay.
-inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, Shortness limit) {
+// for partial sums to pay.
+inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, PartialLength limit) {
     const std::size_t rows =
         std::min(limit.rows_an_item * votes.n_items,
                  votes.n / std::max(most, std::size_t{1}) * limit.most_additions);
@@ -65,7 +68,7 @@ inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, Sho
 }
 
 // Scores in units of 2^-30 of the largest: the difference of two is a whole number too.
-class ShortScores {
+class FixedPointScores {
 public:
     // False where a score is not finite, or too small to be divided; nothing is kept then.
     bool set(const double* scores, std::size_t n) {
@@ -97,19 +100,30 @@ private:
     bool all_zero_ = false;
 };
 
-// A number an item, for each range of rows.
-class RangeSums {
+// A number an item for each range of rows, added up in the order of ranges: the same bytes for the
+// same number of threads. One pass at a time may use it.
+class ItemSums {
 public:
-    RangeSums(std::size_t ranges, std::size_t n_items)
-        : n_(n_items), ranges_(ranges), totals_(ranges * n_items, 0.0) {}
+    explicit ItemSums(std::size_t n_items) : n_(n_items) {}
+
+    // Calls task(range, sums) for so many ranges, `sums` being where it adds; out holds the totals.
+    template <class Task>
+    void add(std::size_t ranges, ThreadPool& pool, const Task& task, double* out) {
+        make_room(ranges, 0);
+        pool.run(ranges, [&](std::size_t range) {
+            double* const sums = totals_.data() + range * n_;
+            std::fill(sums, sums + n_, 0.0);
+            task(range, sums);
+        });
+        reduce(ranges, pool, out, 0.0, nullptr);
+    }
 
     // Calls task(range, lane) for so many ranges, the lane being where it adds: in single precision
-    // where `every`, the rows between totals, is not 0. Then out holds the sums, added in the order
-    // of ranges, and shift v.
+    // where `every`, the rows between totals, is not 0. Then out holds the totals and shift v.
     template <class Task>
-    void add_up(std::size_t ranges, ThreadPool& pool, std::size_t every, const Task& task,
-                double* out, double shift = 0.0, const double* v = nullptr) {
-        if (every != 0) short_.resize(ranges_ * n_, 0.0F);
+    void add_mixed(std::size_t ranges, ThreadPool& pool, std::size_t every, const Task& task,
+                   double* out, double shift = 0.0, const double* v = nullptr) {
+        make_room(ranges, every);
         const auto run = [&](auto real) {
             pool.run(ranges, [&](std::size_t range) {
                 Lane<decltype(real)> lane(*this, range, every);
@@ -121,26 +135,34 @@ public:
             run(0.0F);
         else
             run(0.0);
-        const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
-        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
-            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
-                double sum = v == nullptr ? 0.0 : shift * v[j];
-                for (std::size_t r = 0; r < ranges; ++r) sum += totals_[r * n_ + j];
-                out[j] = sum;
-            }
-        });
+        reduce(ranges, pool, out, shift, v);
     }
 
-    // Where one range adds: Real is float where sums are short. Whoever adds says how many rows it
-    // was.
+    // Two such sums in one pass, of task(range, lane of the one, lane of the other).
+    template <class Task>
+    static void add_both(ItemSums& one, ItemSums& two, std::size_t ranges, ThreadPool& pool,
+                         std::size_t every, const Task& task, double* out_one, double* out_two) {
+        two.make_room(ranges, every);
+        one.add_mixed(
+            ranges, pool, every,
+            [&](std::size_t range, auto& lane) {
+                std::remove_reference_t<decltype(lane)> other(two, range, every);
+                task(range, lane, other);
+                other.close();
+            },
+            out_one);
+        two.reduce(ranges, pool, out_two, 0.0, nullptr);
+    }
+
+    // Where one range adds: Real is float for partial sums. Whoever adds tells how many rows it was.
     template <class Real>
     class Lane {
     public:
-        Lane(RangeSums& all, std::size_t range, std::size_t every)
+        Lane(ItemSums& all, std::size_t range, std::size_t every)
             : n_(all.n_), every_(every), totals_(all.totals_.data() + range * n_) {
             std::fill(totals_, totals_ + n_, 0.0);
             if constexpr (sizeof(Real) == sizeof(float))
-                sums_ = all.short_.data() + range * n_;
+                sums_ = all.partial_.data() + range * n_;
             else
                 sums_ = totals_;
         }
@@ -169,9 +191,26 @@ public:
     };
 
 private:
-    const std::size_t n_, ranges_;
+    void make_room(std::size_t ranges, std::size_t every) {
+        if (totals_.size() < ranges * n_) totals_.resize(ranges * n_);
+        if (every != 0 && partial_.size() < ranges * n_) partial_.assign(ranges * n_, 0.0F);
+    }
+
+    void reduce(std::size_t ranges, ThreadPool& pool, double* out, double shift,
+                const double* v) const {
+        const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
+        pool.run(chunks.size() - 1, [&](std::size_t chunk) {
+            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
+                double sum = v == nullptr ? 0.0 : shift * v[j];
+                for (std::size_t r = 0; r < ranges; ++r) sum += totals_[r * n_ + j];
+                out[j] = sum;
+            }
+        });
+    }
+
+    const std::size_t n_;
     Array<double> totals_;
-    Array<float> short_;
+    Array<float> partial_;
 };
 
 }  // namespace crowdsift

@@ -1,4 +1,4 @@
-// The own levels of reliability of workers whose likelihood is narrower than the common grid.
+// The adaptive grids of workers whose likelihood is narrower than the common grid.
 #pragma once
 
 #include <algorithm>
@@ -10,9 +10,9 @@
 
 namespace crowdsift {
 
-class OwnLevels {
+class AdaptiveGrids {
 public:
-    explicit OwnLevels(std::size_t n_workers) : place_(n_workers, -1) {}
+    explicit AdaptiveGrids(std::size_t n_workers) : place_(n_workers, -1) {}
 
     void clear() {
         std::fill(place_.begin(), place_.end(), -1);

@@ -1,5 +1,5 @@
-// Types of reliability and tie width, and types that see sides only, as the kernels lay them out:
-// one TypeGrid slice for every width, then the pure types, padded.
+// Types of reliability and tie width, and side-only types, as the kernels lay them out: one TypeGrid
+// slice for every width, then the side-only types, padded.
 #pragma once
 
 #include <algorithm>
@@ -8,22 +8,22 @@
 #include <vector>
 
 #include "crowdsift/grid_kernels.hpp"
-#include "crowdsift/habit_kernels.hpp"
 #include "crowdsift/type_grid.hpp"
+#include "crowdsift/type_kernels.hpp"
 
 namespace crowdsift {
 
-struct HabitShape {
-    std::vector<double> widths, pure_sides, pure_widths;
+struct TypeShape {
+    std::vector<double> widths, side_only, side_only_widths;
     bool sides = false;
 };
 
-class HabitTypes {
+class WorkerTypes {
 public:
-    explicit HabitTypes(HabitShape shape)
+    explicit WorkerTypes(TypeShape shape)
         : shape_(std::move(shape)), slices_(shape_.widths.size()) {}
 
-    // Levels of reliability and a prior in the order of Python: widths, then pure types.
+    // Levels of reliability and a prior in the order of Python: widths, then side-only types.
     void set(std::size_t half, const double* levels, const double* prior) {
         half_ = half;
         for (std::size_t w = 0; w < slices_.size(); ++w)
@@ -39,9 +39,9 @@ public:
                 r_[t] = 1.0F;
             }
         for (std::size_t p = n_regular(); p < size(); ++p) {
-            const std::size_t from = std::min(p - n_regular(), shape_.pure_sides.size() - 1);
-            d_[p] = static_cast<float>(shape_.pure_widths[from]);
-            g_[p] = static_cast<float>(shape_.pure_sides[from]);
+            const std::size_t from = std::min(p - n_regular(), shape_.side_only.size() - 1);
+            d_[p] = static_cast<float>(shape_.side_only_widths[from]);
+            g_[p] = static_cast<float>(shape_.side_only[from]);
         }
         set_prior(prior);
     }
@@ -53,20 +53,23 @@ public:
             std::copy(slices_[w].lane_prior(), slices_[w].lane_prior() + slice(),
                       prior_.begin() + static_cast<std::ptrdiff_t>(w * slice()));
         }
-        for (std::size_t p = 0; p < shape_.pure_sides.size(); ++p)
+        for (std::size_t p = 0; p < shape_.side_only.size(); ++p)
             prior_[n_regular() + p] = static_cast<float>(prior[slices_.size() * n_points() + p]);
     }
 
     bool sides() const { return shape_.sides; }
+    const TypeShape& shape() const { return shape_; }
+    std::size_t half() const { return half_; }
     std::size_t n_points() const { return 2 * half_ + 1; }
-    std::size_t n_types() const {
-        return slices_.size() * n_points() + shape_.pure_sides.size();
+    std::size_t n_types() const { return n_types(half_); }
+    std::size_t n_types(std::size_t half) const {
+        return slices_.size() * (2 * half + 1) + shape_.side_only.size();
     }
     std::size_t slice() const { return slices_[0].types(); }
     std::size_t n_regular() const { return slices_.size() * slice(); }
     std::size_t size() const {
         return n_regular() +
-               (shape_.pure_sides.size() + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+               (shape_.side_only.size() + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
     }
     const TypeGrid& grid() const { return slices_[0]; }
     const float* prior() const { return prior_.data(); }
@@ -76,7 +79,7 @@ public:
         return {b, d_.data(), g_.data(), r_.data(), size()};
     }
 
-    // Reliabilities of all types for these levels; 0 for pure ones.
+    // Reliabilities of all types for these levels; 0 for side-only ones.
     void spread(const double* levels, float* b) const {
         const std::size_t lanes = slices_[0].lanes();
         std::fill(b, b + size(), 0.0F);
@@ -99,16 +102,17 @@ public:
         for (std::size_t w = 0; w < slices_.size(); ++w)
             slices_[w].spread_prior(prior + w * n_points(), own, out + w * slice());
         std::fill(out + n_regular(), out + size(), 0.0F);
-        for (std::size_t p = 0; p < shape_.pure_sides.size(); ++p)
+        for (std::size_t p = 0; p < shape_.side_only.size(); ++p)
             out[n_regular() + p] = static_cast<float>(prior[slices_.size() * n_points() + p]);
     }
 
-    // The type of known workers: the largest reliability, the least width.
-    std::size_t known() const { return half_ - 1; }
+    // The type of gold: the largest reliability, the least width; and its reverse.
+    std::size_t gold() const { return half_ - 1; }
+    std::size_t reversed_gold() const { return slices_[0].lanes() + half_ - 1; }
 
-    void known_prior(float* prior) const {
+    void gold_prior(float* prior) const {
         std::fill(prior, prior + size(), 0.0F);
-        prior[known()] = 1.0F;
+        prior[gold()] = 1.0F;
     }
 
     // Adds scale * prior * likelihood, or scale * prior without one, to the counts; masses on own
@@ -123,26 +127,23 @@ public:
             slices_[w].deposit(own, prior + w * slice(),
                                likelihood == nullptr ? nullptr : likelihood + w * slice(),
                                static_cast<double>(scale), counts + w * n_points());
-        add_pure(prior, likelihood, scale, counts);
+        add_side_only(prior, likelihood, scale, counts);
     }
 
+    // Adds scale * prior * likelihood of every type, or without a likelihood, in the order of Python.
     void add_masses(const float* prior, const float* likelihood, float scale,
                     double* masses) const {
-        const std::size_t lanes = slices_[0].lanes();
-        const auto mass = [&](std::size_t t) {
-            return static_cast<double>(scale * prior[t] *
-                                       (likelihood == nullptr ? 1.0F : likelihood[t]));
-        };
-        for (std::size_t w = 0; w < slices_.size(); ++w) {
-            const std::size_t at = w * slice();
-            double* const to = masses + w * n_points();
-            for (std::size_t j = 0; j < half_; ++j) {
-                to[half_ + 1 + j] += mass(at + j);
-                to[half_ - 1 - j] += mass(at + lanes + j);
-            }
-            to[half_] += mass(at + slices_[w].zero());
-        }
-        add_pure(prior, likelihood, scale, masses);
+        in_order(
+            [&](std::size_t t) {
+                return static_cast<double>(scale * prior[t] *
+                                           (likelihood == nullptr ? 1.0F : likelihood[t]));
+            },
+            masses);
+    }
+
+    // The same of the common prior times sums.
+    void add_products(const double* sums, double* masses) const {
+        in_order([&](std::size_t t) { return static_cast<double>(prior_[t]) * sums[t]; }, masses);
     }
 
     // Likelihoods of one slice's layout, added up over the widths.
@@ -163,15 +164,32 @@ public:
     }
 
 private:
-    void add_pure(const float* prior, const float* likelihood, float scale, double* counts) const {
-        for (std::size_t p = 0; p < shape_.pure_sides.size(); ++p) {
+    // Adds mass(t) of every type.
+    template <class Mass>
+    void in_order(const Mass& mass, double* masses) const {
+        const std::size_t lanes = slices_[0].lanes();
+        for (std::size_t w = 0; w < slices_.size(); ++w) {
+            const std::size_t at = w * slice();
+            double* const to = masses + w * n_points();
+            for (std::size_t j = 0; j < half_; ++j) {
+                to[half_ + 1 + j] += mass(at + j);
+                to[half_ - 1 - j] += mass(at + lanes + j);
+            }
+            to[half_] += mass(at + slices_[w].zero());
+        }
+        for (std::size_t p = 0; p < shape_.side_only.size(); ++p)
+            masses[slices_.size() * n_points() + p] += mass(n_regular() + p);
+    }
+
+    void add_side_only(const float* prior, const float* likelihood, float scale, double* counts) const {
+        for (std::size_t p = 0; p < shape_.side_only.size(); ++p) {
             const std::size_t t = n_regular() + p;
             counts[slices_.size() * n_points() + p] += static_cast<double>(
                 scale * prior[t] * (likelihood == nullptr ? 1.0F : likelihood[t]));
         }
     }
 
-    HabitShape shape_;
+    TypeShape shape_;
     std::vector<TypeGrid> slices_;
     std::size_t half_ = 0;
     std::vector<float> b_, d_, g_, r_, prior_;

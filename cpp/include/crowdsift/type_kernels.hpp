@@ -9,15 +9,15 @@
 
 namespace crowdsift {
 
-// Types as parallel arrays: b and g are reliability and the side of a pure type, d the tie width,
-// r is 1 for a regular type and 0 for a pure one.
+// Types as parallel arrays: b and g are reliability and the side of a side-only type, d the tie width,
+// r is 1 for a regular type and 0 for a side-only one.
 struct TypeArrays {
     const float *b, *d, *g, *r;
     std::size_t count;  // a multiple of kLaneBlock
 };
 
-// One vote as the types see it: cavities of the difference and of the side habit, side, weight.
-struct HabitVote {
+// One vote as types evaluate it: cavities of the difference and of the side bias, side, weight.
+struct SidedVote {
     float m, v, side_m, side_v, x, n;
 };
 
@@ -34,7 +34,7 @@ CROWDSIFT_INLINE float log_gap(float y) {
 // Keeps k, and e and f, the first derivative of log Z in its argument and e^2 plus the second one;
 // adds -n log Z to the cost of every type.
 template <bool tied>
-CROWDSIFT_INLINE void habit_vote(const TypeArrays& types, const HabitVote& vote,
+CROWDSIFT_INLINE void type_vote(const TypeArrays& types, const SidedVote& vote,
                                  float* CROWDSIFT_RESTRICT k_out, float* CROWDSIFT_RESTRICT e_out,
                                  float* CROWDSIFT_RESTRICT f_out, float* CROWDSIFT_RESTRICT cost) {
     const float* CROWDSIFT_RESTRICT b = types.b;
@@ -79,22 +79,22 @@ CROWDSIFT_INLINE void habit_vote(const TypeArrays& types, const HabitVote& vote,
 }
 
 CROWDSIFT_CLONES
-inline void habit_win(const TypeArrays& types, const HabitVote& vote, float* CROWDSIFT_RESTRICT k,
+inline void type_win(const TypeArrays& types, const SidedVote& vote, float* CROWDSIFT_RESTRICT k,
                       float* CROWDSIFT_RESTRICT e, float* CROWDSIFT_RESTRICT f,
                       float* CROWDSIFT_RESTRICT cost) {
-    habit_vote<false>(types, vote, k, e, f, cost);
+    type_vote<false>(types, vote, k, e, f, cost);
 }
 
 CROWDSIFT_CLONES
-inline void habit_tie(const TypeArrays& types, const HabitVote& vote, float* CROWDSIFT_RESTRICT k,
+inline void type_tie(const TypeArrays& types, const SidedVote& vote, float* CROWDSIFT_RESTRICT k,
                       float* CROWDSIFT_RESTRICT e, float* CROWDSIFT_RESTRICT f,
                       float* CROWDSIFT_RESTRICT cost) {
-    habit_vote<true>(types, vote, k, e, f, cost);
+    type_vote<true>(types, vote, k, e, f, cost);
 }
 
 // alpha = sum of q e s and f = sum of q f s^2 over types, s = b k, or k itself where b is null.
 CROWDSIFT_CLONES
-inline void habit_moments(std::size_t types, const float* CROWDSIFT_RESTRICT b,
+inline void sided_moments(std::size_t types, const float* CROWDSIFT_RESTRICT b,
                           const float* CROWDSIFT_RESTRICT q, const float* CROWDSIFT_RESTRICT k,
                           const float* CROWDSIFT_RESTRICT e, const float* CROWDSIFT_RESTRICT f,
                           float* CROWDSIFT_RESTRICT alpha_out, float* CROWDSIFT_RESTRICT f_out) {

@@ -2,8 +2,8 @@
 // comparisons only, so the Hessian of -log-likelihood is
 //     [ A   B ]   A: Laplacian over items, B: items x workers, D: one small block a worker,
 //     [ B'  D ]
-// and workers are eliminated from a Newton step: S = A - B D^-1 B'. Products with S, B and B' are
-// one pass each over what derivatives() kept: A's and B's entries, 4 (1 + p) bytes a comparison.
+// and workers are eliminated from a Newton step: S = A - B D^-1 B'. A product with S is one pass over
+// what derivatives() kept: A's and B's entries, 4 (1 + p) bytes a comparison.
 #pragma once
 
 #include <algorithm>
@@ -14,38 +14,39 @@
 #include <vector>
 
 #include "crowdsift/array.hpp"
+#include "crowdsift/conjugate_gradient.hpp"
+#include "crowdsift/item_sums.hpp"
 #include "crowdsift/likelihoods.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
 
 namespace crowdsift {
 
-class EliminatedPasses {
-public:
-    EliminatedPasses(const Votes& votes, ThreadPool& pool, const float* features,
-                     std::size_t n_features)
-        : votes_(votes), pool_(pool), x_(features), n_x_(n_features),
-          ranges_(votes.worker_ranges(pool.size())),
-          sums_(ranges_.size() - 1, votes.n_items) {}
+// Entries of A and B, p a comparison of the latter.
+struct SchurEntries {
+    std::size_t p = 0;
+    Array<float> a, b;
+};
 
-    const Array<float>& item_entries() const { return a_; }
+class LikelihoodPasses {
+public:
+    LikelihoodPasses(const Votes& votes, ThreadPool& pool, ItemSums& sums, const float* features,
+                     std::size_t n_features)
+        : votes_(votes), pool_(pool), sums_(sums), x_(features), n_x_(n_features),
+          ranges_(votes.worker_ranges(pool.size())) {}
+
     std::size_t features() const { return n_x_; }
 
-    // Log-likelihood; its gradients in items and workers; the blocks D; the sums of |A|'s entries
-    // per item (a preconditioner). Keeps the entries of A and B.
+    // Log-likelihood; its gradients in items and workers; the blocks D; the entries of A and B.
     template <class Likelihood>
     double derivatives(const double* scores, const double* theta, double* item_gradient,
-                       double* worker_gradient, double* blocks, double* diagonal) {
+                       double* worker_gradient, double* blocks, SchurEntries& kept) const {
         const std::size_t p = Likelihood::parameters(n_x_);
-        p_ = p;
-        a_.resize(votes_.n);
-        b_.resize(votes_.n * p);
-        sums_.clear();
-        ItemSums sizes(ranges_.size() - 1, votes_.n_items);
+        kept.p = p;
+        kept.a.resize(votes_.n);
+        kept.b.resize(votes_.n * p);
         std::vector<double> part(ranges_.size() - 1, 0.0);
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            double* const gradient = sums_.range(range);
-            double* const size = sizes.range(range);
+        const auto pass = [&](std::size_t range, double* gradient) {
             Local at{};
             double total = 0.0;
             for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
@@ -62,24 +63,33 @@ public:
                     total += n * at.value;
                     gradient[first] += n * at.d;
                     gradient[second] -= n * at.d;
-                    const double entry = -n * at.dd, magnitude = entry < 0.0 ? -entry : entry;
-                    a_[i] = static_cast<float>(entry);
-                    size[first] += magnitude;
-                    size[second] += magnitude;
+                    kept.a[i] = static_cast<float>(-n * at.dd);
                     for (std::size_t k = 0; k < p; ++k) {
                         g[k] += n * at.t[k];
-                        b_[i * p + k] = static_cast<float>(-n * at.dt[k]);
+                        kept.b[i * p + k] = static_cast<float>(-n * at.dt[k]);
                     }
                     for (std::size_t k = 0; k < p * p; ++k) block[k] -= n * at.tt[k];
                 }
             }
             part[range] = total;
-        });
-        sums_.reduce(item_gradient);
-        sizes.reduce(diagonal);
+        };
+        sums_.add(ranges_.size() - 1, pool_, pass, item_gradient);
         double total = 0.0;
         for (const double value : part) total += value;
         return total;
+    }
+
+    // Sums of the magnitudes of A's entries per item, a preconditioner.
+    void diagonal(const SchurEntries& kept, double* out) const {
+        const auto pass = [&](std::size_t range, double* sums) {
+            const std::size_t end = votes_.begin_of(ranges_[range + 1]);
+            for (std::size_t i = votes_.begin_of(ranges_[range]); i < end; ++i) {
+                const double size = std::fabs(static_cast<double>(kept.a[i]));
+                sums[votes_.first[i]] += size;
+                sums[votes_.second[i]] += size;
+            }
+        };
+        sums_.add(ranges_.size() - 1, pool_, pass, out);
     }
 
     // Every worker's own parameters at their penalised maximum for these scores, each within
@@ -103,8 +113,7 @@ public:
                 for (std::size_t step = 0; step < most; ++step) {
                     if (at->settled(t, low, high, tolerance, p)) break;
                     steps[range] = std::max(steps[range], step + 1);
-                    while (!at->newton_step(t, damping, low, high, p, trial))
-                        damping = 4.0 * damping + at->scale(p);
+                    if (!at->damped_step(t, damping, low, high, p, trial)) break;
                     evaluate_worker<Likelihood>(s, scores, trial, centre, penalty, *ahead,
                                                 scratch);
                     // Equal values up to rounding count as progress: the gradient decides.
@@ -121,47 +130,41 @@ public:
         return *std::max_element(steps.begin(), steps.end());
     }
 
-    // B' v, one vector of p a worker.
-    void couple(const double* v, double* out) const {
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s)
-                couple_worker(s, v, out + s * p_);
-        });
-    }
-
-    // B u
-    void spread(const double* u, double* out) {
-        sums_.clear();
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            double* const sums = sums_.range(range);
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s)
-                spread_worker(s, u + s * p_, nullptr, sums);
-        });
-        sums_.reduce(out);
-    }
-
     // (A - B inverse B') v, where inverse holds a p x p block a worker; zeros hold a worker fixed.
-    void reduced(const double* v, const double* inverse, double* out) {
-        sums_.clear();
-        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            double* const sums = sums_.range(range);
+    void reduced(const SchurEntries& kept, const double* v, const double* inverse,
+                 double* out) const {
+        const std::size_t p = kept.p;
+        const auto pass = [&](std::size_t range, double* sums) {
             double coupled[kMostParameters], u[kMostParameters];
             for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                couple_worker(s, v, coupled);
-                const double* const block = inverse + s * p_ * p_;
-                for (std::size_t j = 0; j < p_; ++j) {
+                couple_worker(kept, s, v, coupled);
+                const double* const block = inverse + s * p * p;
+                for (std::size_t j = 0; j < p; ++j) {
                     u[j] = 0.0;
-                    for (std::size_t k = 0; k < p_; ++k) u[j] -= block[j * p_ + k] * coupled[k];
+                    for (std::size_t k = 0; k < p; ++k) u[j] -= block[j * p + k] * coupled[k];
                 }
-                spread_worker(s, u, v, sums);
+                spread_worker(kept, s, u, v, sums);
             }
-        });
-        sums_.reduce(out);
+        };
+        sums_.add(ranges_.size() - 1, pool_, pass, out);
+    }
+
+    SolveReport solve(const SchurEntries& kept, const double* inverse, double shift,
+                      const double* rhs, double* x, double tolerance, std::size_t most) const {
+        const std::size_t n = votes_.n_items;
+        std::vector<double> at(n);
+        diagonal(kept, at.data());
+        const auto multiply = [&](const double* v, double* out) {
+            reduced(kept, v, inverse, out);
+            for (std::size_t j = 0; j < n; ++j) out[j] += shift * v[j];
+        };
+        return conjugate_gradient(n, multiply, at.data(), shift, rhs, x, tolerance, most);
     }
 
 private:
     // Value, gradient and Hessian of one worker's problem.
     struct WorkerProblem {
+        static constexpr int kMostTries = 200;
         double value, gradient[kMostParameters], hessian[kMostParameters * kMostParameters];
 
         // A scale of the Hessian, for damping.
@@ -181,6 +184,17 @@ private:
             for (std::size_t k = 0; k < p; ++k)
                 if (!held(t[k], k, low, high) && std::fabs(gradient[k]) > tolerance) return false;
             return true;
+        }
+
+        // A Newton step with as much more damping as it takes; false where no damping helps, as
+        // with numbers that are not finite.
+        bool damped_step(const double* t, double& damping, double low, double high, std::size_t p,
+                         double* trial) const {
+            for (int tries = 0; tries < kMostTries; ++tries) {
+                if (newton_step(t, damping, low, high, p, trial)) return true;
+                damping = 4.0 * damping + scale(p);
+            }
+            return false;
         }
 
         // trial = t - (H + damping I)^-1 g within the bounds, by Cholesky; false if H + damping I
@@ -240,22 +254,26 @@ private:
         }
     }
 
-    void couple_worker(std::size_t s, const double* v, double* out) const {
-        for (std::size_t k = 0; k < p_; ++k) out[k] = 0.0;
+    void couple_worker(const SchurEntries& kept, std::size_t s, const double* v,
+                       double* out) const {
+        const std::size_t p = kept.p;
+        for (std::size_t k = 0; k < p; ++k) out[k] = 0.0;
         for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
             const double d = v[votes_.first[i]] - v[votes_.second[i]];
-            for (std::size_t k = 0; k < p_; ++k)
-                out[k] += static_cast<double>(b_[i * p_ + k]) * d;
+            for (std::size_t k = 0; k < p; ++k)
+                out[k] += static_cast<double>(kept.b[i * p + k]) * d;
         }
     }
 
-    // Adds B u (and A v where v is given) of one worker.
-    void spread_worker(std::size_t s, const double* u, const double* v, double* sums) const {
+    // Adds A v + B u of one worker.
+    void spread_worker(const SchurEntries& kept, std::size_t s, const double* u, const double* v,
+                       double* sums) const {
+        const std::size_t p = kept.p;
         for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
             const std::uint32_t first = votes_.first[i], second = votes_.second[i];
-            double push = v == nullptr ? 0.0 : static_cast<double>(a_[i]) * (v[first] - v[second]);
-            for (std::size_t k = 0; k < p_; ++k)
-                push += static_cast<double>(b_[i * p_ + k]) * u[k];
+            double push = static_cast<double>(kept.a[i]) * (v[first] - v[second]);
+            for (std::size_t k = 0; k < p; ++k)
+                push += static_cast<double>(kept.b[i * p + k]) * u[k];
             sums[first] += push;
             sums[second] -= push;
         }
@@ -263,23 +281,18 @@ private:
 
     const Votes& votes_;
     ThreadPool& pool_;
+    ItemSums& sums_;
     const float* x_;
     const std::size_t n_x_;
     const std::vector<std::size_t> ranges_;
-    ItemSums sums_;
-    std::size_t p_ = 0;
-    Array<float> a_, b_;
 };
 
 // Product with the antisymmetric matrix of smoothed margins: for a comparison of first over
 // second, c = (n y + prior)/(n + 2 prior) - 1/2, out_first += c x_second, out_second -= c x_first.
-inline void margin_flow(const Votes& votes, ThreadPool& pool, double prior, const double* x,
-                        double* out) {
-    const std::vector<std::size_t> ranges =
-        shared_ranges(votes.n, kManyRows, pool);
-    ItemSums sums(ranges.size() - 1, votes.n_items);
-    pool.run(ranges.size() - 1, [&](std::size_t range) {
-        double* const flow = sums.range(range);
+inline void margin_flow(const Votes& votes, ThreadPool& pool, ItemSums& sums, double prior,
+                        const double* x, double* out) {
+    const std::vector<std::size_t> ranges = shared_ranges(votes.n, kManyRows, pool);
+    const auto pass = [&](std::size_t range, double* flow) {
         for (std::size_t i = ranges[range]; i < ranges[range + 1]; ++i) {
             const double n = static_cast<double>(votes.weight[i]);
             const double y = static_cast<double>(votes.outcome[i]);
@@ -287,8 +300,8 @@ inline void margin_flow(const Votes& votes, ThreadPool& pool, double prior, cons
             flow[votes.first[i]] += c * x[votes.second[i]];
             flow[votes.second[i]] -= c * x[votes.first[i]];
         }
-    });
-    sums.reduce(out);
+    };
+    sums.add(ranges.size() - 1, pool, pass, out);
 }
 
 }  // namespace crowdsift

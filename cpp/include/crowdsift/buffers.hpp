@@ -1,0 +1,37 @@
+// Large arrays that come and go with operators: of every kind one is kept for the next who asks, so
+// that passes one after the other touch the same pages, and an array in use is never given twice.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <utility>
+
+#include "crowdsift/array.hpp"
+
+namespace crowdsift {
+
+template <class T>
+class Buffers {
+public:
+    Array<T> take(std::size_t size) {
+        Array<T> found;
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+            found.swap(free_);
+        }
+        found.resize(size);
+        return found;
+    }
+
+    void give(Array<T>&& array) {
+        Array<T> given(std::move(array));  // what is not kept is freed after the lock
+        std::lock_guard<std::mutex> lock(mutex_);
+        if (given.size() >= free_.size()) free_.swap(given);
+    }
+
+private:
+    std::mutex mutex_;
+    Array<T> free_;
+};
+
+}  // namespace crowdsift

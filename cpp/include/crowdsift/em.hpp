@@ -1,0 +1,337 @@
+// Passes over the comparisons for the logistic model P(first over second) = sigma(eta),
+// eta = slope_s (r_first - r_second), an outcome y in [0, 1] with weight n counting as n y wins
+// and n (1 - y) losses: log-likelihood, Polya-Gamma EM, and the curvature in the scores.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "crowdsift/array.hpp"
+#include "crowdsift/buffers.hpp"
+#include "crowdsift/item_sums.hpp"
+#include "crowdsift/laplacian.hpp"
+#include "crowdsift/pairs.hpp"
+#include "crowdsift/parallel.hpp"
+#include "crowdsift/simd.hpp"
+#include "crowdsift/votes.hpp"
+
+namespace crowdsift {
+
+constexpr std::size_t kBlock = 512;  // rows whose temporaries stay in the first-level cache
+
+// Sum of a buffer in eight interleaved chains: vectorises without reassociation by the compiler.
+CROWDSIFT_INLINE double sum_block(const double* buffer, std::size_t count) {
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    std::size_t j = 0;
+    for (; j + 8 <= count; j += 8)
+        for (std::size_t l = 0; l < 8; ++l) lane[l] += buffer[j + l];
+    for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += buffer[j];
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
+// A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave its
+// level n (y eta - max(eta, 0)), less what rounding takes from 1 + e, and its growth 1 + e; their sum
+// over a block is taken here. Where no row is weighted, as is usual, a sum of logarithms is the
+// logarithm of a product: growths are at most 2, so 128 of them can be multiplied.
+CROWDSIFT_CLONES
+inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTRICT level,
+                                const double* CROWDSIFT_RESTRICT growth,
+                                const float* CROWDSIFT_RESTRICT weight) {
+    int weighted = 0;
+    for (std::size_t j = 0; j < count; ++j) weighted |= weight[j] != 1.0F ? 1 : 0;
+    double total = sum_block(level, count);
+    if (weighted != 0) {
+        double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+        std::size_t j = 0;
+        for (; j + 8 <= count; j += 8)
+            for (std::size_t l = 0; l < 8; ++l)
+                lane[l] += static_cast<double>(weight[j + l]) * log1p_unit(growth[j + l] - 1.0);
+        for (; j < count; ++j)
+            lane[0] += static_cast<double>(weight[j]) * log1p_unit(growth[j] - 1.0);
+        return total - sum_block(lane, 8);
+    }
+    constexpr std::size_t kMost = 8 * 128;
+    for (std::size_t from = 0; from < count; from += kMost) {
+        double lane[8] = {1, 1, 1, 1, 1, 1, 1, 1};
+        const std::size_t end = std::min(count, from + kMost);
+        std::size_t j = from;
+        for (; j + 8 <= end; j += 8)
+            for (std::size_t l = 0; l < 8; ++l) lane[l] *= growth[j + l];
+        for (std::size_t l = 0; j < end; ++j, ++l) lane[l] *= growth[j];
+        total -= std::log((lane[0] * lane[1]) * (lane[2] * lane[3]));
+        total -= std::log((lane[4] * lane[5]) * (lane[6] * lane[7]));
+    }
+    return total;
+}
+
+// Levels and growths of one block, and the weighted Polya-Gamma means n tanh(eta/2)/(2 eta).
+CROWDSIFT_CLONES
+inline void expect_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
+                         const float* CROWDSIFT_RESTRICT outcome,
+                         const float* CROWDSIFT_RESTRICT weight, double* CROWDSIFT_RESTRICT level,
+                         double* CROWDSIFT_RESTRICT growth, double* CROWDSIFT_RESTRICT precision) {
+    for (std::size_t j = 0; j < count; ++j) {
+        const double x = eta[j], n = static_cast<double>(weight[j]);
+        const double e = exp_minus(x < 0.0 ? -x : x);
+        const double rounded = 1.0 + e, lost = e - (rounded - 1.0);
+        level[j] = n * (static_cast<double>(outcome[j]) * x - (x > 0.0 ? x : 0.0) - lost);
+        growth[j] = rounded;
+        precision[j] = n * polya_gamma_mean(x, e);
+    }
+}
+
+// Levels and growths of one block, n (y - p) and n p (1 - p).
+CROWDSIFT_CLONES
+inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
+                           const float* CROWDSIFT_RESTRICT outcome,
+                           const float* CROWDSIFT_RESTRICT weight,
+                           double* CROWDSIFT_RESTRICT level, double* CROWDSIFT_RESTRICT growth,
+                           double* CROWDSIFT_RESTRICT residual,
+                           double* CROWDSIFT_RESTRICT information) {
+    for (std::size_t j = 0; j < count; ++j) {
+        const double x = eta[j], n = static_cast<double>(weight[j]);
+        const double y = static_cast<double>(outcome[j]);
+        const double e = exp_minus(x < 0.0 ? -x : x);
+        const double rounded = 1.0 + e, lost = e - (rounded - 1.0), scale = 1.0 / rounded;
+        level[j] = n * (y * x - (x > 0.0 ? x : 0.0) - lost);
+        growth[j] = rounded;
+        const double p = x > 0.0 ? scale : e * scale;
+        residual[j] = n * (y - p);
+        information[j] = n * e * scale * scale;
+    }
+}
+
+// block(worker of the first row, first row, rows, eta) for all blocks of rows of a range.
+template <class Block>
+void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std::size_t range,
+                const double* scores, const double* slopes, const Block& block) {
+    const std::int64_t* const found =
+        std::upper_bound(votes.offsets, votes.offsets + votes.n_workers + 1,
+                         static_cast<std::int64_t>(ranges[range]));
+    std::size_t worker = static_cast<std::size_t>(found - votes.offsets) - 1;
+    double eta[kBlock];
+    for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kBlock) {
+        const std::size_t count = std::min(kBlock, ranges[range + 1] - at);
+        const std::size_t leading = worker;
+        for (std::size_t j = 0; j < count;) {
+            while (at + j >= votes.begin_of(worker + 1)) ++worker;
+            const std::size_t end = std::min(count, votes.begin_of(worker + 1) - at);
+            for (; j < end; ++j)
+                eta[j] = slopes[worker] *
+                         (scores[votes.first[at + j]] - scores[votes.second[at + j]]);
+        }
+        block(leading, at, count, eta);
+    }
+}
+
+// Sum of n log p, with nothing kept.
+inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double* scores,
+                             const double* slopes) {
+    const std::vector<std::size_t> ranges = shared_ranges(votes.n, kManyRows, pool);
+    std::vector<double> part(ranges.size() - 1, 0.0);
+    pool.run(part.size(), [&](std::size_t range) {
+        over_range(votes, ranges, range, scores, slopes,
+                   [&](std::size_t, std::size_t at, std::size_t count, const double* eta) {
+                       double level[kBlock], growth[kBlock], residual[kBlock],
+                           information[kBlock];
+                       logistic_block(count, eta, votes.outcome + at, votes.weight + at, level,
+                                      growth, residual, information);
+                       part[range] +=
+                           log_likelihood_of(count, level, growth, votes.weight + at);
+                   });
+    });
+    double total = 0.0;
+    for (const double value : part) total += value;
+    return total;
+}
+
+// The Laplacian of slope^2 n E[omega], and the right-hand side of the items.
+struct ItemSystem {
+    std::shared_ptr<Laplacian> laplacian;
+    std::vector<double> rhs;
+};
+
+// Passes that leave a Laplacian: one weight a comparison, then summed by pair.
+class LaplacianPasses {
+public:
+    LaplacianPasses(const Votes& votes, PairWorld& world)
+        : votes_(votes), world_(world), pool_(world.pool), sums_(world.sums),
+          ranges_(votes.worker_ranges(world.pool.size())),
+          row_ranges_(shared_ranges(votes.n, kManyRows, world.pool)) {}
+
+    // The sums over the comparisons of every pair, in double precision.
+    std::shared_ptr<Laplacian> laplacian_of(const Array<float>& entries) {
+        auto made = std::make_shared<Laplacian>(world_);
+        Array<double>& weights = made->weights();
+        const Pairs& pairs = world_.pairs;
+        const std::vector<std::size_t> parts = shared_ranges(pairs.size(), kManyPairs, pool_);
+        pool_.run(parts.size() - 1, [&](std::size_t part) {
+            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
+                double sum = 0.0;
+                for (std::size_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k) {
+                    prefetch_read(&entries[pairs.comparison[std::min(k + kPrefetch, votes_.n - 1)]]);
+                    sum += static_cast<double>(entries[pairs.comparison[k]]);
+                }
+                weights[p] = sum;
+            }
+        });
+        made->close();
+        return made;
+    }
+
+    // Keeps n E[omega | eta] of every comparison in `precision`; log-likelihood and their sum.
+    ItemSystem e_step(const double* scores, const double* slopes, Array<float>& precision,
+                      double& log_likelihood, double& total_precision) {
+        std::vector<double> part(2 * (row_ranges_.size() - 1), 0.0);
+        contribution_.resize(votes_.n);
+        ItemSystem system{nullptr, std::vector<double>(votes_.n_items)};
+        over_rows(
+            scores, slopes,
+            [&](std::size_t range, std::size_t worker, std::size_t at, std::size_t count,
+                const double* eta, double* sums) {
+                double level[kBlock], growth[kBlock], mean[kBlock];
+                expect_block(count, eta, votes_.outcome + at, votes_.weight + at, level, growth,
+                             mean);
+                part[2 * range] += log_likelihood_of(count, level, growth, votes_.weight + at);
+                part[2 * range + 1] += sum_block(mean, count);
+                for (std::size_t j = 0; j < count; ++j)
+                    precision[at + j] = static_cast<float>(mean[j]);
+                for (std::size_t j = 0; j < count;) {
+                    while (at + j >= votes_.begin_of(worker + 1)) ++worker;
+                    const std::size_t end = std::min(count, votes_.begin_of(worker + 1) - at);
+                    contribute(at + j, at + end, slopes[worker], precision, sums);
+                    j = end;
+                }
+            },
+            system.rhs.data());
+        for (std::size_t k = 0; k < part.size(); k += 2) {
+            log_likelihood += part[k];
+            total_precision += part[k + 1];
+        }
+        system.laplacian = laplacian_of(contribution_);
+        return system;
+    }
+
+    // One ridge regression a worker: the slope of n (y - 1/2) on d = r_first - r_second with
+    // precisions n E[omega], then, while the rows are at hand, the item system of these slopes.
+    ItemSystem regress(const Array<float>& precision, const double* scores, double ridge,
+                       double* slopes) {
+        contribution_.resize(votes_.n);
+        ItemSystem system{nullptr, std::vector<double>(votes_.n_items)};
+        sums_.add(
+            ranges_.size() - 1, pool_,
+            [&](std::size_t range, double* sums) {
+                for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+                    const std::size_t begin = votes_.begin_of(s), end = votes_.begin_of(s + 1);
+                    slopes[s] = regression(begin, end, precision, scores, ridge);
+                    contribute(begin, end, slopes[s], precision, sums);
+                }
+            },
+            system.rhs.data());
+        system.laplacian = laplacian_of(contribution_);
+        return system;
+    }
+
+    // Log-likelihood, its gradient in the scores, per worker the sum of n p (1 - p) d^2, and the
+    // Laplacian of slope^2 n p (1 - p), the negative Hessian in the scores.
+    std::shared_ptr<Laplacian> curvature(const double* scores, const double* slopes, double& value,
+                                         double* gradient, double* information) {
+        contribution_.resize(votes_.n);
+        std::vector<double> part(ranges_.size() - 1, 0.0);
+        sums_.add(
+            ranges_.size() - 1, pool_,
+            [&](std::size_t range, double* sums) {
+                CurveBlock block{};
+                for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+                    information[s] = 0.0;
+                    for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1);
+                         at += kBlock)
+                        part[range] += curve(at, std::min(kBlock, votes_.begin_of(s + 1) - at),
+                                             scores, slopes[s], block, information[s], sums);
+                }
+            },
+            gradient);
+        for (const double p : part) value += p;
+        return laplacian_of(contribution_);
+    }
+
+private:
+    struct CurveBlock {
+        double d[kBlock], eta[kBlock], level[kBlock], growth[kBlock], residual[kBlock],
+            information[kBlock];
+    };
+
+    // As the function of that name; `block` gets where its range adds to items, too.
+    template <class Block>
+    void over_rows(const double* scores, const double* slopes, const Block& block, double* out) {
+        sums_.add(
+            row_ranges_.size() - 1, pool_,
+            [&](std::size_t range, double* sums) {
+                crowdsift::over_range(votes_, row_ranges_, range, scores, slopes,
+                                      [&](std::size_t worker, std::size_t at, std::size_t count,
+                                          const double* eta) {
+                                          block(range, worker, at, count, eta, sums);
+                                      });
+            },
+            out);
+    }
+
+    double regression(std::size_t begin, std::size_t end, const Array<float>& precision,
+                      const double* scores, double ridge) const {
+        double top = 0.0, bottom = 0.0;
+        for (std::size_t i = begin; i < end; ++i) {
+            const double d = scores[votes_.first[i]] - scores[votes_.second[i]];
+            top += static_cast<double>(votes_.weight[i] * (votes_.outcome[i] - 0.5F)) * d;
+            bottom += static_cast<double>(precision[i]) * d * d;
+        }
+        const double curvature = bottom + ridge;
+        return curvature > 0.0 ? top / curvature : 0.0;
+    }
+
+    // What comparisons [begin, end) of a worker add to the item system.
+    void contribute(std::size_t begin, std::size_t end, double slope,
+                    const Array<float>& precision, double* sums) {
+        const float square = static_cast<float>(slope * slope);
+        for (std::size_t i = begin; i < end; ++i) {
+            contribution_[i] = square * precision[i];
+            const double push =
+                slope * static_cast<double>(votes_.weight[i] * (votes_.outcome[i] - 0.5F));
+            sums[votes_.first[i]] += push;
+            sums[votes_.second[i]] -= push;
+        }
+    }
+
+    // Of a block of one worker's comparisons; returns its log-likelihood.
+    double curve(std::size_t at, std::size_t count, const double* scores, double slope,
+                 CurveBlock& block, double& worker_information, double* sums) {
+        for (std::size_t j = 0; j < count; ++j) {
+            block.d[j] = scores[votes_.first[at + j]] - scores[votes_.second[at + j]];
+            block.eta[j] = slope * block.d[j];
+        }
+        logistic_block(count, block.eta, votes_.outcome + at, votes_.weight + at, block.level,
+                       block.growth, block.residual, block.information);
+        for (std::size_t j = 0; j < count; ++j) {
+            const double push = slope * block.residual[j], information = block.information[j];
+            sums[votes_.first[at + j]] += push;
+            sums[votes_.second[at + j]] -= push;
+            contribution_[at + j] = static_cast<float>(slope * slope * information);
+            worker_information += information * block.d[j] * block.d[j];
+        }
+        return log_likelihood_of(count, block.level, block.growth, votes_.weight + at);
+    }
+
+    const Votes& votes_;
+    PairWorld& world_;
+    ThreadPool& pool_;
+    ItemSums& sums_;
+    const std::vector<std::size_t> ranges_, row_ranges_;
+    Array<float> contribution_;  // of the pass that runs
+};
+
+}  // namespace crowdsift

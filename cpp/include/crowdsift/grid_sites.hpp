@@ -1,0 +1,390 @@
+// Expectation propagation over a grid of worker types: the sites of one run and the passes that move
+// them. What each pass computes is specified in src/crowdsift/engines/grid.py.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "crowdsift/adaptive_grids.hpp"
+#include "crowdsift/array.hpp"
+#include "crowdsift/kernel_policies.hpp"
+#include "crowdsift/site_store.hpp"
+#include "crowdsift/worker_types.hpp"
+
+namespace crowdsift {
+
+struct SidePrior {
+    double mean = 0.0, variance = 0.25;
+};
+
+// Priors that workers have of their own in place of the common one, gold left out; null: none.
+struct OwnPriors {
+    const double *masses = nullptr, *side_mean = nullptr, *side_variance = nullptr;
+};
+
+// What an update is told.
+struct UpdateRequest {
+    std::size_t half;
+    const double *levels, *prior, *means;
+    double damping;
+    bool clip;
+    SidePrior side;
+    OwnPriors own;
+    const std::uint8_t* marked;  // the workers whose sites move; null: all
+};
+
+// What an update adds up to; a number a worker in the last three.
+struct UpdateResult {
+    explicit UpdateResult(std::size_t workers)
+        : regular(workers, 0.0), side_tau(workers, 0.0), side_nu(workers, 0.0) {}
+    std::vector<double> counts;
+    double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
+    std::vector<double> regular, side_tau, side_nu;
+};
+
+// The last `n_gold` workers are of the largest reliability and the least width, have no side bias,
+// and are not counted.
+class GridSites : public SiteStore {
+public:
+    GridSites(const Votes& votes, PairWorld& world, const SharedPairs& shared,
+              std::shared_ptr<const SplitVotes> split, TypeShape shape, std::size_t n_gold,
+              double variance)
+        : SiteStore(votes, world, shared, std::move(split), variance), types_(std::move(shape)),
+          grids_(votes.n_workers), crowd_(votes.n_workers - n_gold),
+          side_tau_(types_.sides() ? split_.size() : 0, 0.0F), side_nu_(side_tau_.size(), 0.0F) {}
+
+    const WorkerTypes& types() const { return types_; }
+    AdaptiveGrids& grids() { return grids_; }
+    std::size_t crowd() const { return crowd_; }
+    bool updated() const { return !likelihood_.empty(); }
+
+    // Sites on the side bias, in the order of the votes; none where there is no such bias.
+    const Array<float>& side_tau() const { return side_tau_; }
+    const Array<float>& side_nu() const { return side_nu_; }
+    void set_side_sites(const float* tau, const float* nu) {
+        std::copy(tau, tau + side_tau_.size(), side_tau_.begin());
+        std::copy(nu, nu + side_nu_.size(), side_nu_.begin());
+    }
+
+    void suspend() {
+        suspend_pairs();
+        likelihood_ = Array<float>();
+    }
+
+    void transform(const Transform& to) {
+        transform_sites(to);
+        if (to.grids) grids_.rescale(to.scale);
+    }
+
+    UpdateResult update(const UpdateRequest& request) {
+        const TypeShape& shape = types_.shape();
+        const bool plain = shape.widths.size() == 1 && !(shape.widths[0] > 0.0) &&
+                           shape.side_only.empty() && !shape.sides;
+        return plain ? update_with<ReliabilityKernel>(request) : update_with<TypeKernel>(request);
+    }
+
+    // Counts of types under another prior, for the messages of the last update.
+    void type_counts(const double* prior, double* counts) {
+        types_.set_prior(prior);
+        const std::size_t size = types_.size();
+        std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
+        pool_.run(parts.size(), [&](std::size_t range) {
+            std::vector<float> own(size), sums(size, 0.0F);
+            std::vector<double> total(size, 0.0);
+            double* const out = parts[range].counts.data();
+            std::size_t since = 0;
+            const auto flush = [&] {
+                for (std::size_t t = 0; t < size; ++t) total[t] += static_cast<double>(sums[t]);
+                std::fill(sums.begin(), sums.end(), 0.0F);
+                since = 0;
+            };
+            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+                if (!counted(s)) continue;
+                const float* const likelihood = likelihood_.data() + s * size;
+                const float* const p = prior_of(s, {}, own);
+                const float scale = 1.0F / weighted_sum(size, p, likelihood);
+                if (grids_.has(s)) {
+                    types_.count(grids_.of(s), p, likelihood, scale, out);
+                } else {  // the common prior is multiplied in below, once
+                    add_scaled(size, scale, likelihood, sums.data());
+                    if (++since == 256) flush();
+                }
+            }
+            flush();
+            types_.add_products(total.data(), out);
+        });
+        add_up(parts, counts);
+    }
+
+    // Reliabilities, rising, and posterior masses of types of workers [begin, end).
+    void posteriors(const double* prior, const OwnPriors& own, std::size_t begin, std::size_t end,
+                    double* points, double* masses) {
+        types_.set_prior(prior);
+        const std::size_t size = types_.size();
+        std::vector<float> room(size);
+        for (std::size_t s = begin; s < end; ++s) {
+            const float* const likelihood = likelihood_.data() + s * size;
+            const float* const p = prior_of(s, own, room);
+            const float scale = 1.0F / weighted_sum(size, p, likelihood);
+            double* const mass = masses + (s - begin) * types_.n_types();
+            std::fill(mass, mass + types_.n_types(), 0.0);
+            types_.add_masses(p, likelihood, scale, mass);
+            types_.mirror(levels_of(s), points + (s - begin) * types_.n_points());
+        }
+    }
+
+    // Adaptive grids for workers whose likelihood is narrow; how many changed.
+    std::size_t refine() {
+        std::vector<double> levels;
+        std::vector<float> summed(types_.slice());
+        std::size_t moved = 0;
+        for (std::size_t s = 0; s < crowd_; ++s) {
+            types_.over_widths(likelihood_.data() + s * types_.size(), summed.data());
+            moved += grids_.refine(s, types_.grid(), summed.data(), levels);
+        }
+        return moved;
+    }
+
+private:
+    static constexpr double kFarBehind = 20.0;  // nats: regular types beside the likeliest one
+
+    struct Partial {
+        explicit Partial(std::size_t types) : counts(types, 0.0) {}
+        std::vector<double> counts;
+        double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
+    };
+
+    // What one thread needs beside the data; the buffers of a block of votes stay in cache.
+    template <class Kernel>
+    struct Scratch {
+        explicit Scratch(const WorkerTypes& types)
+            : votes(Kernel::block_votes(types)), kernel(types), cavity(votes), side(votes),
+              b(types.size()), prior(types.size()), cost(types.size()), q(types.size()),
+              given(types.size()), alpha(votes), second(votes), total(types.size()) {}
+        const std::size_t votes;
+        Kernel kernel;
+        CavityBlock cavity, side;
+        std::vector<float> b, prior, cost, q, given, alpha, second;
+        std::vector<double> total;
+    };
+
+    // Mean G and variance V of a worker's side bias given all its sites, and its evidence without
+    // what the sites themselves hold of it.
+    struct SidePosterior {
+        double mean = 0.0, variance = 0.0, evidence = 0.0;
+    };
+
+    bool counted(std::size_t s) const { return s < crowd_ && split_.start[s] < split_.start[s + 1]; }
+    const double* levels_of(std::size_t s) const { return grids_.has(s) ? grids_.of(s) : nullptr; }
+
+    const float* prior_of(std::size_t s, const OwnPriors& own, std::vector<float>& room) const {
+        if (s >= crowd_)
+            types_.gold_prior(room.data());
+        else if (own.masses != nullptr)
+            types_.spread_prior(own.masses + s * types_.n_types(), levels_of(s), room.data());
+        else if (grids_.has(s))
+            types_.own_prior(grids_.of(s), room.data());
+        else
+            return types_.prior();
+        return room.data();
+    }
+
+    static void add_up(const std::vector<Partial>& parts, double* counts) {
+        std::fill(counts, counts + parts[0].counts.size(), 0.0);
+        for (const Partial& part : parts)
+            for (std::size_t t = 0; t < part.counts.size(); ++t) counts[t] += part.counts[t];
+    }
+
+    template <class Kernel>
+    UpdateResult update_with(const UpdateRequest& request) {
+        types_.set(request.half, request.levels, request.prior);
+        likelihood_.resize(votes_.n_workers * types_.size(), 0.0F);
+        UpdateResult out(votes_.n_workers);
+        std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
+        const auto pass = [&](std::size_t range, double* rhs) {
+            Scratch<Kernel> scratch(types_);
+            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+                if (request.marked == nullptr || request.marked[s] != 0)
+                    update_worker(s, request, scratch, parts[range], out);
+                if (!effect_.on())
+                    for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i)
+                        push(i, rhs);
+                add_sides(s, out);
+            }
+        };
+        rhs_.resize(votes_.n_items);
+        world_.sums.add(parts.size(), pool_, pass, rhs_.data());
+        if (effect_.on()) rhs_.clear();
+        for (const Partial& part : parts) {
+            out.log_messages += part.log_messages;
+            out.log_sites += part.log_sites;
+            out.gold_margin += part.gold_margin;
+        }
+        out.counts.resize(types_.n_types());
+        add_up(parts, out.counts.data());
+        return out;
+    }
+
+    template <class Kernel>
+    void update_worker(std::size_t s, const UpdateRequest& request, Scratch<Kernel>& at,
+                       Partial& out, UpdateResult& rows) {
+        const std::size_t begin = split_.start[s], count = split_.start[s + 1] - begin;
+        const bool sided = types_.sides() && s < crowd_;
+        const float* b = types_.reliabilities();
+        if (grids_.has(s)) {
+            types_.spread(grids_.of(s), at.b.data());
+            b = at.b.data();
+        }
+        SidePosterior side = sided ? side_posterior(s, request) : SidePosterior{};
+        std::fill(at.total.begin(), at.total.end(), 0.0);
+        const auto read = [&](std::size_t from, double& log_sites, double& log_sides) {
+            const std::size_t some = std::min(at.votes, count - from), first = begin + from;
+            const double weight = read_block(first, some, request.means, at.cavity, log_sites);
+            if (sided) log_sides += read_sides(first, some, side, at.side);
+            return VoteBlock{split_, first, some, at.cavity, sided ? &at.side : nullptr, weight};
+        };
+        double log_sides = 0.0;
+        for (std::size_t from = 0; from < count; from += at.votes)
+            at.kernel.evaluate(read(from, out.log_sites, log_sides), b, at.total.data());
+        side.evidence -= log_sides;
+        const float* const prior = prior_of(s, request.own, at.prior);
+        const double regular = posterior_of(s, prior, side.evidence, sided, at, out);
+        if (counted(s)) {
+            types_.count(levels_of(s), at.q.data(), nullptr, 1.0F, out.counts.data());
+            rows.regular[s] = regular;
+        }
+        at.kernel.set_posterior(at.q.data(), at.given.data());
+        for (std::size_t from = 0; from < count; from += at.votes) {
+            const std::size_t some = std::min(at.votes, count - from);
+            if (count > at.votes) {
+                double ignored = 0.0;
+                at.kernel.evaluate(read(from, ignored, ignored), b, nullptr);
+            }
+            move(begin + from, some, b, sided, request, at);
+        }
+    }
+
+    // New sites of the block that was evaluated last.
+    template <class Kernel>
+    void move(std::size_t first, std::size_t some, const float* b, bool sided,
+              const UpdateRequest& request, Scratch<Kernel>& at) {
+        const float damping = static_cast<float>(request.damping);
+        at.kernel.moments(some, b, at.alpha.data(), at.second.data());
+        move_sites(some, at.alpha.data(), at.second.data(), at.cavity.m.data(),
+                   at.cavity.v.data(), damping, request.clip ? 0.0F : -1e30F, tau_.data() + first,
+                   nu_.data() + first);
+        if (!sided) return;
+        at.kernel.side_moments(some, at.alpha.data(), at.second.data());
+        for (std::size_t i = 0; i < some; ++i) at.alpha[i] *= split_.side(first + i);
+        move_sites(some, at.alpha.data(), at.second.data(), at.side.m.data(), at.side.v.data(),
+                   damping, 0.0F, side_tau_.data() + first, side_nu_.data() + first);
+    }
+
+    // Sums of a worker's sites on its side bias.
+    PairSums side_sums(std::size_t s) const {
+        PairSums sums;
+        for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i) {
+            sums.tau += static_cast<double>(split_.n[i] * side_tau_[i]);
+            sums.nu += static_cast<double>(split_.n[i] * side_nu_[i]);
+        }
+        return sums;
+    }
+
+    void add_sides(std::size_t s, UpdateResult& out) const {
+        if (!types_.sides() || s >= crowd_) return;
+        const PairSums sums = side_sums(s);
+        out.side_tau[s] = sums.tau;
+        out.side_nu[s] = sums.nu;
+    }
+
+    // With D = 1 + t^2 tau nothing is divided by the prior variance t^2, which may be 0.
+    SidePosterior side_posterior(std::size_t s, const UpdateRequest& request) const {
+        const bool own = request.own.side_mean != nullptr;
+        const double g0 = own ? request.own.side_mean[s] : request.side.mean;
+        const double t2 = own ? request.own.side_variance[s] : request.side.variance;
+        const auto [tau, nu] = side_sums(s);
+        const double d = std::max(1.0 + t2 * tau, static_cast<double>(kLeastDenominator));
+        return {(g0 + t2 * nu) / d, t2 / d,
+                0.5 * ((t2 * nu * nu + 2.0 * g0 * nu - g0 * g0 * tau) / d - std::log(d))};
+    }
+
+    // Cavities of the side bias; returns the sum of the sites' log-normalisers.
+    double read_sides(std::size_t begin, std::size_t count, const SidePosterior& side,
+                      CavityBlock& at) const {
+        std::fill(at.mean.begin(), at.mean.end(), static_cast<float>(side.mean));
+        std::fill(at.variance.begin(), at.variance.end(), static_cast<float>(side.variance));
+        cavities(count, at.mean.data(), at.variance.data(), side_tau_.data() + begin,
+                 side_nu_.data() + begin, split_.n + begin, at.m.data(), at.v.data(),
+                 at.log_site.data());
+        double sum = 0.0;
+        for (std::size_t i = 0; i < count; ++i) sum += static_cast<double>(at.log_site[i]);
+        return sum;
+    }
+
+    // q over all types and, where sides are used, over the regular ones given that the worker is
+    // regular; returns the probability of that. `evidence` is what regular types gain.
+    template <class Kernel>
+    double posterior_of(std::size_t s, const float* prior, double evidence, bool sided,
+                        Scratch<Kernel>& at, Partial& out) {
+        const std::size_t size = types_.size(), n_regular = types_.n_regular();
+        if (sided)
+            for (std::size_t t = 0; t < n_regular; ++t) at.total[t] -= evidence;
+        const auto begin = at.total.begin();
+        const double best = *std::min_element(begin, begin + static_cast<std::ptrdiff_t>(n_regular));
+        double top = best;
+        for (std::size_t t = n_regular; t < size; ++t) top = std::min(top, at.total[t]);
+        float* const likelihood = likelihood_.data() + s * size;
+        if (s < crowd_) {
+            relative(top, at.total, at.cost, likelihood);
+        } else {  // of one type, however unlikely
+            top = at.total[types_.gold()];
+            out.gold_margin += at.total[types_.reversed_gold()] - top;
+            std::fill(likelihood, likelihood + size, 1.0F);
+        }
+        const float sum = weighted_sum(size, prior, likelihood);
+        out.log_messages += std::log(static_cast<double>(sum)) - top;
+        const float scale = 1.0F / sum;
+        for (std::size_t t = 0; t < size; ++t) at.q[t] = scale * prior[t] * likelihood[t];
+        if (n_regular == size) {
+            if (sided) at.given = at.q;
+            return 1.0;
+        }
+        double regular = 0.0;
+        for (std::size_t t = 0; t < n_regular; ++t) regular += static_cast<double>(at.q[t]);
+        if (sided) given_regular(prior, best, best - top > kFarBehind, at);
+        return regular;
+    }
+
+    template <class Kernel>
+    void given_regular(const float* prior, double best, bool far, Scratch<Kernel>& at) const {
+        const std::size_t size = types_.size(), n_regular = types_.n_regular();
+        if (far) relative(best, at.total, at.cost, at.given.data());
+        float total = 0.0F;
+        for (std::size_t t = 0; t < n_regular; ++t) {
+            at.given[t] = far ? prior[t] * at.given[t] : at.q[t];
+            total += at.given[t];
+        }
+        for (std::size_t t = 0; t < size; ++t)
+            at.given[t] = t < n_regular ? at.given[t] / total : 0.0F;
+    }
+
+    // exp(top - cost) of every type.
+    static void relative(double top, const std::vector<double>& total, std::vector<float>& cost,
+                         float* likelihood) {
+        for (std::size_t t = 0; t < total.size(); ++t)
+            cost[t] = static_cast<float>(std::max(total[t] - top, 0.0));
+        likelihoods(total.size(), cost.data(), likelihood);
+    }
+
+    WorkerTypes types_;
+    AdaptiveGrids grids_;
+    std::size_t crowd_;  // workers before gold
+    Array<float> side_tau_, side_nu_, likelihood_;
+};
+
+}  // namespace crowdsift
