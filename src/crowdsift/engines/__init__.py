@@ -97,12 +97,8 @@ class Laplacian(Protocol):
     ) -> Solution:
         """Solve (L + shift I) x = rhs to a residual of `tolerance` times the norm of rhs."""
 
-    @property
-    def has_dense(self) -> bool:
-        """Whether L is small enough for `dense`."""
-
-    def dense(self) -> Vector | None:
-        """Return L as a matrix, or None where that would be too large."""
+    def pairs(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Vector]:
+        """The pairs of items with a weight, and the weights: what -L has beside its diagonal."""
 
 
 class Engine(Protocol):

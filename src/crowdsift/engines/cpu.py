@@ -11,17 +11,15 @@ from crowdsift.engines import ContextEngine, Curvature, Profile, Solution
 from crowdsift.engines.grid import PLAIN, Habits
 from crowdsift.engines.grid_cpu import CpuGridSites
 from crowdsift.engines.sides_cpu import CpuSidePasses
-from crowdsift.numeric.dense import symmetric_matrix
 from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["CpuEngine"]
-
-# Up to this size an inverse takes a tenth of a second.
-_DENSE_ITEMS = 1_000
 
 
 class CpuLaplacian:
@@ -44,17 +42,10 @@ class CpuLaplacian:
         """Jacobi-preconditioned conjugate gradients from `start`."""
         return Solution(*self._core.solve(rhs, start, shift, tolerance, most))
 
-    @property
-    def has_dense(self) -> bool:
-        """Whether there are at most 1,000 items."""
-        return self._n <= _DENSE_ITEMS
-
-    def dense(self) -> Vector | None:
-        """Return L as a matrix up to 1,000 items; None beyond."""
-        if not self.has_dense:
-            return None
+    def pairs(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Vector]:
+        """The pairs of items with a weight, and the weights."""
         low, high, weight = self._core.weighted_pairs()
-        return symmetric_matrix(self.diagonal(), low, high, -weight)
+        return low, high, weight.astype(np.float64)
 
 
 class CpuEngine:

@@ -52,14 +52,10 @@ class ReferenceLaplacian:
         x = np.linalg.solve(self.matrix + shift * np.eye(len(rhs)), rhs)
         return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
 
-    @property
-    def has_dense(self) -> bool:
-        """True: the specification is dense."""
-        return True
-
-    def dense(self) -> Vector | None:
-        """Return L."""
-        return self.matrix.copy()
+    def pairs(self) -> tuple[NDArray[np.uint32], NDArray[np.uint32], Vector]:
+        """The pairs of items with a weight, and the weights."""
+        low, high = np.nonzero(np.triu(self.matrix, 1))
+        return low.astype(np.uint32), high.astype(np.uint32), -self.matrix[low, high]
 
 
 class ReferenceEngine:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.covariance import exact_items
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
@@ -87,7 +88,7 @@ class BoraMAP(Model):
         engine: Engine, scores: Vector, slopes: Vector, size: float
     ) -> ScorePrecision | None:
         """Of the scaled scores; their prior has the precision size²."""
-        if not engine.laplacian.has_dense:
+        if not exact_items(engine.component).any():
             return None
         engine.score_derivatives(scores, slopes)  # the curvature
         return ScorePrecision.of(engine, size**2)

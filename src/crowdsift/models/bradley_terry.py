@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.models.base import Estimate, Model
+from crowdsift.models.covariance import exact_items
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
@@ -71,7 +72,7 @@ class BradleyTerry(Model):
         start = objective.first_scores()
         scores, trace = minimise(objective, start, rule, objective.largest_step)
         value, precision = objective.told(scores).value, None
-        if engine.laplacian.has_dense:
+        if exact_items(engine.component).any():
             engine.score_derivatives(scores, np.ones(engine.n_workers))  # the curvature
             precision = ScorePrecision.of(engine, self.penalty)
         return Estimate(
