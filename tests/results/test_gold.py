@@ -240,7 +240,8 @@ def test_order_probability_is_that_of_samples():
             if component[a] == component[b]:
                 same = np.sign(drawn[:, a] - drawn[:, b]) == np.sign(scores[a] - scores[b])
                 right, pairs = right + same.mean(), pairs + 1
-    q = order_probability(scores, np.sqrt(np.diag(covariance)), covariance, component)
+    own = np.diag(covariance)
+    q = order_probability(scores, lambda i, j: own[i] + own[j] - 2.0 * covariance[i, j], component)
     assert q == pytest.approx(right / pairs, abs=0.006)
 
 

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
+from crowdsift.models.covariance import Block
 from crowdsift.results import ranking
+
+
+def independent(sd, component):
+    """Every component as a block of independent errors."""
+    parts = [np.flatnonzero(component == c) for c in np.unique(component)]
+    return [Block(part[None], np.diag(sd[part])[None]) for part in parts]
 
 
 def test_counted_limits_are_those_of_samples(monkeypatch):
@@ -12,10 +19,9 @@ def test_counted_limits_are_those_of_samples(monkeypatch):
     rng = np.random.default_rng(5)
     scores, sd = rng.standard_normal(3000), rng.uniform(0.1, 0.8, 3000)
     component = (np.arange(3000) >= 700).astype(np.uint32)
-    counted = ranking.rank_limits(scores, sd, None, component)
-    monkeypatch.setattr(ranking, "_COUNTED", 10**9)
+    counted = ranking.rank_limits(scores, sd, (), component)
     monkeypatch.setattr(ranking, "_SAMPLES", 3000)
-    drawn = ranking.rank_limits(scores, sd, None, component)
+    drawn = ranking.rank_limits(scores, sd, independent(sd, component), component)
     sizes = np.bincount(component)[component]
     for one, two in zip(counted, drawn, strict=True):
         share = (one - two) / sizes
@@ -28,7 +34,7 @@ def test_counted_limits_are_those_of_samples(monkeypatch):
 def test_counted_limits_without_errors_are_the_ranks():
     scores = np.random.default_rng(6).permutation(np.linspace(-1, 1, 2000))
     component = np.zeros(2000, np.uint32)
-    low, high = ranking.rank_limits(scores, np.full(2000, 1e-9), None, component)
+    low, high = ranking.rank_limits(scores, np.full(2000, 1e-9), (), component)
     exact = ranking.ranks(scores, component)
     assert np.abs(low - exact).max() <= 8  # the table's cells hold about eight items
     assert np.abs(high - exact).max() <= 8
@@ -48,9 +54,12 @@ def test_limits_from_a_joint_posterior():
     above = drawn[:, None, :] > drawn[:, :, None]
     rank = 1 + np.sum(above & same[None], axis=2)
     expected = np.quantile(rank, [0.05, 0.95], axis=0, method="inverted_cdf")
-    found = np.array(ranking.rank_limits(scores, sd, root, component))
+    parts = [np.flatnonzero(component == c) for c in (0, 1)]
+    factors = [np.linalg.qr(root[:, part], mode="r") for part in parts]
+    joint = [Block(part[None], factor[None]) for part, factor in zip(parts, factors, strict=True)]
+    found = np.array(ranking.rank_limits(scores, sd, joint, component))
     assert np.abs(found - expected).max() <= 1
     assert np.mean(found == expected) > 0.7
-    alone = np.array(ranking.rank_limits(scores, sd, None, component))
+    alone = np.array(ranking.rank_limits(scores, sd, independent(sd, component), component))
     width, wider = (limits[1] - limits[0] for limits in (found, alone))
     assert wider[component == 0].mean() > width[component == 0].mean() + 2.0

@@ -42,8 +42,9 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     if posterior is None or posterior.sd is None:
         raise RequestError(f"{found.method} has no posterior to choose by; use sift or bt")
     belief: Belief
-    if posterior.covariance is not None:
-        belief = Joint.of(mean, posterior.covariance, component)
+    covariance = posterior.covariance
+    if covariance is not None:
+        belief = Joint.of(mean, covariance, component)
     else:
         belief = Independent(mean, posterior.sd**2, component.copy())
     loads = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, ClassVar
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.models.covariance import ComponentCovariance, difference_variance
 from crowdsift.votes.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
@@ -72,7 +73,7 @@ class Estimate:
     rule: StoppingRule
     trace: list[float]
     score_sd: Vector | None = None
-    precision: ScorePrecision | None = None  # of all scores, where it is small enough to have
+    precision: ScorePrecision | None = None  # where some component is small
     theta: Vector = field(default_factory=lambda: np.empty((0, 0)))
     points: WorkerPoints | None = None
     in_context: ContextPoints | None = None
@@ -86,9 +87,15 @@ class Estimate:
     diagnostics: tuple[Diagnostic, ...] = ()
 
     @property
-    def covariance(self) -> Vector | None:
-        """Covariance of the scores, computed once; None where there is no joint precision."""
+    def covariance(self) -> ComponentCovariance | None:
+        """Covariances of the scores in small components, computed once."""
         return None if self.precision is None else self.precision.covariance
+
+    def difference_variance(
+        self, first: NDArray[np.integer], second: NDArray[np.integer]
+    ) -> Vector | None:
+        """Variances of differences of scores, errors in large components as independent."""
+        return difference_variance(self.covariance, self.score_sd, first, second)
 
 
 @dataclass(frozen=True)

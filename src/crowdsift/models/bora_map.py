@@ -9,7 +9,8 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
-from crowdsift.models.precision import MOST_ITEMS, ScorePrecision
+from crowdsift.models.covariance import exact_items
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.slopes import minimise_with_slopes
@@ -89,7 +90,7 @@ class BoraMAP(Model):
         engine: Engine, scores: Vector, slopes: Vector, size: float
     ) -> ScorePrecision | None:
         """Of the scaled scores; their prior has the precision size²."""
-        if engine.facts.n_items > MOST_ITEMS:
+        if not exact_items(engine.facts.component).any():
             return None
         at = required(engine.slopes).curvature(scores, slopes)
         return ScorePrecision.of(at.laplacian, engine.facts, size**2)

@@ -9,7 +9,8 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model
-from crowdsift.models.precision import MOST_ITEMS, ScorePrecision
+from crowdsift.models.covariance import exact_items
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise
@@ -73,7 +74,7 @@ class BradleyTerry(Model):
         start = objective.first_scores()
         scores, trace = minimise(objective, start, rule, objective.largest_step)
         value, precision = objective.profile(scores).value, None
-        if engine.facts.n_items <= MOST_ITEMS:
+        if exact_items(engine.facts.component).any():
             at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
             precision = ScorePrecision.of(at.laplacian, engine.facts, self.penalty)
         return Estimate(

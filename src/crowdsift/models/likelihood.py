@@ -10,7 +10,8 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
-from crowdsift.models.precision import MOST_ITEMS, ScorePrecision
+from crowdsift.models.covariance import exact_items
+from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 
@@ -78,7 +79,7 @@ class LikelihoodModel(Model):
         )
 
     def _precision(self, objective: WorkerElimination, engine: Engine) -> ScorePrecision | None:
-        if engine.facts.n_items > MOST_ITEMS:
+        if not exact_items(engine.facts.component).any():
             return None
         return ScorePrecision.of(objective.laplacian(), engine.facts, self.penalty)
 

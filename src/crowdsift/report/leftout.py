@@ -27,6 +27,7 @@ PARTS = 5  # one part in so many is left out
 _EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])
 _FEWEST = 50  # left-out votes
 _CHUNK = 20_000
+_SMALL = 32  # items of components whose taus are taken together
 
 
 @dataclass(frozen=True)
@@ -141,13 +142,11 @@ def predicted_probability(
     difference = estimate.scores[first] - estimate.scores[second]
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
     told, points = estimate.workers, estimate.points
-    if points is None or estimate.score_sd is None:
+    known = None if points is None else estimate.difference_variance(first, second)
+    if points is None or known is None:
         beta = np.ones(votes.n_workers) if told.reliability is None else told.reliability
         return rule.probability(difference, beta[worker])
-    variance = estimate.score_sd[first] ** 2 + estimate.score_sd[second] ** 2
-    if estimate.covariance is not None:
-        variance = variance - 2.0 * estimate.covariance[first, second]
-    variance = np.maximum(variance, 0.0) + (estimate.details.get("pair_effect") or 0.0)
+    variance = known + (estimate.details.get("pair_effect") or 0.0)
     side = 1.0 if votes.sides_known else 0.0
     if estimate.in_context is not None:
         context = votes.item_contexts[first]
@@ -218,12 +217,28 @@ def fit_without(
 def _agreement(
     one: NDArray[np.float64], two: NDArray[np.float64], component: NDArray[np.uint32]
 ) -> float:
-    """Kendall's tau within components."""
-    total = pairs = 0.0
+    """Kendall's tau within components, weighted by their pairs; small ones size by size."""
     order = np.argsort(component, kind="stable")
-    for part in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
-        tau = kendall_tau(one[part], two[part]) if len(part) > 1 else np.nan
-        if tau == tau:
-            weight = 0.5 * len(part) * (len(part) - 1)
-            total, pairs = total + weight * tau, pairs + weight
-    return total / pairs if pairs else 1.0
+    _, start, size = np.unique(component[order], return_index=True, return_counts=True)
+    total = pairs = 0.0
+    for k in np.unique(size[size > 1]).tolist():
+        rows = order[start[size == k][:, None] + np.arange(k)]
+        taus = (
+            _small_taus(one[rows], two[rows])
+            if k <= _SMALL
+            else np.array([kendall_tau(one[row], two[row]) for row in rows])
+        )
+        known = np.isfinite(taus)
+        weight = 0.5 * k * (k - 1)
+        total, pairs = total + weight * float(taus[known].sum()), pairs + weight * known.sum()
+    return float(total / pairs) if pairs else 1.0
+
+
+def _small_taus(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Kendall's tau-b of every row, pair by pair; NaN where all of one are equal."""
+    first, second = np.triu_indices(one.shape[1], 1)
+    x, y = (np.sign(values[:, first] - values[:, second]) for values in (one, two))
+    scale = np.sqrt((x**2).sum(axis=1) * (y**2).sum(axis=1))
+    tau = np.full(len(one), np.nan)
+    np.divide((x * y).sum(axis=1), scale, out=tau, where=scale > 0)
+    return tau

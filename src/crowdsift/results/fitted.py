@@ -67,9 +67,9 @@ class Fitted:
     def score_sd(self) -> Vector | None:
         """Standard deviations of the scores, by code."""
         estimate = self.estimate
-        if estimate.score_sd is not None or estimate.covariance is None:
+        if estimate.covariance is None:
             return estimate.score_sd
-        return np.sqrt(np.maximum(np.diag(estimate.covariance), 0.0))
+        return estimate.covariance.deviations(estimate.score_sd)
 
     @cached_property
     def loads(self) -> Vector:

@@ -28,9 +28,10 @@ def item_table(fitted: Fitted) -> Table:
     lower[count == 0] = upper[count == 0] = np.nan
     best = worst = np.full(votes.n_items, np.nan)
     if sd is not None:
-        root = None if estimate.precision is None else estimate.precision.root
-        found = rank_limits(estimate.scores, sd, root, fitted.component, fitted.seed)
-        best, worst = (np.where(count > 0, limit, np.nan) for limit in found)
+        blocks = () if estimate.covariance is None else estimate.covariance.blocks
+        found = rank_limits(estimate.scores, sd, blocks, fitted.component, fitted.seed)
+        known = (count > 0) & np.isfinite(sd)
+        best, worst = (np.where(known, limit, np.nan) for limit in found)
     columns: dict[str, NDArray[Any]] = {
         **_labels(votes),
         "score": estimate.scores,

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.engines.grid import WorkerPoints
+from crowdsift.models.covariance import ComponentCovariance, difference_variance
 from crowdsift.solvers.context_points import ContextPoints
 
 __all__ = ["Posterior"]
@@ -17,8 +18,9 @@ __all__ = ["Posterior"]
 class Posterior:
     """What a fit knows beyond its tables while it is in memory; codes as in the comparisons.
 
-    Without a covariance of the scores their errors are taken as independent; without quantiles
-    of the reliabilities (one row a worker, of equal probability) the estimates stand alone.
+    Where covariances of scores are not known their errors are taken as independent; without
+    quantiles of the reliabilities (one row a worker, of equal probability) the estimates stand
+    alone.
     `points` stand for the joint posterior of reliability, tie width and side habit, where there
     is one; where workers differ by context, for a context in which they were not seen, and
     `in_context` for the others.
@@ -26,7 +28,7 @@ class Posterior:
 
     items: NDArray[np.object_]
     sd: NDArray[np.float64] | None = None
-    covariance: NDArray[np.float64] | None = None
+    covariances: ComponentCovariance | None = None
     quantiles: NDArray[np.float64] | None = None
     points: WorkerPoints | None = None
     in_context: ContextPoints | None = None
@@ -35,9 +37,10 @@ class Posterior:
         self, first: NDArray[np.int64], second: NDArray[np.int64]
     ) -> NDArray[np.float64] | None:
         """Standard deviations of differences of scores; None where none are known."""
-        if self.sd is None:
-            return None
-        variance = self.sd[first] ** 2 + self.sd[second] ** 2
-        if self.covariance is not None:
-            variance = variance - 2.0 * self.covariance[first, second]
-        return np.sqrt(np.maximum(variance, 0.0))
+        variance = difference_variance(self.covariances, self.sd, first, second)
+        return None if variance is None else np.sqrt(variance)
+
+    @property
+    def covariance(self) -> NDArray[np.float64] | None:
+        """The covariance of the scores as one matrix, of few items."""
+        return None if self.covariances is None else self.covariances.dense()

@@ -7,16 +7,21 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.numeric.distributions import Z90, normal_share
+from crowdsift.numeric.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from numpy.typing import NDArray
 
+    from crowdsift.models.covariance import Block
     from crowdsift.numeric import Vector
 
 __all__ = ["rank_limits", "ranks", "table_order"]
 
 _SAMPLES = 400  # of ranks
-_COUNTED = 1_000  # items beyond which ranks are counted instead
+_NUMBERS = 4_000_000  # drawn at a time
+_FEW = 8  # items up to which ranks are counted pair by pair
 _SCORE_BINS, _ERROR_BINS, _PLACES = 256, 4, 512
 
 
@@ -65,44 +70,78 @@ def ranks(
 def rank_limits(
     scores: Vector,
     sd: Vector,
-    root: Vector | None,
+    blocks: Sequence[Block],
     component: NDArray[np.uint32],
     seed: int = 0,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Limits of the 90 % interval of every item's rank within its component.
 
-    The ranks of samples of the joint posterior, in pairs of opposite errors: with `root` R, RᵀR
-    the covariance, where there is one (what it says of the levels of components is of no matter),
-    else with independent errors, which is close where there are thousands of items; these are then
-    not drawn but counted, see `_counted_limits`.
+    Of components in `blocks` from their joint posterior: in closed form for two items, else from
+    the ranks of samples in pairs of opposite errors. The others are large; there independent
+    errors are close, and ranks are counted, see `_counted_limits`.
 
     Examples
     --------
     >>> import numpy as np
+    >>> from crowdsift.models.covariance import Block
     >>> from crowdsift.results.ranking import rank_limits
-    >>> low, high = rank_limits(np.array([2.0, 0.1, 0.0]), np.full(3, 0.2), None, np.zeros(3, int))
-    >>> low, high
+    >>> block = Block(np.array([[0, 1, 2]]), np.diag([0.2, 0.2, 0.2])[None])
+    >>> rank_limits(np.array([2.0, 0.1, 0.0]), np.full(3, 0.2), [block], np.zeros(3, int))
     (array([1, 2, 2]), array([1, 3, 3]))
     """
-    if root is None and len(scores) > _COUNTED:
-        return _counted_limits(scores, sd, component)
-    k = len(scores)
-    rng = np.random.Generator(np.random.PCG64(seed))
-    noise = rng.standard_normal((_SAMPLES // 2, k), dtype=np.float32)
-    error = sd.astype(np.float32) * noise if root is None else noise @ root.astype(np.float32)
-    centre = scores.astype(np.float32)
-    drawn = np.concatenate([centre + error, centre - error])
-    if component.any():
-        order = np.lexsort((-drawn, np.broadcast_to(component, drawn.shape)), axis=1)
-    else:
-        order = np.argsort(-drawn, axis=1)
-    start = np.flatnonzero(np.diff(np.sort(component), prepend=-1))
-    first = np.repeat(start, np.diff(np.append(start, k)))
-    rank = np.empty((k, len(drawn)), np.int16)  # of at most _COUNTED items
-    rank[order, np.arange(len(drawn))[:, None]] = np.arange(k) - first + 1
-    rank.sort(axis=1)
-    low, high = (rank[:, place].astype(np.int64) for place in _places(len(drawn)))
+    low, high = np.ones(len(scores), np.int64), np.ones(len(scores), np.int64)
+    rest = np.bincount(component)[component] > 1
+    for block in blocks:
+        rest[block.items] = False
+        limits = _limits_of_two if block.size == 2 else _drawn_limits
+        low[block.items], high[block.items] = limits(scores[block.items], block.root, seed)
+    items = np.flatnonzero(rest & np.isfinite(sd))
+    if len(items):
+        found = _counted_limits(scores[items], sd[items], component[items])
+        low[items], high[items] = found
     return low, high
+
+
+def _limits_of_two(scores: Vector, root: Vector, _: int) -> tuple[NDArray[np.int64], ...]:
+    """One of two items is first with Φ(difference/sd), the other else."""
+    error = root[:, :, 0] - root[:, :, 1]
+    sd = np.maximum(np.sqrt((error**2).sum(axis=1)), 1e-300)
+    p = normal_cdf((scores[:, 0] - scores[:, 1]) / sd)
+    first = np.stack([p, 1.0 - p], axis=1)
+    return np.where(first > 0.05, 1, 2), np.where(first >= 0.95, 1, 2)
+
+
+def _drawn_limits(scores: Vector, root: Vector, seed: int) -> tuple[NDArray[np.int64], ...]:
+    """Limits of ranks in components of one size, from samples: the same noise for each of them."""
+    n, k = scores.shape
+    noise = np.random.Generator(np.random.PCG64(seed)).standard_normal(
+        (_SAMPLES // 2, k), dtype=np.float32
+    )
+    places = _places(2 * len(noise))
+    low, high = np.empty((n, k), np.int64), np.empty((n, k), np.int64)
+    step = max(_NUMBERS // (len(noise) * k), 1)
+    for begin in range(0, n, step):
+        part = slice(begin, begin + step)
+        error = noise @ root[part].astype(np.float32)
+        centre = scores[part, None, :].astype(np.float32)
+        rank = _ranks_of(np.concatenate([centre + error, centre - error], axis=1))
+        rank.sort(axis=1)
+        low[part], high[part] = (rank[:, place] for place in places)
+    return low, high
+
+
+def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
+    """Ranks from 1 along the last axis: of few items by counting those above, else by sorting."""
+    k = drawn.shape[2]
+    if k <= _FEW:
+        rank = np.ones(drawn.shape, np.int16)
+        for j in range(k):
+            rank += drawn[:, :, j, None] > drawn
+        return rank
+    rank = np.empty(drawn.shape, np.int16)  # of at most MOST_ITEMS items
+    order = np.argsort(-drawn, axis=2)
+    np.put_along_axis(rank, order, np.arange(1, k + 1, dtype=np.int16)[None, None, :], axis=2)
+    return rank
 
 
 def _places(count: int) -> tuple[int, int]:

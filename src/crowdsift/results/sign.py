@@ -16,6 +16,8 @@ from crowdsift.engines.grid import WorkerPoints
 from crowdsift.numeric.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from crowdsift.io.gold import Gold
@@ -147,20 +149,21 @@ def sign_log_odds(reliable: float, adversarial: float) -> float:
 
 def order_probability(
     scores: Vector,
-    sd: Vector,
-    covariance: Vector | None,
+    variance: Callable[[NDArray[np.intp], NDArray[np.intp]], Vector | None],
     component: NDArray[np.uint32],
     seed: int = 0,
 ) -> float:
     """Probability that a random pair of one component is in the right order, up to the sign.
 
-    The mean of Φ(|difference|/sd of the difference) over pairs drawn at random.
+    The mean of Φ(|difference|/sd of the difference) over pairs drawn at random; `variance` gives
+    the variances of differences.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdsift.results.sign import order_probability
-    >>> order_probability(np.array([0.0, 9.0]), np.ones(2), None, np.zeros(2, int)) > 0.99
+    >>> scores, component = np.array([0.0, 9.0]), np.zeros(2, int)
+    >>> order_probability(scores, lambda one, two: np.full(len(one), 2.0), component) > 0.99
     True
     """
     k = len(scores)
@@ -175,10 +178,11 @@ def order_probability(
     one = rng.integers(0, size[chosen])
     two = (one + rng.integers(1, size[chosen])) % size[chosen]
     one, two = order[start[chosen] + one], order[start[chosen] + two]
-    variance = sd[one] ** 2 + sd[two] ** 2
-    if covariance is not None:
-        variance = variance - 2.0 * covariance[one, two]
-    spread = np.sqrt(np.maximum(variance, 0.0))
+    found = variance(one, two)
+    known = np.zeros(len(one), bool) if found is None else np.isfinite(found)
+    if found is None or not known.any():
+        return 0.5
+    one, two, spread = one[known], two[known], np.sqrt(found[known])
     size_of = np.abs(scores[one] - scores[two])
     ratio = np.divide(size_of, spread, out=np.where(size_of > 0, np.inf, 0.0), where=spread > 0)
     return float(np.mean(normal_cdf(ratio)))

@@ -108,10 +108,10 @@ def _order_right(fitted: Fitted) -> float:
 
     From the posterior of the scores; without one, the share of votes that agree with them.
     """
-    estimate, sd = fitted.estimate, fitted.score_sd
-    if sd is not None:
+    estimate = fitted.estimate
+    if fitted.score_sd is not None:
         return order_probability(
-            estimate.scores, sd, estimate.covariance, fitted.component, fitted.seed
+            estimate.scores, estimate.difference_variance, fitted.component, fitted.seed
         )
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
     share = float(np.average(agreed, weights=fitted.loads))

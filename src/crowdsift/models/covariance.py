@@ -1,0 +1,241 @@
+"""Covariances of scores, component by component.
+
+Scores of a component are centred, so those of a small one depend on each other strongly: of two
+items one is the other's negative. Small components therefore get their exact covariance, however
+many there are; components of one size are handled together.
+"""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.numeric.dense import inverse_root
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+__all__ = ["MOST_ITEMS", "Block", "ComponentCovariance", "difference_variance", "exact_items"]
+
+MOST_ITEMS = 1_000  # of a component whose covariance is exact: an inverse takes a tenth of a second
+_MOST_NUMBERS = 20_000_000  # in all covariances together; the smallest components come first
+_BATCHED = 48  # items up to which components of one size are inverted together
+
+
+class Block(NamedTuple):
+    """Components of one size: their items, one row a component, and R with RᵀR the covariance.
+
+    That of the level of a component is included, which is independent of the differences.
+    """
+
+    items: NDArray[np.int64]
+    root: Vector
+
+    @property
+    def size(self) -> int:
+        """The number of items of each component."""
+        return int(self.items.shape[1])
+
+
+class ComponentCovariance:
+    """The covariance of scores about the means of their components, where it is exact.
+
+    Parameters
+    ----------
+    component
+        The component of every item, by code.
+    low, high, weight
+        The pairs of items and their weights in the Laplacian L; others than those within small
+        components are not looked at.
+    shift, size
+        The precision is that of L + shift·I, of scores that are then divided by `size`.
+
+    Attributes
+    ----------
+    blocks
+        The components by size, those of at least two items.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.models.covariance import ComponentCovariance
+    >>> two = ComponentCovariance(np.array([0, 0]), np.array([0]), np.array([1]), np.ones(1), 1.0)
+    >>> two.between(np.array([0, 0]), np.array([0, 1])).round(4)  # 1/(2 + 1), shared by two
+    array([ 0.1667, -0.1667])
+    """
+
+    def __init__(
+        self,
+        component: NDArray[np.integer],
+        low: NDArray[np.integer],
+        high: NDArray[np.integer],
+        weight: Vector,
+        shift: float,
+        size: float = 1.0,
+    ) -> None:
+        self.component, self._shift, self._scale = component.astype(np.int64), shift, size
+        exact, sizes = exact_items(self.component), np.bincount(self.component)
+        n = len(self.component)
+        self._group, self._row, self._place = (np.full(n, -1), np.zeros(n, int), np.zeros(n, int))
+        kept = exact[low.astype(np.int64)]
+        low, high, weight = low[kept].astype(np.int64), high[kept].astype(np.int64), weight[kept]
+        of_pair = sizes[self.component[low]]
+        order = np.argsort(self.component, kind="stable")
+        starts = np.cumsum(sizes) - sizes
+        blocks: list[Block] = []
+        for k in np.unique(sizes[self.component[exact]]).tolist():
+            first = starts[(sizes == k) & exact[order[np.minimum(starts, n - 1)]]]
+            items = order[first[:, None] + np.arange(k)]
+            self._group[items] = len(blocks) if k > 1 else -2
+            self._row[items], self._place[items] = np.arange(len(items))[:, None], np.arange(k)
+            if k > 1:
+                chosen = of_pair == k
+                pairs = self._row[low[chosen]], self._place[low[chosen]], self._place[high[chosen]]
+                blocks.append(self._block(items, *pairs, weight[chosen]))
+        self.blocks = tuple(blocks)
+
+    def _block(
+        self,
+        items: NDArray[np.int64],
+        row: NDArray[np.int64],
+        one: NDArray[np.int64],
+        two: NDArray[np.int64],
+        weight: Vector,
+    ) -> Block:
+        """The roots of components of one size; those that are improper count as not exact.
+
+        On a component of k items (L + shift·I) 1 = shift·1: its level is independent of the
+        differences and of no interest. 11ᵀ/k is added, so that nothing cancels where the shift is
+        tiny.
+        """
+        n, k = items.shape
+        matrix = np.bincount((row * k + one) * k + two, weight, n * k * k).reshape(n, k, k)
+        matrix += matrix.transpose(0, 2, 1).copy()
+        diagonal = matrix.sum(axis=2) + self._shift
+        matrix = 1.0 / k - matrix
+        matrix[:, np.arange(k), np.arange(k)] += diagonal
+        root, proper = _roots(matrix)
+        if not proper.all():
+            self._group[items[~proper]] = -1
+            self._row[items[proper]] = np.arange(int(proper.sum()))[:, None]
+            items, root = items[proper], root[proper]
+        return Block(items, root / self._scale)
+
+    @cached_property
+    def covariances(self) -> tuple[Vector, ...]:
+        """Of every block the covariances of its components, k x k each.
+
+        With 11ᵀ/k added the level has variance 1/(shift + 1), which is here taken away.
+        """
+        level = 1.0 / ((self._shift + 1.0) * self._scale**2)
+        return tuple(
+            block.root.transpose(0, 2, 1) @ block.root - level / block.size for block in self.blocks
+        )
+
+    @property
+    def exact(self) -> NDArray[np.bool_]:
+        """Of which items the covariances are known."""
+        return np.asarray(self._group != -1)
+
+    def between(
+        self, first: NDArray[np.integer], second: NDArray[np.integer]
+    ) -> NDArray[np.float64]:
+        """Covariances of pairs of scores; 0 where they are of two components, or not known."""
+        first, second = first.astype(np.int64), second.astype(np.int64)
+        result = np.zeros(len(first))
+        group = np.where(self.component[first] == self.component[second], self._group[first], -1)
+        for number, covariance in enumerate(self.covariances):
+            at = group == number
+            row, one, two = self._row[first[at]], self._place[first[at]], self._place[second[at]]
+            result[at] = covariance[row, one, two]
+        return result
+
+    def deviations(self, otherwise: Vector | None) -> Vector | None:
+        """Standard deviations of all scores: exact, or else as given; None where all lack."""
+        if otherwise is None and not self.exact.any():
+            return None
+        otherwise = np.full(len(self.component), np.nan) if otherwise is None else otherwise
+        everyone = np.arange(len(self.component))
+        exact = np.sqrt(np.maximum(self.between(everyone, everyone), 0.0))
+        return np.where(self.exact, exact, otherwise)
+
+    def dense(self) -> Vector | None:
+        """The covariance as one matrix; None where some is not known or items are many."""
+        n = len(self.component)
+        if n > MOST_ITEMS or not self.exact.all():
+            return None
+        matrix = np.zeros((n, n))
+        for block, covariance in zip(self.blocks, self.covariances, strict=True):
+            matrix[block.items[:, :, None], block.items[:, None, :]] = covariance
+        return matrix
+
+
+def difference_variance(
+    covariance: ComponentCovariance | None,
+    sd: Vector | None,
+    first: NDArray[np.integer],
+    second: NDArray[np.integer],
+) -> Vector | None:
+    """Variances of differences of scores; None where nothing is known of any.
+
+    Where there is no exact covariance errors count as independent.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.models.covariance import difference_variance
+    >>> difference_variance(None, np.ones(2), np.array([0]), np.array([1]))
+    array([2.])
+    """
+    if covariance is not None:
+        sd = covariance.deviations(sd)
+    if sd is None:
+        return None
+    variance = sd[first] ** 2 + sd[second] ** 2
+    if covariance is not None:
+        variance = variance - 2.0 * covariance.between(first, second)
+    return np.asarray(np.maximum(variance, 0.0))
+
+
+def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
+    """The items of components that are small enough for an exact covariance.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.models.covariance import exact_items
+    >>> exact_items(np.repeat([0, 1], [2, 1001])).sum()
+    np.int64(2)
+    """
+    sizes = np.bincount(component).astype(np.int64)
+    order = np.argsort(sizes, kind="stable")
+    small = np.zeros(len(sizes), bool)
+    small[order] = (np.cumsum(sizes[order] ** 2) <= _MOST_NUMBERS) & (sizes[order] <= MOST_ITEMS)
+    return np.asarray(small[component.astype(np.int64)])
+
+
+def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
+    """R with RᵀR the inverse of each matrix, and which of them are positive definite."""
+    n, k = matrix.shape[:2]
+    if k <= _BATCHED:
+        try:
+            return _inverse_factors(matrix), np.ones(n, bool)
+        except np.linalg.LinAlgError:
+            proper = np.linalg.eigvalsh(matrix)[:, 0] > 0.0
+            safe = np.where(proper[:, None, None], matrix, np.eye(k))
+            return _inverse_factors(safe), proper
+    root, proper = np.zeros_like(matrix), np.ones(n, bool)
+    for i, each in enumerate(matrix):
+        try:
+            root[i] = inverse_root(each.copy())[0]
+        except np.linalg.LinAlgError:
+            proper[i] = False
+    return root, proper
+
+
+def _inverse_factors(matrix: Vector) -> Vector:
+    return np.asarray(np.linalg.inv(np.linalg.cholesky(matrix)), np.float64)
