@@ -43,11 +43,16 @@ def coded_votes(
 
 @st.composite
 def comparisons(
-    draw: st.DrawFn, *, decided: bool = False, weighted: bool = True, connected: bool = False
+    draw: st.DrawFn,
+    *,
+    decided: bool = False,
+    weighted: bool = True,
+    connected: bool = False,
+    workers: int = 4,
 ) -> Comparisons:
-    """Comparisons of 2 to 6 items by 1 to 4 workers; workers and items without votes occur."""
+    """Comparisons of 2 to 6 items by 1 to `workers`; workers and items without votes occur."""
     k = draw(st.integers(2, 6))
-    m = draw(st.integers(1, 4))
+    m = draw(st.integers(1, workers))
     n = draw(st.integers(1, 25))
     levels = [0.0, 1.0] if decided else [0.0, 0.25, 0.5, 1.0]
     weights = [0.5, 1.0, 3.0] if weighted else [1.0]

@@ -10,7 +10,7 @@ travel.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any, Protocol
@@ -243,7 +243,7 @@ class ShardedEngine:
         if len(apart) < len(found):
             return None
         sizes = [each.engine.facts.n_workers for each in apart]
-        plan = Plan((0, *np.cumsum(sizes).tolist()), self._plan.shared, self._plan.n_shared)
+        plan = replace(self._plan, bounds=(0, *np.cumsum(sizes).tolist()))
         starts = self._plan.bounds
         return ContextEngine(
             ShardedEngine([each.engine for each in apart], plan, ties=self.facts.ties),

@@ -26,7 +26,7 @@ class ReferenceEngine:
     """All capabilities in NumPy, one line an equation."""
 
     def __init__(self, comparisons: Comparisons, shared: SharedPairs | None = None) -> None:
-        self._comparisons = comparisons
+        self._comparisons, self._shared = comparisons, shared
         self._votes = votes = VoteColumns(comparisons)
         self.facts = Facts(
             n_items=comparisons.n_items,
@@ -52,7 +52,8 @@ class ReferenceEngine:
         found = by_context(self._comparisons)
         if found is None:
             return None
-        return ContextEngine(ReferenceEngine(found.votes), found.worker, found.context)
+        apart = ReferenceEngine(found.votes, self._shared)  # the same pairs
+        return ContextEngine(apart, found.worker, found.context)
 
 
 def engine(

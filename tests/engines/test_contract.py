@@ -1,0 +1,203 @@
+"""One contract for every engine of the registry, whole and in shards: what the reference gives.
+
+Scenarios are in `engine_scenarios`; a pass of a protocol that none of them uses is a failure here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+from importlib import import_module
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytest
+from context_votes import draw_votes
+from engine_scenarios import EXACT, SCENARIOS, Slack, adaptive_grids, contexts
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import comparisons
+
+from crowdsift import Comparisons, simulate
+from crowdsift.engines import CAPABILITIES, ENGINES, base, grid, offers, operators
+from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.engines.sharded import sharded_engine
+from crowdsift.engines.signature import Form, attributes, signature
+
+
+class Variant(NamedTuple):
+    """An engine of the registry, in so many shards; 0: as it is."""
+
+    name: str
+    shards: int
+
+    def __call__(self, votes: Comparisons, threads: int = 1) -> Any:
+        module = import_module(ENGINES[self.name])
+        if not self.shards:
+            return module.engine(votes, threads)
+        return sharded_engine(
+            votes, lambda part, shared: module.engine(part, threads, shared), self.shards
+        )
+
+
+# "sharded" is made of others already; the reference by itself is what all are held against.
+VARIANTS = [
+    Variant(name, shards)
+    for name in ENGINES
+    for shards in ((0,) if name == "sharded" else (0, 1, 2, 3, 5))
+    if (name, shards) != ("reference", 0)
+]
+every_engine = pytest.mark.parametrize("make", VARIANTS, ids=lambda make: f"{make[0]}-{make[1]}")
+# Conjugate gradients and sums in another order: what is left between engines in double precision.
+ROUNDING = Slack(1e-8, 1e-8)
+
+
+@st.composite
+def cases(draw):
+    """Votes of up to seven workers, the last of them gold or not, with features or without."""
+    votes = draw(comparisons(workers=7))
+    seed = draw(st.integers(0, 2**32 - 1))
+    features = draw(st.integers(0, 3))
+    x = np.random.default_rng(seed).choice([-1.0, 0.0, 1.0], (len(votes), features))
+    gold = draw(st.integers(0, 1)) if votes.n_workers > 1 else 0
+    given = x.astype(np.float32) if features else None
+    return dataclasses.replace(votes, features=given, n_gold=gold), seed
+
+
+def check(make, scenario, votes, seed, threads=1):
+    """A scenario on an engine gives what it gives on the reference."""
+    results = list(scenario(make(votes, threads), seed))
+    expected = list(scenario(ReferenceEngine(votes), seed))
+    for found, wanted in zip(results, expected, strict=True):
+        assert found.name == wanted.name
+        slack = wanted.slack
+        if make.name == "reference" and slack != EXACT:
+            slack = ROUNDING
+        ours, theirs = (np.asarray(each.value, np.float64) for each in (found, wanted))
+        size = np.abs(np.where(np.isfinite(theirs), theirs, 0.0)).max(initial=0.0)
+        np.testing.assert_allclose(
+            ours,
+            theirs,
+            rtol=slack.relative,
+            atol=slack.absolute * (1.0 + size),
+            err_msg=f"{scenario.__name__}: {found.name}",
+        )
+
+
+@every_engine
+@pytest.mark.parametrize(
+    ("capability", "scenario"),
+    [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+@settings(max_examples=settings.default.max_examples // 5)
+@given(case=cases(), threads=st.integers(1, 3))
+def test_passes(make, capability, scenario, case, threads):
+    votes, seed = case
+    if getattr(make(votes), capability) is None:
+        pytest.skip(f"{make.name} does not offer {capability}")
+    check(make, scenario, votes, seed, threads)
+
+
+@every_engine
+def test_adaptive_grids(make):
+    votes = simulate(12, 4, 6000, reliability=(0.3, 1.5), seed=2).comparisons()
+    if make(votes).grid is None:
+        pytest.skip(f"{make.name} does not offer grid")
+    check(make, adaptive_grids, votes, 0)
+
+
+def context_votes() -> Comparisons:
+    votes = draw_votes(0.3, 0.8, seed=3, each=6, workers=7, contexts=3, items=4)
+    items = votes.items.tolist()
+    same = [(a, b) for a in items for b in items if a[0] == b[0] and a < b][:5]
+    codes = np.array([[items.index(a), items.index(b)] for a, b in same], np.uint32).T
+    return votes.with_gold(*codes)
+
+
+@every_engine
+@pytest.mark.parametrize("gold", [False, True])
+def test_contexts(make, gold):
+    votes = context_votes()
+    if not gold:
+        votes = votes.select(votes.worker_codes() < votes.n_workers - 1)
+    if offers(make(votes)) != CAPABILITIES:
+        pytest.skip(f"{make.name} does not offer all that contexts need")
+    check(make, contexts, votes, 3)
+
+
+@every_engine
+def test_no_contexts(make):
+    assert make(simulate(5, 4, 40, seed=1).comparisons()).by_context() is None
+
+
+# --- that nothing is left out --------------------------------------------------------------------
+
+
+def protocols() -> dict[str, type]:
+    """The protocols of passes, as the modules of the waist state them."""
+    found = {
+        name: each
+        for module in (base, grid, operators)
+        for name, each in vars(module).items()
+        if inspect.isclass(each) and getattr(each, "_is_protocol", False)
+    }
+    return {name: each for name, each in found.items() if name not in ("Protocol", "Engine")}
+
+
+def members(protocol: type) -> set[str]:
+    """Its passes, and what it holds."""
+    passes = {name for name, each in vars(protocol).items() if inspect.isfunction(each)}
+    return {name for name in passes if not name.startswith("_")} | set(attributes(protocol))
+
+
+class Recorded:
+    """Something of a protocol that notes what is used of it, and of all that its passes return."""
+
+    def __init__(self, protocol: type, of: Any, used: set[tuple[str, str]]) -> None:
+        self._protocol, self._of, self._used = protocol, of, used
+
+    def __getattr__(self, name: str) -> Any:
+        self._used.add((self._protocol.__name__, name))
+        value = getattr(self._of, name)
+        if name in attributes(self._protocol):
+            return self._watched(attributes(self._protocol)[name], value)
+        result = signature(self._protocol, name).result
+        return lambda *given, **named: self._watched(result, value(*given, **named))
+
+    def _watched(self, form: Form, value: Any) -> Any:
+        if form.protocol is not None:
+            return Recorded(form.protocol, value, self._used)
+        if form.record is not None and form.record is not tuple:
+            parts = zip(form.parts, value, strict=True)
+            return form.record(*(self._watched(part, entry) for part, entry in parts))
+        if form.record is tuple:
+            parts = zip(form.parts, value, strict=True)
+            return tuple(self._watched(part, entry) for part, entry in parts)
+        return value
+
+
+class RecordedEngine:
+    """An engine whose capabilities note what is used of them."""
+
+    def __init__(self, engine: Any, used: set[tuple[str, str]]) -> None:
+        self.facts = engine.facts
+        for name in CAPABILITIES:
+            protocol = protocols()["EM" if name == "em" else name.capitalize()]
+            setattr(self, name, Recorded(protocol, getattr(engine, name), used))
+
+
+def test_every_pass_is_in_a_scenario():
+    """A pass that is new, or a new protocol, has a scenario before it has a user."""
+    votes = simulate(8, 4, 200, seed=2).comparisons()
+    features = np.ones((len(votes), 1), np.float32)
+    engine = ReferenceEngine(dataclasses.replace(votes, features=features))
+    used: set[tuple[str, str]] = set()
+    for group in SCENARIOS.values():
+        for scenario in group:
+            assert list(scenario(RecordedEngine(engine, used), 3))
+    narrow = simulate(12, 4, 6000, reliability=(0.3, 1.5), seed=2).comparisons()
+    assert list(adaptive_grids(RecordedEngine(ReferenceEngine(narrow), used), 0))
+    stated = {(name, each) for name, protocol in protocols().items() for each in members(protocol)}
+    assert stated - used == set()
+    assert used - stated == set()
