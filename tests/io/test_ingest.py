@@ -179,7 +179,7 @@ def test_threads(tmp_path: Path, expected: Comparisons) -> None:
         assert_same(read(path, threads=threads), expected)
         table = FileSource(str(path), threads or 2)
         query = "SELECT current_setting('threads')"
-        assert table._connection.execute(query).fetchone() == (threads or 2,)
+        assert table._query(query).fetchone() == (threads or 2,)
         table.close()
     with pytest.raises(RequestError, match="threads must be at least 1, not 0"):
         read(path, threads=0)
