@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from samples import CSV, VOTES, assert_same, written
 
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.duck import FileSource
 from crowdsift.io.ingest import read
 from crowdsift.io.item_values import match_items, read_item_values
+from samples import CSV, VOTES, assert_same, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,12 +6,12 @@ import shutil
 
 import numpy as np
 import pytest
-from samples import assert_same
 
 import crowdsift
 from crowdsift import RequestError, ResourceError
 from crowdsift.io.resources import available_memory, require_disk
 from crowdsift.numeric.threads import _openblas, available_threads, blas_threads
+from samples import assert_same
 
 duckdb = pytest.importorskip("duckdb")
 
