@@ -16,17 +16,20 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.record import FitRecord
+from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import starting_point
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
     import os
+    from collections.abc import Mapping
 
     from crowdsift.engines.base import Engine
     from crowdsift.io.gold import Gold
@@ -46,8 +49,9 @@ class Fit(FitRecord):
         The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper,
         comparisons, component, before them the context where there is one, after them a flag
         (only won, only lost) where any item has one; and worker, reliability, lower, upper,
-        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are 90 %.
-        Data frames of the kind that the votes came in, otherwise a `Table`.
+        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are
+        90 % unless `level` says otherwise. Data frames of the kind that the votes came in,
+        otherwise a `Table`.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
@@ -156,6 +160,9 @@ def fit(
     gold: Any = None,
     start: Any = None,
     tune: bool = False,
+    scale: str = "standard",
+    anchor: Mapping[Any, float] | None = None,
+    level: float = LEVEL,
     engine: str = "auto",
     threads: int | None = None,
     seed: int = 0,
@@ -180,6 +187,10 @@ def fit(
         winner and loser. They settle the sign of the scores where the method leaves it free.
     tune
         Choose the method's penalty by left-out votes first.
+    scale, anchor
+        The scale of the scores, and the value that an item shall have on it; see `Fit.on_scale`.
+    level
+        The level of all intervals, above 0.5 and below 1.
     engine
         Where the arithmetic runs: "auto", "cpu" or "reference".
     threads
@@ -205,7 +216,7 @@ def fit(
     >>> fit.items["item"].tolist()
     ['a', 'b', 'c']
     """
-    chosen = _model(method)
+    chosen, level = _model(method), checked_level(level)
     comparisons = with_classes(read_votes(votes, _options(reading, threads)), classes)
     require_workers(chosen, comparisons)
     known = None if gold is None else read_gold(gold, comparisons)
@@ -223,8 +234,10 @@ def fit(
     with blas_threads(1, dense=thread_count(threads)):
         machine = choose_engine(engine, prepared, threads)
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
-        fitted = replace(fitted, seed=seed, threads=threads)
+        fitted = replace(fitted, seed=seed, threads=threads, level=level)
         result = Fit(**fields_of(fitted, machine.passes, started))
+    if scale != "standard" or anchor:
+        result = result.on_scale(scale, anchor)
     for each in result.diagnostics:
         if each.kind is Kind.SIGN:
             warnings.warn(each.message, SignWarning, stacklevel=2)
@@ -285,7 +298,7 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
         raise RequestError(
             "a fit that was loaded does not hold its votes; fit all votes with start=FOLDER"
         )
-    ours = ("gold", "tune", "engine", "threads", "seed", "progress")
+    ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
     given = {name: options.pop(name) for name in ours if name in options}
     options = {"by": earlier.votes.by, **options}
     classes = options.pop("classes", None)
@@ -293,6 +306,8 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     if not isinstance(votes, Comparisons):
         new = with_classes(read_votes(votes, _options(options, given.get("threads"))), classes)
     chosen = model(earlier.method, **earlier.parameters)
+    as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level")}
+    given = {**{name: value for name, value in as_before.items() if value}, **given}
     return fit(earlier.votes.extended(new), chosen, start=earlier, **given)
 
 

@@ -7,10 +7,10 @@ import re
 from typing import TYPE_CHECKING, Any
 
 import pytest
-from samples import CSV, VOTES, written
 
 from crowdsift import InputError, RequestError
 from crowdsift.io.ingest import read
+from samples import CSV, VOTES, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pytest
-from samples import VOTES, assert_same, written
 
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.ingest import read
 from crowdsift.io.item_values import match_items
+from samples import VOTES, assert_same, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import pytest
-from samples import CSV, VOTES, assert_same, written
 
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.duck import FileSource
 from crowdsift.io.ingest import read
 from crowdsift.io.item_values import match_items, read_item_values
+from samples import CSV, VOTES, assert_same, written
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -179,7 +179,7 @@ def test_threads(tmp_path: Path, expected: Comparisons) -> None:
         assert_same(read(path, threads=threads), expected)
         table = FileSource(str(path), threads or 2)
         query = "SELECT current_setting('threads')"
-        assert table._connection.execute(query).fetchone() == (threads or 2,)
+        assert table._query(query).fetchone() == (threads or 2,)
         table.close()
     with pytest.raises(RequestError, match="threads must be at least 1, not 0"):
         read(path, threads=0)

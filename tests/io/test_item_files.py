@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 import pytest
-from samples import written
 
 from crowdsift import InputError
 from crowdsift.io.ingest import read
 from crowdsift.io.item_values import match_items, read_item_values
+from samples import written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from samples import assert_same, written
 
 from crowdsift import Comparisons, InputError
 from crowdsift.io.ingest import read
+from samples import assert_same, written
 
 if TYPE_CHECKING:
     from pathlib import Path

@@ -7,11 +7,11 @@ import sys
 
 import numpy as np
 import pytest
-from samples import written
 
 import crowdsift
 from crowdsift import InputError, RequestError, cli
 from crowdsift.models import MODELS
+from samples import written
 
 TABLE = {
     "winner": ["a", "b", "a", "b", "c", "b", "a"],

@@ -59,6 +59,18 @@ Tune = Annotated[
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu or reference.")]
 Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]
+Scale = Annotated[
+    str,
+    typer.Option(
+        help="The scale of scores: standard (the method's own), elo, logit or winrate; for a "
+        "worker of typical reliability."
+    ),
+]
+Anchors = Annotated[
+    list[str] | None,
+    typer.Option("--anchor", help="An item and its value on the scale, as GPT-4=1200."),
+]
+Level = Annotated[float, typer.Option(help="The level of intervals, above 0.5 and below 1.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 
@@ -79,6 +91,22 @@ def mapping(text: str | None) -> dict[str, str] | None:
 def names(text: str | None) -> tuple[str, ...]:
     """Names separated by commas."""
     return tuple(name.strip() for name in text.split(",")) if text else ()
+
+
+def anchors(texts: list[str] | None) -> dict[str, float] | None:
+    """Items and their values on a scale; an item may hold an equals sign itself."""
+    if not texts:
+        return None
+    values: dict[str, float] = {}
+    for text in texts:
+        item, equals, value = text.rpartition("=")
+        try:
+            values[item] = float(value)
+        except ValueError:
+            equals = ""
+        if not equals or not item:
+            raise RequestError(f"--anchor wants ITEM=VALUE, as GPT-4=1200, not {text!r}")
+    return values
 
 
 def hyper_parameters(texts: list[str]) -> dict[str, Any]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.votes.labels import MISSING, as_column, factorize
+from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize
+from crowdsift.votes.replies import reply_label
 from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
 
 if TYPE_CHECKING:
@@ -20,6 +21,8 @@ __all__ = ["FrameSource", "source_of"]
 class FrameSource(Source):
     """A data frame of any library that narwhals knows."""
 
+    _replies: frozenset[str] = frozenset()
+
     def __init__(self, frame: Any) -> None:
         self._frame = frame
         self.names = tuple(frame.collect_schema().names())
@@ -28,9 +31,12 @@ class FrameSource(Source):
             if getattr(kind, f"is_{backend}")():
                 self.backend = backend
 
-    def load(self, wanted: Sequence[str]) -> int:
+    def load(
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+    ) -> int:
         """See `Source.load`."""
-        self._frame = self._frame.select(*dict.fromkeys(wanted))
+        self._replies = frozenset(replies)
+        self._frame = self._frame.select(*dict.fromkeys([*wanted, *replies]))
         if hasattr(self._frame, "collect"):
             self._frame = self._frame.collect()
         return len(self._frame)
@@ -40,6 +46,9 @@ class FrameSource(Source):
         import narwhals.stable.v1 as nw
 
         series = self._frame[name]
+        if name in self._replies:
+            return factorize(as_column([reply_label(value) for value in series.to_list()]))
+        _refuse_nanoseconds(series)
         if series.dtype in (nw.Categorical, nw.Enum, nw.Object) or series.dtype.is_nested():
             return factorize(as_column(series.to_list()))
         labels = series.drop_nulls().unique().alias("label").to_frame().with_row_index("code")
@@ -49,6 +58,10 @@ class FrameSource(Source):
         codes[coded["row"].to_numpy()] = coded["code"].to_numpy()
         return labels["label"].to_list(), codes
 
+    def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """See `Source.rows`."""
+        return zip(*(self._frame[name].to_list() for name in names), strict=True)
+
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
         """See `Source.numbers`."""
         return as_numbers(self._frame[name].to_numpy())
@@ -57,6 +70,23 @@ class FrameSource(Source):
         """See `Source.value`."""
         value = self._frame[name][row]
         return value.item() if isinstance(value, np.generic) else value
+
+
+def _refuse_nanoseconds(series: Any) -> None:
+    """Refuse times finer than Python's: they would be cut to microseconds, and labels meet."""
+    import narwhals.stable.v1 as nw
+
+    if not isinstance(series.dtype, nw.Datetime | nw.Duration) or series.dtype.time_unit != "ns":
+        return
+    entries = series.to_numpy()
+    fine = entries.astype("int64") % 1000 != 0
+    fine &= ~np.isnat(entries)
+    if fine.any():
+        row = int(np.argmax(fine))
+        raise LabelError(
+            row,
+            f"the label {entries[row]!s} is finer than microseconds; write such labels as text",
+        )
 
 
 def source_of(source: Any) -> Source:

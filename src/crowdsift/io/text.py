@@ -7,26 +7,27 @@ bad row after it refused.
 from __future__ import annotations
 
 import csv
-import gzip
 import io
 import json
 import os
 import shutil
 import sys
-import tempfile
+import threading
+from collections import Counter
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 from crowdsift.errors import InputError
-
-if TYPE_CHECKING:
-    from collections.abc import Iterator
+from crowdsift.io.records import opened
 
 __all__ = ["Header", "copy_stream", "explain_json", "kind_of", "read_header", "repair"]
 
 _DELIMITERS = ",\t;|"
-_HEAD = 1 << 20  # a header longer than this is not a header
+_HEAD = 1 << 20  # bytes that say what a file is
+_LONGEST_HEADER = 1 << 26
+_limits = threading.Lock()  # the csv module has one limit for the whole process
 
 _SIGNATURES = {  # not text, but worth a name in the message
     b"PK\x03\x04": "a zip archive or an Excel workbook; unpack it or save it as CSV",
@@ -53,27 +54,14 @@ class Header:
     skip: int
 
 
-@contextmanager
-def _opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
-    """Open the file's bytes, unpacked; what can go wrong on the way is an `InputError`."""
-    try:
-        with open(path, "rb") as raw:
-            yield gzip.GzipFile(fileobj=raw) if zipped else raw  # type: ignore[misc]
-    except (EOFError, gzip.BadGzipFile):
-        raise InputError("a broken gzip file; fetch or write it again", source=source) from None
-    except PermissionError:
-        raise InputError("no permission to read this file", source=source) from None
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise InputError(f"the file cannot be read ({reason})", source=source) from None
-
-
 def copy_stream(path: str, out: IO[bytes], source: str) -> None:
     """Copy what comes through a pipe, '-' being standard input, to a file."""
     if path == "-":
+        if sys.stdin is None or getattr(sys.stdin, "closed", False):
+            raise InputError("standard input is closed; give a file, or a pipe", source=source)
         shutil.copyfileobj(sys.stdin.buffer, out)
         return
-    with _opened(path, False, source) as stream:
+    with opened(path, False, source) as stream:
         shutil.copyfileobj(stream, out)
 
 
@@ -82,12 +70,12 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
 
     The content decides; the file's name only between CSV and JSON.
     """
-    with _opened(path, False, source) as stream:
+    with opened(path, False, source) as stream:
         head = stream.read(4)
     if head == b"PAR1":
         return "parquet", False
     zipped = head[:2] == b"\x1f\x8b"
-    with _opened(path, zipped, source) as stream:
+    with opened(path, zipped, source) as stream:
         head = stream.read(_HEAD)
     _refuse_binary(head, source)
     start = head.removeprefix(_BOM).lstrip()
@@ -110,7 +98,7 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
 def _refuse_cut(path: str, zipped: bool, source: str) -> None:
     """Raise if a JSON list does not end, which DuckDB reads as if it did."""
     end = b""
-    with _opened(path, zipped, source) as stream:
+    with opened(path, zipped, source) as stream:
         if not zipped:
             stream.seek(max(os.path.getsize(path) - _HEAD, 0))
         while chunk := stream.read(_HEAD):
@@ -149,18 +137,18 @@ def _refuse_encoding(text: str, source: str, row: int | None) -> None:
         ) from None
 
 
-def _first_record(text: str) -> tuple[str, int]:
-    """Return the first record that is not blank, and the number of lines before it."""
+def _first_record(text: str) -> tuple[str, int, bool]:
+    """Return the first record that is not blank, the lines before it, and whether it ends."""
     skip, start, quoted = 0, 0, False
     for place, char in enumerate(text):
         if char == '"':
             quoted = not quoted
         elif char in "\r\n" and not quoted:
             if text[start:place].strip():
-                return text[start:place], skip
+                return text[start:place], skip, True
             skip += text[place : place + 2] != "\r\n"  # such a line end is counted at its \n
             start = place + 1
-    return text[start:], skip
+    return text[start:], skip, False
 
 
 def _delimiter(record: str) -> str:
@@ -171,69 +159,112 @@ def _delimiter(record: str) -> str:
 
 def read_header(path: str, zipped: bool, source: str) -> Header:
     """Read the header of a delimited file; names without surrounding blanks, none twice."""
-    with _opened(path, zipped, source) as stream:
-        text = stream.read(_HEAD).decode("utf-8-sig", "surrogateescape")
-    record, skip = _first_record(text)
+    size, record, skip, ended = _HEAD, "", 0, False
+    while not ended:
+        with opened(path, zipped, source) as stream:
+            head = stream.read(size)
+        record, skip, ended = _first_record(head.decode("utf-8-sig", "surrogateescape"))
+        if len(head) < size:
+            break
+        if not ended and size >= _LONGEST_HEADER:
+            raise InputError(
+                f"no header: the first line does not end within {_LONGEST_HEADER >> 20} MiB; "
+                "look for a quote that is not closed",
+                source=source,
+            )
+        size *= 8
     _refuse_encoding(record, source, None)
     delimiter = _delimiter(record)
     try:
-        fields = next(csv.reader(io.StringIO(record, newline=""), delimiter=delimiter))
+        with _long_fields():
+            fields = next(csv.reader(io.StringIO(record, newline=""), delimiter=delimiter))
     except csv.Error as error:
         raise InputError(f"the header is not CSV ({error})", source=source) from None
     names = tuple(name.strip() for name in fields)
-    for name in names:
-        if name and names.count(name) > 1:
+    for name, count in Counter(names).items():
+        if name and count > 1:
             raise InputError(
-                f"the header names the column {name!r} twice; rename or remove one",
+                f"the header names the column {_cut(name)!r} twice; rename or remove one",
                 source=source,
             )
     return Header(names, delimiter, skip)
 
 
-def repair(path: str, zipped: bool, header: Header, source: str) -> str:
+def _cut(name: str) -> str:
+    return name if len(name) <= 80 else f"{name[:77]}..."
+
+
+@contextmanager
+def _long_fields() -> Iterator[None]:
+    """Fields of any length meanwhile."""
+    with _limits:
+        before = csv.field_size_limit(2**31 - 1)
+        try:
+            yield
+        finally:
+            csv.field_size_limit(before)
+
+
+def repair(
+    path: str, zipped: bool, header: Header, source: str, target: str, *, skip_bad: bool = False
+) -> tuple[int, dict[int, str]]:
     """Copy a delimited file that DuckDB refused, or raise the error of its first bad row.
 
     What is refused without being wrong, such as lines that end now in LF and now in CRLF, is
     written again in one form. Slow, and run only after a refusal.
+
+    Parameters
+    ----------
+    path, zipped, header, source
+        The file.
+    target
+        Where to write the copy.
+    skip_bad
+        Whether a row that is no record is written without content instead, and reported.
+
+    Returns
+    -------
+    tuple
+        The number of rows written, and of every row without content (from 0) what was wrong.
     """
-    handle, copy = tempfile.mkstemp(prefix="crowdsift-", suffix=".csv")
-    limit = csv.field_size_limit(2**31 - 1)
-    try:
-        with (
-            os.fdopen(handle, "w", encoding="utf-8", newline="") as out,
-            _opened(path, zipped, source) as stream,
-        ):
-            writer = csv.writer(out, delimiter=header.delimiter, quoting=csv.QUOTE_ALL)
-            text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
-            writer.writerow(header.names)
-            writer.writerows(_checked_records(text, header, source))
-    except BaseException:
-        os.unlink(copy)
-        raise
-    finally:
-        csv.field_size_limit(limit)
-    return copy
+    broken: dict[int, str] = {}
+    rows = 0
+    with (
+        open(target, "w", encoding="utf-8", newline="") as out,
+        opened(path, zipped, source) as stream,
+        _long_fields(),
+    ):
+        writer = csv.writer(
+            out, delimiter=header.delimiter, quoting=csv.QUOTE_ALL, lineterminator="\n"
+        )
+        text = io.TextIOWrapper(stream, "utf-8-sig", errors="surrogateescape", newline="")
+        writer.writerow(f"f{place}" for place in range(len(header.names)))
+        for record in _checked_records(text, header, source, broken if skip_bad else None):
+            writer.writerow(record)
+            rows += 1
+    return rows, broken
 
 
-def _checked_records(text: IO[str], header: Header, source: str) -> Iterator[list[str]]:
+def _checked_records(
+    text: IO[str], header: Header, source: str, broken: dict[int, str] | None
+) -> Iterator[list[str]]:
+    """The records after the header; those that are none are refused, or noted in `broken`."""
     width, row = len(header.names), -1
-    records = csv.reader(text, delimiter=header.delimiter, strict=True)
+    records = csv.reader(text, delimiter=header.delimiter, strict=broken is None)
     try:
         for record in records:
             if not any(field.strip() for field in record) and len(record) < 2:
                 continue  # a blank line
             row += 1
-            _refuse_encoding("".join(record), source, row or None)
             if len(record) == width + 1 and not record[-1]:
                 record.pop()  # one delimiter too many at the end of a line is harmless
-            if len(record) != width:
-                raise InputError(
-                    f"{len(record)} field{'' if len(record) == 1 else 's'} where the header has "
-                    f"{width}; a field that contains {header.delimiter!r}, quotes or a line "
-                    'break must be in quotes ("...")',
-                    source=source,
-                    row=row,
-                )
+            try:
+                _refuse_record(record, width, header.delimiter, source, row)
+            except InputError as error:
+                if broken is None or row == 0:
+                    raise
+                broken[row - 1] = str(error).partition(": ")[2]
+                record = [""] * width
             if row:
                 yield record
     except csv.Error as error:
@@ -244,9 +275,21 @@ def _checked_records(text: IO[str], header: Header, source: str) -> Iterator[lis
         ) from None
 
 
+def _refuse_record(record: list[str], width: int, delimiter: str, source: str, row: int) -> None:
+    _refuse_encoding("".join(record), source, row or None)
+    if len(record) != width:
+        raise InputError(
+            f"{len(record)} field{'' if len(record) == 1 else 's'} where the header has "
+            f"{width}; a field that contains {delimiter!r}, quotes or a line "
+            'break must be in quotes ("...")',
+            source=source,
+            row=row,
+        )
+
+
 def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputError:
     """Make the error for a JSON file that DuckDB refused, with its first bad row."""
-    with _opened(path, zipped, source) as stream:
+    with opened(path, zipped, source) as stream:
         text = io.TextIOWrapper(stream, "utf-8", errors="surrogateescape")
         if text.read(_HEAD).lstrip().startswith("["):
             text.seek(0)
@@ -260,6 +303,8 @@ def explain_json(path: str, zipped: bool, source: str, reason: str) -> InputErro
                 return error
             except json.JSONDecodeError as error:
                 fault = f"not JSON ({error.msg.lower()})"
+            except (ValueError, RecursionError):
+                fault = "a number too long, or too deeply nested"
             if fault:
                 return InputError(
                     f"{fault}; every line needs one object such as "
@@ -276,8 +321,10 @@ def _explain_array(text: str, source: str, reason: str) -> InputError:
         records: list[Any] = json.loads(text)
     except InputError:
         return InputError("not UTF-8 text; save the file as UTF-8", source=source)
+    except RecursionError:
+        return InputError("too deeply nested for JSON of votes", source=source)
     except ValueError as error:
-        return InputError(f"not JSON ({error})", source=source)
+        return InputError(f"not JSON ({str(error)[:200]})", source=source)
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
             return InputError(

@@ -16,16 +16,61 @@ if TYPE_CHECKING:
     Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
 
 __all__ = [
+    "LEVEL",
     "Z90",
+    "half_width",
+    "limits_at",
     "normal_distribution",
     "normal_quantiles",
     "normal_share",
     "quantile_distribution",
 ]
 
+LEVEL = 0.9  # of intervals, where no other is asked for
 # Half-width of a 90 % interval in standard deviations.
 Z90 = 1.6448536269514722
 _QUANTILES = 16  # that stand for a distribution
+
+
+def half_width(level: float = LEVEL) -> float:
+    """Half the width of an interval of this level, in standard deviations of a normal variable.
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.distributions import half_width
+    >>> round(half_width(0.95), 3)
+    1.96
+    """
+    if level == LEVEL:
+        return Z90
+    from statistics import NormalDist  # here, because it loads half of the standard library
+
+    return NormalDist().inv_cdf(0.5 + 0.5 * level)
+
+
+def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
+    """Limits of intervals of this level from quantiles of equal probability, one row each.
+
+    Between quantiles the distribution is interpolated over normal scores, beyond the outermost
+    ones extrapolated.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import limits_at, normal_quantiles
+    >>> [at.round(3).tolist() for at in limits_at(0.95, normal_quantiles(np.zeros(1), np.ones(1)))]
+    [[-1.96], [1.96]]
+    """
+    unit = _unit_quantiles(quantiles.shape[1])
+
+    def at(z: float) -> Vector:
+        right = int(np.clip(np.searchsorted(unit, z), 1, len(unit) - 1))
+        share = (z - unit[right - 1]) / (unit[right] - unit[right - 1])
+        left, step = quantiles[:, right - 1], np.diff(quantiles[:, right - 1 : right + 1])[:, 0]
+        return np.asarray(left + share * step)
+
+    z = half_width(level)
+    return at(-z), at(z)
 
 
 def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vector:

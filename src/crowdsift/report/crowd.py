@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.models import model
-from crowdsift.numeric.distributions import Z90, normal_quantiles
+from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.report.reasons import Reason, reasons
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def reliability_density(
     mean = table["reliability"].astype(np.float64)
     spread = None if fit.posterior is None else fit.posterior.quantiles
     if spread is None:
-        sd = 0.5 * (table["upper"] - table["lower"]) / Z90
+        sd = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
         known = np.isfinite(mean) & np.isfinite(sd)
         if not known.any():
             return None

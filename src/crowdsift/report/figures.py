@@ -101,7 +101,7 @@ def _levels(
 
 def scores_figure(facts: Facts, width: float) -> str:
     """All scores from the best to the worst, with their intervals as a band."""
-    table = facts.fit.item_table
+    table = facts.fit.shown_items
     score = table["score"].astype(np.float64)
     k = len(score)
     height, left, right, top, bottom = 300.0, 46.0, width - 26.0, 30.0, 252.0

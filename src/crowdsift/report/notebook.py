@@ -9,6 +9,7 @@ import numpy as np
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.page import bar, environment, value_range
 from crowdsift.report.words import count, item_label, many, shortened
+from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
@@ -30,7 +31,7 @@ def fit_html(fit: FitRecord) -> str:
     >>> "&lt;b&gt;" in fit_html(fit)
     True
     """
-    table, verdict = fit.item_table, fit.worker_table["verdict"].astype(str)
+    table, verdict = fit.shown_items, fit.worker_table["verdict"].astype(str)
     counts = [(word, int((verdict == word).sum())) for word in VERDICTS]
     shown = min(table.height, _ROWS)
     scale = value_range(*(table[name][:shown] for name in ("score", "lower", "upper")))
@@ -40,6 +41,7 @@ def fit_html(fit: FitRecord) -> str:
         .render(
             method=fit.method,
             summary=fit.summary,
+            level=level_text(fit.level),
             verdicts=[entry for entry in counts if entry[1]],
             rows=[_row(fit, i, scale) for i in range(shown)],
             more=table.height - shown,
@@ -50,7 +52,7 @@ def fit_html(fit: FitRecord) -> str:
 
 
 def _row(fit: FitRecord, i: int, scale: list[float]) -> dict[str, Any]:
-    table = fit.item_table
+    table = fit.shown_items
     score, low, high = (float(table[name][i]) for name in ("score", "lower", "upper"))
     known = bool(np.isfinite([low, high]).all())
     return {

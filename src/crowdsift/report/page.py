@@ -19,6 +19,7 @@ from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.reasons import TEMPLATES
 from crowdsift.report.words import chance, count, decimal, item_label, label, many, percent
+from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -75,6 +76,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         summary=facts.fit.summary,
         parameters=facts.fit.parameters,
         command=command,
+        level=level_text(facts.fit.level),
         facts=facts,
         state=state,
         answer=answer,
@@ -145,7 +147,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
 
 def _items(facts: Facts) -> dict[str, Any]:
     """The leaderboard as columns."""
-    table = facts.fit.item_table
+    table = facts.fit.shown_items
     columns = {
         "rank": table["rank"],
         "name": table["item"],

@@ -16,6 +16,7 @@ from crowdsift.report.crowd import VERDICTS, describe_crowd
 from crowdsift.report.facts import ABSENT, codes, has_gold, settled
 from crowdsift.report.leftout import calibrate, fit_without
 from crowdsift.report.words import item_label, shortened
+from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -41,7 +42,7 @@ _LONGEST = 36
 def leaderboard(
     fit: FitRecord, top: int = 20, *, ranks: bool = False, ax: Axes | None = None
 ) -> Axes:
-    """The best items with the 90 % intervals of their scores, or of their ranks.
+    """The best items with the intervals of their scores, or of their ranks.
 
     Parameters
     ----------
@@ -62,7 +63,7 @@ def leaderboard(
     >>> plots.leaderboard(crowdsift.fit(votes), top=5).get_xlabel()
     'score, 90 % interval'
     """
-    table = fit.item_table
+    table = fit.shown_items
     shown = slice(0, min(top, table.height))
     names = ("rank", "rank_lower", "rank_upper") if ranks else ("score", "lower", "upper")
     value, low, high = (table[name][shown].astype(np.float64) for name in names)
@@ -72,7 +73,7 @@ def leaderboard(
     ax.errorbar(value, at, xerr=np.nan_to_num(np.maximum(reach, 0.0)), fmt="o", ms=5,
                 color=_COLOURS["reliable"], ecolor="#9dbde2", elinewidth=3)  # fmt: skip
     ax.set_yticks(at, [_text(fit, i) for i in range(len(value))], parse_math=False)
-    ax.set_xlabel(f"{names[0]}, 90 % interval")
+    ax.set_xlabel(f"{names[0]}, {level_text(fit.level)} interval")
     ax.grid(axis="x", alpha=0.3)
     return _plain(ax)
 

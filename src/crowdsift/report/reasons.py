@@ -35,7 +35,7 @@ TEMPLATES = (
     "Nobody in this crowd is clearly better than a coin, so nobody can be judged.",
     "Agrees with the ranking in {0} of the decided votes.",
     "Chose the left item in {0} of the decided votes.",
-    "Side habit {0} (90 % interval {1} to {2}; above 0 is to the left).",
+    "Side habit {0} (interval {1} to {2}; above 0 is to the left).",
 )
 (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,

@@ -11,6 +11,8 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from crowdsift.results.scales import level_text
+
 if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
     from crowdsift.solvers.convergence import Progress as Report
@@ -100,8 +102,10 @@ def step_progress(title: str) -> Iterator[Callable[[str], None]]:
 
 
 def _leaderboard(fit: FitRecord) -> Table:
-    rows = fit.item_table.records()
+    rows, interval = fit.shown_items.records(), f"{level_text(fit.level)} interval"
     islands = fit.summary["components"] > 1
+    points = fit.summary.get("scale") == "elo"
+    form = "{:z.0f}" if points else "{:z.3f}"
     title = f"Items, the best {_SHOWN} of {len(rows)}" if len(rows) > _SHOWN else "Items"
     table = Table(title=title, title_justify="left")
     table.add_column("rank", justify="right")
@@ -109,7 +113,7 @@ def _leaderboard(fit: FitRecord) -> Table:
     if context:
         table.add_column(label(context))
     table.add_column("item")
-    for name in ("score", "90 % interval", "ranks", "votes"):
+    for name in (_score_name(fit), interval, "ranks", "votes"):
         table.add_column(name, justify="right")
     if islands:
         table.add_column("group", justify="right")
@@ -119,13 +123,18 @@ def _leaderboard(fit: FitRecord) -> Table:
             str(row["rank"]),
             *([label(row[context])] if context else []),
             label(row["item"]),
-            f"{row['score']:z.3f}",
-            _span(row["lower"], row["upper"], "{:z.2f}"),
+            form.format(row["score"]),
+            _span(row["lower"], row["upper"], "{:z.0f}" if points else "{:z.2f}"),
             _span(row["rank_lower"], row["rank_upper"], "{:.0f}"),
             f"{row['comparisons']:g}",
             *group,
         )
     return table
+
+
+def _score_name(fit: FitRecord) -> str:
+    scale = fit.summary.get("scale") or "standard"
+    return {"standard": "score", "elo": "Elo", "winrate": "win rate"}.get(scale, scale)
 
 
 def _worker_table(fit: FitRecord) -> Table:
@@ -137,7 +146,7 @@ def _worker_table(fit: FitRecord) -> Table:
     more = f"; {_SHOWN} of the {len(rows)} others below" if len(rows) > _SHOWN else ""
     table = Table(title=f"Workers: {told}{more}", title_justify="left")
     table.add_column("worker")
-    for name in ("reliability", "90 % interval", "votes", "agreement"):
+    for name in ("reliability", f"{level_text(fit.level)} interval", "votes", "agreement"):
         table.add_column(name, justify="right")
     table.add_column("verdict")
     # The harm a worker can do grows with the votes.

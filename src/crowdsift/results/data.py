@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crowdsift.numeric.distributions import LEVEL
+
 if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.results.posterior import Posterior
@@ -31,6 +33,7 @@ class FitData:
     crowd: dict[str, Any] | None = None
     sites: SavedSites | None = None
     votes: Comparisons | None = None
+    shown: Table | None = None  # the items on a scale that was asked for
 
     @property
     def method(self) -> str:
@@ -41,6 +44,16 @@ class FitData:
     def converged(self) -> bool:
         """Whether the method reached its tolerance."""
         return bool(self.summary["converged"])
+
+    @property
+    def level(self) -> float:
+        """The level of the intervals."""
+        return float(self.summary.get("level") or LEVEL)
+
+    @property
+    def shown_items(self) -> Table:
+        """The items on the scale that was asked for; `item_table` has the method's own."""
+        return self.item_table if self.shown is None else self.shown
 
     @property
     def warnings(self) -> tuple[str, ...]:

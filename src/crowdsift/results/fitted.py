@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.ranking import ranks, table_order
 from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally
@@ -40,6 +41,7 @@ class Fitted:
     estimate: Estimate
     component: NDArray[np.uint32]
     gold: Agreement | None = None
+    level: float = LEVEL  # of intervals
     seed: int = 0
     threads: int | None = None
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.numeric.distributions import Z90
+from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.results.ranking import rank_limits
 from crowdsift.results.tables import Table, whole
 
@@ -24,12 +24,14 @@ def item_table(fitted: Fitted) -> Table:
     """The items, the best first within every component."""
     votes, estimate, counted = fitted.votes, fitted.estimate, fitted.counted
     count, sd = counted.appearances, fitted.score_sd
-    lower, upper = limits(estimate.scores, sd)
+    lower, upper = limits(estimate.scores, sd, fitted.level)
     lower[count == 0] = upper[count == 0] = np.nan
     best = worst = np.full(votes.n_items, np.nan)
     if sd is not None:
         blocks = () if estimate.covariance is None else estimate.covariance.blocks
-        found = rank_limits(estimate.scores, sd, blocks, fitted.component, fitted.seed)
+        found = rank_limits(
+            estimate.scores, sd, blocks, fitted.component, fitted.seed, fitted.level
+        )
         known = (count > 0) & np.isfinite(sd)
         best, worst = (np.where(known, limit, np.nan) for limit in found)
     columns: dict[str, NDArray[Any]] = {
@@ -48,8 +50,8 @@ def item_table(fitted: Fitted) -> Table:
     return Table({name: column[fitted.order] for name, column in columns.items()})
 
 
-def limits(centre: Vector, sd: Vector | None) -> tuple[Vector, Vector]:
-    """Limits of 90 % intervals of normal distributions; NaN without standard deviations.
+def limits(centre: Vector, sd: Vector | None, level: float = LEVEL) -> tuple[Vector, Vector]:
+    """Limits of intervals of normal distributions; NaN without standard deviations.
 
     Examples
     --------
@@ -58,7 +60,7 @@ def limits(centre: Vector, sd: Vector | None) -> tuple[Vector, Vector]:
     >>> [limit.round(3).tolist() for limit in limits(np.zeros(1), np.ones(1))]
     [[-1.645], [1.645]]
     """
-    half = np.full(len(centre), np.nan) if sd is None else Z90 * sd
+    half = np.full(len(centre), np.nan) if sd is None else half_width(level) * sd
     return centre - half, centre + half
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models import model
-from crowdsift.numeric.distributions import Z90
+from crowdsift.numeric.distributions import half_width
 from crowdsift.results.query import as_list, is_sequence, keys_of, places_of
 from crowdsift.votes.labels import context_codes, key_of
 
@@ -111,7 +111,7 @@ def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
     if known is not None and known.quantiles is not None:
         reliability = known.quantiles
     low, side, high = (column(f"side_{name}", 0.0) for name in ("lower", "bias", "upper"))
-    variance = (0.5 * (high - low) / Z90) ** 2
+    variance = (0.5 * (high - low) / half_width(fit.level)) ** 2
     return WorkerPoints(reliability, tie, np.nan_to_num(side), np.nan_to_num(variance))
 
 
@@ -152,7 +152,7 @@ def _difference_sd(
         codes = np.array([code[key] for key in keys_of(fit.labels)])
         sd = fit.posterior.difference_sd(codes[one], codes[two])
     else:
-        half = 0.5 * (table["upper"] - table["lower"]) / Z90
+        half = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
         sd = np.sqrt(half[one] ** 2 + half[two] ** 2)
     if sd is None or np.isnan(sd).any():
         raise RequestError(f"{fit.method} gives no intervals for these items")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.numeric.distributions import Z90, normal_share
+from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
@@ -73,8 +73,9 @@ def rank_limits(
     blocks: Sequence[Block],
     component: NDArray[np.uint32],
     seed: int = 0,
+    level: float = LEVEL,
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Limits of the 90 % interval of every item's rank within its component.
+    """Limits of the interval of every item's rank within its component.
 
     Of components in `blocks` from their joint posterior: in closed form for two items, else from
     the ranks of samples in pairs of opposite errors. The others are large; there independent
@@ -94,30 +95,35 @@ def rank_limits(
     for block in blocks:
         rest[block.items] = False
         limits = _limits_of_two if block.size == 2 else _drawn_limits
-        low[block.items], high[block.items] = limits(scores[block.items], block.root, seed)
+        low[block.items], high[block.items] = limits(scores[block.items], block.root, seed, level)
     items = np.flatnonzero(rest & np.isfinite(sd))
     if len(items):
-        found = _counted_limits(scores[items], sd[items], component[items])
+        found = _counted_limits(scores[items], sd[items], component[items], level)
         low[items], high[items] = found
     return low, high
 
 
-def _limits_of_two(scores: Vector, root: Vector, _: int) -> tuple[NDArray[np.int64], ...]:
+def _limits_of_two(
+    scores: Vector, root: Vector, _: int, level: float
+) -> tuple[NDArray[np.int64], ...]:
     """One of two items is first with Φ(difference/sd), the other else."""
     error = root[:, :, 0] - root[:, :, 1]
     sd = np.maximum(np.sqrt((error**2).sum(axis=1)), 1e-300)
     p = normal_cdf((scores[:, 0] - scores[:, 1]) / sd)
     first = np.stack([p, 1.0 - p], axis=1)
-    return np.where(first > 0.05, 1, 2), np.where(first >= 0.95, 1, 2)
+    tail = 0.5 * (1.0 - level)
+    return np.where(first > tail, 1, 2), np.where(first >= 1.0 - tail, 1, 2)
 
 
-def _drawn_limits(scores: Vector, root: Vector, seed: int) -> tuple[NDArray[np.int64], ...]:
+def _drawn_limits(
+    scores: Vector, root: Vector, seed: int, level: float
+) -> tuple[NDArray[np.int64], ...]:
     """Limits of ranks in components of one size, from samples: the same noise for each of them."""
     n, k = scores.shape
     noise = np.random.Generator(np.random.PCG64(seed)).standard_normal(
         (_SAMPLES // 2, k), dtype=np.float32
     )
-    places = _places(2 * len(noise))
+    places = _places(2 * len(noise), level)
     low, high = np.empty((n, k), np.int64), np.empty((n, k), np.int64)
     step = max(_NUMBERS // (len(noise) * k), 1)
     for begin in range(0, n, step):
@@ -144,13 +150,14 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
     return rank
 
 
-def _places(count: int) -> tuple[int, int]:
-    """Where the limits of 90 % stand among so many values that rise."""
-    return int(0.05 * count), int(np.ceil(0.95 * count)) - 1
+def _places(count: int, level: float) -> tuple[int, int]:
+    """Where the limits of this level stand among so many values that rise."""
+    tail = round(0.5 * (1.0 - level), 12)
+    return int(tail * count), int(np.ceil((1.0 - tail) * count)) - 1
 
 
 def _counted_limits(
-    scores: Vector, sd: Vector, component: NDArray[np.uint32]
+    scores: Vector, sd: Vector, component: NDArray[np.uint32], level: float
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Limits of ranks for independent errors, from how many items are expected above a score.
 
@@ -159,14 +166,14 @@ def _counted_limits(
     squares. N and s² are read off a table over x, made of items binned by score and error.
     """
     low, high = np.empty(len(scores), np.int64), np.empty(len(scores), np.int64)
-    order = np.argsort(component, kind="stable")
+    order, z = np.argsort(component, kind="stable"), half_width(level)
     for inside in np.split(order, np.flatnonzero(np.diff(component[order])) + 1):
         m, s = scores[inside], np.maximum(sd[inside], 1e-12)
         x, above, spread = _exceedance(m, s)
         expected = np.interp(m, x, above) - 0.5  # an item is not above itself
-        best = expected - np.interp(m + Z90 * s, x, above)
-        worst = np.interp(m - Z90 * s, x, above) - expected
-        noise = Z90**2 * np.interp(m, x, spread)
+        best = expected - np.interp(m + z * s, x, above)
+        worst = np.interp(m - z * s, x, above) - expected
+        noise = z**2 * np.interp(m, x, spread)
         first = 1.0 + expected - np.sqrt(best**2 + noise)
         last = 1.0 + expected + np.sqrt(worst**2 + noise)
         low[inside] = np.clip(np.round(first), 1, len(inside))

@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from crowdsift.numeric.distributions import Z90
+from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.data import FitData
 from crowdsift.results.predict import differences, outcomes, question
 from crowdsift.results.query import is_sequence, keys_of, places_of
+from crowdsift.results.scales import scaled_fields
 from crowdsift.results.store import save
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -31,8 +32,8 @@ class FitRecord(FitData):
 
     @property
     def items(self) -> Any:
-        """The items, the best first."""
-        return self._native(self.item_table)
+        """The items, the best first, on the scale that was asked for."""
+        return self._native(self.shown_items)
 
     @property
     def workers(self) -> Any:
@@ -120,9 +121,10 @@ class FitRecord(FitData):
         return float(result[0]) if single else result
 
     def difference(self, first: Any, second: Any) -> Table:
-        """How far `first` is above `second`, with a 90 % interval: difference, lower, upper.
+        """How far `first` is above `second`, with an interval: difference, lower, upper.
 
-        Labels must be of one component; sequences of labels give a row a pair.
+        Labels must be of one component; sequences of labels give a row a pair. On the scales
+        elo and logit the difference is in their units, else in those of the method.
 
         Examples
         --------
@@ -134,7 +136,8 @@ class FitRecord(FitData):
         True
         """
         difference, sd = differences(self, first, second)
-        half = Z90 * sd
+        factor = float(self.summary.get("scale_factor") or 1.0)
+        difference, half = factor * difference, factor * half_width(self.level) * sd
         return Table(
             {"difference": difference, "lower": difference - half, "upper": difference + half}
         )
@@ -150,7 +153,7 @@ class FitRecord(FitData):
         array([-1.96,  1.96])
         """
         place = places_of(self.labels)
-        padded = np.append(self.item_table["score"], np.nan)
+        padded = np.append(self.shown_items["score"], np.nan)
         return np.asarray(padded[[place.get(key, -1) for key in keys_of(items)]])
 
     def save(self, directory: str | os.PathLike[str]) -> None:
@@ -182,9 +185,33 @@ class FitRecord(FitData):
         """
         return {
             "summary": dict(self.summary),
-            "items": _json_labels(self.item_table.records(), "item", self.summary.get("by")),
+            "items": _json_labels(self.shown_items.records(), "item", self.summary.get("by")),
             "workers": _json_labels(self.worker_table.records(), "worker"),
         }
+
+    def on_scale(self, scale: str, anchor: Mapping[Any, float] | None = None) -> Self:
+        """The same fit with its scores, and their intervals, on another scale.
+
+        Predictions and ranks stay; tables, exports and the report follow.
+
+        Parameters
+        ----------
+        scale
+            "standard" (the method's own), "logit" (b·r with b the typical reliability, so that
+            differences are log odds of a typical vote), "elo" (400/ln 10·b·r, mean 1000), or
+            "winrate" (the share of wins against all others, of a typical worker).
+        anchor
+            The value that an item shall have, as ``{"gpt-4": 1200}``.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 10 + ["b"], ["b"] * 10 + ["a"])
+        >>> fit = crowdsift.fit(votes, method="bt").on_scale("elo", {"b": 1000})
+        >>> fit.items["score"].round().tolist()
+        [1398.0, 1000.0]
+        """
+        return replace(self, **scaled_fields(self, scale, anchor))
 
     def _native(self, table: Table) -> Any:
         return table if self.backend is None else table.to_frame(self.backend)

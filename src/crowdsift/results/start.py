@@ -11,7 +11,7 @@ from crowdsift._version import __version__
 from crowdsift.errors import RequestError
 from crowdsift.io.item_values import match_labels
 from crowdsift.models import Model, Start
-from crowdsift.numeric.distributions import Z90
+from crowdsift.numeric.distributions import half_width
 from crowdsift.results.data import FitData
 from crowdsift.results.store import load
 from crowdsift.solvers.kept_sites import recoded
@@ -72,7 +72,7 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
             "votes; these are other data. Fit without --start"
         )
     sizes = np.bincount(table["component"])[table["component"]]
-    sd = 0.5 * (table["upper"] - table["lower"]) / Z90
+    sd = 0.5 * (table["upper"] - table["lower"]) / half_width(earlier.level)
     variance = np.nan_to_num(sd**2 + 1.0 / sizes, nan=1.0)
     known = place >= 0
     return Start(

@@ -20,6 +20,7 @@ from crowdsift.errors import InputError
 from crowdsift.io.folders import RecordedFolder, write_recorded
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.data import FitData
+from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
 
@@ -61,7 +62,10 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
             "workers": {"worker": _label_types(fit.worker_table["worker"])},
         },
     }
-    files = {_ITEMS: fit.item_table.to_csv().encode(), _WORKERS: fit.worker_table.to_csv().encode()}
+    files = {
+        _ITEMS: with_own_scale(fit).to_csv().encode(),
+        _WORKERS: fit.worker_table.to_csv().encode(),
+    }
     if fit.crowd is not None:  # what was learned of workers in general: a later fit starts there
         files[_CROWD] = (json.dumps(fit.crowd, allow_nan=False) + "\n").encode()
         if fit.sites is not None:
@@ -95,7 +99,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         if found == 1:
             types = {"items": types, "workers": {"worker": types["worker"]}}
         read = _read_format_1 if found == 1 else RecordedFolder.read
-        items = _table(read(saved, _ITEMS), types["items"])
+        items, shown = own_scale(_table(read(saved, _ITEMS), types["items"]))
         workers = _table(read(saved, _WORKERS), types["workers"])
         columns = ("item", "score", "component"), ("worker", "verdict")
         for table, wanted in zip((items, workers), columns, strict=True):
@@ -110,6 +114,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
             diagnostics=_diagnostics(record),
             crowd=crowd,
             sites=_sites(saved, crowd, items, workers),
+            shown=shown,
         )
         _ = fit.method, fit.converged, fit.warnings
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:

@@ -61,6 +61,8 @@ def summary(
         "gold_needed": needed,
         "gold_agree": None if gold is None else gold.agree,
         "gold_disagree": None if gold is None else gold.disagree,
+        "level": fitted.level,
+        "scale": "standard",
         "seed": fitted.seed,
         "warnings": [each.message for each in found],
     }

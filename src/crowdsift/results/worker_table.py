@@ -6,7 +6,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.numeric.distributions import normal_distribution, quantile_distribution
+from crowdsift.numeric.distributions import (
+    LEVEL,
+    limits_at,
+    normal_distribution,
+    quantile_distribution,
+)
 from crowdsift.results.item_table import limits
 from crowdsift.results.tables import Table, whole
 from crowdsift.results.verdicts import verdicts
@@ -14,6 +19,7 @@ from crowdsift.results.verdicts import verdicts
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.models.base import WorkerEstimate
     from crowdsift.numeric import Vector
     from crowdsift.results.fitted import Fitted
 
@@ -26,11 +32,9 @@ def worker_table(fitted: Fitted) -> Table:
     m = votes.n_workers if votes.has_workers else 0
     nothing = np.full(m, np.nan)
     reliability = nothing if told.reliability is None else told.reliability
-    lower, upper = limits(reliability, told.reliability_sd)
-    if told.reliability_lower is not None and told.reliability_upper is not None:
-        lower, upper = told.reliability_lower, told.reliability_upper
+    lower, upper = _reliability_limits(told, reliability, fitted.level)
     side = nothing if told.side_bias is None else told.side_bias
-    side_lower, side_upper = limits(side, told.side_sd)
+    side_lower, side_upper = limits(side, told.side_sd, fitted.level)
     verdict, judged = _judged(fitted, m)
     extra = {**told.extra, **judged}
     if votes.has_workers and votes.ties_are_outcomes:
@@ -50,6 +54,21 @@ def worker_table(fitted: Fitted) -> Table:
             **extra,
         }
     )
+
+
+def _reliability_limits(
+    told: WorkerEstimate, reliability: Vector, level: float
+) -> tuple[Vector, Vector]:
+    """Limits from the posterior where there is one; a wider interval holds that of 90 %."""
+    low, high = told.reliability_lower, told.reliability_upper
+    if low is None or high is None:
+        return limits(reliability, told.reliability_sd, level)
+    if level == LEVEL or told.quantiles is None:
+        return low, high
+    lower, upper = limits_at(level, told.quantiles)
+    if level > LEVEL:
+        return np.minimum(lower, low), np.maximum(upper, high)
+    return np.maximum(lower, low), np.minimum(upper, high)
 
 
 def _judged(fitted: Fitted, count: int) -> tuple[NDArray[np.object_], dict[str, Vector]]:

@@ -28,6 +28,7 @@ __all__ = [
     "key_of",
     "merge",
     "plain",
+    "shown",
 ]
 
 MISSING = 0xFFFFFFFF  # the code of an entry without a label
@@ -81,6 +82,22 @@ def is_empty(label: Any) -> bool:
         return not label == label  # noqa: SIM201 -- NaN and NaT are not equal to themselves
     except (TypeError, ValueError):  # NA and arrays have no truth value
         return type(label).__name__ == "NAType"
+
+
+def shown(label: Any) -> str:
+    r"""A label for a message: on one line, without control characters, never longer than a line.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import shown
+    >>> shown("a\x1b[31m"), shown("word " * 50)
+    ("'a\\x1b[31m'", "'word word word word word word word word word word word wo...'")
+    """
+    if isinstance(label, str | bytes) and len(label) > 60:
+        start = repr(label[:57])
+        return f"{start[:-1]}...{start[-1]}"
+    text = repr(label)
+    return text if len(text) <= 80 else f"{text[:77]}..."
 
 
 def as_column(values: Any) -> NDArray[Any]:
@@ -240,7 +257,7 @@ def _unhashable(values: Iterable[Any]) -> LabelError:
         try:
             hash(value)
         except TypeError:
-            return LabelError(row, f"the label {value!r} is not a text, a number or a date")
+            return LabelError(row, f"the label {shown(value)} is not a text, a number or a date")
     raise AssertionError("every label can be a key")
 
 

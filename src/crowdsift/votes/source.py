@@ -8,14 +8,24 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 
 from crowdsift.errors import InputError
-from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty, merge, plain
+from crowdsift.votes.labels import (
+    MISSING,
+    LabelError,
+    as_column,
+    factorize,
+    is_empty,
+    merge,
+    plain,
+    shown,
+)
 from crowdsift.votes.limits import ADVICE, LIMITS, first_outside
+from crowdsift.votes.replies import reply_label
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -34,8 +44,20 @@ class Source(ABC):
     backend: Backend | None = None
 
     @abstractmethod
-    def load(self, wanted: Sequence[str]) -> int:
-        """Make the columns `wanted` ready and return the number of rows."""
+    def load(
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+    ) -> int:
+        """Make columns ready and return the number of rows.
+
+        Parameters
+        ----------
+        wanted
+            Columns to be read as they are.
+        replies
+            Columns of replies, whose labels are those of `crowdsift.votes.replies`.
+        condition
+            A condition in SQL on the columns; `kept` says which rows meet it.
+        """
 
     @abstractmethod
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
@@ -48,6 +70,27 @@ class Source(ABC):
     @abstractmethod
     def value(self, name: str, row: int) -> Any:
         """Return one entry as it was given, for messages."""
+
+    def kept(self) -> NDArray[np.bool_] | None:
+        """Return which rows meet the condition; None where there was none."""
+        return None
+
+    def broken(self) -> dict[int, str]:
+        """Return the rows that are no records at all, and what is wrong with each."""
+        return {}
+
+    def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """Return the entries of columns row by row, as Python values, for nested formats."""
+        raise NotImplementedError
+
+    def sorted_codes(
+        self, columns: Sequence[str]
+    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]] | None:
+        """Return the sorted text labels of columns and the codes of each, or MISSING.
+
+        None where the source has no quick way to do so; see `labels`.
+        """
+        return None
 
     def place(self, row: int) -> tuple[str, int]:
         """Return the source and the number, from 1, of a row counted from 0."""
@@ -70,23 +113,45 @@ class Source(ABC):
         unfit = [code for code, label in enumerate(given) if label.__hash__ is None]
         if unfit:
             row = int(np.argmax(np.isin(codes, unfit)))
-            label = given[codes[row]]
-            raise self.fault(row, column, f"the {what} {label!r} is not a text, a number or a date")
+            label = shown(given[codes[row]])
+            raise self.fault(row, column, f"the {what} {label} is not a text, a number or a date")
         empty = [code for code, label in enumerate(given) if is_empty(label)]
-        absent = np.isin(codes, [*empty, MISSING]) if empty else codes == MISSING
-        if absent.any():
-            row = int(np.argmax(absent))
-            raise self.fault(row, column, f"empty {what}; fill it or remove the row")
+        self._refuse_empty(codes, empty, column, what)
         try:
             return plain(given), codes
         except LabelError as fault:
             raise self.fault(int(np.argmax(codes == fault.row)), column, fault.message) from None
 
+    def _refuse_empty(
+        self, codes: NDArray[np.uint32], empty: list[int], column: str, what: str
+    ) -> None:
+        """Refuse entries without a label, all of them at once."""
+        absent = np.isin(codes, [*empty, MISSING]) if empty else codes == MISSING
+        if not absent.any():
+            return
+        rows = np.flatnonzero(absent)
+        advice = "fill it or remove the row"
+        if len(rows) > 1:
+            numbers = ", ".join(str(self.place(int(row))[1]) for row in rows[:8])
+            more = ", ..." if len(rows) > 8 else ""
+            advice = f"{len(rows):,} rows have none ({numbers}{more}): fill them or remove the rows"
+        raise self.fault(
+            int(rows[0]), column,
+            f"empty {what}; {advice}, or set bad rows aside (--skip-bad, skip_bad=True)",
+        )  # fmt: skip
+
     def labels(
         self, columns: Sequence[str], what: str
     ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]]:
         """Sort the distinct labels of the columns together, and give the codes of each column."""
-        return merge([self.entries(column, what) for column in columns])
+        quick = self.sorted_codes(columns)
+        if quick is None:
+            return merge([self.entries(column, what) for column in columns])
+        labels, codes = quick
+        empty = [code for code, label in enumerate(labels) if not label.strip()]
+        for column, each in zip(columns, codes, strict=True):
+            self._refuse_empty(each, empty, column, what)
+        return labels, codes
 
     def pairs(
         self, first: str, second: str
@@ -95,15 +160,13 @@ class Source(ABC):
         items, (one, two) = self.labels([first, second], "item label")
         if len(items) == 1:
             raise InputError(
-                f"only one item, {items[0]!r}; a comparison needs two different ones",
+                f"only one item, {shown(items[0])}; a comparison needs two different ones",
                 source=self.source,
             )
         if (same := one == two).any():
             row = int(np.argmax(same))
-            label = items[one[row]]
-            raise self.fault(
-                row, None, f"the item {label!r} is compared with itself; remove the row"
-            )
+            label = shown(items[one[row]])
+            raise self.fault(row, None, f"the item {label} is compared with itself; remove the row")
         return items, one, two
 
     def quantities(self, column: str, role: str) -> NDArray[np.float64] | NDArray[np.float32]:
@@ -117,18 +180,19 @@ class Source(ABC):
         if row is None:
             return values
         given, number, what = self.value(column, row), values[row], ""
+        text = shown(given)
         if is_empty(given) and not isinstance(given, float):
             what = f"empty {role}"
         elif np.isnan(number):
-            what = f"the {role} {given!r} is not a number"
+            what = f"the {role} {text} is not a number"
         elif np.isinf(number):
-            what = f"the {role} {given!r} is infinite"
+            what = f"the {role} {text} is infinite"
         elif role == "outcome":
-            what = f"the outcome {given!r} is outside [0, 1]"
+            what = f"the outcome {text} is outside [0, 1]"
         elif number < 0 and role == "weight":
-            what = f"the weight {given!r} is negative"
+            what = f"the weight {text} is negative"
         else:
-            what = f"the {role} {given!r} is too large, at most {LIMITS[role][1]:.2g} is allowed"
+            what = f"the {role} {text} is too large, at most {LIMITS[role][1]:.2g} is allowed"
         raise self.fault(row, column, f"{what}; {ADVICE[role]}")
 
 
@@ -138,6 +202,7 @@ class ArraySource(Source):
     def __init__(self, columns: Mapping[Any, Any], source: str = "votes") -> None:
         self.source = source
         self.names = distinct_names(columns)
+        self._replies: frozenset[str] = frozenset()
         self._columns = dict(zip(self.names, map(as_column, columns.values()), strict=True))
         shapes = {name: column.shape for name, column in self._columns.items()}
         if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
@@ -145,13 +210,23 @@ class ArraySource(Source):
                 f"every column needs one entry a vote; the shapes are {shapes}", source=source
             )
 
-    def load(self, wanted: Sequence[str]) -> int:
-        """See `Source.load`."""
-        return len(self._columns[wanted[0]])
+    def load(
+        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+    ) -> int:
+        """See `Source.load`; a condition is for sources that know SQL."""
+        self._replies = frozenset(replies)
+        return len(self._columns[[*wanted, *replies][0]])
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
         """See `Source.encode`."""
-        return factorize(self._columns[name])
+        column = self._columns[name]
+        if name in self._replies:
+            column = as_column([reply_label(value) for value in column.tolist()])
+        return factorize(column)
+
+    def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """See `Source.rows`."""
+        return zip(*(self._columns[name].tolist() for name in names), strict=True)
 
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
         """See `Source.numbers`."""

@@ -1,0 +1,214 @@
+"""A private DuckDB: no network, no extensions, no files but those named, and room to spill.
+
+Signals come through: a query runs beside the main thread, which waits for it, so that Ctrl-C or
+any exception of a signal handler reaches the caller as it was raised, and stops the query.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.errors import ResourceError
+from crowdsift.io.resources import available_memory, readable
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+__all__ = ["Database", "TemporaryFolder", "literal", "memory_limit", "quoted", "reason_of"]
+
+_PREFIX = "crowdsift-"
+
+
+class TemporaryFolder:
+    """A folder of this process alone, of mode 0700 and unpredictable name, removed in the end.
+
+    Its name holds the number of the process, so that a later run removes what a killed one left.
+
+    Examples
+    --------
+    >>> import os
+    >>> from crowdsift.io.database import TemporaryFolder
+    >>> folder = TemporaryFolder()
+    >>> oct(os.stat(folder.path).st_mode & 0o777)
+    '0o700'
+    >>> folder.close()
+    >>> os.path.exists(folder.path)
+    False
+    """
+
+    def __init__(self) -> None:
+        try:
+            _remove_abandoned()
+            self.path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
+        except OSError as error:
+            raise ResourceError(
+                f"no temporary folder can be made ({error.strerror or error}); make room, or set "
+                "TMPDIR to a folder that can be written to"
+            ) from None
+        self._count = 0
+
+    def file(self, suffix: str = "") -> str:
+        """The path of a new file in the folder."""
+        self._count += 1
+        return os.path.join(self.path, f"{self._count}{suffix}")
+
+    def close(self) -> None:
+        """Remove the folder and all that is in it."""
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+def _remove_abandoned() -> None:
+    """Remove the folders of processes that are no more: they were killed."""
+    with suppress(OSError):
+        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
+            number = path.name.removeprefix(_PREFIX).partition("-")[0]
+            if not number.isdigit() or path.is_symlink() or not path.is_dir():
+                continue
+            with suppress(OSError):
+                if path.stat().st_uid == os.getuid() and not _alive(int(number)):
+                    shutil.rmtree(path, ignore_errors=True)
+
+
+def _alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except (ProcessLookupError, OverflowError):
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+class Database:
+    """A database in memory that reads the given files and nothing else."""
+
+    def __init__(self, threads: int, files: Sequence[str], folder: TemporaryFolder) -> None:
+        import duckdb
+
+        self._folder = folder
+        spill = os.path.join(folder.path, "spill")
+        config: dict[str, Any] = {
+            "autoinstall_known_extensions": "false",
+            "autoload_known_extensions": "false",
+            "temp_directory": spill,
+            "threads": str(threads),
+        }
+        if (memory := memory_limit()) is not None:
+            config["memory_limit"] = f"{memory // 10**6}MB"
+        try:
+            self.connection = duckdb.connect(":memory:", config=config)
+        except duckdb.Error as error:
+            raise ResourceError(f"DuckDB cannot start: {reason_of(error)}") from None
+        allowed = ", ".join(literal(path) for path in files)
+        for setting in (
+            "enable_progress_bar = false",
+            f"allowed_paths = [{allowed}]",
+            f"allowed_directories = [{literal(folder.path + os.sep)}]",
+            "enable_external_access = false",
+            "lock_configuration = true",
+        ):
+            self.connection.execute(f"SET {setting}")
+        self._beside: ThreadPoolExecutor | None = None
+
+    def execute(self, query: str) -> Any:
+        """Run a query; errors of DuckDB come through, but for those of a lack of room."""
+        import duckdb
+
+        try:
+            if threading.current_thread() is not threading.main_thread():
+                return self.connection.execute(query)
+            return self._beside_main(query)
+        except duckdb.OutOfMemoryException as error:
+            raise exhausted(error) from None
+
+    def _beside_main(self, query: str) -> Any:
+        if self._beside is None:
+            self._beside = ThreadPoolExecutor(1, thread_name_prefix="crowdsift-read")
+        running = self._beside.submit(self.connection.execute, query)
+        try:
+            return running.result()
+        except BaseException:
+            if not running.done():  # a signal, not an error of the query
+                self.connection.interrupt()
+                with suppress(Exception):
+                    running.result()
+            raise
+
+    def register(self, name: str, values: Any) -> None:
+        """Make columns in memory known as a table."""
+        self.connection.register(name, values)
+
+    def close(self) -> None:
+        """Close the connection."""
+        if self._beside is not None:
+            self._beside.shutdown()
+        self.connection.close()
+
+
+def exhausted(error: Exception) -> ResourceError:
+    """DuckDB found neither memory nor disk for what it had to put aside."""
+    limit = memory_limit()
+    allowed = "" if limit is None else f" ({readable(limit)} of memory were allowed)"
+    return ResourceError(
+        f"there is no room to read these votes{allowed}: {reason_of(error)}. Make room in "
+        f"{tempfile.gettempdir()}, set TMPDIR to a folder on a larger disk, or give more memory "
+        "with CROWDSIFT_MEMORY"
+    )
+
+
+def memory_limit() -> int | None:
+    """What DuckDB may take before it spills: half of what there is, the rest is for the codes.
+
+    Examples
+    --------
+    >>> from crowdsift.io.database import memory_limit
+    >>> limit = memory_limit()
+    >>> limit is None or limit >= 200_000_000
+    True
+    """
+    there = available_memory()
+    return None if there is None else max(there // 2, 200 * 10**6)
+
+
+def literal(text: str) -> str:
+    """Text in SQL.
+
+    Examples
+    --------
+    >>> from crowdsift.io.database import literal
+    >>> literal("it's")
+    "'it''s'"
+    """
+    return "'" + text.replace("'", "''") + "'"
+
+
+def quoted(name: str) -> str:
+    """A name in SQL.
+
+    Examples
+    --------
+    >>> from crowdsift.io.database import quoted
+    >>> quoted("Answer.choice")
+    '"Answer.choice"'
+    """
+    return '"' + name.replace('"', '""') + '"'
+
+
+def reason_of(error: Exception) -> str:
+    r"""What DuckDB said, in one line, without its advice.
+
+    Examples
+    --------
+    >>> from crowdsift.io.database import reason_of
+    >>> reason_of(Exception("Binder Error: no such column\nLINE 1: ..."))
+    'no such column'
+    """
+    first = str(error).split("\n", 1)[0]
+    return first.split("Error: ", 1)[-1].rstrip(" .")

@@ -1,0 +1,243 @@
+"""Scales on which scores are shown: Elo, logits, win rates; and the anchor of their level."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from math import isfinite, log
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.models import model
+from crowdsift.numeric.distributions import LEVEL
+from crowdsift.results.query import keys_of
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.models import Model
+    from crowdsift.numeric import Vector
+    from crowdsift.results.data import FitData
+
+__all__ = [
+    "SCALES",
+    "STANDARD",
+    "checked_level",
+    "level_text",
+    "own_scale",
+    "scaled_fields",
+    "typical_reliability",
+    "with_own_scale",
+]
+
+SCALES = ("standard", "elo", "logit", "winrate")
+STANDARD = ("standard_score", "standard_lower", "standard_upper")  # beside those on another scale
+_VALUES = ("score", "lower", "upper")
+_ELO = 400.0 / log(10.0)  # points a logit
+_CENTRE = {"standard": 0.0, "logit": 0.0, "elo": 1000.0}  # the mean of a component without anchor
+_STEP = 1e-5  # for the slope of a probability at 0
+_MOST_PAIRS = 4_000_000  # beyond which win rates are read off a table
+_PLACES = 4096  # of that table
+
+
+def checked_level(level: Any) -> float:
+    """The level of intervals as a number between 0.5 and 1, or an error.
+
+    Examples
+    --------
+    >>> from crowdsift.results.scales import checked_level
+    >>> checked_level(0.95)
+    0.95
+    """
+    is_number = isinstance(level, int | float) and not isinstance(level, bool)
+    if not is_number or not 0.5 < level < 1.0:
+        raise RequestError(f"level must be above 0.5 and below 1, as 0.95, not {level!r}")
+    return float(level)
+
+
+def typical_reliability(fit: FitData) -> float:
+    """The median of the reliabilities of votes; NaN where the method estimates none.
+
+    Every vote counts once with the reliability of its worker: a few spammers with many votes, or
+    many with few, do not move it far.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.scales import typical_reliability
+    >>> drawn = crowdsift.simulate(items=9, workers=9, comparisons=4000, reliability=(2, 2), seed=1)
+    >>> 1.5 < typical_reliability(crowdsift.fit(drawn.comparisons(), "bora-map")) < 2.5
+    True
+    """
+    table = fit.worker_table
+    reliability = table["reliability"].astype(np.float64)
+    known = np.isfinite(reliability)
+    if not known.any():
+        return float("nan")
+    order = np.argsort(reliability[known], kind="stable")
+    count = np.cumsum(table["comparisons"].astype(np.float64)[known][order])
+    return float(reliability[known][order][np.searchsorted(count, 0.5 * count[-1])])
+
+
+def slope_of(fit: FitData) -> float:
+    """Logits a unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
+    chosen, step = model(fit.method, **fit.parameters), np.array([_STEP, -_STEP])
+    typical = np.full(2, typical_reliability(fit))
+    up, down = chosen.probability(step, typical)
+    return float(4.0 * (up - down) / (2.0 * _STEP))
+
+
+def scaled_fields(
+    fit: FitData, scale: str = "standard", anchor: Mapping[Any, float] | None = None
+) -> dict[str, Any]:
+    """The fields of a fit that change with the scale of its scores: `shown` and `summary`.
+
+    With b the slope of a typical worker a score r is shown as r (standard), b·r (logit),
+    400/ln 10·b·r (elo), or as the share of wins of that worker for this item against all others of
+    its component (winrate). The mean of a component is 0, of elo 1000, unless an anchor has a value
+    of its own; then all scores move with it. Intervals are those of the scores, moved alike: the
+    anchor is a point of the scale, not an item without error.
+
+    Parameters
+    ----------
+    fit
+        What is shown.
+    scale
+        One of `SCALES`.
+    anchor
+        The value that an item shall have, one item a component. An item that is in several
+        contexts has it in each of them.
+    """
+    if scale not in SCALES:
+        raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+    known = _anchors(fit, scale, anchor or {})
+    summary = {**fit.summary, "scale": scale}
+    for name in ("scale_factor", "anchor"):
+        summary.pop(name, None)
+    if scale == "standard" and not known:
+        return {"shown": None, "summary": summary}
+    if scale == "winrate":
+        return {"shown": _shown(fit, _win_rates(fit)), "summary": summary}
+    factor = 1.0
+    if scale != "standard":
+        factor = (_ELO if scale == "elo" else 1.0) * _positive_slope(fit, scale)
+    table = fit.item_table
+    component = table["component"].astype(np.int64)
+    offset = np.full(component.max() + 1, _CENTRE[scale])
+    for row, value in known.items():
+        offset[component[row]] = value - factor * float(table["score"][row])
+    values = {name: offset[component] + factor * table[name] for name in _VALUES}
+    summary["scale_factor"] = factor
+    if known:
+        summary["anchor"] = {str(item): float(value) for item, value in (anchor or {}).items()}
+    return {"shown": _shown(fit, values), "summary": summary}
+
+
+def with_own_scale(fit: FitData) -> Table:
+    """The table of items as it is saved: on another scale with the method's own beside it."""
+    if fit.shown is None:
+        return fit.item_table
+    own = {name: fit.item_table[value] for name, value in zip(STANDARD, _VALUES, strict=True)}
+    return Table({**fit.shown, **own})
+
+
+def own_scale(saved: Table) -> tuple[Table, Table | None]:
+    """The inverse of `with_own_scale`: the method's own table, and what was shown."""
+    if not set(STANDARD) <= set(saved):
+        return saved, None
+    shown = {name: column for name, column in saved.items() if name not in STANDARD}
+    own = {value: saved[name] for name, value in zip(STANDARD, _VALUES, strict=True)}
+    return Table({**shown, **own}), Table(shown)
+
+
+def _anchors(fit: FitData, scale: str, anchor: Mapping[Any, float]) -> dict[int, float]:
+    """The rows of anchors and their values; one a component."""
+    if anchor and scale == "winrate":
+        raise RequestError("a win rate has no level to choose; leave the anchor out")
+    labels = keys_of(fit.item_table["item"].tolist())
+    component = fit.item_table["component"]
+    found: dict[int, float] = {}
+    taken: dict[int, Any] = {}
+    for item, value in anchor.items():
+        (key,) = keys_of([item])
+        rows = [row for row, label in enumerate(labels) if label == key]
+        if not rows:
+            near = ", ".join(str(label) for label in fit.item_table["item"][:3])
+            raise RequestError(
+                f"the anchor {item!r} is not among the items, which are {near}, ...; "
+                "name an item as the votes do"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise RequestError(f"the anchor {item!r} needs a finite number, not {value!r}")
+        for row in rows:
+            other = taken.setdefault(int(component[row]), item)
+            if other != item:
+                raise RequestError(
+                    f"the anchors {other!r} and {item!r} are compared with each other, so one of "
+                    "them settles the level; give one"
+                )
+            found[row] = float(value)
+    return found
+
+
+def _positive_slope(fit: FitData, scale: str) -> float:
+    slope = slope_of(fit)
+    if not slope > 0.0:
+        raise RequestError(
+            f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no "
+            f"{scale} scale; use the scale standard"
+        )
+    return slope
+
+
+def _win_rates(fit: FitData) -> dict[str, Vector]:
+    """Scores and limits as shares of wins against the others, who stay where they are."""
+    table, chosen = fit.item_table, model(fit.method, **fit.parameters)
+    reliability = typical_reliability(fit)
+    component = table["component"].astype(np.int64)
+    values = {name: np.full(table.height, np.nan) for name in _VALUES}
+    for group in np.unique(component):
+        inside = np.flatnonzero(component == group)
+        score = table["score"][inside].astype(np.float64)
+        for name in _VALUES:
+            at = table[name][inside].astype(np.float64)
+            values[name][inside] = _against(at, score, chosen, reliability)
+    return values
+
+
+def _against(at: Vector, score: Vector, chosen: Model, reliability: float) -> Vector:
+    """Mean probability of winning against all other items, of items that were at `at`."""
+    others = len(score) - 1
+    if not others:
+        return np.full(len(at), 0.5)
+
+    def probability(difference: Vector) -> Vector:
+        typical = np.full(difference.shape, reliability)
+        return np.asarray(chosen.probability(difference, typical), np.float64)
+
+    if len(at) * len(score) <= _MOST_PAIRS:
+        total = probability(at[:, None] - score[None, :]).sum(axis=1)
+    else:
+        known = np.concatenate([at[np.isfinite(at)], score])
+        place = np.linspace(known.min(), known.max(), _PLACES)
+        part = [probability(x - score).sum() for x in place]
+        total = np.where(np.isfinite(at), np.interp(at, place, part), np.nan)
+    return np.asarray((total - probability(at - score)) / others)
+
+
+def _shown(fit: FitData, values: dict[str, NDArray[Any]]) -> Table:
+    return Table({**fit.item_table, **values})
+
+
+def level_text(level: float = LEVEL) -> str:
+    """A level in words, as 90 %.
+
+    Examples
+    --------
+    >>> from crowdsift.results.scales import level_text
+    >>> level_text(0.975)
+    '97.5 %'
+    """
+    return f"{100.0 * level:g} %"

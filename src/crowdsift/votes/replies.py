@@ -1,0 +1,112 @@
+"""Replies as items: long texts are labels by their beginning and their hash.
+
+A label such as ``I am sorry, but I cannot... #5f3a0c1b2d4e6f70`` costs 69 characters however long
+the text is, can be searched for by its beginning, and is the same in every file. `crowdsift.io`
+makes the same labels in SQL.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from typing import Any
+
+__all__ = [
+    "BEGINNING",
+    "HASH",
+    "LONG",
+    "MARK",
+    "cut",
+    "messages_of",
+    "one_line",
+    "reply_label",
+    "reply_text",
+]
+
+LONG = 60  # characters; a longer text is cut
+BEGINNING, HASH = 48, 16  # characters of the text and of its hash that are kept
+MARK = "... #"
+_BLANKS = str.maketrans("\t\n\r", "   ")
+
+
+def cut(text: str) -> str:
+    """A text as a label: as it is where short, else its beginning and its hash (MD5).
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import cut
+    >>> cut("short"), cut("word " * 20)
+    ('short', 'word word word word word word word word word wor... #0666047a48ca4fe2')
+    """
+    if len(text) <= LONG:
+        return text
+    digest = hashlib.md5(text.encode("utf-8", "surrogatepass"), usedforsecurity=False)
+    return one_line(text[:BEGINNING] + MARK + digest.hexdigest()[:HASH])
+
+
+def one_line(label: str) -> str:
+    r"""The label of a long text without line breaks and tabs; others are kept as they are.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import one_line
+    >>> one_line("a\nb")
+    'a\nb'
+    """
+    is_cut = len(label) == BEGINNING + len(MARK) + HASH and label[BEGINNING:].startswith(MARK)
+    return label.translate(_BLANKS) if is_cut else label
+
+
+def messages_of(value: Any) -> list[Any] | None:
+    """The messages of a chat, given as a list or as JSON; None for what is no chat.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import messages_of
+    >>> messages_of('[{"role": "user", "content": "hi"}]')
+    [{'role': 'user', 'content': 'hi'}]
+    >>> messages_of("[1] is the first")
+    """
+    if isinstance(value, str):
+        if not value.startswith("[") or not value[1:].lstrip().startswith("{"):
+            return None
+        try:
+            value = json.loads(value)
+        except (ValueError, RecursionError):
+            return None
+    if hasattr(value, "tolist"):
+        value = value.tolist()
+    return list(value) if isinstance(value, list | tuple) else None
+
+
+def reply_text(value: Any) -> str | None:
+    """The text of a reply: itself, or the last message of a chat, if that is the assistant's.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import reply_text
+    >>> reply_text([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}])
+    'yes'
+    >>> reply_text([{"role": "user", "content": "hi"}])
+    """
+    messages = messages_of(value)
+    if messages is None:
+        return value if value is None or isinstance(value, str) else str(value)
+    last = messages[-1] if messages else None
+    if not isinstance(last, dict) or last.get("role") != "assistant":
+        return None
+    content = last.get("content")
+    return content if content is None or isinstance(content, str) else json.dumps(content)
+
+
+def reply_label(value: Any) -> str | None:
+    """The label of a reply; None where there is none.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import reply_label
+    >>> reply_label("yes")
+    'yes'
+    """
+    text = reply_text(value)
+    return None if text is None else cut(text)
