@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Processes of the tests: one a core, and never so many that memory is short.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
-SOURCES := $(wildcard cpp/*.cpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
+SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
 .PHONY: demo test explore test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   clean help
@@ -38,7 +38,7 @@ test-core: build/core_tests-address,undefined build/core_tests-thread
 	build/core_tests-thread
 
 CORE_TESTS := $(wildcard cpp/tests/*.cpp)
-build/core_tests-%: $(CORE_TESTS) cpp/tests/check.hpp $(SOURCES)
+build/core_tests-%: $(CORE_TESTS) $(wildcard cpp/tests/*.hpp) $(SOURCES)
 	mkdir -p build
 	$(CXX) -std=c++17 -O1 -g -Icpp/include -DCROWDSIFT_NO_MULTIVERSION -pthread \
 	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \

@@ -90,8 +90,8 @@ inline std::vector<double> normals(std::size_t count, unsigned seed) {
 void test_functions();
 void test_parallel();
 void test_rows();
-void test_logistic();
+void test_em();
 void test_slopes();
 void test_likelihoods();
 void test_grids();
-void test_habits();
+void test_types();

@@ -8,11 +8,11 @@ int main() {
     test_functions();
     test_parallel();
     test_rows();
-    test_logistic();
+    test_em();
     test_slopes();
     test_likelihoods();
     test_grids();
-    test_habits();
+    test_types();
     std::printf("%d passed, %d failed\n", checks - failures, failures);
     return failures == 0 ? EXIT_SUCCESS : EXIT_FAILURE;
 }

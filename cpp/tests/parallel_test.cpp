@@ -3,9 +3,12 @@
 
 #include <atomic>
 #include <chrono>
+#include <new>
 #include <thread>
+#include <utility>
 
 #include "crowdsift/array.hpp"
+#include "crowdsift/buffers.hpp"
 #include "crowdsift/parallel.hpp"
 
 namespace {
@@ -46,6 +49,38 @@ void test_slow_chunk_is_awaited() {
     NEAR(static_cast<double>(done), 2.0, 0.0);
 }
 
+// What a chunk throws comes out of run(), whichever thread it was, and the pool goes on.
+void test_exceptions() {
+    for (const std::size_t threads : {1U, 3U}) {
+        ThreadPool pool(threads);
+        for (int job = 0; job < 50; ++job) {
+            bool caught = false;
+            try {
+                pool.run(4, [&](std::size_t chunk) {
+                    if (chunk == 2) throw std::bad_alloc();
+                });
+            } catch (const std::bad_alloc&) {
+                caught = true;
+            }
+            NEAR(caught, 1.0, 0.0);
+            std::atomic<int> ran{0};
+            pool.run(4, [&](std::size_t) { ++ran; });
+            NEAR(static_cast<double>(ran), 4.0, 0.0);
+        }
+    }
+}
+
+// One array of a kind is kept for the next who asks; one in use is never given twice.
+void test_buffers() {
+    Buffers<float> buffers;
+    Array<float> one = buffers.take(100), two = buffers.take(100);
+    NEAR(one.data() != two.data(), 1.0, 0.0);
+    const float* const place = one.data();
+    buffers.give(std::move(one));
+    Array<float> again = buffers.take(60);
+    NEAR(again.data() == place && again.size() == 60, 1.0, 0.0);
+}
+
 void test_large_arrays() {
     Array<float> values(3U << 20, 1.0F);
     values.resize(4U << 20, 2.0F);
@@ -59,5 +94,7 @@ void test_parallel() {
     test_every_chunk_once();
     test_wakes_up();
     test_slow_chunk_is_awaited();
+    test_exceptions();
+    test_buffers();
     test_large_arrays();
 }

@@ -69,11 +69,13 @@ double slope_derivative(const Votes& votes, const std::vector<double>& scores, s
 }
 
 void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads,
-              double finest = 0.0) {
+              double resolution = 0.0) {
     ThreadPool pool(threads);
     const Sample sample(n, items, workers, pool);
     const Votes& votes = sample.votes;
-    SlopePasses passes(votes, pool);
+    ItemSums sums(items);
+    SlopePasses passes(votes, pool, sums);
+    SlopeHessian hessian, other_hessian;
     const std::vector<double> scores = normals(items, 7), v = normals(items, 8);
     std::vector<double> gradient(items), diagonal(items), want(items), sizes(items),
         product(items);
@@ -85,11 +87,11 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     };
 
     const std::vector<double> alike(workers, 0.7);
-    const bool rounded = items >= kShortFrom && finest > 0.0;  // scores to 30 bits, sums to 24
-    NEAR(passes.common(scores.data(), 0.7, finest, gradient.data()),
+    const bool rounded = items >= kMixedFrom && resolution > 0.0;  // scores to 30 bits, sums to 24
+    NEAR(passes.common(scores.data(), 0.7, resolution, gradient.data(), hessian),
          plain(votes, scores, alike, want, sizes), rounded ? 1e-10 : 1e-12);
-    passes.multiply(0.0, v.data(), product.data());
-    passes.diagonal(diagonal.data());
+    passes.multiply(hessian, 0.0, v.data(), product.data());
+    passes.diagonal(hessian, diagonal.data());
     for (std::size_t j = 0; j < items; ++j) {
         NEAR(gradient[j], want[j], rounded ? 1e-6 : 1e-10);
         NEAR(diagonal[j], sizes[j], 1e-6);
@@ -100,10 +102,11 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     const SlopePrior prior{0.5, 2.0, 1e-10};
     std::vector<double> slopes(workers, 3.0);
     const double value =
-        passes.own(scores.data(), prior, finest, slopes.data(), gradient.data(), curvature.data());
-    passes.multiply(0.0, v.data(), product.data());
+        passes.own(scores.data(), prior, resolution, slopes.data(), gradient.data(),
+                   curvature.data(), hessian);
+    passes.multiply(hessian, 0.0, v.data(), product.data());
     NEAR(value, plain(votes, scores, slopes, want, sizes), 1e-9);
-    passes.diagonal(diagonal.data());
+    passes.diagonal(hessian, diagonal.data());
     for (std::size_t j = 0; j < items; ++j) {
         NEAR(gradient[j], want[j], 1e-6);
         NEAR(diagonal[j], sizes[j], 1e-6);
@@ -118,39 +121,41 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     for (std::size_t j = 0; j < items; ++j) NEAR(product[j], want[j], 1e-6 * (1.0 + sizes[j]));
     if (rounded) return;  // too coarse for differences
     std::vector<double> other(slopes);
-    passes.own(move(step), prior, finest, other.data(), up.data(), curvature.data());
-    passes.own(move(-step), prior, finest, other.data(), down.data(), curvature.data());
+    passes.own(move(step), prior, resolution, other.data(), up.data(), curvature.data(),
+               other_hessian);
+    passes.own(move(-step), prior, resolution, other.data(), down.data(), curvature.data(),
+               other_hessian);
     double size = 0.0;
     for (const double d : diagonal) size = std::fmax(size, d);
     for (std::size_t j = 0; j < items; ++j)
         NEAR(product[j], (down[j] - up[j]) / (2.0 * step), 1e-4 * (1.0 + size));
 }
 
-// Sums are short among many items, unless one of them is in a large part of the rows.
+// Partial sums are float32 among many items, unless one of them is in a large part of the rows.
 void test_hub() {
     ThreadPool pool(2);
-    const std::size_t n = 2 * kShortFrom;
+    const std::size_t n = 2 * kMixedFrom;
     std::vector<std::uint32_t> first(n), second(n);
     const std::vector<float> ones(n, 1.0F);
     const std::vector<std::int64_t> offsets{0, static_cast<std::int64_t>(n)};
-    const Votes votes{n, kShortFrom, 1, first.data(), second.data(), ones.data(), ones.data(),
+    const Votes votes{n, kMixedFrom, 1, first.data(), second.data(), ones.data(), ones.data(),
                       offsets.data()};
     const auto draw = [&](std::size_t hub_every) {
         for (std::size_t i = 0; i < n; ++i) {
-            first[i] = static_cast<std::uint32_t>(i % hub_every == 0 ? 0 : 1 + i % (kShortFrom / 2));
-            second[i] = static_cast<std::uint32_t>(kShortFrom / 2 + 1 + i % (kShortFrom / 2 - 1));
+            first[i] = static_cast<std::uint32_t>(i % hub_every == 0 ? 0 : 1 + i % (kMixedFrom / 2));
+            second[i] = static_cast<std::uint32_t>(kMixedFrom / 2 + 1 + i % (kMixedFrom / 2 - 1));
         }
         votes.validate(pool);
         return most_rows_of_an_item(votes, pool);
     };
-    const auto rows = [&](std::size_t most, Shortness limit) {
+    const auto rows = [&](std::size_t most, PartialLength limit) {
         return static_cast<double>(rows_between_totals(votes, most, limit));
     };
     const std::size_t even = draw(n + 1), some = draw(32), all = draw(1);
     NEAR(static_cast<double>(all), static_cast<double>(n), 0.0);
     NEAR(static_cast<double>(some), static_cast<double>(n / 32), 0.0);
-    NEAR(rows(even, kFine), static_cast<double>(kFine.rows_an_item * kShortFrom), 0.0);
-    NEAR(rows(even, kCoarse), static_cast<double>(kCoarse.rows_an_item * kShortFrom), 0.0);
+    NEAR(rows(even, kFine), static_cast<double>(kFine.rows_an_item * kMixedFrom), 0.0);
+    NEAR(rows(even, kCoarse), static_cast<double>(kCoarse.rows_an_item * kMixedFrom), 0.0);
     NEAR(rows(some, kFine), 0.0, 0.0);
     NEAR(rows(some, kCoarse), 32.0 * 4096.0, 0.0);
     NEAR(rows(all, kCoarse), 0.0, 0.0);
@@ -164,7 +169,7 @@ void test_slopes() {
     test_one(9000, 30, 3, 2);      // runs longer than a block
     test_one(60000, 400, 500, 3);  // threads
     test_one(9000, 300, 1, 4);  // fewer ranges of workers than of rows
-    test_one(60000, kShortFrom, 500, 2, 1.0);  // short scores and sums
-    test_one(60000, kShortFrom, 500, 2);  // short sums of products alone
+    test_one(60000, kMixedFrom, 500, 2, 1.0);  // fixed point scores, partial sums
+    test_one(60000, kMixedFrom, 500, 2);  // partial sums of products alone
     test_hub();
 }

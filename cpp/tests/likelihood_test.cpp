@@ -1,7 +1,7 @@
 // The passes of every likelihood with parameters of workers.
 #include "check.hpp"
 
-#include "crowdsift/eliminated.hpp"
+#include "crowdsift/likelihood_passes.hpp"
 #include "crowdsift/likelihoods.hpp"
 
 namespace {
@@ -9,7 +9,7 @@ namespace {
 // The passes of one likelihood against plain sums over its values and first derivatives, and
 // against differences of those.
 template <class Likelihood>
-struct EliminatedTest {
+struct LikelihoodTest {
     using Vector = std::vector<double>;
     ThreadPool pool;
     const Sample sample;
@@ -17,17 +17,19 @@ struct EliminatedTest {
     const std::size_t features, p, items, workers;
     const double low, high;
     std::vector<float> x;
-    EliminatedPasses passes;
+    ItemSums sums;
+    LikelihoodPasses passes;
+    SchurEntries kept;
     Vector scores, v, theta, u, blocks;
     Vector up_g, up_h, down_g, down_h;  // gradients on either side
     const double step = 1e-5;
 
-    EliminatedTest(std::size_t n, std::size_t n_items, std::size_t n_workers,
+    LikelihoodTest(std::size_t n, std::size_t n_items, std::size_t n_workers,
                    std::size_t n_features, std::size_t threads, double lowest, double highest)
         : pool(threads), sample(n, n_items, n_workers, pool), votes(sample.votes),
           features(n_features), p(Likelihood::parameters(n_features)), items(n_items),
           workers(n_workers), low(lowest), high(highest), x(votes.n * features),
-          passes(votes, pool, x.data(), features), scores(normals(items, 4)),
+          sums(items), passes(votes, pool, sums, x.data(), features), scores(normals(items, 4)),
           v(normals(items, 5)), theta(normals(workers * p, 6)), u(normals(workers * p, 9)),
           blocks(workers * p * p) {
         const Vector values = normals(x.size(), 3);
@@ -74,40 +76,74 @@ struct EliminatedTest {
     }
 
     void test_gradients() {
-        Vector g(items), h(workers * p), diagonal(items), want_g, want_h;
+        Vector g(items), h(workers * p), want_g, want_h;
         const double value = passes.template derivatives<Likelihood>(
-            scores.data(), theta.data(), g.data(), h.data(), blocks.data(), diagonal.data());
+            scores.data(), theta.data(), g.data(), h.data(), blocks.data(), kept);
         NEAR(value, gradients(scores, theta, want_g, want_h), 1e-11);
         for (std::size_t j = 0; j < items; ++j) NEAR(g[j], want_g[j], 1e-9);
         for (std::size_t k = 0; k < workers * p; ++k) NEAR(h[k], want_h[k], 1e-9);
     }
 
-    // A v and B' v, then (A - B M B') v with D in the place of M.
-    void test_along_items() {
+    // A v, and (A - B M B') v with D in the place of M: B' v and B u are seen by differences.
+    void test_reduced() {
         gradients(moved(scores, v, step), theta, up_g, up_h);
         gradients(moved(scores, v, -step), theta, down_g, down_h);
-        Vector coupled(workers * p), own(items), rest(items), reduced(items);
+        Vector own(items), reduced(items), coupled(workers * p);
         const Vector none(workers * p * p, 0.0);
-        passes.couple(v.data(), coupled.data());
-        passes.reduced(v.data(), none.data(), own.data());
-        for (std::size_t k = 0; k < workers * p; ++k)
-            NEAR(coupled[k], curved(up_h, down_h, k), 2e-5);
+        passes.reduced(kept, v.data(), none.data(), own.data());
         for (std::size_t j = 0; j < items; ++j) NEAR(own[j], curved(up_g, down_g, j), 2e-5);
-        passes.spread(times_blocks(coupled).data(), rest.data());
-        passes.reduced(v.data(), blocks.data(), reduced.data());
-        for (std::size_t j = 0; j < items; ++j) NEAR(reduced[j], own[j] - rest[j], 1e-9);
+        for (std::size_t k = 0; k < workers * p; ++k) coupled[k] = curved(up_h, down_h, k);
+        passes.reduced(kept, v.data(), blocks.data(), reduced.data());
+        const Vector along = times_blocks(coupled);
+        double size = 1.0;
+        for (const double a : along) size = std::fmax(size, std::fabs(a));
+        const double small = step / size;  // so that the move stays as short
+        gradients(scores, moved(theta, along, small), up_g, up_h);
+        gradients(scores, moved(theta, along, -small), down_g, down_h);
+        for (std::size_t j = 0; j < items; ++j) {
+            const double rest = (down_g[j] - up_g[j]) / (2.0 * small);
+            NEAR(reduced[j], own[j] - rest, 2e-5 * (1.0 + size));
+        }
     }
 
-    // B u and D u.
-    void test_along_workers() {
+    // D u.
+    void test_blocks() {
         gradients(scores, moved(theta, u, step), up_g, up_h);
         gradients(scores, moved(theta, u, -step), down_g, down_h);
-        Vector spread(items);
-        passes.spread(u.data(), spread.data());
         const Vector product = times_blocks(u);
-        for (std::size_t j = 0; j < items; ++j) NEAR(spread[j], curved(up_g, down_g, j), 2e-5);
         for (std::size_t k = 0; k < workers * p; ++k)
             NEAR(product[k], curved(up_h, down_h, k), 2e-5);
+    }
+
+    // The diagonal is that of |A|; a shift that makes the matrix definite lets it be solved.
+    void test_solve() {
+        Vector diagonal(items), want(items, 0.0), found(items, 0.0), back(items);
+        passes.diagonal(kept, diagonal.data());
+        for (std::size_t i = 0; i < votes.n; ++i) {
+            const double size = std::fabs(static_cast<double>(kept.a[i]));
+            want[votes.first[i]] += size;
+            want[votes.second[i]] += size;
+        }
+        double largest = 0.0;
+        for (std::size_t j = 0; j < items; ++j) {
+            NEAR(diagonal[j], want[j], 1e-9);
+            largest = std::fmax(largest, diagonal[j]);
+        }
+        const Vector none(workers * p * p, 0.0);
+        const double shift = 2.0 * largest + 1.0;
+        NEAR(passes.solve(kept, none.data(), shift, v.data(), found.data(), 1e-10, 1000).converged,
+             1.0, 0.0);
+        passes.reduced(kept, found.data(), none.data(), back.data());
+        for (std::size_t j = 0; j < items; ++j) NEAR(back[j] + shift * found[j], v[j], 1e-7);
+    }
+
+    // Numbers that are not finite end the search instead of going on for ever.
+    void test_hopeless() {
+        Vector hopeless(scores), fitted(theta);
+        hopeless[0] = std::nan("");
+        const Vector centre(p, 0.5 * (low + high));
+        passes.template fit_workers<Likelihood>(hopeless.data(), fitted.data(), centre.data(), 1.0,
+                                                low, high, 1e-10, 100);
     }
 
     // At the fitted parameters the penalised gradient is 0, or points out of the box.
@@ -128,22 +164,23 @@ struct EliminatedTest {
 };
 
 template <class Likelihood>
-void test_eliminated(std::size_t n, std::size_t items, std::size_t workers, std::size_t features,
+void test_likelihood(std::size_t n, std::size_t items, std::size_t workers, std::size_t features,
                      std::size_t threads, double low, double high) {
-    EliminatedTest<Likelihood> test(n, items, workers, features, threads, low, high);
+    LikelihoodTest<Likelihood> test(n, items, workers, features, threads, low, high);
     test.test_gradients();
-    test.test_along_items();
-    test.test_along_workers();
+    test.test_reduced();
+    test.test_blocks();
+    test.test_solve();
+    test.test_hopeless();
     test.test_fit();
 }
 
-void test_all(std::size_t n, std::size_t items, std::size_t workers,
-                      std::size_t threads) {
-    test_eliminated<ScaledLogit>(n, items, workers, 0, threads, -3.0, 3.0);
-    test_eliminated<ScaledProbit>(n, items, workers, 0, threads, -3.0, 3.0);
-    test_eliminated<ShiftedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
-    test_eliminated<FlippedLogit>(n, items, workers, 0, threads, 0.01, 0.99);
-    test_eliminated<LedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
+void test_all(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
+    test_likelihood<ScaledLogit>(n, items, workers, 0, threads, -3.0, 3.0);
+    test_likelihood<ScaledProbit>(n, items, workers, 0, threads, -3.0, 3.0);
+    test_likelihood<ShiftedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
+    test_likelihood<FlippedLogit>(n, items, workers, 0, threads, 0.01, 0.99);
+    test_likelihood<LedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
 }
 
 }  // namespace
