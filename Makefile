@@ -6,12 +6,13 @@ BIN := $(VENV)/bin
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 
-.PHONY: demo test explore test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
+.PHONY: demo test explore torture test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
 	@echo "make explore  property tests with fresh examples, MINUTES=10"
+	@echo "make torture  random cases against exact oracles, MINUTES=10"
 	@echo "make lint     ruff and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make shapes   the common shapes of votes, AGAINST=another revision"
@@ -31,6 +32,10 @@ test-python: $(VENV)/.developing
 MINUTES ?= 10
 explore: $(VENV)/.developing
 	$(BIN)/python tests/explore.py --minutes $(MINUTES) --processes $(JOBS)
+
+# Random cases against exact oracles, with fresh seeds for so many minutes.
+torture: $(VENV)/.developing
+	PYTHONPATH=tests $(BIN)/python -m torture --minutes $(MINUTES)
 
 # The core by itself, under sanitizers of memory, undefined behaviour and threads.
 test-core: build/core_tests-address,undefined build/core_tests-thread

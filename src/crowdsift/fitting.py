@@ -16,6 +16,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric.arguments import whole_number
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
@@ -217,6 +218,7 @@ def fit(
     ['a', 'b', 'c']
     """
     chosen, level = _model(method), checked_level(level)
+    seed = whole_number("seed", seed)
     comparisons = with_classes(read_votes(votes, _options(reading, threads)), classes)
     require_workers(chosen, comparisons)
     known = None if gold is None else read_gold(gold, comparisons)

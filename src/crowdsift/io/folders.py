@@ -53,7 +53,10 @@ class RecordedFolder:
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
-        self.folder = Path(directory)
+        try:
+            self.folder = Path(directory)
+        except TypeError:
+            raise RequestError(f"a saved fit is a folder, not {directory!r}") from None
         path = self.folder / name
         try:
             self._text = path.read_bytes()

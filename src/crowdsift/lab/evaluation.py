@@ -117,9 +117,9 @@ def chosen_models(methods: str | Sequence[str | Model]) -> list[Model]:
     """The models that are meant by "all", by names separated by commas, or by a sequence."""
     if isinstance(methods, str):
         methods = list(MODELS) if methods == "all" else [m.strip() for m in methods.split(",")]
-    if not methods:
+    if not isinstance(methods, Sequence) or not methods:
         raise RequestError(f"no method given; the methods are {', '.join(MODELS)}")
-    return [model(entry) if isinstance(entry, str) else entry for entry in methods]
+    return [entry if isinstance(entry, Model) else model(entry) for entry in methods]
 
 
 def _record(

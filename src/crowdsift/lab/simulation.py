@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
 from crowdsift.lab.simulators import MODELS, SIMULATORS, Simulator, uniform
+from crowdsift.numeric.arguments import number, whole_number
 from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["MODELS", "Simulation", "simulate"]
@@ -204,12 +205,15 @@ def simulate(
     >>> float((drawn.worker == 1).mean())
     0.75
     """
-    given = None if reliabilities is None else np.array(reliabilities, dtype=np.float64)
+    given = None if reliabilities is None else _numbers("reliabilities", reliabilities)
     if given is not None:
-        if given.shape != (workers,) or reliability is not None:
+        if given.shape != (workers,) or not workers or reliability is not None:
             raise RequestError("give either a range of reliability or one reliability a worker")
         reliability = float(given.min()), float(given.max())
-    known = _checked(items, workers, comparisons, reliability, model, seed)
+    items = whole_number("items", items, 2)
+    workers = whole_number("workers", workers, 1)
+    comparisons, seed = whole_number("comparisons", comparisons, 1), whole_number("seed", seed)
+    known, reliability = _checked(model, reliability)
     streams = (
         np.random.Generator(np.random.PCG64(s)) for s in np.random.SeedSequence(seed).spawn(3)
     )
@@ -251,30 +255,19 @@ def simulate(
 
 
 def _checked(
-    items: int,
-    workers: int,
-    comparisons: int,
-    reliability: tuple[float, float] | None,
-    model: str,
-    seed: int,
-) -> Simulator:
-    """Return the model if votes can be drawn from it as asked."""
-    for name, value, least in (
-        ("items", items, 2),
-        ("workers", workers, 1),
-        ("comparisons", comparisons, 1),
-        ("seed", seed, 0),
-    ):
-        if value < least:
-            raise RequestError(f"{name} is {value}; it must be at least {least}")
-    known = SIMULATORS.get(model)
+    model: str, reliability: tuple[float, float] | None
+) -> tuple[Simulator, tuple[float, float] | None]:
+    """Return the model and the range of reliability if votes can be drawn from it as asked."""
+    known = SIMULATORS.get(model) if isinstance(model, str) else None
     if known is None:
         raise RequestError(f"no simulator for {model!r}; the models are {', '.join(MODELS)}")
     if reliability is None:
-        return known
+        return known, None
     if known.bounds is None:
         raise RequestError(f"in {model} all workers are alike; leave the reliability out")
-    low, high = reliability
+    if not isinstance(reliability, Sequence | np.ndarray) or np.shape(reliability) != (2,):
+        raise RequestError(f"reliability is {reliability!r}; give two numbers, the lower first")
+    low, high = (number("reliability", value) for value in reliability)
     if not math.isfinite(high - low) or low > high:
         raise RequestError(f"reliability is {low},{high}; give two finite numbers, the lower first")
     if low < known.bounds[0] or high > known.bounds[1]:
@@ -282,7 +275,17 @@ def _checked(
             f"reliability is {low},{high}; in {model} it lies in "
             f"[{known.bounds[0]:g}, {known.bounds[1]:g}]"
         )
-    return known
+    return known, (low, high)
+
+
+def _numbers(name: str, values: ArrayLike) -> NDArray[np.float64]:
+    try:
+        found = np.array(values, dtype=np.float64)
+    except (TypeError, ValueError):
+        found = np.array(np.nan)
+    if not found.size or not np.isfinite(found).all():
+        raise RequestError(f"{name} must be finite numbers")
+    return found
 
 
 def _scaled_loads(

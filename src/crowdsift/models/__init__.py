@@ -65,8 +65,8 @@ def model(name: str, **values: Any) -> Model:
     >>> crowdsift.model("bora-em", alternations=2)
     BoraEM(alternations=2, item_ridge=0.01, ...)
     """
-    if name not in MODELS:
-        near = difflib.get_close_matches(name, MODELS, n=1)
+    if not isinstance(name, str) or name not in MODELS:
+        near = difflib.get_close_matches(str(name), MODELS, n=1)
         hint = f"; did you mean {near[0]!r}?" if near else ""
         raise RequestError(f"unknown method {name!r}; the methods are {', '.join(MODELS)}{hint}")
     kind = MODELS[name]

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from threadpoolctl import ThreadpoolController
 
-from crowdsift.errors import RequestError
+from crowdsift.numeric.arguments import whole_number
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -45,9 +45,9 @@ def thread_count(threads: int | None) -> int:
     >>> thread_count(1), thread_count(10**6) == available_threads()
     (1, True)
     """
-    if threads is not None and threads < 1:
-        raise RequestError(f"threads must be at least 1, not {threads}")
-    return min(threads or available_threads(), available_threads())
+    if threads is None:
+        return available_threads()
+    return min(whole_number("threads", threads, 1), available_threads())
 
 
 def thread_notes(threads: int | None) -> list[str]:

@@ -117,6 +117,8 @@ def _loaded(saved: RecordedFolder) -> FitData:
             shown=shown,
         )
         _ = fit.method, fit.converged, fit.warnings
+        for count in ("items", "workers", "votes", "iterations"):
+            _ = record[count] + 0
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"the saved fit is damaged ({error!r})", source=str(saved.folder)

@@ -1,0 +1,23 @@
+"""Torture: random cases against exact oracles, without end outside and with fixed seeds in CI.
+
+An area is a function of a seed and an empty folder that raises where something is wrong. What
+users cause is a `CrowdsiftError`; anything else that comes out is a finding.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from torture import arguments, files, folders, kills, labels, lives, shapes
+
+Case = Callable[[int, Path], None]
+AREAS: dict[str, Case] = {
+    "files": files.case,
+    "shapes": shapes.case,
+    "lives": lives.case,
+    "folders": folders.case,
+    "kills": kills.case,
+    "labels": labels.case,
+    "arguments": arguments.case,
+}

@@ -1,0 +1,36 @@
+"""A minute of torture with fixed seeds; `make torture` goes on with fresh ones.
+
+What `make torture` finds is pasted below as a test of its own, and stays.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from torture import AREAS
+
+# How many cases of each area take about a tenth of a minute.
+CASES = {
+    "files": 0, "shapes": 80, "lives": 12, "folders": 80, "kills": 10, "labels": 25,
+    "arguments": 0,
+}  # fmt: skip
+BATCH = 10
+
+
+def test_every_area_has_its_cases():
+    assert set(CASES) == set(AREAS)
+
+
+@pytest.mark.parametrize(
+    ("area", "batch"),
+    [(area, batch) for area, count in CASES.items() for batch in range(-(-count // BATCH))],
+)
+def test_torture(area, batch, tmp_path):
+    for seed in range(BATCH * batch, min(BATCH * (batch + 1), CASES[area])):
+        folder = tmp_path / str(seed)
+        folder.mkdir()
+        try:
+            AREAS[area](seed, folder)
+        except Exception as error:
+            error.add_note(f"torture: AREAS[{area!r}]({seed}, folder)")
+            raise
