@@ -110,17 +110,20 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     crowd = float(ties.sum() / total.sum())
     if crowd == 1.0:
         return np.ones(m), 1.0
-    strength = max(_STRENGTHS, key=lambda a: _evidence(ties, total, a * crowd, a * (1.0 - crowd)))
+    # Workers of equal counts are alike: one unique of complex numbers tells them apart.
+    alike, times = np.unique(ties + 1j * total, return_counts=True)
+    counts = list(zip(alike.real.tolist(), alike.imag.tolist(), times.tolist(), strict=True))
+    strength = max(_STRENGTHS, key=lambda a: _evidence(counts, a * crowd, a * (1.0 - crowd)))
     return (ties + strength * crowd) / (total + strength), crowd
 
 
-def _evidence(ties: Values, total: Values, a: float, b: float) -> float:
-    """Log marginal likelihood of counts under a Beta(a, b) prior, but for a constant."""
-    pairs, count = np.unique(np.stack([ties, total], axis=1), axis=0, return_counts=True)
+def _evidence(counts: list[tuple[float, float, int]], a: float, b: float) -> float:
+    """Log marginal likelihood of ties among votes, of so many workers, under a Beta(a, b) prior.
+
+    But for a constant.
+    """
     start = lgamma(a + b) - lgamma(a) - lgamma(b)
-    return float(
-        sum(
-            times * (start + lgamma(a + t) + lgamma(b + n - t) - lgamma(a + b + n))
-            for (t, n), times in zip(pairs.tolist(), count.tolist(), strict=True)
-        )
+    return sum(
+        times * (start + lgamma(a + ties) + lgamma(b + votes - ties) - lgamma(a + b + votes))
+        for ties, votes, times in counts
     )
