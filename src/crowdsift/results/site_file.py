@@ -16,9 +16,11 @@ __all__ = ["SITES", "read_sites", "sites_bytes"]
 SITES = "sites.parquet"
 _BY_WORKER = ("low", "high")  # the same for all votes of a worker
 _COLUMNS = {name: np.dtype(kind) for name, kind in {
-    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "precision": "f4", "nu": "f4",
-    "side_precision": "f4", "side_pull": "f4", "low": "f8", "high": "f8",
+    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "tau": "f4", "nu": "f4",
+    "side_tau": "f4", "side_nu": "f4", "low": "f8", "high": "f8",
 }.items()}  # fmt: skip
+# What columns were called in format 1.
+_EARLIER = {"precision": "tau", "pull": "nu", "side_precision": "side_tau", "side_pull": "side_nu"}
 
 
 def sites_bytes(sites: SavedSites) -> bytes:
@@ -43,6 +45,7 @@ def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> Sav
             found = _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
     except duckdb.Error as error:
         raise _damaged(source, str(error).split("\n", 1)[0]) from None
+    found = {_EARLIER.get(name, name): values for name, values in found.items()}
     if list(found) != list(_COLUMNS) or any(found[k].dtype != t for k, t in _COLUMNS.items()):
         raise _damaged(source, f"its columns are {', '.join(found)}")
     worker = found["worker"]
