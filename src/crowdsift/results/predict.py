@@ -19,7 +19,14 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.results.data import FitData
 
-__all__ = ["Question", "differences", "outcomes", "question"]
+__all__ = [
+    "Question",
+    "difference_sd",
+    "differences",
+    "outcomes",
+    "probabilities",
+    "question",
+]
 
 
 class Question(NamedTuple):
@@ -65,6 +72,13 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
     return result
 
 
+def probabilities(fit: FitData, difference: NDArray[np.float64]) -> NDArray[np.float64]:
+    """P(first over second) by a worker of the crowd, for differences of scores."""
+    nobody = np.full(len(difference), -1, np.int64)
+    win, _, loss = outcomes(fit, Question(difference, nobody, single=False), decided=True)
+    return np.asarray(win / (win + loss))
+
+
 def differences(
     fit: FitData, first: Any, second: Any
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -83,7 +97,7 @@ def differences(
         raise RequestError("as many first items as second ones are needed") from None
     _refuse_across(fit, one, two)
     score = fit.item_table["score"]
-    return score[one] - score[two], _difference_sd(fit, one, two)
+    return score[one] - score[two], difference_sd(fit, one, two)
 
 
 def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
@@ -142,7 +156,7 @@ def _refuse_across(fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64])
     )
 
 
-def _difference_sd(
+def difference_sd(
     fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64]
 ) -> NDArray[np.float64]:
     """Standard deviations of differences, by rows of the item table."""

@@ -11,6 +11,7 @@ import numpy as np
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.data import FitData
+from crowdsift.results.joint import first_place, joint_table, win_matrix
 from crowdsift.results.predict import differences, outcomes, question
 from crowdsift.results.query import is_sequence, keys_of, places_of
 from crowdsift.results.scales import scaled_fields
@@ -212,6 +213,63 @@ class FitRecord(FitData):
         [1398.0, 1000.0]
         """
         return replace(self, **scaled_fields(self, scale, anchor))
+
+    def joint(self, level: float | None = None, top: int = 3) -> Table:
+        """What can be said of all items at once, at one level for the whole statement.
+
+        One row an item, the best first within its component: lower and upper, simultaneous
+        intervals, which hold for all items together; p_best and p_top_3, the probabilities of
+        being the best and among the best three; shares_first, whether no other item is clearly
+        better (the best item is among these at the level); above_next, whether it is clearly
+        better than the next (all these statements hold together at the level).
+
+        Parameters
+        ----------
+        level
+            That of the fit by default.
+        top
+            How many items are the best in `p_top_...`.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=6, workers=8, comparisons=900, seed=3).comparisons()
+        >>> found = crowdsift.fit(votes, "bt").joint()
+        >>> bool(found["shares_first"][0]), round(float(found["p_best"].sum()), 6)
+        (True, 1.0)
+        """
+        return joint_table(self, level, top)
+
+    def first_place(self, level: float | None = None) -> list[list[Any]]:
+        """The items that share first place, a list for every component.
+
+        The item that is truly the best is among them with the probability `level`.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> wins = {("a", "b"): 30, ("b", "a"): 20, ("a", "c"): 45, ("c", "a"): 5}
+        >>> first, second = zip(*wins)
+        >>> votes = crowdsift.Comparisons.from_arrays(first, second, weight=list(wins.values()))
+        >>> crowdsift.fit(votes, "bt").first_place()
+        [['a', 'b']]
+        """
+        return first_place(self, level)
+
+    def win_matrix(self) -> NDArray[np.float64]:
+        """Probability that a worker of the crowd prefers the row's item to the column's.
+
+        Rows and columns are those of `items`; NaN between components. As `predict` says it.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
+        >>> crowdsift.fit(votes, method="bt").win_matrix().round(3)
+        array([[0.5  , 0.666],
+               [0.334, 0.5  ]])
+        """
+        return win_matrix(self)
 
     def _native(self, table: Table) -> Any:
         return table if self.backend is None else table.to_frame(self.backend)

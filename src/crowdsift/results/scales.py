@@ -26,6 +26,7 @@ __all__ = [
     "STANDARD",
     "checked_level",
     "level_text",
+    "moved",
     "own_scale",
     "scaled_fields",
     "typical_reliability",
@@ -119,7 +120,10 @@ def scaled_fields(
     if scale == "standard" and not known:
         return {"shown": None, "summary": summary}
     if scale == "winrate":
-        return {"shown": _shown(fit, _win_rates(fit)), "summary": summary}
+        return {
+            "shown": _shown(fit, _win_rates(fit, {name: fit.item_table[name] for name in _VALUES})),
+            "summary": summary,
+        }
     factor = 1.0
     if scale != "standard":
         factor = (_ELO if scale == "elo" else 1.0) * _positive_slope(fit, scale)
@@ -141,6 +145,18 @@ def with_own_scale(fit: FitData) -> Table:
         return fit.item_table
     own = {name: fit.item_table[value] for name, value in zip(STANDARD, _VALUES, strict=True)}
     return Table({**fit.shown, **own})
+
+
+def moved(fit: FitData, values: dict[str, Vector]) -> dict[str, Vector]:
+    """Limits of scores of the method's own on the scale of the fit, row by row."""
+    scale = fit.summary.get("scale") or "standard"
+    if fit.shown is None:
+        return values
+    if scale == "winrate":
+        return _win_rates(fit, values)
+    factor = float(fit.summary.get("scale_factor") or 1.0)
+    offset = fit.shown["score"] - factor * fit.item_table["score"]
+    return {name: offset + factor * value for name, value in values.items()}
 
 
 def own_scale(saved: Table) -> tuple[Table, Table | None]:
@@ -192,17 +208,17 @@ def _positive_slope(fit: FitData, scale: str) -> float:
     return slope
 
 
-def _win_rates(fit: FitData) -> dict[str, Vector]:
-    """Scores and limits as shares of wins against the others, who stay where they are."""
+def _win_rates(fit: FitData, wanted: dict[str, Vector]) -> dict[str, Vector]:
+    """Scores or limits as shares of wins against the others, who stay where they are."""
     table, chosen = fit.item_table, model(fit.method, **fit.parameters)
     reliability = typical_reliability(fit)
     component = table["component"].astype(np.int64)
-    values = {name: np.full(table.height, np.nan) for name in _VALUES}
+    values = {name: np.full(table.height, np.nan) for name in wanted}
     for group in np.unique(component):
         inside = np.flatnonzero(component == group)
         score = table["score"][inside].astype(np.float64)
-        for name in _VALUES:
-            at = table[name][inside].astype(np.float64)
+        for name, column in wanted.items():
+            at = column[inside].astype(np.float64)
             values[name][inside] = _against(at, score, chosen, reliability)
     return values
 

@@ -1,0 +1,72 @@
+"""Whether what is said can be trusted: coverage of joint statements, robustness, copied answers.
+
+Run with ``python -m benchmarks.trust NAME [--boards N] [--method bt]``. Every board has a seed
+of its own, counted from 0; shares are printed with their standard errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import warnings
+from collections.abc import Callable
+from math import sqrt
+
+import numpy as np
+
+import crowdsift
+
+Run = Callable[[argparse.Namespace], None]
+
+
+def share(values: list[bool]) -> str:
+    """A share in per cent with its standard error."""
+    p, n = float(np.mean(values)), len(values)
+    return f"{100 * p:5.1f} % ± {100 * sqrt(p * (1 - p) / n):.1f} ({n})"
+
+
+def joint(options: argparse.Namespace) -> None:
+    """Simulated boards of 8 items: whether intervals, groups and separations hold together."""
+    held: dict[str, list[bool]] = {
+        "one by one": [],
+        "simultaneous": [],
+        "best in group": [],
+        "separations": [],
+    }
+    sizes, apart = [], []
+    for seed in range(options.boards):
+        drawn = crowdsift.simulate(8, 20, 800, reliability=(1.0, 1.0), seed=seed)
+        fit = crowdsift.fit(drawn.comparisons(), options.method, threads=1)
+        truth = dict(zip(drawn.items, drawn.scores - drawn.scores.mean(), strict=True))
+        true = np.array([truth[item] for item in fit.items["item"]])
+        if options.method != "bt":  # which fixes no scale: root mean square 1
+            true = true / np.sqrt(np.mean(true**2))
+        table, found = fit.items, fit.joint()
+        for name, at in (("one by one", table), ("simultaneous", found)):
+            held[name].append(bool(((at["lower"] <= true) & (true <= at["upper"])).all()))
+        held["best in group"].append(bool(found["shares_first"][true.argmax()]))
+        said = found["above_next"][:-1]
+        held["separations"].append(bool((-np.diff(true)[said] > 0).all()))
+        sizes.append(int(found["shares_first"].sum()))
+        apart.append(int(said.sum()))
+    print(f"{options.method}: {options.boards} boards of 8 items, 800 votes")
+    for name, values in held.items():
+        print(f"  {name:15s} {share(values)}")
+    print(f"  group of {np.mean(sizes):.2f} items, {np.mean(apart):.2f} of 7 neighbours separated")
+
+
+RUNS: dict[str, Run] = {"joint": joint}
+
+
+def main() -> None:
+    """Run the measurement that is named."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=list(RUNS))
+    parser.add_argument("--boards", type=int, default=2000)
+    parser.add_argument("--method", default="bt")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore", crowdsift.SignWarning)
+    RUNS[options.name](options)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,236 @@
+"""Statements about all items at once, from the joint posterior of their scores.
+
+Intervals that hold one by one with 90 % hold all together far more rarely: of ten independent ones
+in a third of the cases. Here the level is that of the whole statement.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.numeric.distributions import half_width
+from crowdsift.results.predict import difference_sd, probabilities
+from crowdsift.results.scales import checked_level, moved
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+    from crowdsift.results.data import FitData
+
+__all__ = ["MOST_ITEMS", "JointErrors", "first_place", "joint_table", "win_matrix"]
+
+MOST_ITEMS = 1_000  # of a component whose pairs are compared one by one
+_FEWEST, _MOST = 2_000, 20_000  # draws
+_NUMBERS = 200_000_000  # of pairs of items times draws
+_PART = 4_000_000  # numbers that are held at a time
+_MATRIX = 2_000  # items of a matrix of probabilities
+_PLACES = 4_001  # at which a probability is computed; between them it is interpolated
+
+
+class JointErrors(NamedTuple):
+    """Draws of the errors of scores about the mean of their component, one row a draw.
+
+    `sd` is that of every score, `variance` that of every difference, None where items are many and
+    errors count as independent.
+    """
+
+    draws: NDArray[np.float32]
+    sd: Vector
+    variance: Vector | None
+
+    def difference_sd(self, item: int) -> Vector:
+        """Standard deviations of the differences of an item to all; 1 to itself."""
+        if self.variance is None:
+            variance = self.sd**2 + self.sd[item] ** 2
+        else:
+            variance = self.variance[item].copy()
+        variance[item] = 1.0
+        return np.asarray(np.sqrt(np.maximum(variance, 1e-300)))
+
+
+def joint_table(fit: FitData, level: float | None = None, top: int = 3) -> Table:
+    """What can be said of all items of a component at once; see `Fit.joint`."""
+    level = fit.level if level is None else checked_level(level)
+    if not isinstance(top, int) or isinstance(top, bool) or top < 1:
+        raise RequestError(f"top must be a whole number above 0, not {top!r}")
+    table = fit.item_table
+    columns = {name: np.full(table.height, np.nan) for name in ("lower", "upper", "best", "top")}
+    first, apart = np.zeros(table.height, bool), np.zeros(table.height, bool)
+    for rows in _components(fit):
+        score = table["score"][rows].astype(np.float64)
+        if len(rows) == 1:
+            columns["best"][rows] = columns["top"][rows] = 1.0
+            columns["lower"][rows] = columns["upper"][rows] = score
+            first[rows] = True
+            continue
+        errors = _errors(fit, rows)
+        half = _largest(np.abs(errors.draws) / errors.sd, level) * errors.sd
+        columns["lower"][rows], columns["upper"][rows] = score - half, score + half
+        columns["best"][rows], columns["top"][rows] = _placed(score, errors, top)
+        first[rows] = _sharing_first(score, errors, level)
+        apart[rows] = _apart(score, errors, level)
+    shown = {name: columns[name] for name in ("lower", "upper")}
+    labels = {name: table[name] for name in (fit.summary.get("by"), "item") if name}
+    return Table(
+        {
+            **labels,
+            "rank": table["rank"],
+            "score": fit.shown_items["score"],
+            **moved(fit, shown),
+            "p_best": columns["best"],
+            f"p_top_{top}": columns["top"],
+            "shares_first": first,
+            "above_next": apart,
+            "component": table["component"],
+        }
+    )
+
+
+def first_place(fit: FitData, level: float | None = None) -> list[list[Any]]:
+    """The items that may be the best, a list a component; see `Fit.first_place`."""
+    level = fit.level if level is None else checked_level(level)
+    found, labels = [], fit.labels
+    for rows in _components(fit):
+        score = fit.item_table["score"][rows].astype(np.float64)
+        inside = np.ones(1, bool)
+        if len(rows) > 1:
+            inside = _sharing_first(score, _errors(fit, rows), level)
+        found.append([labels[row] for row in rows[inside]])
+    return found
+
+
+def win_matrix(fit: FitData) -> Vector:
+    """P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
+    table = fit.item_table
+    if table.height > _MATRIX:
+        raise RequestError(
+            f"a matrix of {table.height:,} items is too large (at most {_MATRIX:,}); ask `predict` "
+            "for the pairs of interest"
+        )
+    score, component = table["score"].astype(np.float64), table["component"]
+    reach = max(float(np.ptp(score)), 1e-9)
+    at = np.linspace(0.0, reach, min(_PLACES, max(table.height**2, 2)))
+    difference = score[:, None] - score[None, :]
+    upper = np.interp(np.abs(difference), at, probabilities(fit, at))
+    result = np.where(difference >= 0.0, upper, 1.0 - upper)
+    result[component[:, None] != component[None, :]] = np.nan
+    np.fill_diagonal(result, 0.5)
+    return np.asarray(result)
+
+
+def _components(fit: FitData) -> Iterator[NDArray[np.intp]]:
+    """Rows of the items with votes, component by component, as they stand in the table."""
+    component = fit.item_table["component"]
+    counted = fit.item_table["comparisons"] > 0
+    for group in np.unique(component):
+        rows = np.flatnonzero((component == group) & counted)
+        if len(rows):
+            yield rows
+
+
+def _errors(fit: FitData, rows: NDArray[np.intp]) -> JointErrors:
+    """Draws from the joint posterior of a component.
+
+    With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the
+    mean. It has no inverse; 11ᵀ is added, and taken out of the draws by their mean.
+    """
+    k = len(rows)
+    rng = np.random.Generator(np.random.PCG64(int(fit.summary.get("seed") or 0)))
+    count = int(np.clip(_NUMBERS // k**2, _FEWEST, _MOST)) // 2
+    noise = rng.standard_normal((count, k), dtype=np.float32)
+    if k > MOST_ITEMS:
+        half = 0.5 * (fit.item_table["upper"] - fit.item_table["lower"])[rows]
+        sd = half.astype(np.float64) / half_width(fit.level)
+        if np.isnan(sd).any():
+            raise RequestError(f"{fit.method} gives no intervals for these items")
+        error = noise * sd.astype(np.float32)
+        return JointErrors(np.concatenate([error, -error]), sd, None)
+    one, two = (index.reshape(-1) for index in np.meshgrid(rows, rows, indexing="ij"))
+    variance = difference_sd(fit, one, two).reshape(k, k) ** 2
+    np.fill_diagonal(variance, 0.0)
+    covariance = variance - variance.mean(axis=0)
+    covariance = -0.5 * (covariance - covariance.mean(axis=1)[:, None])
+    size = max(float(np.trace(covariance)) / k, 1e-300)
+    root = np.linalg.cholesky(covariance + size / k + 1e-9 * size * np.eye(k))
+    error = noise @ root.T.astype(np.float32)
+    error -= error.mean(axis=1, keepdims=True)
+    sd = np.sqrt(np.maximum(np.diag(covariance), 1e-300))
+    return JointErrors(np.concatenate([error, -error]), sd, variance)
+
+
+def _largest(values: NDArray[Any], level: float) -> float:
+    """The quantile of the largest value of every draw."""
+    return float(np.quantile(values.max(axis=1), level))
+
+
+def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vector]:
+    """How often an item is the best, and among the best `top`, in draws of the scores."""
+    k, count = len(score), len(errors.draws)
+    drawn = errors.draws + score.astype(np.float32)
+    best = np.bincount(drawn.argmax(axis=1), minlength=k) / count
+    if top >= k:
+        return best, np.ones(k)
+    among = np.argpartition(-drawn, top - 1, axis=1)[:, :top]
+    return best, np.bincount(among.reshape(-1), minlength=k) / count
+
+
+def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
+    """Items that no other is clearly above: the best item is among them at the level.
+
+    Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with
+    c_i the quantile of the largest such ratio if i were equal to all others in truth. So the item
+    that is truly the best leaves in at most 1 - level of the cases.
+    """
+    k = len(score)
+    shares = np.zeros(k, bool)
+    for item in range(k):
+        sd = errors.difference_sd(item)
+        ratio = (score - score[item]) / sd
+        ratio[item] = -np.inf
+        worst = float(ratio.max())
+        # One comparison is the least, all of them apart (Bonferroni) the most that c can be.
+        if worst <= _bonferroni(level, 1):
+            shares[item] = True
+        elif worst < _bonferroni(level, k - 1):
+            against = (errors.draws - errors.draws[:, item, None]) / sd.astype(np.float32)
+            against[:, item] = -np.inf
+            shares[item] = worst <= _largest(against, level)
+    return shares
+
+
+def _bonferroni(level: float, count: int) -> float:
+    """The one-sided quantile at which so many statements hold together in any case."""
+    return half_width(1.0 - 2.0 * (1.0 - level) / count)
+
+
+def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
+    """Whether an item is above the next, all such statements together at the level.
+
+    By the largest of all differences in standard deviations (Tukey), since it is the votes that
+    choose who the neighbours are.
+    """
+    k = len(score)
+    above = np.zeros(k, bool)
+    sd = np.array([errors.difference_sd(item)[item + 1] for item in range(k - 1)])
+    ratio = -np.diff(score) / sd
+    if errors.variance is None:
+        above[:-1] = ratio > _bonferroni(level, k * (k - 1))
+        return above
+    scale = np.sqrt(np.maximum(errors.variance, 1e-300)).astype(np.float32)
+    np.fill_diagonal(scale, np.inf)
+    largest = np.zeros(len(errors.draws) // 2, np.float32)  # the opposite draws have the same
+    part = max(_PART // len(largest), 1)
+    for item in range(k - 1):
+        for begin in range(item + 1, k, part):
+            others = slice(begin, min(begin + part, k))
+            gap = errors.draws[: len(largest), others] - errors.draws[: len(largest), item, None]
+            np.maximum(largest, (np.abs(gap) / scale[item, others]).max(axis=1), out=largest)
+    above[:-1] = ratio > np.quantile(largest, level)
+    return above
