@@ -6,10 +6,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.grid import VoteSites
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import GridSites, VoteSites, WorkerTypes
+    from crowdsift.engines.grid import GridSites, WorkerTypes
     from crowdsift.numeric import Vector
 
 __all__ = ["KEPT_SITES", "SavedSites", "carried_over", "kept_sites", "recoded"]
