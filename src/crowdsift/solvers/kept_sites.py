@@ -94,4 +94,5 @@ def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> V
     found = source < n
     values = [np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
               for old, new in zip(earlier[4:8], votes[4:8], strict=True)]  # fmt: skip
-    return VoteSites._make([*votes[:4], *values, earlier.low, earlier.high])
+    here = len(votes.held)  # without gold, which earlier codes have room for
+    return VoteSites._make([*votes[:4], *values, earlier.low[:here], earlier.high[:here]])
