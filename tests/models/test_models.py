@@ -10,6 +10,7 @@ from scipy.optimize import minimize
 
 import crowdsift
 from crowdsift import BoraEM, BradleyTerry, Comparisons
+from crowdsift.engines import ENGINES
 from crowdsift.models import MODELS
 
 METHODS = sorted(MODELS)
@@ -31,7 +32,7 @@ def by_item(fit):
     return dict(zip(fit.items["item"], fit.items["score"], strict=True))
 
 
-@pytest.mark.parametrize("engine", ["cpu", "reference"])
+@pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", METHODS)
 def test_contract(method, engine, crowd):
     votes = crowd.comparisons()
