@@ -121,6 +121,11 @@ def test_modules_and_functions_fit_in_the_head(name: str) -> None:
             assert lines <= 60 + _documented(node), f"{name}.{node.name} has {lines} lines"
 
 
+@pytest.mark.parametrize("path", sorted(Path(__file__).parent.rglob("*.py")), ids=lambda p: p.name)
+def test_tests_fit_in_the_head(path: Path) -> None:
+    assert len(path.read_text(encoding="utf-8").splitlines()) <= 400
+
+
 def _documented(node: ast.FunctionDef) -> int:
     """The lines of a docstring, which explain and are not read as code."""
     first = node.body[0]
