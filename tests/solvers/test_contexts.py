@@ -13,62 +13,16 @@ from crowdsift.engines.own_levels import interpolated_prior
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import PLAIN, Habits, SidePrior, mirrored
+from crowdsift.engines.grid import PLAIN, Habits, mirrored
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.io.gold import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.context_sides import SideTree
 from crowdsift.solvers.context_types import TypeTree, likelihoods, spread_kernel
 from crowdsift.solvers.worker_prior import power_grid
 from crowdsift.votes.folds import folds
 
 # --- messages ---------------------------------------------------------------------------------
-
-
-def test_side_habits_against_the_joint_gaussian():
-    """Evidence, η, and what other contexts say of γ, from the dense covariance of all γ."""
-    rng = np.random.default_rng(2)
-    side, w = SidePrior(0.3, 0.2), 0.15
-    whole = np.array([0, 0, 0, 1])
-    a, h = rng.uniform(0.5, 4.0, 4), rng.normal(size=4)
-    tree = SideTree(whole, 2)
-    tree.spread = w
-    tree.start(side)
-    for _ in range(60):  # messages among leaves of one worker come to rest
-        leaf_m, leaf_v = tree.leaf_mean, tree.leaf_variance
-        V = 1.0 / (1.0 / leaf_v + a)
-        G = V * (leaf_m / leaf_v + h)
-        tree.gather(G, V, side)
-    own = 0.5 * (G**2 / V - leaf_m**2 / leaf_v + np.log(V / leaf_v))  # of leaves by themselves
-    for s in (0, 1):
-        mine = whole == s
-        n = int(mine.sum())
-        prior = side.variance * np.ones((n, n)) + w * np.eye(n)
-        P, A = np.linalg.inv(prior), np.diag(a[mine])
-        mean = np.full(n, side.mean)
-        S = np.linalg.inv(P + A)
-        m = S @ (P @ mean + h[mine])
-        evidence = 0.5 * (
-            m @ (P + A) @ m - mean @ P @ mean - np.log(np.linalg.det(prior @ (P + A)))
-        )
-        assert own[mine].sum() + tree.bonus[s] == pytest.approx(evidence, abs=1e-9)
-        np.testing.assert_allclose(G[mine], m, rtol=1e-9)
-        np.testing.assert_allclose(V[mine], np.diag(S), rtol=1e-9)
-        # η given γ is Gaussian: E[η] = g0 + t² 1ᵀ P (E[γ] - g0)
-        weight = side.variance * np.ones(n) @ P
-        assert tree.mean[s] == pytest.approx(side.mean + weight @ (m - mean), rel=1e-9)
-        variance = side.variance - weight @ np.ones(n) * side.variance + weight @ S @ weight
-        assert tree.variance[s] == pytest.approx(variance, rel=1e-9)
-        if s == 0:  # E[(γ - η)²] from the joint posterior of γ and η
-            off = np.eye(n) - np.outer(np.ones(n), weight)
-            rest = side.variance * (1.0 - weight.sum())
-            centre = m - tree.mean[s]
-            square = np.diag(off @ S @ off.T) + rest + centre**2
-            tree.learn(np.array([1.0, 1.0]))
-            # workers of one context tell nothing; a prior of one leaf at .02
-            assert tree.spread == pytest.approx((square.sum() + 0.02) / 4.0, rel=1e-9)
-            tree.spread = w
 
 
 @pytest.mark.parametrize("habits", [

@@ -8,9 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdsift import _core
-from crowdsift.engines.grid import SideSums, mirrored
+from crowdsift.engines.grid import mirrored
 from crowdsift.numeric.type_mixture import SHARES, update_types
-from crowdsift.solvers.side_prior import SideLearner, learned_sides
 from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
@@ -61,7 +60,7 @@ class Mixture:
 
 def expected(prior, counts):
     """The update of π in plain NumPy."""
-    points, widths = mirrored(prior.levels), len(prior.habits.widths)
+    points, widths = mirrored(prior.levels), len(prior.types.widths)
     table = counts[: widths * len(points)].reshape(widths, -1)
     by_level, everyone = table.sum(axis=0), counts.sum()
     regular, centre, spread, shares = by_level.sum(), prior.centre, prior.spread, prior.shares
@@ -151,7 +150,7 @@ def test_the_core_updates_as_the_specification_does(points, ties, sides, seed):
     rng = np.random.default_rng(seed)
     types = habits_of(ties=ties, sides=sides)
     grid = mirrored(power_grid(points))
-    size = len(types.widths) * len(grid) + len(types.pure_sides)
+    size = len(types.widths) * len(grid) + len(types.side_only)
     given = (grid, np.log(np.gradient(grid)), len(types.widths))
     state = (np.nan, 1.0, np.array(SHARES))
     for _ in range(3):
@@ -162,34 +161,3 @@ def test_the_core_updates_as_the_specification_does(points, ties, sides, seed):
         for one, two in zip(ours, theirs, strict=True):
             np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
         state = ours[1:]
-
-
-def test_side_habits_of_a_crowd_are_shrunk_a_little():
-    """Many workers give their own mean and variance; none give the prior's."""
-    many = learned_sides(SideSums(1000.0, 500.0, 1000.0 * (0.25 + 0.36)))
-    assert many.mean == pytest.approx(0.5, abs=1e-3)
-    assert many.variance == pytest.approx(0.36, abs=1e-3)
-    assert learned_sides(SideSums(0.0, 0.0, 0.0)) == (0.0, 0.1)
-
-
-def test_extrapolation_ends_where_single_steps_do():
-    """An EM of a normal variance with known errors: the fixed point is that of plain steps."""
-    rng = np.random.default_rng(8)
-    errors = rng.uniform(0.2, 1.0, 300)
-    seen = rng.normal(0.3, np.sqrt(0.02 + errors))
-
-    def sums(prior):
-        V = 1.0 / (1.0 / prior.variance + 1.0 / errors)
-        G = V * (prior.mean / prior.variance + seen / errors)
-        return SideSums(300.0, G.sum(), (G**2 + V).sum())
-
-    plain, learner, taken = SideLearner().prior, SideLearner(), 0
-    for _ in range(5000):
-        plain = learned_sides(sums(plain))
-    while abs(learner.prior.variance - plain.variance) > 1e-4 * plain.variance and taken < 5000:
-        learner, taken = learner.learned(sums(learner.prior)), taken + 1
-    assert learner.prior.mean == pytest.approx(plain.mean, abs=1e-3)
-    slow, steps = SideLearner().prior, 0
-    while abs(slow.variance - plain.variance) > 1e-4 * plain.variance:
-        slow, steps = learned_sides(sums(slow)), steps + 1
-    assert taken < 0.5 * steps

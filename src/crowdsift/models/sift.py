@@ -178,7 +178,7 @@ class Sift(Model):
         apart = run.sites if isinstance(run.sites, ContextSites) else None
         known = None
         if apart is not None:
-            sides = apart.leaf_sides(engine.facts.n_gold)
+            sides = apart.leaf_sides(engine.facts.n_gold, run.sides.mean_variance)
             leaves = summarise(apart.leaves, run.prior, sides, apart.leaf_priors())
             known = apart.known(leaves.scaled(size).points)
             told = told._replace(points=in_another(told.points, apart))

@@ -23,6 +23,7 @@ maximisation has the same fixed points, but its steps shrink with t² and creep 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -32,12 +33,23 @@ from crowdsift.numeric.roots import expand_bracket, find_root
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["MAX_VARIANCE", "MIN_VARIANCE", "RandomEffects", "evidence", "mean_at", "slope_at"]
+__all__ = [
+    "MAX_VARIANCE",
+    "MIN_VARIANCE",
+    "RandomEffects",
+    "best_variance",
+    "evidence",
+    "log_mean",
+    "mean_at",
+    "slope_at",
+    "within_reach",
+]
 
 MIN_VARIANCE = 1e-6  # below, effects do not differ: the variance is 0
 MAX_VARIANCE = 16.0
 _STEP = math.log(4.0)  # of the walk to a bracket, in log t²
 _TOLERANCE = 1e-6  # of log t²
+_REACH = 4.0
 
 
 class RandomEffects(NamedTuple):
@@ -68,20 +80,44 @@ class RandomEffects(NamedTuple):
         """
         used = (weight > 0.0) & (tau > 0.0)
         nu, tau, weight = nu[used], tau[used], weight[used]
-
-        def fall(log: float) -> float:
-            return -slope_at(nu, tau, weight, math.exp(log))
-
-        low, high = math.log(MIN_VARIANCE), math.log(MAX_VARIANCE)
-        log = min(max(math.log(max(start, MIN_VARIANCE)), low), high)
-        at = fall(log)
-        bracket = expand_bracket(fall, log, _STEP, low, high, at)
-        if bracket is not None:
-            variance = math.exp(find_root(fall, bracket, _TOLERANCE))
-        else:
-            variance = 0.0 if at > 0.0 else MAX_VARIANCE
+        variance = best_variance(lambda x: slope_at(nu, tau, weight, x), start)
         mean, information = mean_at(nu, tau, weight, variance)
         return RandomEffects(mean, variance, 1.0 / (1.0 + information))
+
+
+def best_variance(slope: Callable[[float], float], start: float) -> float:
+    """The maximum over variances that is uphill from the start; `slope` is the derivative.
+
+    0 where it is downhill all the way from there to `MIN_VARIANCE`.
+    """
+
+    def fall(log: float) -> float:
+        return -slope(math.exp(log))
+
+    low, high = math.log(MIN_VARIANCE), math.log(MAX_VARIANCE)
+    log = min(max(math.log(max(start, MIN_VARIANCE)), low), high)
+    at = fall(log)
+    bracket = expand_bracket(fall, log, _STEP, low, high, at)
+    if bracket is None:
+        return 0.0 if at > 0.0 else MAX_VARIANCE
+    return math.exp(find_root(fall, bracket, _TOLERANCE))
+
+
+def within_reach(found: float, before: float) -> float:
+    """A variance found beside other things that move: no farther than a factor of 4 at a time.
+
+    From 0 it may rise at once, and below `MIN_VARIANCE` it is 0.
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.random_effects import within_reach
+    >>> within_reach(0.0, 0.4), within_reach(0.5, 0.4), within_reach(0.0, 1e-6)
+    (0.1, 0.5, 0.0)
+    """
+    if before <= MIN_VARIANCE:
+        return found
+    held = min(max(found, before / _REACH), before * _REACH)
+    return held if held > MIN_VARIANCE else 0.0
 
 
 def mean_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> tuple[float, float]:
@@ -102,6 +138,19 @@ def slope_at(nu: Vector, tau: Vector, weight: Vector, variance: float) -> float:
 
 def evidence(nu: Vector, tau: Vector, weight: Vector, mean: float, variance: float) -> float:
     """Σ ωℓ, with the logarithms of both priors but for constants."""
+    return float(weight @ log_mean(nu, tau, mean, variance)) - 0.5 * (mean**2 + variance)
+
+
+def log_mean(nu: Vector, tau: Vector, mean: Vector | float, variance: Vector | float) -> Vector:
+    """ℓ: the logarithm of the mean of exp(-τx²/2 + νx) over x ~ N(mean, variance).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.random_effects import log_mean
+    >>> log_mean(np.array([2.0]), np.array([1.0]), 0.5, 0.0)  # 2·0.5 - 0.5²/2
+    array([0.875])
+    """
     D = 1.0 + variance * tau
-    each = -np.log(D) + (variance * nu**2 + 2.0 * mean * nu - mean**2 * tau) / D
-    return 0.5 * (float(weight @ each) - mean**2 - variance)
+    top = variance * nu**2 + 2.0 * mean * nu - mean**2 * tau
+    return np.asarray(0.5 * (top / D - np.log(D)), dtype=np.float64)

@@ -9,7 +9,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.side_prior import learned_sides
+from crowdsift.solvers.side_prior import PopulationSide
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
@@ -42,7 +42,7 @@ def blind_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float
             prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True, side=side
         )
         evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
-        prior, side = prior.updated(update.counts), learned_sides(update, side)
+        prior, side = prior.updated(update.counts), PopulationSide(side).learned(update).prior
         masses, system = _blind(prior, prior.masses), sites.system(sites.pair_sums())
         if engine.facts.n_gold:
             solution = system.laplacian.solve(

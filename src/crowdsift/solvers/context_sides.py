@@ -1,7 +1,9 @@
-"""Side habits of a worker that differ from context to context.
+"""Side biases of a worker that differ from context to context.
 
-γ of a worker in a context ("leaf") is N(η, w), η of the worker N(g0, t²), all Gaussian: with a and
-h the sums of the sites of a leaf and D = 1 + w·a, a leaf tells its worker a/D and h/D.
+γ of a worker in a context ("leaf") is N(η, w), η of the worker N(g0, t²), all Gaussian. With a and
+h the sums of the sites of a leaf and D = 1 + w·a, the message of a leaf to its worker is
+exp(-Aη²/2 + Hη), A = a/D and H = h/D, times exp(½(w·h²/D - log D)). No formula divides by w or t²,
+so both may be 0.
 """
 
 from __future__ import annotations
@@ -11,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import SidePrior
-from crowdsift.numeric.extrapolation import Aitken
+from crowdsift.numeric.random_effects import best_variance, log_mean, within_reach
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -20,61 +22,82 @@ if TYPE_CHECKING:
 
 __all__ = ["SideTree"]
 
-_LEAST, _MOST = 1e-4, 4.0
-_PRIOR = 0.02  # of one worker in one context, before any votes
+_START = 0.1  # of w
 
 
 class SideTree:
-    """Side habits of workers, and of each worker in each of its contexts.
+    """Side biases of workers, and of each worker in each of its contexts.
 
-    After `gather`, `mean` and `variance` are those of η, `leaf_mean` and `leaf_variance` what the
-    worker, but for this leaf, says of γ there.
+    After `gather`, `tau` and `nu` are the sums of the messages that a worker receives, `mean` and
+    `variance` those of η, `leaf_mean` and `leaf_variance` those of γ of a leaf given all others.
     """
 
     def __init__(self, whole: NDArray[np.int64], n_workers: int) -> None:
         self._whole, self._n = whole, n_workers
-        self._tells = (np.bincount(whole, minlength=n_workers) > 1)[whole]
-        self.spread, self._acceleration = 0.1, Aitken()  # w
+        self.spread = _START  # w
+        self._a = self._h = np.zeros(len(whole))
         self.start(SidePrior())
 
     def start(self, side: SidePrior) -> None:
         """Before any votes."""
-        self.mean, self.variance = np.full(self._n, side.mean), np.full(self._n, side.variance)
         leaves = len(self._whole)
         self.leaf_mean = np.full(leaves, side.mean)
         self.leaf_variance = np.full(leaves, side.variance + self.spread)
         self.bonus = self.tau = self.nu = np.zeros(self._n)
+        self._share = np.ones(leaves)  # of g0 in the mean of a leaf
+        self._side = side
 
     def gather(self, a: Vector, h: Vector, side: SidePrior) -> None:
         """From the sums a and h of the sites of every leaf.
 
         `bonus` is what the evidence of leaves, each by itself, lacks of that of their worker.
         """
-        whole, w = self._whole, self.spread
+        whole, w, t2 = self._whole, self.spread, side.variance
+        self._a, self._h, self._side = a, h, side
         D = 1.0 + w * a
         A, H = a / D, h / D
-        sums = [np.bincount(whole, x, self._n).astype(np.float64) for x in (A, H)]
-        self.tau, self.nu = sums
-        precision, pull = 1.0 / side.variance + sums[0], side.mean / side.variance + sums[1]
-        self.mean, self.variance = pull / precision, 1.0 / precision
-        rest = precision[whole] - A
-        centre, width = (pull[whole] - H) / rest, 1.0 / rest
-        self.leaf_mean, self.leaf_variance = centre, width + w
-        total = _log_mean(side.mean, side.variance, *sums)
-        self.bonus = total - np.bincount(whole, _log_mean(centre, width, A, H), self._n)
-        G, V = self.mean[whole], self.variance[whole]
-        self._square = (w * (h - a * G) / D) ** 2 + w / D + (w * a / D) ** 2 * V  # of γ - η
+        self.tau, self.nu = self._to_workers(A), self._to_workers(H)
+        rest, others = np.maximum(self.tau[whole] - A, 0.0), self.nu[whole] - H
+        without = 1.0 + t2 * rest
+        centre, width = (side.mean + t2 * others) / without, t2 / without
+        self.leaf_mean, self.leaf_variance, self._share = centre, width + w, 1.0 / without
+        total = log_mean(self.nu, self.tau, side.mean, t2)
+        self.bonus = total - self._to_workers(log_mean(H, A, centre, width))
+
+    def leaf_posteriors(self, mean_variance: float) -> tuple[Vector, Vector]:
+        """Mean and variance of γ of every leaf, that of g0 being `mean_variance`."""
+        D = 1.0 + self.leaf_variance * self._a
+        mean = (self.leaf_mean + self.leaf_variance * self._h) / D
+        return mean, self.leaf_variance / D + mean_variance * (self._share / D) ** 2
 
     def learn(self, regular: Vector) -> None:
-        """A step of EM for w, from workers seen in more than one context, if they are regular."""
-        held = regular[self._whole] * self._tells
-        found = (float(held @ self._square) + _PRIOR) / (float(held.sum()) + 1.0)
-        self.spread = float(np.clip(self._acceleration.propose(self.spread, found), _LEAST, _MOST))
+        """W of the largest evidence given g0 and t², from workers as far as they are regular."""
+        held = regular[self._whole]
+        found = best_variance(lambda w: self.slope(held, w), self.spread)
+        self.spread = within_reach(found, self.spread)
 
+    def slope(self, weight: Vector, w: float) -> float:
+        """The derivative in w of the evidence, weighted by leaf, with the prior of w.
 
-def _log_mean(mean: Vector | float, variance: Vector | float, A: Vector, H: Vector) -> Vector:
-    """The logarithm of the mean of exp(-A x²/2 + H x) for x ~ N(mean, variance)."""
-    pull = mean / variance + H
-    return np.asarray(
-        0.5 * (pull**2 / (1.0 / variance + A) - mean**2 / variance - np.log(1.0 + A * variance))
-    )
+        That of a leaf given η is ½[((h - aη)/D)² - a/D], which is averaged over the posterior
+        N(G, V) of η; the standard deviation √w is half normal of scale 1, as that of workers is.
+        """
+        a, h, side = self._a, self._h, self._side
+        D = 1.0 + w * a
+        tau, nu = self._to_workers(a / D), self._to_workers(h / D)
+        own = 1.0 + side.variance * tau
+        G, V = (side.mean + side.variance * nu) / own, side.variance / own
+        left = (h - a * G[self._whole]) / D
+        each = left**2 + (a / D) ** 2 * V[self._whole] - a / D
+        return 0.5 * (float(weight @ each) - 1.0)
+
+    def evidence(self, weight: Vector, w: float) -> float:
+        """Of the sites of all leaves, weighted by worker, with the prior of w."""
+        D = 1.0 + w * self._a
+        leaves = self._to_workers(0.5 * (w * self._h**2 / D - np.log(D)))
+        tau, nu = self._to_workers(self._a / D), self._to_workers(self._h / D)
+        total = leaves + log_mean(nu, tau, self._side.mean, self._side.variance)
+        return float(weight @ total) - 0.5 * w
+
+    def _to_workers(self, values: Vector) -> Vector:
+        return np.bincount(self._whole, values, self._n).astype(np.float64)

@@ -70,7 +70,6 @@ class ContextSites:
         if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # of leaves; None before the first pass
-        self._leaf_sums = np.zeros(len(worker)), np.zeros(len(worker))  # τ and ν of γ
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.leaves, name)
@@ -107,8 +106,7 @@ class ContextSites:
         leaf = likelihoods(self.leaves, levels, self._shape, len(self._whole))
         if self._shape.sides:
             leaves = slice(len(self._whole))
-            self._leaf_sums = found.side_tau[leaves], found.side_nu[leaves]
-            self.side.gather(*self._leaf_sums, side)
+            self.side.gather(found.side_tau[leaves], found.side_nu[leaves], side)
         self.types.gather(leaf, levels, self.side.bonus)
         q, log_messages = self.types.posterior(prior)
         log_messages += found.log_messages - float(np.log(np.sum(before * leaf, axis=1)).sum())
@@ -152,13 +150,11 @@ class ContextSites:
             raise RuntimeError("no pass yet")
         return WorkerPriors(self._priors, self.side.leaf_mean, self.side.leaf_variance)
 
-    def leaf_sides(self, gold: int) -> tuple[Vector, Vector]:
+    def leaf_sides(self, gold: int, mean_variance: float) -> tuple[Vector, Vector]:
         """Mean and variance of γ of every leaf, and of so many rows of gold."""
-        (tau, nu), variance = self._leaf_sums, self.side.leaf_variance
-        D = 1.0 + variance * tau
-        sides = (self.side.leaf_mean + variance * nu) / D, variance / D
+        mean, variance = self.side.leaf_posteriors(mean_variance)
         none = np.zeros(gold)
-        return np.append(sides[0], none), np.append(sides[1], none)
+        return np.append(mean, none), np.append(variance, none)
 
     def transform(
         self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False

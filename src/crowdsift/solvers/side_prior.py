@@ -1,64 +1,76 @@
-"""The side habits of a crowd, learned from those of its workers."""
+"""The side bias of the worker population, learned from that of its workers.
+
+γ of a regular worker is N(g0, t²). A worker's sites of γ add up to exp(-τγ²/2 + νγ), and where EP
+is at rest the derivative of its evidence in g0 and t² is that at fixed sites, weighted with the
+probability ω of being regular. So g0 and t² are those of `crowdsift.numeric.random_effects`, where
+the derivation is: priors g0 ~ N(0, 1) and t half normal of scale 1, and t² may be 0.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
-
 from crowdsift.engines.grid import SidePrior
-from crowdsift.numeric.extrapolation import aitken_step
+from crowdsift.numeric.random_effects import RandomEffects, mean_at, within_reach
 
 if TYPE_CHECKING:
     from crowdsift.engines.grid import SiteUpdate
+    from crowdsift.numeric import Vector
 
-__all__ = ["SideLearner", "learned_sides"]
+__all__ = ["PopulationSide", "learn_sides"]
 
-_FARTHEST, _LEAST_VARIANCE, _MOST_VARIANCE = 3.0, 1e-3, 4.0
 _START = SidePrior()
-_EVERY = 4  # steps, then an extrapolation
 
 
-def learned_sides(update: SiteUpdate, prior: SidePrior) -> SidePrior:
-    """Mean and variance of the side habit of regular workers, by empirical Bayes.
+def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
+    """Mean and variance of the side bias of regular workers, by maximum evidence.
 
-    One worker's worth of prior at mean 0 and variance .1 keeps the variance from collapsing,
-    which would hand a biased but good worker to a pure type.
+    The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in
+    one pass: a biased but good worker must not be taken for a side-only type because t² fell to 0
+    before the scores could show that it is good.
+
+    Parameters
+    ----------
+    nu, tau, regular
+        Of every worker: Σ n·ν and Σ n·τ of its sites of γ, and ω.
+    prior
+        What the sites were made with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.grid import SidePrior
+    >>> from crowdsift.solvers.side_prior import learn_sides
+    >>> tau = np.full(100, 9.0)
+    >>> learn_sides(0.2 * tau, tau, np.ones(100), SidePrior(0.0, 0.25)).prior
+    SidePrior(mean=0.19..., variance=0.0625)
     """
-    weight, t2 = update.regular, prior.variance
-    D = 1.0 + t2 * update.side_tau
-    G, V = (prior.mean + t2 * update.side_nu) / D, t2 / D
-    held = float(weight.sum()) + 1.0
-    mean = float(np.clip(weight @ G / held, -_FARTHEST, _FARTHEST))
-    variance = (float(weight @ ((G - mean) ** 2 + V)) + 0.1) / held
-    return SidePrior(mean, float(np.clip(variance, _LEAST_VARIANCE, _MOST_VARIANCE)))
+    if not (regular @ tau) > 0.0:  # nothing known yet
+        return PopulationSide(prior)
+    found = RandomEffects.of_messages(nu, tau, regular, prior.variance)
+    variance = within_reach(found.variance, prior.variance)
+    mean, information = mean_at(nu, tau, regular, variance)
+    return PopulationSide(SidePrior(mean, variance), 1.0 / (1.0 + information))
 
 
 @dataclass(frozen=True)
-class SideLearner:
-    """The prior, and how its steps shrink.
-
-    Where habits are small next to what votes tell of them, the variance creeps: each step is
-    nearly as long as the one before. Every few steps those to come are taken at once, as the sum
-    of a geometric series (Aitken's extrapolation, in the logarithm of the variance).
-    """
+class PopulationSide:
+    """g0 and t², and the variance of what is known of g0."""
 
     prior: SidePrior = _START
-    last: tuple[float, float] | None = None
-    steps: int = 0
+    mean_variance: float = 1.0
 
-    def learned(self, update: SiteUpdate) -> SideLearner:
-        """A step, extrapolated now and then where steps shrink steadily."""
-        found = learned_sides(update, self.prior)
-        step = (
-            found.mean - self.prior.mean,
-            float(np.log(found.variance / self.prior.variance)),
-        )
-        if self.last is None or (self.steps + 1) % _EVERY:
-            return replace(self, prior=found, last=step, steps=self.steps + 1)
-        mean, log = (aitken_step(now, before) for now, before in zip(step, self.last, strict=True))
-        variance = float(np.clip(self.prior.variance * np.exp(np.clip(log, -2.0, 2.0)),
-                                 _LEAST_VARIANCE, _MOST_VARIANCE))  # fmt: skip
-        ahead = SidePrior(float(np.clip(self.prior.mean + mean, -_FARTHEST, _FARTHEST)), variance)
-        return SideLearner(ahead, None, self.steps + 1)
+    def learned(self, update: SiteUpdate) -> PopulationSide:
+        """After a pass."""
+        return learn_sides(update.side_nu, update.side_tau, update.regular, self.prior)
+
+    def posteriors(self, nu: Vector, tau: Vector) -> tuple[Vector, Vector]:
+        """Mean and variance of γ of every worker.
+
+        With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is
+        itself uncertain. Where t² is 0 the side bias of all is g0, and so is what is known of it.
+        """
+        mean, variance = self.prior
+        D = 1.0 + variance * tau
+        return (mean + variance * nu) / D, variance / D + self.mean_variance / D**2

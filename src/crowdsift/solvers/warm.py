@@ -13,7 +13,7 @@ from crowdsift.solvers.ep.run import complete
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
 from crowdsift.solvers.kept_sites import carried_over, worker_codes
-from crowdsift.solvers.side_prior import SideLearner
+from crowdsift.solvers.side_prior import PopulationSide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -70,7 +70,7 @@ def go_on(
     run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
                       system=sites.system(sites.pair_sums(), start.pair_effect),
                       variances=start.variances, factorisation=Factorisation(engine),
-                      sides=SideLearner(start.side), pair_effect=start.pair_effect)  # fmt: skip
+                      sides=PopulationSide(start.side), pair_effect=start.pair_effect)  # fmt: skip
     if start.sites is None:
         first, second = sites.pair_posteriors(start.means)[:2]
         sites.set_pair_variances(start.variances[first] + start.variances[second])

@@ -15,7 +15,7 @@ from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY, PairVariances, WorkerTypes
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.side_prior import SideLearner
+from crowdsift.solvers.side_prior import PopulationSide
 from crowdsift.solvers.spectral import spectral_scores
 from crowdsift.solvers.worker_prior import WorkerPrior
 
@@ -95,7 +95,7 @@ class Propagation:
     warm: bool = False  # near its end from the start
     moved_grids: float = 0  # workers whose adaptive grids are not those of the last pass
     pair_effect: float = 0.0  # its variance
-    sides: SideLearner = field(default_factory=SideLearner)
+    sides: PopulationSide = field(default_factory=PopulationSide)
     side_sums: tuple[Vector, Vector] = field(default_factory=lambda: (np.zeros(0), np.zeros(0)))
     gold_margin: float = 0.0
     messages: Vector | None = None  # of belief propagation, added up per item
@@ -216,9 +216,8 @@ class Propagation:
 
     def side_posteriors(self) -> tuple[Vector, Vector]:
         """Mean and variance of every worker's side bias, for the sites of the last pass."""
-        (tau, nu), (mean, variance) = self.side_sums, self.sides.prior
-        D = 1.0 + variance * tau
-        return (mean + variance * nu) / D, variance / D
+        tau, nu = self.side_sums
+        return self.sides.posteriors(nu, tau)
 
     def _last_change(self) -> float:
         """What the last step moved; a warm run is taken to have come from a small one."""
