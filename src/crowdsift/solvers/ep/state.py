@@ -161,7 +161,8 @@ class Propagation:
     def iterate(self) -> None:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
         before = standardised(self.means)
-        self._pass_over(self.damping)
+        hold = self.settings.refine and (self.rule.history or self.warm)
+        self._pass_over(self.damping, self.scale() if hold else 1.0)
         last = self._last_change()
         ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
         self.prior = self.prior.learned(
@@ -170,8 +171,6 @@ class Propagation:
         self.unclipped += not self.clip
         if self.settings.refine:
             self._refine()
-            if self.rule.history or self.warm:
-                self._hold_scale()
         self.receive()
         self.find_items()
         if self.broken:  # nothing that follows would mend it
@@ -201,9 +200,19 @@ class Propagation:
         """√((mᵀm + tr Σ)/K): 1 where the posterior has the size that the prior says."""
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
 
-    def _pass_over(self, damping: float) -> None:
-        """Move the sites; the evidence is that of the state before."""
-        items = 0.5 * float(self.system.rhs @ self.means) - 0.5 * self.log_determinant
+    def _pass_over(self, damping: float, scale: float = 1.0) -> None:
+        """Move the sites; the evidence is that of the state before.
+
+        With a scale other than 1 what it has drifted is taken back first, on the grid as it
+        stands. Votes depend on β·r only. Where a worker has far more votes than there are items,
+        EP's scale of r creeps to 0 and that of β grows, the same probabilities, too slowly to ever
+        settle. π is not touched: it is learned anew from this pass, at the scale held. (Taken back
+        after the pass, scale and π would each answer the other's last step and swing for long.)
+        """
+        items = self._items_evidence(scale)
+        if scale != 1.0:
+            self.sites.transform(scale=scale)
+            self.means = self.means / scale
         update = self.sites.update(
             self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
             side=self.sides.prior,
@@ -218,6 +227,18 @@ class Propagation:
         """Mean and variance of every worker's side bias, for the sites of the last pass."""
         tau, nu = self.side_sums
         return self.sides.posteriors(nu, tau)
+
+    def _items_evidence(self, scale: float) -> float:
+        """½bᵀm - ½log|L + I|, of sites for scores divided by f, the scale.
+
+        They are f²L and fb. At m/f, whose distance from their solution is of the order of f - 1,
+        fbᵀx - ½xᵀ(f²L + I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is
+        log|L + I| + K log f² + (1/f² - 1) tr (L + I)⁻¹: both but for squares of f - 1.
+        """
+        m, excess = self.means, 1.0 / scale**2 - 1.0
+        linear = float(self.system.rhs @ m) - excess * float(m @ m)
+        wider = 2.0 * len(m) * float(np.log(scale)) + excess * float(self.variances.sum())
+        return 0.5 * (linear - self.log_determinant - wider)
 
     def _last_change(self) -> float:
         """What the last step moved; a warm run is taken to have come from a small one."""
@@ -316,17 +337,6 @@ class Propagation:
                 self._variances()
             change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
-
-    def _hold_scale(self) -> None:
-        """Take back what the scale has drifted, on the grid as it stands.
-
-        Votes depend on β·r only. Where a worker has far more votes than there are items, EP's scale
-        of r creeps to 0 and that of β grows, the same probabilities, too slowly to ever settle. π
-        is not touched: it is learned anew at every iteration, from messages at the scale held.
-        """
-        factor = self.scale()
-        self.sites.transform(scale=factor)
-        self.means = self.means / factor
 
     def _rescale(self, factor: float) -> None:
         """Scores divided by the factor, reliabilities times it: the same probabilities."""
