@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 # Processes of the tests: one a core, and never so many that memory is short.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
+CORE_FILES := $(wildcard cpp/*.?pp cpp/*/*.?pp cpp/include/crowdsift/*.hpp)
 
 .PHONY: demo test explore torture test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   clean help
@@ -13,7 +14,7 @@ help:
 	@echo "make test     all tests, the core under sanitizers included"
 	@echo "make explore  property tests with fresh examples, MINUTES=10"
 	@echo "make torture  random cases against exact oracles, MINUTES=10"
-	@echo "make lint     ruff and mypy"
+	@echo "make lint     ruff, clang-format and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make shapes   the common shapes of votes, AGAINST=another revision"
 	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
@@ -52,11 +53,13 @@ build/core_tests-%: $(CORE_TESTS) $(wildcard cpp/tests/*.hpp) $(SOURCES)
 lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/clang-format --dry-run --Werror $(CORE_FILES)
 	$(BIN)/mypy
 
 format: $(VENV)/.developing
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+	$(BIN)/clang-format -i $(CORE_FILES)
 
 # Instructions of the main kernels against the budget in benchmarks/instructions.json; needs valgrind.
 instructions:

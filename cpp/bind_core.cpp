@@ -43,8 +43,9 @@ void bind_laplacian(nb::module_& m) {
                 });
             },
             "v"_a, "shift"_a = 0.0)
-        .def("diagonal",
-             [](const LaplacianBinding& self) { return hand_over(Vec(self.laplacian->diagonal())); })
+        .def(
+            "diagonal",
+            [](const LaplacianBinding& self) { return hand_over(Vec(self.laplacian->diagonal())); })
         .def("pairs", &pairs_of)
         .def(
             "solve",

@@ -51,8 +51,8 @@ public:
                 diagonal[a] += weights[p];
                 diagonal[b] += weights[p];
             });
-            definite = inverse_->invert(weights.data(), diagonal.data(), items.data(),
-                                        found.data(), &log_determinant);
+            definite = inverse_->invert(weights.data(), diagonal.data(), items.data(), found.data(),
+                                        &log_determinant);
             if (definite)
                 for (std::size_t p = 0; p < pairs_.size(); ++p)
                     for (std::size_t k = pairs_.start[p]; k < pairs_.start[p + 1]; ++k)

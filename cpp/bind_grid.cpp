@@ -73,9 +73,9 @@ SitesPointer new_sites(CorePointer core, std::vector<double> widths, std::vector
     });
 }
 
-nb::tuple update(Sites& self, In<double> levels, In<double> prior, In<double> means,
-                 double damping, bool clip, double side_mean, double side_variance,
-                 std::optional<GivenPriors> own, std::optional<In<std::uint8_t>> workers) {
+nb::tuple update(Sites& self, In<double> levels, In<double> prior, In<double> means, double damping,
+                 bool clip, double side_mean, double side_variance, std::optional<GivenPriors> own,
+                 std::optional<In<std::uint8_t>> workers) {
     const std::size_t half = levels.shape(0), types = self.sites.types().n_types(half);
     if (half < 2) throw std::invalid_argument("at least two levels are needed");
     const std::size_t adaptive = self.sites.grids().length();
@@ -179,8 +179,7 @@ nb::tuple propagate(Sites& self, In<double> precision, In<double> settled, bool 
     self.core->require_items(settled, "settled");
     Vec sums(self.items()), degrees(self.items(), 0.0), shared(self.core->shared.size(), 0.0);
     const SweepReport report = self.core->run([&] {
-        if (!last)
-            return self.sites.sweep(precision.data(), settled.data(), fresh, sums.data());
+        if (!last) return self.sites.sweep(precision.data(), settled.data(), fresh, sums.data());
         self.sites.degrees(degrees.data());
         return self.sites.finish(precision.data(), fresh, sums.data(), shared.data());
     });
@@ -222,8 +221,8 @@ nb::tuple vote_sites(Sites& self) {
 }
 
 // Sites in that order, and adaptive grids of `half` levels, evenly spaced between their ends.
-void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau,
-                    In<float> side_nu, In<double> low, In<double> high, std::size_t half) {
+void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau, In<float> side_nu,
+                    In<double> low, In<double> high, std::size_t half) {
     const std::size_t votes = self.sites.split().size();
     require(tau, votes, "tau");
     require(nu, votes, "nu");
@@ -249,8 +248,8 @@ void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau
 }
 
 double likelihood_of(Sites& self, In<double> differences, In<double> variances,
-                       Matrix<double> reliability, Matrix<double> width, Matrix<double> side,
-                       Matrix<double> side_variance) {
+                     Matrix<double> reliability, Matrix<double> width, Matrix<double> side,
+                     Matrix<double> side_variance) {
     require(differences, self.pairs(), "differences");
     require(variances, self.pairs(), "variances");
     const std::size_t count = reliability.shape(1);
@@ -275,8 +274,7 @@ void bind_grid(nb::module_& m, nb::class_<Core>& core) {
              "side_mean"_a, "side_variance"_a, "own"_a.none() = nb::none(),
              "workers"_a.none() = nb::none())
         .def("type_counts", &type_counts, "prior"_a)
-        .def("posteriors", &posteriors, "prior"_a, "begin"_a, "end"_a,
-             "own"_a.none() = nb::none())
+        .def("posteriors", &posteriors, "prior"_a, "begin"_a, "end"_a, "own"_a.none() = nb::none())
         .def("refine", &refine)
         .def("pair_sums", &pair_sums)
         .def("system", &system_of, "shared"_a, "pair_effect"_a = 0.0)
@@ -292,13 +290,14 @@ void bind_grid(nb::module_& m, nb::class_<Core>& core) {
                 self.core->run([&] { self.sites.transform({scale, flip, clip, grids}); });
             },
             "scale"_a, "flip"_a, "clip"_a, "grids"_a)
-        .def("copy", [](const Sites& self) {
-            return self.core->run([&] { return std::make_shared<Sites>(self); });
-        })
+        .def("copy",
+             [](const Sites& self) {
+                 return self.core->run([&] { return std::make_shared<Sites>(self); });
+             })
         .def("suspend", [](Sites& self) { self.core->run([&] { self.sites.suspend(); }); })
         .def("vote_sites", &vote_sites)
-        .def("set_vote_sites", &set_vote_sites, "tau"_a, "nu"_a, "side_tau"_a, "side_nu"_a,
-             "low"_a, "high"_a, "half"_a)
+        .def("set_vote_sites", &set_vote_sites, "tau"_a, "nu"_a, "side_tau"_a, "side_nu"_a, "low"_a,
+             "high"_a, "half"_a)
         .def("pair_likelihood", &likelihood_of, "differences"_a, "variances"_a, "reliability"_a,
              "width"_a, "side"_a, "side_variance"_a);
     core.def("sites", &new_sites, "widths"_a, "side_only"_a, "side_only_widths"_a, "sides"_a,
@@ -327,9 +326,8 @@ void bind_grid(nb::module_& m, nb::class_<Core>& core) {
         .def(
             "correlation_degrees",
             [](Core& self, bool centred) {
-                return over_items(self, [&](double* out) {
-                    VoteCorrelations(self.votes, centred).degrees(out);
-                });
+                return over_items(
+                    self, [&](double* out) { VoteCorrelations(self.votes, centred).degrees(out); });
             },
             "centred"_a);
 }

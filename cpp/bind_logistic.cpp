@@ -76,9 +76,10 @@ nb::tuple curvature(CorePointer core, In<double> scores, In<double> slopes) {
     Vec gradient(core->votes.n_items), information(core->votes.n_workers);
     double value = 0.0;
     LaplacianBinding laplacian{core, core->run([&] {
-        return core->laplacians().curvature(scores.data(), slopes.data(), value, gradient.data(),
-                                            information.data());
-    })};
+                                   return core->laplacians().curvature(scores.data(), slopes.data(),
+                                                                       value, gradient.data(),
+                                                                       information.data());
+                               })};
     return nb::make_tuple(value, hand_over(std::move(gradient)), hand_over(std::move(information)),
                           std::move(laplacian));
 }

@@ -12,7 +12,6 @@
 #include "core.hpp"
 #include "crowdsift/collapse.hpp"
 #include "crowdsift/tally.hpp"
-#include "crowdsift/worker_prior.hpp"
 
 using namespace nb::literals;
 using namespace crowdsift;
@@ -35,16 +34,22 @@ const T* pointer(const std::optional<In<T>>& array, std::size_t length, const ch
 
 RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& second,
                    const std::optional<In<std::uint32_t>>& worker,
-                   const std::optional<In<float>>& outcome,
-                   const std::optional<In<float>>& weight,
+                   const std::optional<In<float>>& outcome, const std::optional<In<float>>& weight,
                    const std::optional<In<std::uint32_t>>& context, std::size_t n_items,
                    std::size_t n_workers, bool oriented) {
     const std::size_t rows = first.shape(0);
     require(second, rows, "second");
     if (n_workers == 0) throw std::invalid_argument("at least one worker is needed");
-    return RowInput{rows, n_items, n_workers, first.data(), second.data(),
-                    pointer(worker, rows, "worker"), pointer(outcome, rows, "outcome"),
-                    pointer(weight, rows, "weight"), pointer(context, rows, "context"), oriented};
+    return RowInput{rows,
+                    n_items,
+                    n_workers,
+                    first.data(),
+                    second.data(),
+                    pointer(worker, rows, "worker"),
+                    pointer(outcome, rows, "outcome"),
+                    pointer(weight, rows, "weight"),
+                    pointer(context, rows, "context"),
+                    oriented};
 }
 
 // The number of rows, all of whose items are below n_items.
@@ -122,8 +127,7 @@ void bind_rows(nb::module_& m) {
                 out = pool_pairs(n, n_items, first.data(), second.data(), outcome.data(),
                                  weight.data());
             }
-            return nb::make_tuple(hand_over(std::move(out.first)),
-                                  hand_over(std::move(out.second)),
+            return nb::make_tuple(hand_over(std::move(out.first)), hand_over(std::move(out.second)),
                                   hand_over(std::move(out.outcome)),
                                   hand_over(std::move(out.weight)));
         },
@@ -139,25 +143,6 @@ void bind_rows(nb::module_& m) {
         "first"_a, "second"_a, "n_items"_a, "The connected component of every item.");
 
     m.def(
-        "update_prior",
-        [](In<double> points, In<double> log_widths, std::size_t n_widths, In<double> counts,
-           double centre, double spread, In<double> shares) {
-            const std::size_t n = points.shape(0), types = counts.shape(0);
-            require(log_widths, n, "log_widths");
-            require(shares, 3, "shares");
-            if (n < 3 || n_widths * n > types) throw std::invalid_argument("too few counts");
-            crowdsift::Mixture mixture{
-                centre, spread, {shares.data()[0], shares.data()[1], shares.data()[2]}};
-            std::vector<double> masses(types);
-            crowdsift::PriorUpdate(n, points.data(), log_widths.data())
-                .update(n_widths, types - n_widths * n, counts.data(), mixture, masses.data());
-            return nb::make_tuple(
-                hand_over(std::move(masses)), mixture.centre, mixture.spread,
-                hand_over(std::vector<double>(mixture.shares, mixture.shares + 3)));
-        },
-        "points"_a, "log_widths"_a, "n_widths"_a, "counts"_a, "centre"_a, "spread"_a, "shares"_a,
-        "The distribution of worker types from their counts, and the mixture behind it.");
-    m.def(
         "tally",
         [](In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
            In<std::int64_t> offsets, In<std::uint32_t> rank, std::size_t threads) {
@@ -166,8 +151,14 @@ void bind_rows(nb::module_& m) {
             require(outcome, n, "outcome");
             require(weight, n, "weight");
             if (offsets.shape(0) < 1) throw std::invalid_argument("offsets are empty");
-            const Votes votes{n, rank.shape(0), offsets.shape(0) - 1, first.data(),
-                              second.data(), outcome.data(), weight.data(), offsets.data()};
+            const Votes votes{n,
+                              rank.shape(0),
+                              offsets.shape(0) - 1,
+                              first.data(),
+                              second.data(),
+                              outcome.data(),
+                              weight.data(),
+                              offsets.data()};
             std::optional<Tally> found;
             {
                 nb::gil_scoped_release release;
@@ -187,5 +178,6 @@ void bind_rows(nb::module_& m) {
         },
         "first"_a, "second"_a, "outcome"_a, "weight"_a, "offsets"_a, "rank"_a, "threads"_a,
         "Per worker, the weight of decided votes that agree with the order of ranks and of all; "
-        "per item, the weight of its votes, and 1 where one is for it plus 2 where one is against.");
+        "per item, the weight of its votes, and 1 where one is for it plus 2 where one is "
+        "against.");
 }

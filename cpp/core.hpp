@@ -23,7 +23,7 @@
 #include "crowdsift/split_votes.hpp"
 #include "crowdsift/votes.hpp"
 
-// Pairs, which cost memory, and passes are made when they are first asked for.
+// Pairs, which cost memory, and passes are made when they are first needed.
 class Core {
 public:
     Core(In<std::uint32_t> first, In<std::uint32_t> second, In<float> outcome, In<float> weight,
@@ -41,8 +41,14 @@ public:
         if (features && features->shape(1) >= kMostParameters)
             throw std::invalid_argument("at most " + std::to_string(kMostParameters - 1) +
                                         " features");
-        votes = Votes{n, n_items, offsets.shape(0) - 1, first.data(), second.data(),
-                      outcome.data(), weight.data(), offsets.data()};
+        votes = Votes{n,
+                      n_items,
+                      offsets.shape(0) - 1,
+                      first.data(),
+                      second.data(),
+                      outcome.data(),
+                      weight.data(),
+                      offsets.data()};
         votes.validate(pool);
         likelihood = std::make_unique<LikelihoodPasses>(votes, pool, sums,
                                                         features ? features->data() : nullptr,

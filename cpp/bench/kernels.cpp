@@ -22,8 +22,8 @@ struct Setting {
     const Sample sample{20000, 500, 300, pool};
     const Votes& votes = sample.votes;
     ItemSums sums{votes.n_items};
-    PairWorld world{votes.n_items,
-                    group_by_pair(votes.n, votes.n_items, votes.first, votes.second), pool, sums};
+    PairWorld world{votes.n_items, group_by_pair(votes.n, votes.n_items, votes.first, votes.second),
+                    pool, sums};
     std::vector<double> scores = normals(votes.n_items, 1), out = scores;
     std::vector<double> slopes = normals(votes.n_workers, 2), curvature = slopes;
 };
@@ -31,7 +31,9 @@ struct Setting {
 }  // namespace
 
 // Not inlined and of a plain name, so that callgrind finds it.
-extern "C" __attribute__((noinline)) void measured(const Task* task) { (*task)(); }
+extern "C" __attribute__((noinline)) void measured(const Task* task) {
+    (*task)();
+}
 
 int main(int count, char** names) {
     Setting at;
@@ -43,10 +45,10 @@ int main(int count, char** names) {
     double value = 0.0, total = 0.0;
     const SharedPairs none;
     const auto sites_of = [&](const TypeShape& shape) {
-        return GridSites(at.votes, at.world, none,
-                         std::make_shared<SplitVotes>(at.votes, at.world.pairs,
-                                                      shape.widths[0] > 0.0),
-                         shape, 0, 2.0);
+        return GridSites(
+            at.votes, at.world, none,
+            std::make_shared<SplitVotes>(at.votes, at.world.pairs, shape.widths[0] > 0.0), shape, 0,
+            2.0);
     };
     GridSites sites = sites_of({{0.0}, {}, {}, false});
     GridSites sided = sites_of({{0.1, 0.3, 0.6, 1.0}, {-2.0, 2.0}, {0.3, 0.3}, true});
@@ -57,14 +59,13 @@ int main(int count, char** names) {
     for (std::size_t j = 0; j < half; ++j) levels[j] = 0.3 * static_cast<double>(j + 1);
 
     const auto update = [&](GridSites& of) {
-        of.update({half, levels.data(), prior.data(), at.scores.data(), 0.5, false, {}, {},
-                   nullptr});
+        of.update(
+            {half, levels.data(), prior.data(), at.scores.data(), 0.5, false, {}, {}, nullptr});
         received.laplacian.reset();
         received = of.system(nullptr, 0.0);
     };
     const std::map<std::string, Task> kernels{
-        {"bt pass",
-         [&] { by_slopes.common(at.scores.data(), 1.0, 0.0, at.out.data(), hessian); }},
+        {"bt pass", [&] { by_slopes.common(at.scores.data(), 1.0, 0.0, at.out.data(), hessian); }},
         {"bt product", [&] { by_slopes.multiply(hessian, 1.0, at.scores.data(), at.out.data()); }},
         {"bora-map pass",
          [&] {

@@ -16,8 +16,8 @@ using namespace crowdsift;
 
 inline int failures = 0, checks = 0;
 
-inline void expect_near(double got, double want, double tolerance, const char* what, const char* file,
-                        int line) {
+inline void expect_near(double got, double want, double tolerance, const char* what,
+                        const char* file, int line) {
     ++checks;
     if (std::fabs(got - want) <= tolerance * (1.0 + std::fabs(want))) return;
     ++failures;
@@ -48,8 +48,8 @@ struct Crowd {
     }
 
     RowInput input(bool oriented) const {
-        return {first.size(),   n_items,       n_workers, first.data(), second.data(),
-                worker.data(),  outcome.data(), weight.data(), nullptr,  oriented};
+        return {first.size(),  n_items,        n_workers,     first.data(), second.data(),
+                worker.data(), outcome.data(), weight.data(), nullptr,      oriented};
     }
 };
 
@@ -70,8 +70,8 @@ struct Sample {
             weight.push_back(row.weight);
         }
         offsets = rows.offsets;
-        votes = {first.size(),   items,         workers, first.data(), second.data(),
-                 outcome.data(), weight.data(), offsets.data()};
+        votes = {first.size(),  items,          workers,       first.data(),
+                 second.data(), outcome.data(), weight.data(), offsets.data()};
         votes.validate(pool);
     }
     Sample(const Sample&) = delete;

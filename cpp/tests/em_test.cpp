@@ -29,8 +29,8 @@ void test_derivatives(const Votes& votes, ThreadPool& pool, LaplacianPasses& pas
     }
     std::vector<double> found(votes.n_items), product(votes.n_items), by_slope(votes.n_workers);
     double value = 0.0;
-    const std::shared_ptr<Laplacian> laplacian = passes.curvature(
-        scores.data(), slopes.data(), value, found.data(), by_slope.data());
+    const std::shared_ptr<Laplacian> laplacian =
+        passes.curvature(scores.data(), slopes.data(), value, found.data(), by_slope.data());
     NEAR(value, likelihood, 1e-12);
     laplacian->multiply(0.0, scores.data(), product.data());
     for (std::size_t j = 0; j < votes.n_items; ++j) {
@@ -76,8 +76,7 @@ void test_e_step(const Votes& votes, LaplacianPasses& passes, const std::vector<
     std::vector<double> fitted(votes.n_workers);
     Array<float> precision(votes.n);
     double value = 0.0, total = 0.0, sum = 0.0;
-    const ItemSystem first =
-        passes.e_step(scores.data(), slopes.data(), precision, value, total);
+    const ItemSystem first = passes.e_step(scores.data(), slopes.data(), precision, value, total);
     for (const float each : precision) sum += static_cast<double>(each);
     NEAR(total, sum, 1e-6);
     expect_system(votes, first, scores, slopes, slopes);
@@ -96,8 +95,7 @@ void test_e_step(const Votes& votes, LaplacianPasses& passes, const std::vector<
     expect_system(votes, next, scores, slopes, fitted);
     expect_system(votes, first, scores, slopes, slopes);  // whoever holds a system keeps it
     std::vector<double> x(votes.n_items, 0.0), product(votes.n_items);
-    const SolveReport report =
-        next.laplacian->solve(0.1, next.rhs.data(), x.data(), 1e-10, 1000);
+    const SolveReport report = next.laplacian->solve(0.1, next.rhs.data(), x.data(), 1e-10, 1000);
     NEAR(report.converged, 1.0, 0.0);
     next.laplacian->multiply(0.1, x.data(), product.data());
     for (std::size_t j = 0; j < votes.n_items; ++j) NEAR(product[j], next.rhs[j], 1e-7);

@@ -1,5 +1,5 @@
-// The sites of expectation propagation where a type is a reliability alone, and what pairs and items
-// receive from them.
+// The sites of expectation propagation where a type is a reliability alone, and what pairs and
+// items receive from them.
 #include "site_sample.hpp"
 
 namespace {
@@ -124,8 +124,8 @@ void test_shards() {
             });
         const std::unique_ptr<bool[]> owner(new bool[low.size()]);
         for (std::size_t k = 0; k < low.size(); ++k) owner[k] = (k % 2 == 0) == (shard == 0);
-        part.shared = SharedPairs(part.world->pairs, items, low.size(), low.data(), high.data(),
-                                  owner.get());
+        part.shared =
+            SharedPairs(part.world->pairs, items, low.size(), low.data(), high.data(), owner.get());
         sites.push_back(part.sites(kReliabilityOnly, 0));
         sites.back().update(part.request(1.0, true));
         sums.emplace_back(2 * low.size());

@@ -28,8 +28,8 @@ struct LikelihoodTest {
                    std::size_t n_features, std::size_t threads, double lowest, double highest)
         : pool(threads), sample(n, n_items, n_workers, pool), votes(sample.votes),
           features(n_features), p(Likelihood::parameters(n_features)), items(n_items),
-          workers(n_workers), low(lowest), high(highest), x(votes.n * features),
-          sums(items), passes(votes, pool, sums, x.data(), features), scores(normals(items, 4)),
+          workers(n_workers), low(lowest), high(highest), x(votes.n * features), sums(items),
+          passes(votes, pool, sums, x.data(), features), scores(normals(items, 4)),
           v(normals(items, 5)), theta(normals(workers * p, 6)), u(normals(workers * p, 9)),
           blocks(workers * p * p) {
         const Vector values = normals(x.size(), 3);
@@ -151,14 +151,16 @@ struct LikelihoodTest {
         const double penalty = 1.0, middle = 0.5 * (low + high);
         const Vector centre(p, middle);
         Vector g, h;
-        passes.template fit_workers<Likelihood>(scores.data(), theta.data(), centre.data(),
-                                                penalty, low, high, 1e-10, 100);
+        passes.template fit_workers<Likelihood>(scores.data(), theta.data(), centre.data(), penalty,
+                                                low, high, 1e-10, 100);
         gradients(scores, theta, g, h);
         for (std::size_t k = 0; k < workers * p; ++k) {
             const double slope = h[k] - penalty * (theta[k] - middle);
             NEAR(theta[k] >= low && theta[k] <= high, 1.0, 0.0);
-            if (theta[k] > low && theta[k] < high) NEAR(slope, 0.0, 1e-4);
-            else NEAR(theta[k] > low ? slope >= 0.0 : slope <= 0.0, 1.0, 0.0);
+            if (theta[k] > low && theta[k] < high)
+                NEAR(slope, 0.0, 1e-4);
+            else
+                NEAR(theta[k] > low ? slope >= 0.0 : slope <= 0.0, 1.0, 0.0);
         }
     }
 };

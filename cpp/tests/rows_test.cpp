@@ -21,7 +21,8 @@ void test_collapse() {
         for (std::size_t s = 0; s < crowd.n_workers; ++s)
             for (std::int64_t i = out.offsets[s] + 1; i < out.offsets[s + 1]; ++i)
                 NEAR(precedes(out.rows[static_cast<std::size_t>(i - 1)],
-                              out.rows[static_cast<std::size_t>(i)]), 1.0, 0.0);
+                              out.rows[static_cast<std::size_t>(i)]),
+                     1.0, 0.0);
     }
     Crowd bad(10, 4, 3, 2);
     bad.weight[8] = 1e9F;
@@ -40,8 +41,8 @@ void test_pool_pairs(std::size_t n, std::size_t items) {
     ThreadPool pool(1);
     const Sample sample(n, items, 3, pool);
     const Votes& votes = sample.votes;
-    const PooledPairs pooled = pool_pairs(votes.n, items, votes.first, votes.second, votes.outcome,
-                                          votes.weight);
+    const PooledPairs pooled =
+        pool_pairs(votes.n, items, votes.first, votes.second, votes.outcome, votes.weight);
     std::vector<double> wins(items * items, 0.0);
     for (std::size_t i = 0; i < votes.n; ++i) {
         const double m = votes.weight[i], y = votes.outcome[i];

@@ -21,21 +21,25 @@ struct SiteSample {
     SharedPairs shared;
     std::vector<double> levels, prior, means;
 
-    SiteSample(std::size_t n, std::size_t items, std::vector<std::int64_t> given,
-               std::size_t kinds, std::size_t threads, std::size_t half)
+    SiteSample(std::size_t n, std::size_t items, std::vector<std::int64_t> given, std::size_t kinds,
+               std::size_t threads, std::size_t half)
         : pool(threads), first(n), second(n), outcome(n), weight(n), offsets(std::move(given)),
           sums(items), levels(half), means(items) {
         std::mt19937 random(7);
         for (std::size_t i = 0; i < n; ++i) {
             first[i] = static_cast<std::uint32_t>(random() % items);
-            second[i] =
-                static_cast<std::uint32_t>((first[i] + 1 + random() % (items - 1)) % items);
-            outcome[i] =
-                static_cast<float>(random() % kinds) / static_cast<float>(kinds - 1);
+            second[i] = static_cast<std::uint32_t>((first[i] + 1 + random() % (items - 1)) % items);
+            outcome[i] = static_cast<float>(random() % kinds) / static_cast<float>(kinds - 1);
             weight[i] = static_cast<float>(1 + random() % 3);
         }
-        votes = {n,           items,          offsets.size() - 1, first.data(), second.data(),
-                 outcome.data(), weight.data(), offsets.data()};
+        votes = {n,
+                 items,
+                 offsets.size() - 1,
+                 first.data(),
+                 second.data(),
+                 outcome.data(),
+                 weight.data(),
+                 offsets.data()};
         votes.validate(pool);
         world = std::make_unique<PairWorld>(
             items, group_by_pair(n, items, first.data(), second.data()), pool, sums);

@@ -28,27 +28,28 @@ double plain(const Votes& votes, const std::vector<double>& scores,
 
 // (A - B D^-1 B') v with the slopes given and the precision of their prior; the same of sizes.
 void plain_product(const Votes& votes, const std::vector<double>& scores,
-                   const std::vector<double>& slopes, double precision, const std::vector<double>& v,
-                   std::vector<double>& product, std::vector<double>& size) {
+                   const std::vector<double>& slopes, double precision,
+                   const std::vector<double>& v, std::vector<double>& product,
+                   std::vector<double>& size) {
     product.assign(votes.n_items, 0.0);
     size.assign(votes.n_items, 0.0);
     for (std::size_t s = 0; s < votes.n_workers; ++s) {
-        double pull = 0.0, curvature = precision;
-        for (const bool told : {false, true}) {
+        double coupling = 0.0, curvature = precision;
+        for (const bool summed : {false, true}) {
             for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
                 const std::uint32_t a = votes.first[i], b = votes.second[i];
                 const double d = scores[a] - scores[b], eta = slopes[s] * d, m = votes.weight[i];
                 const double p = 1.0 / (1.0 + std::exp(-eta)), y = votes.outcome[i];
                 const double held = m * p * (1.0 - p), mixed = held * eta - m * (y - p);
                 const double along = slopes[s] * slopes[s] * held * (v[a] - v[b]);
-                if (told) {
-                    const double push = along - mixed * pull / curvature;
+                if (summed) {
+                    const double push = along - mixed * coupling / curvature;
                     product[a] += push;
                     product[b] -= push;
-                    size[a] += std::fabs(along) + std::fabs(mixed * pull / curvature);
-                    size[b] += std::fabs(along) + std::fabs(mixed * pull / curvature);
+                    size[a] += std::fabs(along) + std::fabs(mixed * coupling / curvature);
+                    size[b] += std::fabs(along) + std::fabs(mixed * coupling / curvature);
                 } else {
-                    pull += mixed * (v[a] - v[b]);
+                    coupling += mixed * (v[a] - v[b]);
                     curvature += held * d * d;
                 }
             }
@@ -77,8 +78,7 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
     SlopePasses passes(votes, pool, sums);
     SlopeHessian hessian, other_hessian;
     const std::vector<double> scores = normals(items, 7), v = normals(items, 8);
-    std::vector<double> gradient(items), diagonal(items), want(items), sizes(items),
-        product(items);
+    std::vector<double> gradient(items), diagonal(items), want(items), sizes(items), product(items);
     std::vector<double> up(items), down(items), moved(items), curvature(workers);
     const double step = 1e-4;
     const auto move = [&](double length) {
@@ -101,9 +101,8 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
 
     const SlopePrior prior{0.5, 2.0, 1e-10};
     std::vector<double> slopes(workers, 3.0);
-    const double value =
-        passes.own(scores.data(), prior, resolution, slopes.data(), gradient.data(),
-                   curvature.data(), hessian);
+    const double value = passes.own(scores.data(), prior, resolution, slopes.data(),
+                                    gradient.data(), curvature.data(), hessian);
     passes.multiply(hessian, 0.0, v.data(), product.data());
     NEAR(value, plain(votes, scores, slopes, want, sizes), 1e-9);
     passes.diagonal(hessian, diagonal.data());
@@ -138,11 +137,12 @@ void test_hub() {
     std::vector<std::uint32_t> first(n), second(n);
     const std::vector<float> ones(n, 1.0F);
     const std::vector<std::int64_t> offsets{0, static_cast<std::int64_t>(n)};
-    const Votes votes{n, kMixedFrom, 1, first.data(), second.data(), ones.data(), ones.data(),
-                      offsets.data()};
+    const Votes votes{n,           kMixedFrom,    1, first.data(), second.data(), ones.data(),
+                      ones.data(), offsets.data()};
     const auto draw = [&](std::size_t hub_every) {
         for (std::size_t i = 0; i < n; ++i) {
-            first[i] = static_cast<std::uint32_t>(i % hub_every == 0 ? 0 : 1 + i % (kMixedFrom / 2));
+            first[i] =
+                static_cast<std::uint32_t>(i % hub_every == 0 ? 0 : 1 + i % (kMixedFrom / 2));
             second[i] = static_cast<std::uint32_t>(kMixedFrom / 2 + 1 + i % (kMixedFrom / 2 - 1));
         }
         votes.validate(pool);
@@ -166,10 +166,10 @@ void test_hub() {
 void test_slopes() {
     test_one(1, 2, 1, 1);
     test_one(40, 5, 9, 2);
-    test_one(9000, 30, 3, 2);      // runs longer than a block
-    test_one(60000, 400, 500, 3);  // threads
-    test_one(9000, 300, 1, 4);  // fewer ranges of workers than of rows
+    test_one(9000, 30, 3, 2);                  // runs longer than a block
+    test_one(60000, 400, 500, 3);              // threads
+    test_one(9000, 300, 1, 4);                 // fewer ranges of workers than of rows
     test_one(60000, kMixedFrom, 500, 2, 1.0);  // fixed point scores, partial sums
-    test_one(60000, kMixedFrom, 500, 2);  // partial sums of products alone
+    test_one(60000, kMixedFrom, 500, 2);       // partial sums of products alone
     test_hub();
 }

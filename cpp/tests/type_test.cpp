@@ -6,8 +6,12 @@
 namespace {
 
 // log(1 + e^x)
-double softplus(double x) { return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x))); }
-double sigma(double x) { return std::exp(-softplus(-x)); }
+double softplus(double x) {
+    return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+}
+double sigma(double x) {
+    return std::exp(-softplus(-x));
+}
 
 // One vote on types of every width and side, winners far ahead, level and far behind.
 void test_kernels(float width, float m) {
@@ -30,7 +34,8 @@ void test_kernels(float width, float m) {
             const double kt = 1.0 / std::sqrt(1.0 + c * (bt * bt * 0.3 + (t < 12 ? 0.2 : 0.0)));
             const double gt = g[t], at = m;
             const double z = bt * at - (t < 12 ? 0.4 : 0.0) - gt;
-            const double one = kt * (z - dt), two = kt * (-z - dt), p1 = sigma(one), p2 = sigma(two);
+            const double one = kt * (z - dt), two = kt * (-z - dt), p1 = sigma(one),
+                         p2 = sigma(two);
             const double edge = p2 - p1;
             double log_z = -softplus(-one), e_t = sigma(-one);
             double f_t = e_t * (1.0 - 2.0 * p1);
@@ -134,8 +139,8 @@ void test_types() {
         for (const float m : {0.0F, -0.7F, 2.0F, 400.0F, -400.0F}) test_kernels(width, m);
     const std::vector<double> widths{0.02, 0.4, 2.0}, sides{-2.0, 1.0, 4.0};
     const std::vector<TypeShape> shapes{{{0.0}, sides, {0.0, 0.0, 0.0}, true},
-                                         {widths, {}, {}, false},
-                                         {widths, sides, {0.02, 0.4, 2.0}, true}};
+                                        {widths, {}, {}, false},
+                                        {widths, sides, {0.02, 0.4, 2.0}, true}};
     for (const TypeShape& shape : shapes)
         for (const std::size_t n_gold : {0U, 1U}) {
             test_sites(1, 1, shape, n_gold);

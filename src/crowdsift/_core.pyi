@@ -42,15 +42,6 @@ def tally(
     rank: _U32,
     threads: int,
 ) -> tuple[_F64, _F64, _F64, NDArray[np.uint8]]: ...
-def update_prior(
-    points: _F64,
-    log_widths: _F64,
-    n_widths: int,
-    counts: _F64,
-    centre: float,
-    spread: float,
-    shares: _F64,
-) -> tuple[_F64, float, float, _F64]: ...
 
 class Laplacian:
     def multiply(self, v: _F64, shift: float = 0.0) -> _F64: ...

@@ -1,4 +1,4 @@
-// Large arrays that come and go with operators: of every kind one is kept for the next who asks, so
+// Large arrays that come and go with operators: of every kind one is kept for the next operator, so
 // that passes one after the other touch the same pages, and an array in use is never given twice.
 #pragma once
 

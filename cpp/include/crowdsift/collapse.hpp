@@ -53,7 +53,7 @@ inline FirstFault find_fault(const RowInput& in) {
     return {};
 }
 
-// Where sides are unknown a vote is told with the preferred item first (a tie: the smaller code).
+// Where sides are unknown a vote has the preferred item first (a tie: the smaller code).
 inline bool reversed(std::uint32_t first, std::uint32_t second, float outcome) {
     return outcome < 0.5F || (outcome == 0.5F && first > second);
 }
@@ -74,7 +74,7 @@ inline bool same_vote(const VoteRow& a, const VoteRow& b) {
 struct Collapsed {
     std::vector<VoteRow> rows;
     std::vector<std::int64_t> offsets;  // run of worker s: [offsets[s], offsets[s + 1])
-    std::vector<std::uint32_t> turned;  // 1 where the row was told the other way round
+    std::vector<std::uint32_t> turned;  // 1 where the row was turned round
 };
 
 // The input must be free of faults (find_fault). Rows of weight 0 are dropped.

@@ -35,10 +35,10 @@ CROWDSIFT_INLINE double sum_block(const double* buffer, std::size_t count) {
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
-// A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave its
-// level n (y eta - max(eta, 0)), less what rounding takes from 1 + e, and its growth 1 + e; their sum
-// over a block is taken here. Where no row is weighted, as is usual, a sum of logarithms is the
-// logarithm of a product: growths are at most 2, so 128 of them can be multiplied.
+// A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave
+// its level n (y eta - max(eta, 0)), less what rounding takes from 1 + e, and its growth 1 + e;
+// their sum over a block is taken here. Where no row is weighted, as is usual, a sum of logarithms
+// is the logarithm of a product: growths are at most 2, so 128 of them can be multiplied.
 CROWDSIFT_CLONES
 inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTRICT level,
                                 const double* CROWDSIFT_RESTRICT growth,
@@ -90,9 +90,8 @@ inline void expect_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta
 CROWDSIFT_CLONES
 inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
                            const float* CROWDSIFT_RESTRICT outcome,
-                           const float* CROWDSIFT_RESTRICT weight,
-                           double* CROWDSIFT_RESTRICT level, double* CROWDSIFT_RESTRICT growth,
-                           double* CROWDSIFT_RESTRICT residual,
+                           const float* CROWDSIFT_RESTRICT weight, double* CROWDSIFT_RESTRICT level,
+                           double* CROWDSIFT_RESTRICT growth, double* CROWDSIFT_RESTRICT residual,
                            double* CROWDSIFT_RESTRICT information) {
     for (std::size_t j = 0; j < count; ++j) {
         const double x = eta[j], n = static_cast<double>(weight[j]);
@@ -123,8 +122,8 @@ void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std:
             while (at + j >= votes.begin_of(worker + 1)) ++worker;
             const std::size_t end = std::min(count, votes.begin_of(worker + 1) - at);
             for (; j < end; ++j)
-                eta[j] = slopes[worker] *
-                         (scores[votes.first[at + j]] - scores[votes.second[at + j]]);
+                eta[j] =
+                    slopes[worker] * (scores[votes.first[at + j]] - scores[votes.second[at + j]]);
         }
         block(leading, at, count, eta);
     }
@@ -138,12 +137,10 @@ inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double*
     pool.run(part.size(), [&](std::size_t range) {
         over_range(votes, ranges, range, scores, slopes,
                    [&](std::size_t, std::size_t at, std::size_t count, const double* eta) {
-                       double level[kBlock], growth[kBlock], residual[kBlock],
-                           information[kBlock];
+                       double level[kBlock], growth[kBlock], residual[kBlock], information[kBlock];
                        logistic_block(count, eta, votes.outcome + at, votes.weight + at, level,
                                       growth, residual, information);
-                       part[range] +=
-                           log_likelihood_of(count, level, growth, votes.weight + at);
+                       part[range] += log_likelihood_of(count, level, growth, votes.weight + at);
                    });
     });
     double total = 0.0;
@@ -175,7 +172,8 @@ public:
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;
                 for (std::size_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k) {
-                    prefetch_read(&entries[pairs.comparison[std::min(k + kPrefetch, votes_.n - 1)]]);
+                    prefetch_read(
+                        &entries[pairs.comparison[std::min(k + kPrefetch, votes_.n - 1)]]);
                     sum += static_cast<double>(entries[pairs.comparison[k]]);
                 }
                 weights[p] = sum;
@@ -273,11 +271,11 @@ private:
         sums_.add(
             row_ranges_.size() - 1, pool_,
             [&](std::size_t range, double* sums) {
-                crowdsift::over_range(votes_, row_ranges_, range, scores, slopes,
-                                      [&](std::size_t worker, std::size_t at, std::size_t count,
-                                          const double* eta) {
-                                          block(range, worker, at, count, eta, sums);
-                                      });
+                crowdsift::over_range(
+                    votes_, row_ranges_, range, scores, slopes,
+                    [&](std::size_t worker, std::size_t at, std::size_t count, const double* eta) {
+                        block(range, worker, at, count, eta, sums);
+                    });
             },
             out);
     }
@@ -295,8 +293,8 @@ private:
     }
 
     // What comparisons [begin, end) of a worker add to the item system.
-    void contribute(std::size_t begin, std::size_t end, double slope,
-                    const Array<float>& precision, double* sums) {
+    void contribute(std::size_t begin, std::size_t end, double slope, const Array<float>& precision,
+                    double* sums) {
         const float square = static_cast<float>(slope * slope);
         for (std::size_t i = begin; i < end; ++i) {
             contribution_[i] = square * precision[i];

@@ -14,8 +14,8 @@
 
 namespace crowdsift {
 
-constexpr std::size_t kLaneBlock = 8;     // lanes come in blocks of this
-constexpr std::size_t kVoteBlock = 64;    // votes whose product of factors <= 2 fits a float
+constexpr std::size_t kLaneBlock = 8;      // lanes come in blocks of this
+constexpr std::size_t kVoteBlock = 64;     // votes whose product of factors <= 2 fits a float
 constexpr std::size_t kBufferVotes = 256;  // votes of a worker whose buffers stay in cache
 constexpr float kSmoothing = static_cast<float>(3.14159 / 8.0);
 constexpr float kLeastDenominator = 0.05F;
@@ -48,8 +48,8 @@ CROWDSIFT_INLINE float exp_minus(float x) {
     p = p * r + 1.0F;
     p = p * r + 1.0F;
     const std::int32_t exponent = float_to_bits(biased) - float_to_bits(shifter);
-    return float_from_bits(float_to_bits(p) + static_cast<std::int32_t>(
-                                                  static_cast<std::uint32_t>(exponent) << 23));
+    return float_from_bits(float_to_bits(p) +
+                           static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23));
 }
 
 // log(x) of a positive normal number: exponent and 2 atanh of the mantissa in [sqrt(1/2), sqrt 2].
@@ -57,8 +57,8 @@ CROWDSIFT_INLINE float log_positive(float x) {
     const std::int32_t bits = float_to_bits(x);
     const std::int32_t offset = bits - 0x3f3504f3;  // sqrt(1/2)
     const std::int32_t exponent = offset >> 23;
-    const float m = float_from_bits(bits - static_cast<std::int32_t>(
-                                               static_cast<std::uint32_t>(exponent) << 23));
+    const float m = float_from_bits(
+        bits - static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23));
     const float f = (m - 1.0F) / (m + 1.0F);
     const float g = f * f;
     float p = 2.0F / 9.0F;
@@ -102,8 +102,8 @@ CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
 // One vote on all lanes: slopes kb with k = 1/sqrt(1 + c b^2 v), p = sigma(kb m), and its share of
 // the message. Of equal votes the logarithm is multiplied, of single ones factors are gathered.
 template <bool single>
-CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_RESTRICT level,
-                                  float m, float v, float n, float* CROWDSIFT_RESTRICT g,
+CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_RESTRICT level, float m,
+                                  float v, float n, float* CROWDSIFT_RESTRICT g,
                                   float* CROWDSIFT_RESTRICT p, float* CROWDSIFT_RESTRICT loses,
                                   float* CROWDSIFT_RESTRICT gathered) {
     const float size = m < 0.0F ? -m : m, spread = kSmoothing * v;
@@ -126,15 +126,12 @@ CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_REST
     }
 }
 
-CROWDSIFT_INLINE void smooth_votes(std::size_t count, std::size_t lanes,
-                                   const float* CROWDSIFT_RESTRICT level,
-                                   const float* CROWDSIFT_RESTRICT m,
-                                   const float* CROWDSIFT_RESTRICT v,
-                                   const float* CROWDSIFT_RESTRICT weight,
-                                   float* CROWDSIFT_RESTRICT slope, float* CROWDSIFT_RESTRICT win,
-                                   float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
-                                   float* CROWDSIFT_RESTRICT shared,
-                                   float* CROWDSIFT_RESTRICT product) {
+CROWDSIFT_INLINE void smooth_votes(
+    std::size_t count, std::size_t lanes, const float* CROWDSIFT_RESTRICT level,
+    const float* CROWDSIFT_RESTRICT m, const float* CROWDSIFT_RESTRICT v,
+    const float* CROWDSIFT_RESTRICT weight, float* CROWDSIFT_RESTRICT slope,
+    float* CROWDSIFT_RESTRICT win, float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
+    float* CROWDSIFT_RESTRICT shared, float* CROWDSIFT_RESTRICT product) {
     for (std::size_t j = 0; j < lanes; ++j) product[j] = 1.0F;
     for (std::size_t i = 0; i < count; ++i) {
         float* const loses = m[i] > 0.0F ? down : up;

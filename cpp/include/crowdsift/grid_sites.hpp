@@ -1,5 +1,5 @@
-// Expectation propagation over a grid of worker types: the sites of one run and the passes that move
-// them. What each pass computes is specified in src/crowdsift/engines/grid.py.
+// Expectation propagation over a grid of worker types: the sites of one run and the passes that
+// move them. What each pass computes is specified in src/crowdsift/engines/grid.py.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct OwnPriors {
     const double *masses = nullptr, *side_mean = nullptr, *side_variance = nullptr;
 };
 
-// What an update is told.
+// The arguments of an update.
 struct UpdateRequest {
     std::size_t half;
     const double *levels, *prior, *means;
@@ -179,7 +179,9 @@ private:
         double mean = 0.0, variance = 0.0, evidence = 0.0;
     };
 
-    bool counted(std::size_t s) const { return s < crowd_ && split_.start[s] < split_.start[s + 1]; }
+    bool counted(std::size_t s) const {
+        return s < crowd_ && split_.start[s] < split_.start[s + 1];
+    }
     const double* levels_of(std::size_t s) const { return grids_.has(s) ? grids_.of(s) : nullptr; }
 
     const float* prior_of(std::size_t s, const OwnPriors& own, std::vector<float>& room) const {
@@ -275,9 +277,8 @@ private:
               const UpdateRequest& request, Scratch<Kernel>& at) {
         const float damping = static_cast<float>(request.damping);
         at.kernel.moments(some, b, at.alpha.data(), at.second.data());
-        move_sites(some, at.alpha.data(), at.second.data(), at.cavity.m.data(),
-                   at.cavity.v.data(), damping, request.clip ? 0.0F : -1e30F, tau_.data() + first,
-                   nu_.data() + first);
+        move_sites(some, at.alpha.data(), at.second.data(), at.cavity.m.data(), at.cavity.v.data(),
+                   damping, request.clip ? 0.0F : -1e30F, tau_.data() + first, nu_.data() + first);
         if (!sided) return;
         at.kernel.side_moments(some, at.alpha.data(), at.second.data());
         for (std::size_t i = 0; i < some; ++i) at.alpha[i] *= split_.side(first + i);
@@ -335,7 +336,8 @@ private:
         if (sided)
             for (std::size_t t = 0; t < n_regular; ++t) at.total[t] -= evidence;
         const auto begin = at.total.begin();
-        const double best = *std::min_element(begin, begin + static_cast<std::ptrdiff_t>(n_regular));
+        const double best =
+            *std::min_element(begin, begin + static_cast<std::ptrdiff_t>(n_regular));
         double top = best;
         for (std::size_t t = n_regular; t < size; ++t) top = std::min(top, at.total[t]);
         float* const likelihood = likelihood_.data() + s * size;

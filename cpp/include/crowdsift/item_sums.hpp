@@ -1,9 +1,9 @@
 // Sums over items of what passes add at random places, and mixed precision where items are many.
 //
-// Among tens of thousands of items it is the cache that limits a pass. Scores are then read as fixed
-// point numbers of 31 bits, and sums are float32 partial sums, added to totals in double precision
-// after every few rows an item. With fewer items, or one that is in a large part of all rows, both
-// are double.
+// Among tens of thousands of items it is the cache that limits a pass. Scores are then read as
+// fixed point numbers of 31 bits, and sums are float32 partial sums, added to totals in double
+// precision after every few rows an item. With fewer items, or one that is in a large part of all
+// rows, both are double.
 #pragma once
 
 #include <algorithm>
@@ -52,14 +52,15 @@ inline std::size_t most_rows_of_an_item(const Votes& votes, ThreadPool& pool) {
     std::size_t most = 0;
     for (std::size_t j = 0; j < votes.n_items; ++j) {
         std::size_t all = 0;
-        for (std::size_t range = 0; range < n_ranges; ++range) all += counts[range * votes.n_items + j];
+        for (std::size_t range = 0; range < n_ranges; ++range)
+            all += counts[range * votes.n_items + j];
         most = std::max(most, all);
     }
     return most;
 }
 
-// After how many rows that is, where an item is in at most so many rows; 0 where it would be too often
-// for partial sums to pay.
+// After how many rows that is, where an item is in at most so many rows; 0 where it would be too
+// often for partial sums to pay.
 inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, PartialLength limit) {
     const std::size_t rows =
         std::min(limit.rows_an_item * votes.n_items,
@@ -154,7 +155,8 @@ public:
         two.reduce(ranges, pool, out_two, 0.0, nullptr);
     }
 
-    // Where one range adds: Real is float for partial sums. Whoever adds tells how many rows it was.
+    // Where one range adds: Real is float for partial sums. Whoever adds counts the rows it
+    // was.
     template <class Real>
     class Lane {
     public:

@@ -1,6 +1,6 @@
-// Laplacians of the comparison graph, (Lx)_j = sum_k w_jk (x_j - x_k): weights of their own over pairs
-// that all of them share. Nothing is held beside one weight a pair and the diagonal: pairs lie in the
-// order of their lower item, and each is read once for both of its items.
+// Laplacians of the comparison graph, (Lx)_j = sum_k w_jk (x_j - x_k): weights of their own over
+// pairs that all of them share. Nothing is held beside one weight a pair and the diagonal: pairs
+// lie in the order of their lower item, and each is read once for both of its items.
 #pragma once
 
 #include <cstddef>
@@ -21,9 +21,8 @@ namespace crowdsift {
 // One row of the upper triangle: adds w_k x to y[column_k] and returns the sum of w_k x[column_k],
 // in four chains so that additions do not wait for each other.
 CROWDSIFT_INLINE double both_ways(const double* CROWDSIFT_RESTRICT weight,
-                                  const std::uint32_t* CROWDSIFT_RESTRICT column,
-                                  std::size_t count, double own,
-                                  const double* CROWDSIFT_RESTRICT x,
+                                  const std::uint32_t* CROWDSIFT_RESTRICT column, std::size_t count,
+                                  double own, const double* CROWDSIFT_RESTRICT x,
                                   double* CROWDSIFT_RESTRICT y) {
     double chain[4] = {0.0, 0.0, 0.0, 0.0};
     std::size_t k = 0;

@@ -2,8 +2,8 @@
 // comparisons only, so the Hessian of -log-likelihood is
 //     [ A   B ]   A: Laplacian over items, B: items x workers, D: one small block a worker,
 //     [ B'  D ]
-// and workers are eliminated from a Newton step: S = A - B D^-1 B'. A product with S is one pass over
-// what derivatives() kept: A's and B's entries, 4 (1 + p) bytes a comparison.
+// and workers are eliminated from a Newton step: S = A - B D^-1 B'. A product with S is one pass
+// over what derivatives() kept: A's and B's entries, 4 (1 + p) bytes a comparison.
 #pragma once
 
 #include <algorithm>
@@ -114,8 +114,7 @@ public:
                     if (at->settled(t, low, high, tolerance, p)) break;
                     steps[range] = std::max(steps[range], step + 1);
                     if (!at->damped_step(t, damping, low, high, p, trial)) break;
-                    evaluate_worker<Likelihood>(s, scores, trial, centre, penalty, *ahead,
-                                                scratch);
+                    evaluate_worker<Likelihood>(s, scores, trial, centre, penalty, *ahead, scratch);
                     // Equal values up to rounding count as progress: the gradient decides.
                     if (ahead->value <= at->value + 1e-14 * (1.0 + std::fabs(at->value))) {
                         std::copy(trial, trial + p, t);
@@ -233,9 +232,8 @@ private:
     };
 
     template <class Likelihood>
-    void evaluate_worker(std::size_t s, const double* scores, const double* t,
-                         const double* centre, double penalty, WorkerProblem& out,
-                         Local& at) const {
+    void evaluate_worker(std::size_t s, const double* scores, const double* t, const double* centre,
+                         double penalty, WorkerProblem& out, Local& at) const {
         const std::size_t p = Likelihood::parameters(n_x_);
         out.value = 0.0;
         for (std::size_t j = 0; j < p; ++j) {

@@ -23,7 +23,9 @@ struct Local {
 
 // exp(-x) for x >= 0, never denormal. One value at a time the library's function is the faster one;
 // exp_minus is for loops that vectorise.
-inline double decay(double x) { return std::exp(-(x < 700.0 ? x : 700.0)); }
+inline double decay(double x) {
+    return std::exp(-(x < 700.0 ? x : 700.0));
+}
 
 struct Sigmoid {
     double p, q;  // sigma(x) and sigma(-x)
@@ -184,8 +186,8 @@ struct LedLogit {
             out.tt[1 + j] = out.tt[(1 + j) * p] = mixed;
             for (std::size_t k = 0; k < n; ++k) {
                 const double xk = static_cast<double>(x[k]);
-                out.tt[(1 + j) * p + 1 + k] = in.first * skill.q * l2 * xj * xk +
-                                              in.second * p_j * skill.q * l1 * xk;
+                out.tt[(1 + j) * p + 1 + k] =
+                    in.first * skill.q * l2 * xj * xk + in.second * p_j * skill.q * l1 * xk;
             }
         }
     }

@@ -2,8 +2,8 @@
 //
 // Weights W of pairs, D_j = 1 + sum of W. A pair sends M = W^2/l to each end, l the precision of
 // the other end without it: `precision` + M, `precision` being D less all messages to the item. On
-// trees exact; on graphs without many short cycles close. Whoever drives the sweeps adds up messages
-// by item and decides when they have settled.
+// trees exact; on graphs without many short cycles close. Whoever drives the sweeps adds up
+// messages by item and decides when they have settled.
 #pragma once
 
 #include <cmath>

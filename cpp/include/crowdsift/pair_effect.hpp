@@ -1,8 +1,8 @@
 // A common effect u ~ N(0, s) of all votes on a pair, integrated out.
 //
 // With a = sum of n tau and H = signed sum of n nu (towards the lower item) over a pair's sites and
-// D = 1 + s a: items receive the weight a/D and H/D; the difference of the pair has the posterior mean
-// (E + s H)/D and variance V/D^2 + s/D, where E, V are those of the scores alone.
+// D = 1 + s a: items receive the weight a/D and H/D; the difference of the pair has the posterior
+// mean (E + s H)/D and variance V/D^2 + s/D, where E, V are those of the scores alone.
 #pragma once
 
 #include <algorithm>

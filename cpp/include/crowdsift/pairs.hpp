@@ -93,7 +93,7 @@ struct PooledPairs {
     std::size_t size() const { return first.size(); }
 };
 
-// One row a pair in the order of (lower, higher) item, the preferred item told first (a tie: the
+// One row a pair in the order of (lower, higher) item, the preferred item named first (a tie: the
 // lower). The votes are brought together by their lower item, each such run is sorted in the
 // cache. Pairs without weight are left out.
 inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
@@ -147,19 +147,19 @@ inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint
 inline PooledPairs pool_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
                               const std::uint32_t* second, const float* outcome,
                               const float* weight) {
-    const PooledPairs told = sum_pairs(n, n_items, first, second, outcome, weight);
+    const PooledPairs summed = sum_pairs(n, n_items, first, second, outcome, weight);
     std::vector<std::size_t> next(n_items + 1, 0);
-    for (const std::uint32_t item : told.first) ++next[item + std::size_t{1}];
+    for (const std::uint32_t item : summed.first) ++next[item + std::size_t{1}];
     std::partial_sum(next.begin(), next.end(), next.begin());
-    // Of the pairs told with an item first, those with a lower second one were met before those
+    // Of the pairs with an item first, those with a lower second one were met before those
     // with a higher one, each in its order; so one stable pass sorts them.
-    PooledPairs out(told.size());
-    for (std::size_t k = 0; k < told.size(); ++k) {
-        const std::size_t at = next[told.first[k]]++;
-        out.first[at] = told.first[k];
-        out.second[at] = told.second[k];
-        out.outcome[at] = told.outcome[k];
-        out.weight[at] = told.weight[k];
+    PooledPairs out(summed.size());
+    for (std::size_t k = 0; k < summed.size(); ++k) {
+        const std::size_t at = next[summed.first[k]]++;
+        out.first[at] = summed.first[k];
+        out.second[at] = summed.second[k];
+        out.outcome[at] = summed.outcome[k];
+        out.weight[at] = summed.weight[k];
     }
     return out;
 }

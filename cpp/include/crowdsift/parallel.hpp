@@ -35,7 +35,9 @@ public:
 
     ~ThreadPool() {
         stop_ = true;
-        { std::lock_guard<std::mutex> lock(mutex_); }
+        {
+            std::lock_guard<std::mutex> lock(mutex_);
+        }
         wake_.notify_all();
         for (std::thread& worker : workers_) worker.join();
     }
@@ -45,8 +47,8 @@ public:
 
     std::size_t size() const { return threads_; }
 
-    // Runs task(0) ... task(chunks - 1), the caller taking part, and returns when all are done. What
-    // a task throws is thrown here once all have ended; of several one.
+    // Runs task(0) ... task(chunks - 1), the caller taking part, and returns when all are done.
+    // What a task throws is thrown here once all have ended; of several one.
     void run(std::size_t chunks, const std::function<void(std::size_t)>& task) {
         if (chunks <= 1 || threads_ == 1 || chunks > kMostChunks) {
             for (std::size_t chunk = 0; chunk < chunks; ++chunk) task(chunk);
@@ -58,7 +60,9 @@ public:
         const Ticket job = (ticket_.load() >> (2 * kBits)) + 1;
         ticket_ = job << (2 * kBits) | static_cast<Ticket>(chunks) << kBits;
         if (sleeping_ > 0) {
-            { std::lock_guard<std::mutex> lock(mutex_); }
+            {
+                std::lock_guard<std::mutex> lock(mutex_);
+            }
             wake_.notify_all();
         }
         work();
@@ -127,7 +131,9 @@ private:
             if (chunk >= chunks) return;
             attempt(static_cast<std::size_t>(chunk));
             if (--unfinished_ == 0 && waiting_) {
-                { std::lock_guard<std::mutex> lock(mutex_); }
+                {
+                    std::lock_guard<std::mutex> lock(mutex_);
+                }
                 done_.notify_all();
             }
         }

@@ -39,13 +39,14 @@ inline double pair_likelihood(const SplitVotes& votes, const std::vector<std::si
                 double sum = 0.0;
                 for (std::size_t j = s * points.count; j < (s + 1) * points.count; ++j) {
                     const double b = points.reliability[j];
-                    const double k = 1.0 / std::sqrt(1.0 + 3.14159 / 8.0 *
-                                                               (b * b * v + points.side_variance[j]));
+                    const double k =
+                        1.0 /
+                        std::sqrt(1.0 + 3.14159 / 8.0 * (b * b * v + points.side_variance[j]));
                     const double z = k * (b * d + x * points.side[j]), w = k * points.width[j];
                     const double won = logistic(z - w);
-                    sum += votes.tied(i) ? std::expm1(std::min(2.0 * w, 700.0)) * won *
-                                               logistic(-z - w)
-                                         : won;
+                    sum += votes.tied(i)
+                               ? std::expm1(std::min(2.0 * w, 700.0)) * won * logistic(-z - w)
+                               : won;
                 }
                 part[range] += static_cast<double>(votes.n[i]) *
                                std::log(std::max(sum / static_cast<double>(points.count), 1e-300));

@@ -1,5 +1,5 @@
-// The pairs of these votes that other shards have, too. One of the shards owns a pair: it alone puts
-// the sums of all into its Laplacian, and sends messages along it.
+// The pairs of these votes that other shards have, too. One of the shards owns a pair: it alone
+// puts the sums of all into its Laplacian, and sends messages along it.
 #pragma once
 
 #include <algorithm>

@@ -86,8 +86,8 @@ CROWDSIFT_INLINE double exp_minus(double x) {
     p = p * r + 1.0;
     p = p * r + 1.0;
     const std::int64_t exponent = to_bits(biased) - to_bits(shifter);
-    return from_bits(to_bits(p) + static_cast<std::int64_t>(
-                                      static_cast<std::uint64_t>(exponent) << 52));
+    return from_bits(to_bits(p) +
+                     static_cast<std::int64_t>(static_cast<std::uint64_t>(exponent) << 52));
 }
 
 // log(1 + e) for 0 <= e <= 1.

@@ -148,8 +148,8 @@ public:
             },
             sums);
         for (std::size_t k = 0; k < shared_.size(); ++k)
-            shared[k] = shared_.owned(k) ? static_cast<double>(pair_variance_[shared_.pair(k)])
-                                         : 0.0;
+            shared[k] =
+                shared_.owned(k) ? static_cast<double>(pair_variance_[shared_.pair(k)]) : 0.0;
         return report;
     }
     // The number of pairs of every item, those of other shards left out.
@@ -195,20 +195,18 @@ protected:
         double votes = 0.0, sites = 0.0;
         for (std::size_t i = 0; i < count; ++i) {
             prefetch_read(&pair_variance_[split_.pair[std::min(begin + i + kPrefetch, last)]]);
-            at.mean[i] = split_.side(begin + i) *
-                         static_cast<float>(means[split_.first[begin + i]] -
-                                            means[split_.second[begin + i]]);
+            at.mean[i] =
+                split_.side(begin + i) * static_cast<float>(means[split_.first[begin + i]] -
+                                                            means[split_.second[begin + i]]);
             at.variance[i] = pair_variance_[split_.pair[begin + i]];
             votes += static_cast<double>(split_.n[begin + i]);
         }
         if (effect_.on())
             for (std::size_t i = 0; i < count; ++i)
-                effect_.posterior(split_.pair[begin + i],
-                                  split_.straight(begin + i) ? 1.0F : -1.0F, at.mean[i],
-                                  at.variance[i]);
-        cavities(count, at.mean.data(), at.variance.data(), tau_.data() + begin,
-                 nu_.data() + begin, split_.n + begin, at.m.data(), at.v.data(),
-                 at.log_site.data());
+                effect_.posterior(split_.pair[begin + i], split_.straight(begin + i) ? 1.0F : -1.0F,
+                                  at.mean[i], at.variance[i]);
+        cavities(count, at.mean.data(), at.variance.data(), tau_.data() + begin, nu_.data() + begin,
+                 split_.n + begin, at.m.data(), at.v.data(), at.log_site.data());
         for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
         log_sites += sites;
         return votes;
@@ -306,7 +304,7 @@ private:
             out.rhs.data());
     }
 
-    std::vector<PairSums> shared_sums_;  // of all shards, as system() was told
+    std::vector<PairSums> shared_sums_;  // of all shards, as given to system()
     std::shared_ptr<const Laplacian> system_;
     PairMessages messages_;
 };

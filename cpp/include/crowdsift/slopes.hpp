@@ -16,7 +16,6 @@
 
 #include "crowdsift/array.hpp"
 #include "crowdsift/conjugate_gradient.hpp"
-#include "crowdsift/em.hpp"
 #include "crowdsift/item_sums.hpp"
 #include "crowdsift/parallel.hpp"
 #include "crowdsift/simd.hpp"
@@ -25,49 +24,8 @@
 
 namespace crowdsift {
 
-constexpr std::size_t kSlopeBlock = 1024;
-
-// Temporaries of a block of rows. They were evaluated at `slope`; `last` is the step that the slope
-// then took to first order.
-struct SlopeBlock {
-    double d[kSlopeBlock], slope[kSlopeBlock], last[kSlopeBlock], eta[kSlopeBlock],
-        level[kSlopeBlock], growth[kSlopeBlock], residual[kSlopeBlock], information[kSlopeBlock];
-};
-
-// Entries of A and B of one block; its residuals become what each row adds to the gradient.
-CROWDSIFT_CLONES
-inline void slope_entries(std::size_t count, SlopeBlock& block, float* CROWDSIFT_RESTRICT a,
-                          float* CROWDSIFT_RESTRICT b) {
-    for (std::size_t j = 0; j < count; ++j) {
-        const double slope = block.slope[j], residual = block.residual[j];
-        const double mixed = block.information[j] * block.eta[j] - residual;
-        a[j] = static_cast<float>(slope * slope * block.information[j]);
-        b[j] = static_cast<float>(mixed);
-        block.residual[j] = slope * residual - mixed * block.last[j];
-    }
-}
-
-// Sum of b d in eight chains.
-CROWDSIFT_CLONES
-inline double coupled(std::size_t count, const float* CROWDSIFT_RESTRICT b,
-                      const double* CROWDSIFT_RESTRICT d) {
-    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    std::size_t j = 0;
-    for (; j + 8 <= count; j += 8)
-        for (std::size_t l = 0; l < 8; ++l) lane[l] += static_cast<double>(b[j + l]) * d[j + l];
-    for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += static_cast<double>(b[j]) * d[j];
-    return sum_block(lane, 8);
-}
-
-// d becomes a d - b pull, what each row pushes.
-CROWDSIFT_CLONES
-inline void reduce_rows(std::size_t count, double pull, const float* CROWDSIFT_RESTRICT a,
-                        const float* CROWDSIFT_RESTRICT b, double* CROWDSIFT_RESTRICT d) {
-    for (std::size_t j = 0; j < count; ++j)
-        d[j] = static_cast<double>(a[j]) * d[j] - static_cast<double>(b[j]) * pull;
-}
-
-// S of one pass: entries of A and B and the inverse of D, or A alone where all slopes are one number.
+// S of one pass: entries of A and B and the inverse of D, or A alone where all slopes are one
+// number.
 struct SlopeHessian {
     bool own = false;
     Array<float> a, b;
@@ -85,8 +43,8 @@ public:
         coarse_ = rows_between_totals(votes, most, kCoarse);
     }
 
-    // Log-likelihood with one slope for all, and its gradient; `resolution` is the smallest step of a
-    // score that the gradient must tell.
+    // Log-likelihood with one slope for all, and its gradient; `resolution` is the smallest step of
+    // a score that the gradient must resolve.
     double common(const double* scores, double slope, double resolution, double* gradient,
                   SlopeHessian& hessian) {
         hessian.own = false;
@@ -109,7 +67,8 @@ public:
                 push(at, count, block.residual, lane);
             }
         };
-        sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass, gradient);
+        sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass,
+                        gradient);
         return sum_of(part);
     }
 
@@ -128,14 +87,15 @@ public:
             SlopeBlock block;
             over_blocks(range, [&](std::size_t from, std::size_t to) {
                 if (is_long(from, to))
-                    part[range] += settle_long(from, prior, slopes, curvature, hessian, block, lane);
+                    part[range] +=
+                        settle_long(from, prior, slopes, curvature, hessian, block, lane);
                 else
-                    part[range] += settle(from, to, prior, slopes, curvature, hessian, block,
-                                          lane);
+                    part[range] += settle(from, to, prior, slopes, curvature, hessian, block, lane);
                 for (std::size_t s = from; s < to; ++s) hessian.inverse[s] = 1.0 / curvature[s];
             });
         };
-        sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass, gradient);
+        sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass,
+                        gradient);
         return sum_of(part);
     }
 
@@ -168,10 +128,10 @@ public:
                     const std::size_t begin = votes_.begin_of(s);
                     const std::size_t count = votes_.begin_of(s + 1) - begin;
                     double* const own = d + (begin - at);
-                    const double pull =
+                    const double eliminated =
                         coupled(count, hessian.b.data() + begin, own) * hessian.inverse[s];
-                    reduce_rows(count, pull, hessian.a.data() + begin, hessian.b.data() + begin,
-                                own);
+                    reduce_rows(count, eliminated, hessian.a.data() + begin,
+                                hessian.b.data() + begin, own);
                 }
                 push(at, rows, d, lane);
             });
@@ -204,9 +164,8 @@ public:
         std::vector<double> at(votes_.n_items);
         diagonal(hessian, at.data());
         return conjugate_gradient(
-            votes_.n_items,
-            [&](const double* v, double* out) { multiply(hessian, shift, v, out); }, at.data(),
-            shift, rhs, x, tolerance, most);
+            votes_.n_items, [&](const double* v, double* out) { multiply(hessian, shift, v, out); },
+            at.data(), shift, rhs, x, tolerance, most);
     }
 
 private:
@@ -236,7 +195,7 @@ private:
     void look_at(const double* scores, double resolution) {
         scores_ = scores;
         fixed_ = votes_.n_items >= kMixedFrom && resolution >= kMixedResolution &&
-                     fixed_scores_.set(scores, votes_.n_items);
+                 fixed_scores_.set(scores, votes_.n_items);
     }
 
     void score_differences(std::size_t at, std::size_t count, double* d) const {
@@ -287,18 +246,20 @@ private:
         lane.added(count);
     }
 
-    // Calls row(j, its first item, its second) for rows of a block. Where the items are too many for
-    // the second-level cache it asks for those of later rows before.
-    template <class Ask, class Row>
-    void over_items(std::size_t at, std::size_t count, const Ask& ask, const Row& row) const {
+    // Calls row(j, its first item, its second) for rows of a block. Where the items are too many
+    // for the second-level cache those of later rows are prefetched.
+    template <class Prefetch, class Row>
+    void over_items(std::size_t at, std::size_t count, const Prefetch& prefetch,
+                    const Row& row) const {
         const std::uint32_t* const first = votes_.first + at;
         const std::uint32_t* const second = votes_.second + at;
         std::size_t j = 0;
         if (votes_.n_items >= kMixedFrom) {
-            const std::size_t near = std::min(count, std::max(votes_.n - at, kPrefetch) - kPrefetch);
+            const std::size_t near =
+                std::min(count, std::max(votes_.n - at, kPrefetch) - kPrefetch);
             for (; j < near; ++j) {
-                ask(first[j + kPrefetch]);
-                ask(second[j + kPrefetch]);
+                prefetch(first[j + kPrefetch]);
+                prefetch(second[j + kPrefetch]);
                 row(j, first[j], second[j]);
             }
         }
@@ -377,15 +338,15 @@ private:
 
     template <class Lane>
     void multiply_long(const SlopeHessian& hessian, std::size_t s, double* d, Lane& lane) const {
-        double pull = 0.0;
+        double eliminated = 0.0;
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
-            pull += coupled(count, hessian.b.data() + at, d);
+            eliminated += coupled(count, hessian.b.data() + at, d);
         });
-        pull *= hessian.inverse[s];
+        eliminated *= hessian.inverse[s];
         over_rows(s, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
-            reduce_rows(count, pull, hessian.a.data() + at, hessian.b.data() + at, d);
+            reduce_rows(count, eliminated, hessian.a.data() + at, hessian.b.data() + at, d);
             push(at, count, d, lane);
         });
     }

@@ -40,8 +40,7 @@ public:
         for (std::size_t j = 0; j < n_; ++j) item_variance[order_[j]] = inverse_diagonal_[j];
         bool proper = true;
         pairs_.each([&](std::size_t p, std::uint32_t a, std::uint32_t b) {
-            const double variance =
-                item_variance[a] + item_variance[b] - 2.0 * inverse_[entry_[p]];
+            const double variance = item_variance[a] + item_variance[b] - 2.0 * inverse_[entry_[p]];
             proper = proper && variance > 0.0;
             pair_variance[p] = variance;
         });
@@ -49,7 +48,7 @@ public:
     }
 
 private:
-    // Whether order() would end in vain, told without the lists of neighbours that it needs, by a
+    // Whether order() would end in vain, found without the lists of neighbours that it needs, by a
     // few sweeps over pairs. No item of a core, where each has more than kManyNeighbours others of
     // the core, goes before the least degree is as large; then the core is still whole. If all of
     // a component is reached from one item in r steps, its distances from any item have at most
@@ -141,11 +140,10 @@ private:
                 merged.clear();
                 std::set_union(near[other].begin(), near[other].end(), near[pivot].begin(),
                                near[pivot].end(), std::back_inserter(merged));
-                merged.erase(std::remove_if(merged.begin(), merged.end(),
-                                            [&](std::uint32_t j) {
-                                                return j == other || j == pivot;
-                                            }),
-                             merged.end());
+                merged.erase(
+                    std::remove_if(merged.begin(), merged.end(),
+                                   [&](std::uint32_t j) { return j == other || j == pivot; }),
+                    merged.end());
                 near[other].assign(merged.begin(), merged.end());
                 by_degree[merged.size()].push_back(other);
                 degree = std::min(degree, merged.size());
@@ -192,8 +190,7 @@ private:
     // Once the least degree is large, about a third of a graph without structure ends up as one
     // clique; lattices and chains have few items left by then.
     bool hopeless(std::size_t degree, double most) const {
-        return degree > kManyNeighbours &&
-               too_large(static_cast<double>(n_ - order_.size()), most);
+        return degree > kManyNeighbours && too_large(static_cast<double>(n_ - order_.size()), most);
     }
 
     static bool too_large(double left, double most) {
@@ -235,8 +232,7 @@ private:
     // Left-looking: a column waits in the list of its next row until that row's turn.
     bool factor(const double* weight, const double* diagonal) {
         std::fill(value_.begin(), value_.end(), 0.0);
-        for (std::size_t p = 0; p < pairs_.size(); ++p)
-            value_[entry_[p]] = -weight[p];
+        for (std::size_t p = 0; p < pairs_.size(); ++p) value_[entry_[p]] = -weight[p];
         const std::size_t none = n_;
         std::vector<std::size_t> first(n_, none), next(n_, none), at(start_.begin(), start_.end());
         std::vector<double> work(n_, 0.0);
@@ -255,8 +251,7 @@ private:
             }
             if (!(d > 0.0)) return false;
             pivot_[j] = d;
-            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e)
-                value_[e] = work[row_[e]] / d;
+            for (std::size_t e = start_[j]; e < start_[j + 1]; ++e) value_[e] = work[row_[e]] / d;
             at[j] = start_[j];
             enqueue(j, at, first, next);
         }

@@ -1,4 +1,4 @@
-// Votes as wins alone, by worker and by pair, and what can be said of them without sites.
+// Votes as wins alone, by worker and by pair, with who won and on which side.
 #pragma once
 
 #include <algorithm>
@@ -23,7 +23,7 @@ public:
     const std::uint32_t *first, *second;
     const float* n;
     Array<std::uint32_t> pair;
-    std::vector<std::size_t> start;  // of worker s: [start[s], start[s + 1])
+    std::vector<std::size_t> start;                // of worker s: [start[s], start[s + 1])
     const std::uint32_t *by_pair, *by_pair_start;  // in order within a pair
 
     static constexpr std::int8_t kFirst = 1, kSecond = -1, kTie = 2;
@@ -35,9 +35,7 @@ public:
         for (std::size_t p = 0; p < pairs.size(); ++p)
             for (std::uint32_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k)
                 pair[pairs.comparison[k]] = static_cast<std::uint32_t>(p);
-        const auto whole = [&](float y) {
-            return y == 0.0F || y == 1.0F || (ties && y == 0.5F);
-        };
+        const auto whole = [&](float y) { return y == 0.0F || y == 1.0F || (ties && y == 0.5F); };
         for (std::size_t s = 0; s <= votes.n_workers; ++s) start[s] = votes.begin_of(s);
         if (!std::all_of(votes.outcome, votes.outcome + votes.n, whole))
             own_ = split(votes, pairs, whole);

@@ -16,8 +16,8 @@
 namespace crowdsift {
 
 // Weights of a worker's votes: decided ones that agree with the order of items, decided ones
-// between items of different rank, decided ones, those for the first item less those for the second,
-// and all. Weights of an item's votes, and of those for it (a soft outcome counts in part).
+// between items of different rank, decided ones, those for the first item less those for the
+// second, and all. Weights of an item's votes, and of those for it (a soft outcome counts in part).
 struct Tally {
     Tally(std::size_t n_workers, std::size_t n_items)
         : agreed(n_workers, 0.0), ranked(n_workers, 0.0), decided(n_workers, 0.0),
@@ -118,10 +118,11 @@ inline bool whole(const Votes& votes, ThreadPool& pool) {
     pool.run(other.size(), [&](std::size_t range) {
         std::size_t count = 0;
         for (std::size_t i = ranges[range]; i < ranges[range + 1]; ++i)
-            count += votes.weight[i] != 1.0F || (votes.outcome[i] != 0.0F && votes.outcome[i] != 1.0F &&
-                                               votes.outcome[i] != 0.5F)
-                         ? 1U
-                         : 0U;
+            count +=
+                votes.weight[i] != 1.0F || (votes.outcome[i] != 0.0F && votes.outcome[i] != 1.0F &&
+                                            votes.outcome[i] != 0.5F)
+                    ? 1U
+                    : 0U;
         other[range] = count;
     });
     return std::count(other.begin(), other.end(), std::size_t{0}) ==
@@ -137,12 +138,12 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const double* rank) {
         votes.n_items >= kMixedFrom && whole(votes, pool) ? std::size_t{1} << 22 : 0;
     ItemSums sums(votes.n_items), winning(votes.n_items);
     Tally out(votes.n_workers, votes.n_items);
-    ItemSums::add_both(sums, winning, n_ranges, pool, every,
-                       [&](std::size_t range, auto& lane, auto& other) {
-                           tally_range(votes, ranges[range], ranges[range + 1], rank, lane, other,
-                                       out);
-                       },
-                       out.appearances.data(), out.wins.data());
+    ItemSums::add_both(
+        sums, winning, n_ranges, pool, every,
+        [&](std::size_t range, auto& lane, auto& other) {
+            tally_range(votes, ranges[range], ranges[range + 1], rank, lane, other, out);
+        },
+        out.appearances.data(), out.wins.data());
     return out;
 }
 

@@ -1,4 +1,4 @@
-// The grid of worker types: the common levels, the own levels of workers whose posterior is
+// The grid of worker types: the common levels, the adaptive grids of workers whose posterior is
 // narrower than a cell, and the prior on either.
 //
 // Types are laid out as [up: +b of every lane][down: -b of every lane][0, then padding]; lanes
@@ -16,7 +16,8 @@ namespace crowdsift {
 
 class TypeGrid {
 public:
-    static constexpr double kNarrow = 1.0;  // cells; see refined_levels in engines/own_levels.py
+    static constexpr double kNarrow =
+        1.0;  // cells; see refined_levels in engines/reference/adaptive_grid.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
     static constexpr double kSlack = 0.15;  // share of the span that an end may be off
 
@@ -74,11 +75,13 @@ public:
         rising[half_] += scale * static_cast<double>(types[zero()]);
     }
 
-    // The prior on a worker's own levels: the density is linear between common levels and
+    // The prior on a worker's adaptive grid: the density is linear between common levels and
     // constant outside; the mass at 0 stays.
-    void own_prior(const double* own, float* types) const { spread_prior(prior_.data(), own, types); }
+    void own_prior(const double* own, float* types) const {
+        spread_prior(prior_.data(), own, types);
+    }
 
-    // Another prior than the common one, on own levels where they are given.
+    // Another prior than the common one, on an adaptive grid where one is given.
     void spread_prior(const double* prior, const double* own, float* types) const {
         std::fill(types, types + this->types(), 0.0F);
         if (own == nullptr) {
@@ -91,8 +94,8 @@ public:
         for (std::size_t j = 0; j < half_; ++j) {
             const double width = width_of(own, j);
             while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
-            const double share = std::min(
-                std::max((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]), 0.0), 1.0);
+            const double share =
+                std::min(std::max((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]), 0.0), 1.0);
             types[j] = static_cast<float>(width * (up(k) + share * (up(k + 1) - up(k))));
             types[lanes_ + j] =
                 static_cast<float>(width * (down(k) + share * (down(k + 1) - down(k))));
@@ -100,8 +103,8 @@ public:
         types[zero()] = static_cast<float>(prior[half_]);
     }
 
-    // Masses prior * likelihood (or the prior alone) on own levels to the common grid, each shared
-    // by its two neighbours linearly.
+    // Masses prior * likelihood (or the prior alone) on an adaptive grid to the common one, each
+    // shared by its two neighbours linearly.
     void deposit(const double* own, const float* prior, const float* likelihood, double scale,
                  double* rising) const {
         std::size_t k = 0;  // the common level below, 0 being the point 0
@@ -123,14 +126,14 @@ public:
     enum class Choice { stay, own, common };
 
     // Which levels a worker should have for its likelihood over lanes on the levels it has; new
-    // ones of its own are written to `out`. See refined_levels in engines/own_levels.py.
+    // ones of its own are written to `out`. See refined_levels in
+    // engines/reference/adaptive_grid.py.
     Choice refine(const double* levels, bool has_own, const float* likelihood,
                   std::vector<double>& out) const {
         double total = 0.0, first = 0.0, second = 0.0;
         for (std::size_t j = 0; j < half_; ++j) {
-            const double size =
-                width_of(levels, j) *
-                (static_cast<double>(likelihood[j]) + static_cast<double>(likelihood[lanes_ + j]));
+            const double size = width_of(levels, j) * (static_cast<double>(likelihood[j]) +
+                                                       static_cast<double>(likelihood[lanes_ + j]));
             total += size;
             first += levels[j] * size;
             second += levels[j] * levels[j] * size;

@@ -9,8 +9,8 @@
 
 namespace crowdsift {
 
-// Types as parallel arrays: b and g are reliability and the side of a side-only type, d the tie width,
-// r is 1 for a regular type and 0 for a side-only one.
+// Types as parallel arrays: b and g are reliability and the side of a side-only type, d the tie
+// width, r is 1 for a regular type and 0 for a side-only one.
 struct TypeArrays {
     const float *b, *d, *g, *r;
     std::size_t count;  // a multiple of kLaneBlock
@@ -25,9 +25,9 @@ struct SidedVote {
 CROWDSIFT_INLINE float log_gap(float y) {
     const float held = y > 1e-30F ? y : 1e-30F;
     const float series =
-        held * (1.0F - held * 0.5F *
-                           (1.0F - held * 0.333333333F *
-                                       (1.0F - held * 0.25F * (1.0F - held * 0.2F))));
+        held *
+        (1.0F -
+         held * 0.5F * (1.0F - held * 0.333333333F * (1.0F - held * 0.25F * (1.0F - held * 0.2F))));
     return log_positive(held < 0.3F ? series : 1.0F - exp_minus(held));
 }
 
@@ -35,8 +35,8 @@ CROWDSIFT_INLINE float log_gap(float y) {
 // adds -n log Z to the cost of every type.
 template <bool tied>
 CROWDSIFT_INLINE void type_vote(const TypeArrays& types, const SidedVote& vote,
-                                 float* CROWDSIFT_RESTRICT k_out, float* CROWDSIFT_RESTRICT e_out,
-                                 float* CROWDSIFT_RESTRICT f_out, float* CROWDSIFT_RESTRICT cost) {
+                                float* CROWDSIFT_RESTRICT k_out, float* CROWDSIFT_RESTRICT e_out,
+                                float* CROWDSIFT_RESTRICT f_out, float* CROWDSIFT_RESTRICT cost) {
     const float* CROWDSIFT_RESTRICT b = types.b;
     const float* CROWDSIFT_RESTRICT d = types.d;
     const float* CROWDSIFT_RESTRICT g = types.g;
@@ -44,8 +44,7 @@ CROWDSIFT_INLINE void type_vote(const TypeArrays& types, const SidedVote& vote,
     const float spread = kSmoothing * vote.v, side_spread = kSmoothing * vote.side_v;
     const float m = vote.m, shift = vote.x * vote.side_m, x = vote.x, n = vote.n;
     for (std::size_t t = 0; t < types.count; ++t) {
-        const float k =
-            1.0F / __builtin_sqrtf(1.0F + spread * b[t] * b[t] + side_spread * r[t]);
+        const float k = 1.0F / __builtin_sqrtf(1.0F + spread * b[t] * b[t] + side_spread * r[t]);
         const float z = b[t] * m + shift * r[t] + x * g[t];
         const float one = k * (z - d[t]);
         const float size1 = one < 0.0F ? -one : one;
@@ -72,23 +71,23 @@ CROWDSIFT_INLINE void type_vote(const TypeArrays& types, const SidedVote& vote,
             const float e = p2 - p1;
             e_out[t] = e;
             f_out[t] = e * e - p1 * q1 - p2 * q2;
-            cost[t] += n * (log_positive((1.0F + e1) * (1.0F + e2)) + least -
-                            log_gap(2.0F * k * d[t]));
+            cost[t] +=
+                n * (log_positive((1.0F + e1) * (1.0F + e2)) + least - log_gap(2.0F * k * d[t]));
         }
     }
 }
 
 CROWDSIFT_CLONES
 inline void type_win(const TypeArrays& types, const SidedVote& vote, float* CROWDSIFT_RESTRICT k,
-                      float* CROWDSIFT_RESTRICT e, float* CROWDSIFT_RESTRICT f,
-                      float* CROWDSIFT_RESTRICT cost) {
+                     float* CROWDSIFT_RESTRICT e, float* CROWDSIFT_RESTRICT f,
+                     float* CROWDSIFT_RESTRICT cost) {
     type_vote<false>(types, vote, k, e, f, cost);
 }
 
 CROWDSIFT_CLONES
 inline void type_tie(const TypeArrays& types, const SidedVote& vote, float* CROWDSIFT_RESTRICT k,
-                      float* CROWDSIFT_RESTRICT e, float* CROWDSIFT_RESTRICT f,
-                      float* CROWDSIFT_RESTRICT cost) {
+                     float* CROWDSIFT_RESTRICT e, float* CROWDSIFT_RESTRICT f,
+                     float* CROWDSIFT_RESTRICT cost) {
     type_vote<true>(types, vote, k, e, f, cost);
 }
 

@@ -1,4 +1,4 @@
-// The comparisons as the passes see them: validated once, cut into ranges of workers, one range
+// The comparisons that passes go over: validated once, cut into ranges of workers, one range
 // a thread. A worker's parameters are local to one range; only vectors over items are reduced.
 #pragma once
 

@@ -1,12 +1,55 @@
-// One worker's slope: its prior, sums over its rows, and the way to its optimum.
+// One worker's slope: sums over blocks of its rows, its prior, and the way to its optimum.
 #pragma once
 
 #include <cmath>
 #include <cstddef>
 
+#include "crowdsift/em.hpp"
 #include "crowdsift/simd.hpp"
 
 namespace crowdsift {
+
+constexpr std::size_t kSlopeBlock = 1024;
+
+// Temporaries of a block of rows. They were evaluated at `slope`; `last` is the step that the slope
+// then took to first order.
+struct SlopeBlock {
+    double d[kSlopeBlock], slope[kSlopeBlock], last[kSlopeBlock], eta[kSlopeBlock],
+        level[kSlopeBlock], growth[kSlopeBlock], residual[kSlopeBlock], information[kSlopeBlock];
+};
+
+// Entries of A and B of one block; its residuals become what each row adds to the gradient.
+CROWDSIFT_CLONES
+inline void slope_entries(std::size_t count, SlopeBlock& block, float* CROWDSIFT_RESTRICT a,
+                          float* CROWDSIFT_RESTRICT b) {
+    for (std::size_t j = 0; j < count; ++j) {
+        const double slope = block.slope[j], residual = block.residual[j];
+        const double mixed = block.information[j] * block.eta[j] - residual;
+        a[j] = static_cast<float>(slope * slope * block.information[j]);
+        b[j] = static_cast<float>(mixed);
+        block.residual[j] = slope * residual - mixed * block.last[j];
+    }
+}
+
+// Sum of b d in eight chains.
+CROWDSIFT_CLONES
+inline double coupled(std::size_t count, const float* CROWDSIFT_RESTRICT b,
+                      const double* CROWDSIFT_RESTRICT d) {
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    std::size_t j = 0;
+    for (; j + 8 <= count; j += 8)
+        for (std::size_t l = 0; l < 8; ++l) lane[l] += static_cast<double>(b[j + l]) * d[j + l];
+    for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += static_cast<double>(b[j]) * d[j];
+    return sum_block(lane, 8);
+}
+
+// d becomes a d - b eliminated, what each row pushes.
+CROWDSIFT_CLONES
+inline void reduce_rows(std::size_t count, double eliminated, const float* CROWDSIFT_RESTRICT a,
+                        const float* CROWDSIFT_RESTRICT b, double* CROWDSIFT_RESTRICT d) {
+    for (std::size_t j = 0; j < count; ++j)
+        d[j] = static_cast<double>(a[j]) * d[j] - static_cast<double>(b[j]) * eliminated;
+}
 
 // Sums of n (y - p) d and n p (1 - p) d^2 at eta = slope d, over one block.
 CROWDSIFT_CLONES
@@ -66,11 +109,11 @@ struct SlopePrior {
         at[1] = precision;
     }
 
-    // Whether the last step is short: against the slope, or against what the votes tell of it. Both
-    // are the same whatever the scale of the scores.
+    // Whether the last step is short: against the slope, or against the information of the votes on
+    // it. Both are the same whatever the scale of the scores.
     bool is_short(double slope, const double* at) const {
-        const double told = slope * slope * (at[1] - precision);
-        return at[0] * at[0] <= last_step * last_step * at[1] * std::fmax(told, kLittle);
+        const double information = slope * slope * (at[1] - precision);
+        return at[0] * at[0] <= last_step * last_step * at[1] * std::fmax(information, kLittle);
     }
 
     // Where the derivative, which falls, is 0: by Newton steps, and the middle of what is left of
@@ -98,9 +141,9 @@ struct SlopePrior {
     // Takes the last step of a slope from its derivative and curvature; what it adds to the
     // log-likelihood, prior left out.
     double finish(const double* at, double& slope) const {
-        const double last = at[0] / at[1], pull = precision * (mean - slope);
+        const double last = at[0] / at[1], shrinkage = precision * (mean - slope);
         slope += last;
-        return (at[0] - pull) * last - 0.5 * (at[1] - precision) * last * last;
+        return (at[0] - shrinkage) * last - 0.5 * (at[1] - precision) * last * last;
     }
 };
 

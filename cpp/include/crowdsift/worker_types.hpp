@@ -1,5 +1,5 @@
-// Types of reliability and tie width, and side-only types, as the kernels lay them out: one TypeGrid
-// slice for every width, then the side-only types, padded.
+// Types of reliability and tie width, and side-only types, as the kernels lay them out: one
+// TypeGrid slice for every width, then the side-only types, padded.
 #pragma once
 
 #include <algorithm>
@@ -68,16 +68,13 @@ public:
     std::size_t slice() const { return slices_[0].types(); }
     std::size_t n_regular() const { return slices_.size() * slice(); }
     std::size_t size() const {
-        return n_regular() +
-               (shape_.side_only.size() + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
+        return n_regular() + (shape_.side_only.size() + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
     }
     const TypeGrid& grid() const { return slices_[0]; }
     const float* prior() const { return prior_.data(); }
     const float* reliabilities() const { return b_.data(); }
 
-    TypeArrays arrays(const float* b) const {
-        return {b, d_.data(), g_.data(), r_.data(), size()};
-    }
+    TypeArrays arrays(const float* b) const { return {b, d_.data(), g_.data(), r_.data(), size()}; }
 
     // Reliabilities of all types for these levels; 0 for side-only ones.
     void spread(const double* levels, float* b) const {
@@ -97,7 +94,7 @@ public:
                   prior + n_regular());
     }
 
-    // Another prior than the common one, on own levels where they are given.
+    // Another prior than the common one, on an adaptive grid where one is given.
     void spread_prior(const double* prior, const double* own, float* out) const {
         for (std::size_t w = 0; w < slices_.size(); ++w)
             slices_[w].spread_prior(prior + w * n_points(), own, out + w * slice());
@@ -130,7 +127,8 @@ public:
         add_side_only(prior, likelihood, scale, counts);
     }
 
-    // Adds scale * prior * likelihood of every type, or without a likelihood, in the order of Python.
+    // Adds scale * prior * likelihood of every type, or without a likelihood, in the order of
+    // Python.
     void add_masses(const float* prior, const float* likelihood, float scale,
                     double* masses) const {
         in_order(
@@ -153,7 +151,7 @@ public:
             for (std::size_t t = 0; t < slice(); ++t) summed[t] += likelihood[w * slice() + t];
     }
 
-    // Reliabilities in rising order, of own levels where they are given.
+    // Reliabilities in rising order, of an adaptive grid where one is given.
     void mirror(const double* own, double* points) const {
         const double* const levels = own == nullptr ? slices_[0].levels().data() : own;
         points[half_] = 0.0;
@@ -181,7 +179,8 @@ private:
             masses[slices_.size() * n_points() + p] += mass(n_regular() + p);
     }
 
-    void add_side_only(const float* prior, const float* likelihood, float scale, double* counts) const {
+    void add_side_only(const float* prior, const float* likelihood, float scale,
+                       double* counts) const {
         for (std::size_t p = 0; p < shape_.side_only.size(); ++p) {
             const std::size_t t = n_regular() + p;
             counts[slices_.size() * n_points() + p] += static_cast<double>(
