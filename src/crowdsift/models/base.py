@@ -44,7 +44,10 @@ class WorkerEstimate:
     Limits of reliability come from `quantiles` where a method has a posterior (one row a worker,
     of quantiles of equal probability), else from the standard deviation. `random_level` is the
     reliability of a worker who clicks at random, `one_sided` the probability of seeing nothing
-    but sides, and `extra` holds further parameters by name.
+    but sides, and `extra` holds further parameters by name. `typical` is the reliability of a
+    typical worker, and `class_evidence` the logarithms of how well classes of types explain a
+    worker's own votes (adversarial, random, informative, one-sided): see
+    `crowdsift.solvers.type_classes`.
     """
 
     reliability: Vector | None = None
@@ -56,6 +59,8 @@ class WorkerEstimate:
     side_bias: Vector | None = None
     side_sd: Vector | None = None
     one_sided: Vector | None = None
+    typical: float | None = None
+    class_evidence: Vector | None = None
     extra: dict[str, Vector] = field(default_factory=dict)
 
 
@@ -80,6 +85,7 @@ class Estimate:
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
     sign_margin: float | None = None
+    crowd_side: tuple[float, float] | None = None  # mean and sd of the lean of all to the left
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON

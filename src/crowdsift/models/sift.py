@@ -23,6 +23,7 @@ from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.kept_sites import kept_sites
 from crowdsift.solvers.side_hint import hints_at_sides
+from crowdsift.solvers.type_classes import class_evidence, typical_reliability
 from crowdsift.solvers.type_summary import summarise
 from crowdsift.solvers.warm import WarmStart, go_on
 from crowdsift.solvers.worker_prior import habits_of, power_grid
@@ -175,6 +176,8 @@ class Sift(Model):
         """The estimate at the end of a run, of unit size and of the majority's sign."""
         size, crowd = run.scale(), engine.facts.n_workers - engine.facts.n_gold
         told = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
+        typical = typical_reliability(run.prior)
+        classes = class_evidence(run.sites, run.prior, typical, engine.facts.n_workers)
         apart = run.sites if isinstance(run.sites, ContextSites) else None
         known = None
         if apart is not None:
@@ -187,6 +190,7 @@ class Sift(Model):
         flip = margin < 0.0 and not engine.facts.n_gold  # gold has settled the sign
         if flip:
             told, scores, margin = told.flipped(), -scores, -margin
+            classes[:, [0, 2]] = classes[:, [2, 0]]
             known = None if known is None else known.mirrored()
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
@@ -215,13 +219,15 @@ class Sift(Model):
                 side_bias=told.side if sided else None,
                 side_sd=told.side_sd if sided else None,
                 one_sided=told.pure if sided else None,
+                typical=typical * size,
+                class_evidence=classes,
                 extra={"tie_width": told.width} if run.prior.types.ties else {},
             ),
             evidence=run.evidence[-1],
             sign_margin=margin,
+            crowd_side=_crowd_side(run, crowd) if sided else None,
             details={
                 "pair_effect": run.pair_effect / size**2,
-                "crowd_side": run.sides.prior.mean if sided else None,
                 "context_spread": 0.0 if apart is None else apart.reliability_spread,
                 "context_side_sd": 0.0 if apart is None else float(np.sqrt(apart.side_spread)),
             },
@@ -278,6 +284,16 @@ class Sift(Model):
         width = tie if self.ties else np.zeros(1)
         told = on_either_side(reliability * difference, width, gamma, variance)
         return told if self.ties else half_win(told.win, tie)
+
+
+def _crowd_side(run: Propagation, crowd: int) -> tuple[float, float]:
+    """Mean g0 of side habits and its sd: a worker's votes tell it with variance t² + v.
+
+    With posterior variance V = t²v/(t² + v) the precision 1/(t² + v) is (t² - V)/t⁴.
+    """
+    spread = float(run.sides.prior.variance)
+    known = np.maximum(spread - run.side_posteriors()[1][:crowd], 0.0) / max(spread, 1e-12) ** 2
+    return float(run.sides.prior.mean), float(1.0 / np.sqrt(1.0 + known.sum()))
 
 
 def _found(

@@ -108,7 +108,7 @@ def calibrate(
         return "Predictions by the side habits of this method are not made here."
     p = predicted_probability(left_out, rule, estimate)
     outcome, weight = left_out.outcome.astype(np.float64), left_out.weight.astype(np.float64)
-    follows = np.where(p >= 0.5, outcome, 1.0 - outcome)
+    follows = np.where(p > 0.5, outcome, np.where(p < 0.5, 1.0 - outcome, 0.5))
     surer = np.maximum(p, 1.0 - p)
     place = np.clip(np.searchsorted(_EDGES, surer, side="right") - 1, 0, len(_EDGES) - 2)
     count, predicted, observed = (

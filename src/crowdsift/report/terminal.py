@@ -11,6 +11,7 @@ from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
+from crowdsift.models.diagnostics import Kind
 from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
@@ -34,9 +35,12 @@ _STYLES = {
 def show_fit(fit: FitRecord) -> None:
     """Print the leaderboard, the workers that are not reliable, and how the fit went."""
     console = Console()
-    console.print(_leaderboard(fit))
-    if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
-        console.print(_worker_table(fit))
+    if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
+        console.print("Nothing was learned from these votes (see the warning): no tables.")
+    else:
+        console.print(_leaderboard(fit))
+        if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
+            console.print(_worker_table(fit))
     s = fit.summary
     state = "converged" if fit.converged else "NOT converged"
     console.print(

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from math import exp
+from math import ceil, exp, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.sign import THIN, Agreement, gold_needed, sign_log_odds
 
 if TYPE_CHECKING:
@@ -15,9 +16,17 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["gold_note", "island_note", "one_way_notes", "sign_note"]
+__all__ = [
+    "gold_note",
+    "island_note",
+    "nothing_note",
+    "one_way_notes",
+    "reasked_pairs",
+    "sign_note",
+]
 
 _NAMED = 5
+_TYPICAL = 1.25  # reliability of a worker before any vote
 
 
 def island_note(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
@@ -29,6 +38,35 @@ def island_note(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
         "scores and ranks are comparable only within a group (column component)"
     )
     return [Diagnostic(Kind.ISLANDS, message)]
+
+
+def nothing_note(workers: int) -> Diagnostic:
+    """That no item is in two votes, so that no vote can be compared with another."""
+    return Diagnostic(
+        Kind.INFORMATION,
+        "no item is in two votes: every score only repeats its vote, and nothing can be learned "
+        f"about the workers. {reasked_pairs(workers)}",
+    )
+
+
+def reasked_pairs(workers: int) -> str:
+    """How many pairs, judged again by another worker, would tell something about workers.
+
+    Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and
+    d ~ N(0, 2); two who click at random on every second one. A pair tells the two apart by the
+    Kullback-Leibler divergence of q from one half, on average; 3 nats are taken as enough. A pair
+    that two workers judge tells about both.
+    """
+    nodes, weights = np.polynomial.hermite_e.hermegauss(40)
+    p = sigmoid(_TYPICAL * np.sqrt(2.0) * nodes)
+    q = float((p**2 + (1.0 - p) ** 2) @ weights / weights.sum())
+    nats = q * log(2.0 * q) + (1.0 - q) * log(2.0 * (1.0 - q))
+    pairs = ceil(3.0 / nats)
+    return (
+        f"About {pairs:,} pairs judged again by another worker would show whether workers agree "
+        f"at all, about {ceil(pairs * workers / 2):,} ({pairs} for every worker) who is reliable "
+        "(crowdsift next --reask)"
+    )
 
 
 def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:

@@ -74,6 +74,16 @@ class Fitted:
         return estimate.covariance.deviations(estimate.score_sd)
 
     @cached_property
+    def compared_once(self) -> bool:
+        """Whether no item is in two votes: no vote can then be compared with another."""
+        votes = self.votes
+        rows = sum(np.bincount(codes, minlength=1).max() for codes in (votes.first, votes.second))
+        if rows > 2:
+            return False
+        both = np.concatenate([votes.first, votes.second])
+        return bool(np.bincount(both).max() <= 1)
+
+    @cached_property
     def loads(self) -> Vector:
         """The number of every worker's votes, weights counted."""
         votes = self.votes

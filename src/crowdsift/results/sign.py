@@ -86,7 +86,8 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
     def turned(values: Vector | None) -> Vector | None:
         return None if values is None else 2.0 * level - values
 
-    quantiles = turned(told.quantiles)
+    quantiles, classes = turned(told.quantiles), told.class_evidence
+    n_classes = 0 if classes is None else classes.shape[1]
     pairs, points, known = estimate.pairs, estimate.points, estimate.in_context
     return replace(
         estimate,
@@ -100,6 +101,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
             reliability_lower=turned(told.reliability_upper),
             reliability_upper=turned(told.reliability_lower),
             quantiles=None if quantiles is None else quantiles[:, ::-1].copy(),
+            class_evidence=None if classes is None else classes[:, [2, 1, 0, *range(3, n_classes)]],
         ),
         sign_margin=None if estimate.sign_margin is None else -estimate.sign_margin,
         pairs=None if pairs is None else pairs._replace(mean=-pairs.mean),

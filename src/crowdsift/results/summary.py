@@ -9,7 +9,15 @@ import numpy as np
 from crowdsift._version import __version__
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.threads import thread_notes
-from crowdsift.results.diagnostics import gold_note, island_note, one_way_notes, sign_note
+from crowdsift.results.crowd_side import crowd_side
+from crowdsift.results.diagnostics import (
+    gold_note,
+    island_note,
+    nothing_note,
+    one_way_notes,
+    reasked_pairs,
+    sign_note,
+)
 from crowdsift.results.sign import order_probability
 from crowdsift.results.verdicts import sign_margin
 
@@ -55,6 +63,7 @@ def summary(
         "evidence": estimate.evidence,
         "tie_rate": fitted.tie_rates[1],
         **estimate.details,
+        **crowd_side(fitted),
         "seconds": round(seconds, 6),
         "sign_margin": _margin(fitted),
         "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
@@ -72,9 +81,11 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
     """What deserves a look, the worst first, and how many gold pairs would settle the sign."""
     votes, estimate, chosen = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
-    found = [
-        *(Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)),
-        *estimate.diagnostics,
+    found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
+    if fitted.compared_once and estimate.workers.reliability is not None:
+        return [*found, nothing_note(votes.n_workers), *_unconverged(fitted)], None
+    found += [
+        *(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
         *island_note(int(fitted.component.max()) + 1, contexts),
         *one_way_notes(votes.items, fitted.counted.flags),
     ]
@@ -87,14 +98,26 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
         )
         unsettled, needed = sign_note(reliable, adversarial, margin, _order_right(fitted))
         found = unsettled + found
-    rule = estimate.rule
-    if not rule.converged:
-        message = (
-            f"{chosen.name} did not converge in {rule.iterations} iterations: {rule.measure} "
-            f"{rule.history[-1]:.3g}, tolerance {rule.tolerance:.3g}"
-        )
-        found.append(Diagnostic(Kind.CONVERGENCE, message))
-    return found, needed
+    return [*found, *_unconverged(fitted)], needed
+
+
+def _unconverged(fitted: Fitted) -> list[Diagnostic]:
+    """That the method stopped before its tolerance."""
+    rule = fitted.estimate.rule
+    if rule.converged:
+        return []
+    message = (
+        f"{fitted.model.name} did not converge in {rule.iterations} iterations: {rule.measure} "
+        f"{rule.history[-1]:.3g}, tolerance {rule.tolerance:.3g}"
+    )
+    return [Diagnostic(Kind.CONVERGENCE, message)]
+
+
+def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
+    """That votes hold no information, with what would change that."""
+    if found.kind is not Kind.INFORMATION:
+        return found
+    return Diagnostic(found.kind, f"{found.message}. {reasked_pairs(workers)}")
 
 
 def _margin(fitted: Fitted) -> float | None:

@@ -16,9 +16,13 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Verdicts",
+    "shares",
     "sign_margin",
     "verdicts",
+    "words_of",
 ]
+
+MIN_LOG_BAYES_FACTOR = 3.0  # nats by which a class must explain votes better than the next
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:
@@ -34,6 +38,53 @@ def sign_margin(reliability: Vector, sd: Vector) -> float:
     return float(np.mean(2.0 * normal_share(reliability / sd) - 1.0))
 
 
+def words_of(evidence: Vector, upper: Vector, typical: float) -> NDArray[np.object_]:
+    """A word for every worker, from how well classes of types explain its votes.
+
+    The class with the largest likelihood gives the word if it is 3 nats above the second; else
+    the worker is undecided. `random`, the mildest of the words for votes that tell nothing, need
+    only be 3 nats above informative: that a random worker might also be one-sided or adversarial
+    does not make its votes useful. Informative workers are weak where the upper limit of the
+    interval of their reliability is below half the typical one, and reliable otherwise.
+
+    Parameters
+    ----------
+    evidence
+        Logarithms of averaged likelihoods, columns adversarial, random, informative and perhaps
+        one-sided; see `crowdsift.solvers.type_classes`.
+    upper
+        The upper limits of reliabilities.
+    typical
+        The reliability of a typical worker.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.verdicts import words_of
+    >>> evidence = np.array([[-9.0, -4.0, 0.0], [-9.0, -4.0, 0.0], [-9.0, -2.0, 0.0]])
+    >>> words_of(evidence, np.array([2.0, 0.4, 2.0]), typical=1.0).tolist()
+    ['reliable', 'weak', 'undecided']
+    """
+    order = np.sort(evidence, axis=1)
+    classes = np.array(["adversarial", "random", "reliable", "one-sided"], dtype=object)
+    words = classes[evidence.argmax(axis=1)]
+    ahead = order[:, -1] - order[:, -2]
+    ahead = np.where(words == "random", evidence[:, 1] - evidence[:, 2], ahead)
+    words[(words == "reliable") & (upper < 0.5 * typical)] = "weak"
+    words[ahead < MIN_LOG_BAYES_FACTOR] = "undecided"
+    return np.asarray(words)
+
+
+def shares(below: Distribution, typical: float) -> tuple[Vector, Vector, Vector]:
+    """Of every worker the probabilities of being adversarial, random and reliable.
+
+    Random is within a quarter of the typical reliability around 0.
+    """
+    zone = 0.25 * typical
+    adversarial, reliable = below(-zone), 1.0 - below(zone)
+    return adversarial, np.clip(1.0 - adversarial - reliable, 0.0, 1.0), reliable
+
+
 class Verdicts(NamedTuple):
     """A word for every worker, and the probabilities it rests on."""
 
@@ -45,6 +96,8 @@ class Verdicts(NamedTuple):
 
 def verdicts(reliability: Vector, below: Distribution, sign_known: bool = False) -> Verdicts:
     """A word for every worker, from the distribution of its reliability (0: clicks at random).
+
+    For methods without classes of types; see `words_of` for the others.
 
     The yardstick is the typical worker: the median reliability of those who are above 0 with 95 %.
     Within a quarter of it around 0 a vote is worth little, which counts as random. With at least
@@ -77,17 +130,14 @@ def verdicts(reliability: Vector, below: Distribution, sign_known: bool = False)
     if sign_known and not len(trusted):
         trusted = -reliability[above <= 0.05]
     typical = float(np.median(trusted)) if len(trusted) else np.inf
-    zone = 0.25 * typical
-    adversarial = below(-zone)
-    reliable = 1.0 - below(zone)
+    adversarial, inside, reliable = shares(below, typical)
     half = below(0.5 * typical) - below(-0.5 * typical)
     words = np.full(len(reliability), "undecided", dtype=object)
     words[above >= 0.95] = "weak"
-    inside = 1.0 - adversarial - reliable
     words[(inside >= 0.9) | ((half >= 0.95) & (above < 0.95))] = "random"
     words[(reliable >= 0.9) & (reliability >= 0.5 * typical)] = "reliable"
     words[(reliable >= 0.9) & (reliability < 0.5 * typical)] = "weak"
     words[adversarial >= 0.9] = "adversarial"
     if not len(trusted):  # nobody to measure by: nothing can be said
         words[:] = "undecided"
-    return Verdicts(words, adversarial, np.clip(inside, 0.0, 1.0), reliable)
+    return Verdicts(words, adversarial, inside, reliable)

@@ -6,15 +6,17 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric.distributions import (
     LEVEL,
     limits_at,
     normal_distribution,
     quantile_distribution,
 )
+from crowdsift.results.agreement import agreement
 from crowdsift.results.item_table import limits
 from crowdsift.results.tables import Table, whole
-from crowdsift.results.verdicts import verdicts
+from crowdsift.results.verdicts import shares, verdicts, words_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,6 +37,7 @@ def worker_table(fitted: Fitted) -> Table:
     lower, upper = _reliability_limits(told, reliability, fitted.level)
     side = nothing if told.side_bias is None else told.side_bias
     side_lower, side_upper = limits(side, told.side_sd, fitted.level)
+    lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
     verdict, judged = _judged(fitted, m)
     extra = {**told.extra, **judged}
     if votes.has_workers and votes.ties_are_outcomes:
@@ -49,7 +52,7 @@ def worker_table(fitted: Fitted) -> Table:
             "side_lower": side_lower,
             "side_upper": side_upper,
             "comparisons": whole(fitted.loads[:m]),
-            "agreement": fitted.counted.agreement[:m],
+            "agreement": agreement(fitted)[:m] if m else nothing,
             "verdict": verdict,
             **extra,
         }
@@ -81,14 +84,23 @@ def _judged(fitted: Fitted, count: int) -> tuple[NDArray[np.object_], dict[str, 
         below = normal_distribution(told.reliability - level, told.reliability_sd)
     else:
         below = quantile_distribution(told.quantiles - level)
-    judged = verdicts(told.reliability - level, below, fitted.gold is not None)
-    words = judged.words
     if told.one_sided is not None:
-        words[told.one_sided >= 0.5] = "one-sided"
         columns["p_one_sided"] = told.one_sided
+    if told.class_evidence is not None and told.typical is not None:
+        highest = told.reliability_upper  # with 90 %, whatever the level of the tables
+        upper = told.reliability if highest is None else highest
+        words = words_of(told.class_evidence, upper, told.typical)
+        adversarial, random, reliable = shares(below, told.typical)
+    else:
+        words, adversarial, random, reliable = verdicts(
+            told.reliability - level, below, fitted.gold is not None
+        )
+    nothing = any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics)
+    if nothing or fitted.compared_once:
+        words = np.full(count, "undecided", dtype=object)
     return words, {
         **columns,
-        "p_reliable": judged.reliable,
-        "p_random": judged.random,
-        "p_adversarial": judged.adversarial,
+        "p_reliable": reliable,
+        "p_random": random,
+        "p_adversarial": adversarial,
     }

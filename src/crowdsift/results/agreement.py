@@ -1,0 +1,201 @@
+"""Agreement of workers with the order that the votes of others imply.
+
+The scores are those of all votes. To leave a worker's own votes out, one Newton step is made from
+them: with Λ the curvature of the objective in a component, Λ_s and g_s what the worker's votes add
+to it and to the gradient, scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs that no
+chain of the others' votes connects do not count. Where components are too large for that, and for
+methods that do not tell workers apart, the order is that of all votes, and pairs with an item that
+nobody else has judged do not count.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.numeric.likelihoods import sigmoid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+    from crowdsift.results.fitted import Fitted
+
+    Codes = NDArray[np.int64]
+
+__all__ = ["agreement"]
+
+_LARGEST = 64  # items of a component in which a worker's votes are left out
+_MOST_WORK = 1e8  # multiplications in all
+_NUMBERS = 2_000_000  # of matrices at a time
+_EQUAL = 1e-9  # a difference of scores that is no order
+
+
+class _Votes(NamedTuple):
+    """Votes: who on what (as the item of the smaller code), what they add to Λ, and to g."""
+
+    worker: Codes
+    first: Codes
+    second: Codes
+    sign: Vector  # of the outcome for the first, 0 for a tie
+    weight: Vector
+    curvature: Vector
+    pull: Vector
+
+
+def agreement(fitted: Fitted) -> Vector:
+    """Of every worker the share of decided votes that agree with the order by others' votes.
+
+    NaN where no vote of a worker can be compared.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> rows = {"winner": ["a", "a", "a", "b", "x"], "loser": ["b", "b", "b", "a", "y"],
+    ...         "worker": ["ann", "bob", "cid", "eve", "ann"]}
+    >>> crowdsift.fit(rows, "bt").workers["agreement"].tolist()  # only ann judged x and y
+    [1.0, 1.0, 1.0, 0.0]
+    """
+    component = fitted.component.astype(np.int64)
+    sizes, alone = np.bincount(component), _judged_by_one(fitted)
+    small_ones = fitted.model.uses_workers and bool((sizes[sizes > 1] <= _LARGEST).any())
+    if not small_ones and not alone.any():
+        return fitted.counted.agreement
+    votes, count = _votes(fitted), fitted.votes.n_workers
+    gap = fitted.estimate.scores[votes.first] - fitted.estimate.scores[votes.second]
+    order = np.where(np.abs(gap) > _EQUAL, np.sign(gap), 0.0)
+    order[alone[votes.first] | alone[votes.second]] = 0.0
+    if small_ones:
+        # The votes of a worker in a component are one problem.
+        key = votes.worker * len(sizes) + component[votes.first]
+        problems, of_vote = np.unique(key, return_inverse=True)
+        work = sizes[problems % len(sizes)].astype(np.float64) ** 3
+        by_work = np.argsort(work, kind="stable")
+        small = np.empty(len(work), bool)
+        small[by_work] = np.cumsum(work[by_work]) <= _MOST_WORK
+        small &= sizes[problems % len(sizes)] <= _LARGEST
+        _leave_out(fitted, votes, problems, of_vote, small, order)
+    counts = votes.weight * (votes.sign != 0) * (order != 0)
+    agreed = np.bincount(votes.worker, counts * (votes.sign == order), count)
+    total = np.bincount(votes.worker, counts, count)
+    share = np.full(count, np.nan)
+    np.divide(agreed, total, out=share, where=total > 0)
+    return share
+
+
+def _judged_by_one(fitted: Fitted) -> NDArray[np.bool_]:
+    """Which items have votes of one worker only."""
+    votes = fitted.votes
+    worker = votes.worker_codes().astype(np.int64)
+    lowest, highest = np.full(votes.n_items, votes.n_workers), np.full(votes.n_items, -1)
+    for items in (votes.first, votes.second):
+        one = np.full(votes.n_items, votes.n_workers)
+        one[items[::-1]] = worker[::-1]  # votes are sorted by worker: the first one stays
+        lowest = np.minimum(lowest, one)
+        one = np.full(votes.n_items, -1)
+        one[items] = worker  # and here the last one
+        highest = np.maximum(highest, one)
+    return np.asarray(lowest == highest)
+
+
+def _votes(fitted: Fitted) -> _Votes:
+    votes, told = fitted.votes, fitted.estimate.workers
+    first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
+    worker = votes.worker_codes().astype(np.int64)
+    weight, outcome = votes.weight.astype(np.float64), votes.outcome.astype(np.float64)
+    beta = np.ones(votes.n_workers)
+    if told.reliability is not None:
+        beta = told.reliability - told.random_level
+    slope, scores = beta[worker], fitted.estimate.scores
+    p = sigmoid(slope * (scores[first] - scores[second]))
+    return _Votes(
+        worker, first, second, np.sign(outcome - 0.5), weight,
+        weight * slope**2 * p * (1.0 - p), weight * slope * (outcome - p),
+    )  # fmt: skip
+
+
+def _leave_out(
+    fitted: Fitted,
+    votes: _Votes,
+    problems: Codes,
+    of_vote: NDArray[np.intp],
+    small: NDArray[np.bool_],
+    order: Vector,
+) -> None:
+    """Fill in the orders of small problems, those of one size together."""
+    component = fitted.component.astype(np.int64)
+    sizes = np.bincount(component)
+    by_component = np.argsort(component, kind="stable")
+    start = np.cumsum(sizes) - sizes
+    place = np.empty(len(component), np.int64)
+    place[by_component] = np.arange(len(component)) - np.repeat(start, sizes)
+    which = problems % len(sizes)
+    by_problem = np.argsort(of_vote, kind="stable")
+    ends = np.cumsum(np.bincount(of_vote, minlength=len(problems)))
+    precision = fitted.estimate.precision
+    shift = 1.0 if precision is None else precision.shift * precision.size**2
+    whole = _Laplacians(votes, component, place, sizes, shift)
+    for k in np.unique(sizes[which[small]]).tolist():
+        chosen = np.flatnonzero(small & (sizes[which] == k))
+        step = max(_NUMBERS // (k * k), 1)
+        for begin in range(0, len(chosen), step):
+            some = chosen[begin : begin + step]
+            rows = _runs(by_problem, ends, some)
+            problem = np.searchsorted(some, of_vote[rows])
+            one, two = place[votes.first[rows]], place[votes.second[rows]]
+            left, gone = whole.without(which[some], rows, problem, one, two)
+            items = by_component[start[which[some]][:, None] + np.arange(k)]
+            scores = fitted.estimate.scores[items]
+            gradient = np.zeros((len(some), k))
+            np.add.at(gradient, (problem, one), votes.pull[rows])
+            np.add.at(gradient, (problem, two), -votes.pull[rows])
+            scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
+            gap = scores[problem, one] - scores[problem, two]
+            known = gone[problem, one, two] & (np.abs(gap) > _EQUAL)
+            order[rows] = np.where(known, np.sign(gap), 0.0)
+
+
+class _Laplacians:
+    """Curvatures of components as matrices, and of the graphs of their votes."""
+
+    def __init__(
+        self, votes: _Votes, component: Codes, place: Codes, sizes: Codes, shift: float
+    ) -> None:
+        self._votes, self._sizes, self._shift = votes, sizes, shift
+        small = sizes <= _LARGEST
+        self._start = np.cumsum(np.where(small, sizes**2, 0)) - np.where(small, sizes**2, 0)
+        used = small[component[votes.first]]
+        where = component[votes.first[used]]
+        one, two = place[votes.first[used]], place[votes.second[used]]
+        at = self._start[where] + one * sizes[where] + two
+        length = int(np.where(small, sizes**2, 0).sum())
+        self._weight = np.bincount(at, votes.curvature[used], length)
+        self._count = np.bincount(at, minlength=length)
+
+    def without(
+        self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
+    ) -> tuple[Vector, NDArray[np.bool_]]:
+        """Λ - Λ_s of components of one size, and what others' votes connect."""
+        n, k = len(which), int(self._sizes[which[0]])
+        at = (problem * k + one) * k + two
+        take = self._start[which][:, None] + np.arange(k * k)
+        own = np.bincount(at, self._votes.curvature[rows], n * k * k).reshape(n, k * k)
+        count = self._count[take] - np.bincount(at, minlength=n * k * k).reshape(n, k * k)
+        linked = (count > 0).reshape(n, k, k)
+        weight = np.where(linked, np.maximum(self._weight[take] - own, 0.0).reshape(n, k, k), 0.0)
+        weight = weight + weight.transpose(0, 2, 1)
+        matrix = -weight
+        matrix[:, np.arange(k), np.arange(k)] += weight.sum(axis=2) + self._shift
+        reach = (linked | linked.transpose(0, 2, 1) | np.eye(k, dtype=bool)).astype(np.float32)
+        for _ in range(int(np.ceil(np.log2(max(k - 1, 1))))):
+            reach = (reach @ reach > 0).astype(np.float32)
+        return matrix, reach > 0
+
+
+def _runs(order: Codes, ends: Codes, some: Codes) -> Codes:
+    """The votes of some problems, which lie in runs of the order."""
+    begin = np.where(some > 0, ends[some - 1], 0)
+    length = ends[some] - begin
+    offset = np.repeat(begin - (np.cumsum(length) - length), length)
+    return np.asarray(order[np.arange(int(length.sum())) + offset])

@@ -1,0 +1,79 @@
+"""How well classes of types explain a worker's own votes: adversarial, random, informative.
+
+With b the typical reliability, the median of the positive part of the learned distribution, a
+type is adversarial for β < -b/4, random for |β| ≤ b/4 and informative for β > b/4; a type that
+sees nothing but sides is one-sided. The likelihood of a worker's votes, scores from the votes of
+others, is averaged over the types of a class as the learned distribution has them within it. How
+common a class is among workers does not enter: a verdict is about a worker's own votes.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import mirrored
+
+if TYPE_CHECKING:
+    from crowdsift.engines.grid import GridSites
+    from crowdsift.numeric import Vector
+    from crowdsift.solvers.contexts import ContextSites
+    from crowdsift.solvers.worker_prior import WorkerPrior
+
+__all__ = ["class_evidence", "typical_reliability"]
+
+_NUMBERS = 4_000_000  # of an array over workers and types at a time
+_SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
+
+
+def typical_reliability(prior: WorkerPrior) -> float:
+    """The median of the positive part of a distribution, or of the negative one if that is larger.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.solvers.type_classes import typical_reliability
+    >>> from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
+    >>> round(typical_reliability(WorkerPrior.start(power_grid(49), 1.25, 0.5)), 1)
+    1.3
+    """
+    points = mirrored(prior.levels)
+    masses, half = prior.by_width(prior.masses).sum(axis=0), len(prior.levels)
+    up, down = masses[half + 1 :], masses[:half][::-1]
+    chosen = up if up.sum() >= down.sum() else down
+    reached = np.cumsum(chosen) - 0.5 * chosen
+    return float(np.interp(0.5 * chosen.sum(), reached, points[half + 1 :]))
+
+
+def class_evidence(
+    sites: GridSites | ContextSites, prior: WorkerPrior, typical: float, n_workers: int
+) -> Vector:
+    """Logarithms of the averaged likelihoods, up to a constant a worker: a column a class.
+
+    Columns are adversarial, random, informative and, where the prior has types that see nothing
+    but sides, one-sided. They are posteriors under a prior that gives all classes the same mass.
+    """
+    beta = np.tile(mirrored(prior.levels), len(prior.types.widths))
+    classes = np.full(len(prior.masses), 3)
+    classes[: len(beta)] = _class_of(beta, typical)
+    held = np.bincount(classes, prior.masses)
+    even = prior.masses / (len(held) * np.maximum(held, _SMALLEST))[classes]
+    side_only = len(prior.masses) - len(beta)
+    result = np.empty((n_workers, len(held)))
+    chunk = max(_NUMBERS // len(prior.masses), 1)
+    for begin in range(0, n_workers, chunk):
+        end = min(begin + chunk, n_workers)
+        found = sites.posteriors(even, slice(begin, end))
+        regular = found.masses[:, : found.masses.shape[1] - side_only]
+        own = np.tile(_class_of(found.points, typical), (1, len(prior.types.widths)))
+        for number in range(3):
+            result[begin:end, number] = np.sum(regular * (own == number), axis=1)
+        if side_only:
+            result[begin:end, 3] = found.masses[:, regular.shape[1] :].sum(axis=1)
+    return np.asarray(np.log(np.maximum(result, _SMALLEST)))
+
+
+def _class_of(beta: Vector, typical: float) -> Vector:
+    zone = 0.25 * typical
+    return np.where(beta < -zone, 0, np.where(beta > zone, 2, 1))
