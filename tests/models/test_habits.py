@@ -155,7 +155,7 @@ def test_both_engines_reach_the_same_fit(kind):
     assert ours.converged
     assert theirs.converged
     assert ("tie_width" in ours.workers) == (kind != "sides")
-    assert (ours.summary["crowd_side"] is not None) == (kind != "ties")
+    assert bool(np.isfinite(ours.workers["side_bias"]).any()) == (kind != "ties")
     labels = ours.labels
     np.testing.assert_allclose(ours.scores_of(labels), theirs.scores_of(labels), atol=1e-4)
     assert ours.summary["evidence"] == pytest.approx(theirs.summary["evidence"], abs=5e-3)
@@ -173,7 +173,7 @@ def test_rows_in_any_order_give_the_same_bytes():
         crowdsift.fit(votes_of(*rows), "sift", threads=1)
         for rows in ((one, two, s, outcome), (one[order], two[order], s[order], outcome[order]))
     ]
-    assert fits[0].summary["crowd_side"] is not None
+    assert np.isfinite(fits[0].workers["side_bias"]).all()
     assert fits[0].item_table.to_csv() == fits[1].item_table.to_csv()
     assert fits[0].worker_table.to_csv() == fits[1].worker_table.to_csv()
 
@@ -268,7 +268,10 @@ def test_a_judge_who_always_says_left_is_found_and_does_no_harm(items, fixed):
 def test_side_habits_are_used_only_where_the_evidence_is_for_them():
     for seed in (1, 2):
         none = crowdsift.fit(votes_of(*drawn(seed, width=None)[:4]), "sift")
-        assert none.summary["crowd_side"] is None
+        lower, upper = (none.summary[f"crowd_side_{end}"] for end in ("lower", "upper"))
+        assert lower < none.summary["crowd_side"] < upper
+        assert lower < 0.1
+        assert upper > -0.1
         assert "p_one_sided" not in none.workers
         for name in ("side_bias", "side_lower", "side_upper"):
             assert np.isnan(none.workers[name]).all()
@@ -276,7 +279,10 @@ def test_side_habits_are_used_only_where_the_evidence_is_for_them():
         fit, without = (crowdsift.fit(votes, Sift(sides=sides)) for sides in (True, False))
         assert fit.summary["crowd_side"] == pytest.approx(0.7, abs=0.3)
         assert fit.summary["evidence"] > without.summary["evidence"] + 3.0
-        assert without.summary["crowd_side"] is None
+        lower, upper = (fit.summary[f"crowd_side_{end}"] for end in ("lower", "upper"))
+        assert lower < 0.7 < upper
+        assert without.summary["crowd_side_lower"] > 0.2
+        assert np.isnan(without.workers["side_bias"]).all()
     unknown = votes_of(*drawn(1, width=None, side=0.7)[:4], sides_known=False)
     assert crowdsift.fit(unknown, "sift").summary["crowd_side"] is None
 

@@ -127,11 +127,11 @@ def _main(
     if verdict == "weak":
         return (
             Reason(_WEAK, (chance(reliable), percent(max(ratio, 0.0))))
-            if reliable >= 0.9
+            if reliable >= 0.5
             else Reason(_BARELY)
         )
     if verdict == "random":
-        return Reason(_RANDOM, (chance(random),)) if random >= 0.9 else Reason(_HALF)
+        return Reason(_RANDOM, (chance(random),)) if random >= 0.5 else Reason(_HALF)
     if verdict == "adversarial":
         return Reason(_AGAINST, (chance(against),))
     if verdict == "one-sided":
