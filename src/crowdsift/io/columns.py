@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 __all__ = ["listed", "lookup", "open_source", "refuse_empty", "resolve_column"]
 
 
-def open_source(source: Any, threads: int | None = None) -> Source:
+def open_source(
+    source: Any, threads: int | None = None, *, partitions: bool = False, skip_bad: bool = False
+) -> Source:
     """The table behind a path, a frame or arrays; nothing is read yet."""
     if isinstance(source, str | os.PathLike):
         from crowdsift.io.duck import FileSource
 
-        return FileSource(os.fsdecode(source), thread_count(threads))
+        path = os.fsdecode(source)
+        return FileSource(path, thread_count(threads), partitions=partitions, skip_bad=skip_bad)
     return source_of(source)
 
 

@@ -72,10 +72,15 @@ class FileSource(Source):
         self.names = self._parts[0].names
 
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
     ) -> int:
         """See `Source.load`."""
-        names, cut = list(dict.fromkeys(wanted)), list(dict.fromkeys(replies))
+        names, cut = list(dict.fromkeys(wanted)), [*replies, *prompts]
         self._column = {name: f"c{place}" for place, name in enumerate(names)}
         self._reply = {name: f"r{place}" for place, name in enumerate(cut)}
         self._condition = bool(condition)
@@ -96,7 +101,8 @@ class FileSource(Source):
             else:
                 load_part(
                     part, names, into, self._run, self._folder,
-                    replies=cut, condition=condition, skip_bad=self._skip_bad,
+                    replies=replies, prompts=prompts, condition=condition,
+                    skip_bad=self._skip_bad,
                 )  # fmt: skip
             self._starts.append(self._query("SELECT count(*) FROM votes").fetchone()[0])
         return self._starts[-1]

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.io.conditions import meets
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize
-from crowdsift.votes.replies import reply_label
+from crowdsift.votes.replies import prompt_label, reply_label
 from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
 
 if TYPE_CHECKING:
@@ -18,13 +19,37 @@ if TYPE_CHECKING:
 __all__ = ["FrameSource", "source_of"]
 
 
+class MemorySource(ArraySource):
+    """Columns given as arrays, of which a condition in SQL may choose rows."""
+
+    _kept: NDArray[np.bool_] | None = None
+
+    def load(
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
+    ) -> int:
+        """See `Source.load`."""
+        if condition:
+            self._kept = meets(dict(self._columns), condition)
+        return super().load(wanted, replies=replies, prompts=prompts)
+
+    def kept(self) -> NDArray[np.bool_] | None:
+        """See `Source.kept`."""
+        return self._kept
+
+
 class FrameSource(Source):
     """A data frame of any library that narwhals knows."""
 
-    _replies: frozenset[str] = frozenset()
+    _kept: NDArray[np.bool_] | None = None
 
     def __init__(self, frame: Any) -> None:
         self._frame = frame
+        self._cut: dict[str, Callable[[Any], str | None]] = {}
         self.names = tuple(frame.collect_schema().names())
         kind = frame.implementation
         for backend in get_args(Backend):
@@ -32,22 +57,35 @@ class FrameSource(Source):
                 self.backend = backend
 
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
     ) -> int:
         """See `Source.load`."""
-        self._replies = frozenset(replies)
-        self._frame = self._frame.select(*dict.fromkeys([*wanted, *replies]))
+        self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
+        if condition:
+            if hasattr(self._frame, "collect"):
+                self._frame = self._frame.collect()
+            self._kept = meets(self._frame.to_native(), condition)
+        self._frame = self._frame.select(*dict.fromkeys([*wanted, *replies, *prompts]))
         if hasattr(self._frame, "collect"):
             self._frame = self._frame.collect()
         return len(self._frame)
+
+    def kept(self) -> NDArray[np.bool_] | None:
+        """See `Source.kept`."""
+        return self._kept
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
         """See `Source.encode`."""
         import narwhals.stable.v1 as nw
 
         series = self._frame[name]
-        if name in self._replies:
-            return factorize(as_column([reply_label(value) for value in series.to_list()]))
+        if name in self._cut:
+            return factorize(as_column(list(map(self._cut[name], series.to_list()))))
         _refuse_nanoseconds(series)
         if series.dtype in (nw.Categorical, nw.Enum, nw.Object) or series.dtype.is_nested():
             return factorize(as_column(series.to_list()))
@@ -92,9 +130,9 @@ def _refuse_nanoseconds(series: Any) -> None:
 def source_of(source: Any) -> Source:
     """Make the table for anything in memory that can hold votes."""
     if isinstance(source, Mapping):
-        return ArraySource(source)
+        return MemorySource(source)
     if isinstance(source, np.ndarray) and source.dtype.names:
-        return ArraySource({name: source[name] for name in source.dtype.names})
+        return MemorySource({name: source[name] for name in source.dtype.names})
     if isinstance(source, np.ndarray) and source.ndim == 2:
         source = list(source.T)
     if isinstance(source, list | tuple):
@@ -126,7 +164,7 @@ def _source_of_list(columns: Sequence[Any]) -> Source:
             f"list; this one holds {len(columns)} of {_kinds(columns)}; use a dict of column "
             "names for more"
         )
-    return ArraySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
+    return MemorySource(dict(zip(("winner", "loser", "worker"), columns, strict=False)))
 
 
 def _is_array(column: Any) -> bool:
@@ -143,7 +181,7 @@ def _source_of_relation(relation: Any) -> Source:
     for name, kind in zip(names, relation.types, strict=True):
         if str(kind) == "DATE":  # comes as a time of the day
             columns[name] = columns[name].astype("datetime64[D]")
-    return ArraySource(columns)
+    return MemorySource(columns)
 
 
 def _with_text_names(source: Any) -> Any:

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.errors import InputError, RequestError
-from crowdsift.io.columns import listed, lookup, open_source, refuse_empty, resolve_column
-from crowdsift.io.item_values import match_labels
+from crowdsift.errors import RequestError
+from crowdsift.io.answers import read_answers, refuse_answers, require_values
+from crowdsift.io.columns import open_source
+from crowdsift.io.likeness import alike
 from crowdsift.io.options import ReadOptions
+from crowdsift.io.preparation import Prepared, prepared
+from crowdsift.io.recognise import plan_reading
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.intake import Intake
 from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
@@ -23,28 +28,21 @@ if TYPE_CHECKING:
 
 __all__ = ["CodedVotes", "coded_votes", "read", "read_votes", "split_items"]
 
-# The layouts in the order of preference; `winner` of the first names a side, of the last an item.
-_SIDES = ("left", "right", "winner")
-_OUTCOME = ("first", "second", "outcome")
-_WINNER = ("winner", "loser")
-_LAYOUTS = (_SIDES, _OUTCOME, _WINNER)
-_ROLES = tuple(dict.fromkeys((*_WINNER, *_SIDES, *_OUTCOME, "worker", "weight")))
-# The columns of the items of a result, which a context column stands beside.
-RESULT_COLUMNS = (
-    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
-    *("comparisons", "component", "flag"),
-)
-_KEYWORDS = {"left": 1.0, "right": 0.0, "tie": 0.5}
-
 
 def read(
     source: Any,
     *,
     columns: Mapping[str, str] | None = None,
+    format: str = "auto",
+    values: Mapping[str, str] | None = None,
+    where: str = "",
+    unique: str | Sequence[str] = (),
+    skip_bad: bool | str | os.PathLike[str] = False,
     workers: bool = True,
     sides: bool | None = None,
     features: Sequence[str] = (),
     by: str = "",
+    partitions: bool = False,
     threads: int | None = None,
 ) -> Comparisons:
     """Read votes, one row a vote, from a file, a data frame or arrays.
@@ -65,6 +63,18 @@ def read(
         are returned as they are.
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
+    format
+        The name of a format (docs/formats.md), "plain" for the columns above; by default the one
+        whose columns are there.
+    values
+        What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``; also "empty".
+    where
+        A condition in SQL on the columns; rows that do not meet it are left out.
+    unique
+        Columns that name a row; of rows equal in them the first counts.
+    skip_bad
+        True sets bad rows aside and counts them, a path also writes them there with reasons;
+        by default the first bad row is an error.
     workers
         False pools all votes as of one unknown voter; no worker column is needed.
     sides
@@ -76,6 +86,8 @@ def read(
     by
         The name of a column of contexts (topic, prompt, scene): one ranking for each of its
         values, with the same workers. An item is then a pair (value, item).
+    partitions
+        Whether folders named NAME=VALUE in the path give columns of text.
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
@@ -86,7 +98,7 @@ def read(
         sources the number 7 and the text "7" are two items also. The integer 7 and the float 7.0
         are one, and where items have integers, all whole numbers become integers. Outcomes and
         weights are checked as given, then kept as float32; a weight too small for that (below
-        about 1e-45) counts as 0.
+        about 1e-45) counts as 0. ``intake`` counts what became of every row.
 
     Raises
     ------
@@ -108,8 +120,9 @@ def read(
     if isinstance(source, Comparisons):
         return source
     options = ReadOptions(
-        columns=columns or {}, workers=workers, sides=sides, features=tuple(features), by=by,
-        threads=threads,
+        columns=columns or {}, format=format, values=values or {}, where=where,
+        unique=unique, workers=workers, sides=sides, features=features, by=by,  # type: ignore[arg-type]
+        skip_bad=skip_bad, partitions=partitions, threads=threads,
     )  # fmt: skip
     return read_votes(source, options)
 
@@ -147,7 +160,8 @@ def read_votes(votes: Any, options: ReadOptions | None = None) -> Comparisons:
 class CodedVotes:
     """Votes row by row, as codes into sorted labels, while their table is open.
 
-    None stands for outcomes and weights that are all 1, and for a worker who is not known.
+    None stands for outcomes and weights that are all 1, and for a worker who is not known. Rows
+    that are no votes (empty, doubled, set aside) are not among them; `intake` counts these.
     """
 
     table: Source
@@ -162,10 +176,11 @@ class CodedVotes:
     feature_names: tuple[str, ...]
     sides_known: bool
     by: str
+    intake: Intake
 
     def comparisons(self, threads: int) -> Comparisons:
         """The votes as every model sees them."""
-        return Comparisons.from_codes(
+        votes = Comparisons.from_codes(
             self.first,
             self.second,
             worker=self.worker,
@@ -181,6 +196,7 @@ class CodedVotes:
             source=self.table.source,
             backend=self.table.backend,
         )
+        return replace(votes, intake=self.intake)
 
 
 @contextmanager
@@ -204,64 +220,44 @@ def coded_votes(
     array(['b', 'a'], dtype=object)
     """
     options = options or ReadOptions(**given)
-    workers, sides, features, by = options.workers, options.sides, options.features, options.by
-    table = open_source(source, thread_count(options.threads))
+    table = open_source(
+        source,
+        thread_count(options.threads),
+        partitions=options.partitions,
+        skip_bad=options.skip_bad is not False,
+    )
     try:
-        roles = _find_roles(table, options.columns)
-        layout = _choose_layout(table, roles, options.columns)
-        if sides and layout is _WINNER:
-            raise RequestError(
-                "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
-                "use left,right,winner or first,second,outcome"
-            )
-        if workers and "worker" not in roles:
-            raise _no_worker(table)
-        extra = [resolve_column(table, name, f"the feature {name!r}") for name in features]
-        context = _context(table, by, roles) if by else ""
-        used = (*layout, *(["worker"] if workers else []), "weight")
-        wanted = [roles[role] for role in used if role in roles] + extra + [context][: bool(by)]
-        rows = table.load(list(table.names) if every_column else wanted)
-        refuse_empty(table, rows, "votes")
-        yield _coded(
-            table,
-            {role: roles[role] for role in used if role in roles},
-            layout,
-            sides_known=layout is _SIDES if sides is None else sides,
-            features=extra,
-            feature_names=tuple(features),
-            by=context,
-        )
+        plan = plan_reading(table, options)
+        ready = prepared(table, plan, options, every_column=every_column)
+        yield _coded(ready, require_values(options.values))
     finally:
         table.close()
 
 
-def _coded(
-    table: Source,
-    roles: Mapping[str, str],
-    layout: tuple[str, ...],
-    *,
-    sides_known: bool,
-    features: Sequence[str],
-    feature_names: tuple[str, ...],
-    by: str,
-) -> CodedVotes:
+def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
     """Encode the votes of a loaded table."""
+    table, roles, layout = ready.table, ready.plan.roles, ready.plan.layout
     items, first, second = table.pairs(roles[layout[0]], roles[layout[1]])
-    outcome = None
-    if layout is _SIDES:
-        outcome = _side_outcomes(table, roles["winner"], items, first, second)
-    elif layout is _OUTCOME:
+    outcome, both_bad = None, 0
+    if layout[-1] == "winner":
+        answers = read_answers(table, ready.plan, values, items, first, second)
+        refuse_answers(table, roles["winner"], answers, items, first, second)
+        outcome, both_bad = answers.outcome, answers.both_bad
+    elif layout[-1] == "outcome":
         outcome = table.quantities(roles["outcome"], "outcome").astype(np.float32, copy=False)
     crowd: NDArray[np.object_] = np.array([None], dtype=object)
     worker = None
-    if "worker" in roles:
+    if ready.has_workers:
         crowd, (worker,) = table.labels([roles["worker"]], "worker label")
     weight = None
     if "weight" in roles:
         weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
-    if by:
-        items, first, second = split_items(table.labels([by], "context"), items, first, second)
-    vectors = [table.quantities(name, "feature").astype(np.float32) for name in features]
+    notes = () if ready.plan.replies else alike(items, "items")
+    notes = (*ready.notes, *notes, *alike(crowd, "workers"))
+    if ready.by:
+        context = table.labels([ready.by], "context")
+        items, first, second = split_items(context, items, first, second)
+    vectors = [table.quantities(name, "feature").astype(np.float32) for name in ready.features]
     return CodedVotes(
         table=table,
         items=items,
@@ -272,9 +268,10 @@ def _coded(
         worker=worker,
         weight=weight,
         features=np.column_stack(vectors) if vectors else None,
-        feature_names=feature_names,
-        sides_known=sides_known,
-        by=by,
+        feature_names=ready.feature_names,
+        sides_known=ready.sides_known,
+        by=ready.by,
+        intake=ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes),
     )
 
 
@@ -289,102 +286,6 @@ def split_items(
     start = code.astype(np.int64) * len(items)
     found, places = np.unique(np.concatenate([start + first, start + second]), return_inverse=True)
     labels = np.empty(len(found), dtype=object)
-    labels[:] = [(values[each // len(items)], items[each % len(items)]) for each in found.tolist()]
+    labels[:] = list(zip(values[found // len(items)], items[found % len(items)], strict=True))
     one, two = places.reshape(2, -1).astype(np.uint32)
     return labels, one, two
-
-
-def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
-    """The context column, which must not be one of those of the votes or of the results."""
-    name = resolve_column(table, by, "the context (--by, by=)")
-    taken = [role for role, column in roles.items() if column == name]
-    if taken:
-        raise RequestError(f"the column {name!r} is the {taken[0]} of the votes, not a context")
-    if name in RESULT_COLUMNS:
-        raise RequestError(
-            f"a context column named {name!r} would be mistaken for that of the results; rename it"
-        )
-    return name
-
-
-def _side_outcomes(
-    table: Source,
-    column: str,
-    items: NDArray[np.object_],
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-) -> NDArray[np.float32]:
-    """Find the outcome for the left item, from a side's name, 'tie' or a label of the row."""
-    labels, codes = table.entries(column, "winner")
-    keywords = [_KEYWORDS.get(str(label).strip().lower(), np.nan) for label in labels]
-    named = np.array(keywords, dtype=np.float32)[codes]
-    winner = match_labels(labels, items.tolist())[codes]
-    own = np.full(len(first), np.nan, dtype=np.float32)
-    own[winner == first] = 1.0
-    own[winner == second] = 0.0
-    outcome = np.where(np.isnan(own), named, own)
-    if (bad := np.isnan(outcome)).any():
-        row = int(np.argmax(bad))
-        raise table.fault(
-            row, column,
-            f"the winner {labels[codes[row]]!r} is neither side; it must be left, right, tie, "
-            f"{items[first[row]]!r} or {items[second[row]]!r}",
-        )  # fmt: skip
-    if (clash := ~np.isnan(named) & (named != outcome)).any():
-        row = int(np.argmax(clash))
-        raise table.fault(
-            row, column,
-            f"the winner {labels[codes[row]]!r} is a keyword and also the label of an item of "
-            "this row, with another meaning; rename the item, or use first,second,outcome",
-        )  # fmt: skip
-    return outcome
-
-
-def _find_roles(table: Source, columns: Mapping[str, str]) -> dict[str, str]:
-    """Find the column of every role: mapped ones first, then those with the role's own name."""
-    for role in columns:
-        if role not in _ROLES:
-            raise RequestError(
-                f"columns maps {role!r}, which is no column of votes; these are {', '.join(_ROLES)}"
-            )
-    mapped = {role: resolve_column(table, name, f"the {role}") for role, name in columns.items()}
-    for column in mapped.values():
-        shared = [role for role in mapped if mapped[role] == column]
-        if len(shared) > 1:
-            raise RequestError(
-                f"columns maps {' and '.join(map(repr, shared))} to the same column {column!r}; "
-                f"give each its own (the columns are {listed(table)})"
-            )
-    free = [name for name in table.names if name not in mapped.values()]
-    own = {
-        role: name
-        for role in _ROLES
-        if role not in mapped and (name := lookup(table, free, role)) is not None
-    }
-    return mapped | own
-
-
-def _choose_layout(
-    table: Source, roles: Mapping[str, str], columns: Mapping[str, str]
-) -> tuple[str, ...]:
-    """Take the first layout whose columns are all there and include those the user mapped."""
-    asked = set(columns) - {"worker", "weight"}
-    for layout in _LAYOUTS:
-        if asked <= set(layout) <= set(roles):
-            return layout
-    raise InputError(
-        f"the columns of the votes were not found; the columns are {listed(table)}, and needed "
-        "are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
-        "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
-        'columns={"winner": "NAME", "loser": "NAME"}',
-        source=table.source,
-    )
-
-
-def _no_worker(table: Source) -> InputError:
-    return InputError(
-        f"no column 'worker', which says who voted; the columns are {listed(table)}. Name it "
-        'with --columns worker=NAME (columns={"worker": "NAME"}), or pool all votes with '
-        "--no-workers (workers=False) for a method without workers such as bt",
-        source=table.source,
-    )

@@ -53,6 +53,7 @@ def load_part(
     folder: TemporaryFolder,
     *,
     replies: Sequence[str] = (),
+    prompts: Sequence[str] = (),
     condition: str = "",
     skip_bad: bool = False,
 ) -> None:
@@ -61,9 +62,11 @@ def load_part(
     The records of a text file are counted apart, and what DuckDB read is compared with that.
     """
     late = [name for name in _LATE if name not in part.names] if part.sampled else []
-    texts = [name for name in replies if name not in names]
+    texts = [name for name in (*replies, *prompts) if name not in names]
     reading = scan_rows(part, [*names, *texts], texts, late)
-    query = selected(part, names, reading, replies=replies, condition=condition, late=late)
+    query = selected(
+        part, names, reading, replies=replies, prompts=prompts, condition=condition, late=late
+    )
     if part.kind == "parquet":
         run(part, f"{into} {query}")
         return
@@ -82,7 +85,7 @@ def load_part(
     )
     part.path, part.zipped = copy, False
     reading = scan_rows(part, names, longest=1 << 28)
-    query = selected(part, names, reading, replies=replies, condition=condition)
+    query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition)
     rows = run(part, f"{into} {query}").fetchone()[0]
     if rows != expected:
         raise _lost(part, rows, expected)

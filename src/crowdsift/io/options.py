@@ -44,6 +44,8 @@ class ReadOptions:
         The name of a column of contexts.
     skip_bad
         True sets bad rows aside and counts them; a path also writes them there with reasons.
+    partitions
+        Whether folders named NAME=VALUE give columns.
     threads
         How many threads may read and sort; None: all cores that this process may use.
 
@@ -66,6 +68,7 @@ class ReadOptions:
     features: tuple[str, ...] = ()
     by: str = ""
     skip_bad: bool | str | os.PathLike[str] = False
+    partitions: bool = False
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -77,8 +80,9 @@ class ReadOptions:
         put(self, "format", _text(self.format, "format") or "auto")
         put(self, "where", _text(self.where, "where"))
         put(self, "by", _text(self.by, "by"))
-        if not isinstance(self.workers, bool):
-            raise _wrong("workers", "True or False", self.workers)
+        for name in ("workers", "partitions"):
+            if not isinstance(getattr(self, name), bool):
+                raise _wrong(name, "True or False", getattr(self, name))
         if self.sides is not None and not isinstance(self.sides, bool):
             raise _wrong("sides", "True, False or None", self.sides)
         if not isinstance(self.skip_bad, bool | str | os.PathLike):

@@ -138,25 +138,26 @@ def selected(
     reading: str,
     *,
     replies: Sequence[str] = (),
+    prompts: Sequence[str] = (),
     condition: str = "",
     late: Sequence[str] = (),
 ) -> str:
     """Select the columns asked for, named c0, c1 and so on.
 
-    Columns of `replies` are cut and named r0, r1 and so on; `kept` says which rows meet the
-    condition, where there is one; l0, l1 and so on whether a late column has a value.
+    Columns of `replies` and `prompts` are cut and named r0, r1 and so on; `kept` says which rows
+    meet the condition, where there is one; l0, l1 and so on whether a late column has a value.
     """
     inner, outer = [], []
     for place, name in enumerate(names):
         inner.append(f"{field_of(part, name)} AS {quoted(_OURS.format(f'c{place}'))}")
         outer.append(f"{quoted(_OURS.format(f'c{place}'))} AS c{place}")
-    for place, name in enumerate(replies):
+    for place, name in enumerate((*replies, *prompts)):
         given, ours = field_of(part, name), quoted(_OURS.format(f"r{place}"))
         if part.kind == "parquet" and part.type_of(name) != "VARCHAR":
             given = f"to_json({given})::VARCHAR"
         elif part.kind == "json" and name in names:  # read as JSON, to be written again
             given = f"({given} ->> '$')"
-        inner.append(f"{_reply(given)} AS {ours}")
+        inner.append(f"{_reply(given) if name in replies else given} AS {ours}")
         outer.append(f"{_cut(ours)} AS r{place}")
     if condition:
         inner += condition_scan(part)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -67,6 +67,8 @@ class Comparisons(EncodedVotes):
     by
         The name of the context column, or "". With a context an item is a pair (value, item),
         so that items of different contexts are never compared.
+    intake
+        What became of every row that was read, for votes that were; see `Intake`.
     n_gold
         How many of the workers, the last ones, are no workers but gold; see `with_gold`.
 
@@ -232,7 +234,7 @@ class Comparisons(EncodedVotes):
         workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
         pairs = list(zip(both, codes, strict=True))
         worker = [table[v.worker_codes()] for v, table in zip(both, who, strict=True)]
-        return Comparisons.from_codes(
+        whole = Comparisons.from_codes(
             np.concatenate([table[v.first] for v, table in pairs]),
             np.concatenate([table[v.second] for v, table in pairs]),
             items=items,
@@ -245,6 +247,9 @@ class Comparisons(EncodedVotes):
             source=self.source,
             backend=self.backend,
         )
+        if self.intake is None or other.intake is None:
+            return whole
+        return replace(whole, intake=self.intake + other.intake)
 
     def pooled(self) -> Comparisons:
         """All votes as of one voter, one comparison a pair with the mean outcome.

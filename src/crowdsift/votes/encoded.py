@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
 from crowdsift.votes.arrays import frozen, single_features, table_of_numbers
+from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import context_codes, key_of
 from crowdsift.votes.source import ArraySource, Backend
 
@@ -40,6 +41,7 @@ class EncodedVotes:
     n_gold: int = 0
     source: str = "votes"
     backend: Backend | None = None
+    intake: Intake | None = None
 
     @property
     def n_items(self) -> int:

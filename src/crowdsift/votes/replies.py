@@ -19,6 +19,7 @@ __all__ = [
     "cut",
     "messages_of",
     "one_line",
+    "prompt_label",
     "reply_label",
     "reply_text",
 ]
@@ -97,6 +98,21 @@ def reply_text(value: Any) -> str | None:
         return None
     content = last.get("content")
     return content if content is None or isinstance(content, str) else json.dumps(content)
+
+
+def prompt_label(value: Any) -> str | None:
+    """The label of a prompt, text or messages; None where there is none.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import prompt_label
+    >>> prompt_label([{"role": "user", "content": "hi"}])
+    '[{"role": "user", "content": "hi"}]'
+    """
+    if value is None or isinstance(value, str):
+        return None if value is None else cut(value)
+    messages = messages_of(value)
+    return cut(str(value) if messages is None else json.dumps(messages, ensure_ascii=False))
 
 
 def reply_label(value: Any) -> str | None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
@@ -25,7 +25,7 @@ from crowdsift.votes.labels import (
     shown,
 )
 from crowdsift.votes.limits import ADVICE, LIMITS, first_outside
-from crowdsift.votes.replies import reply_label
+from crowdsift.votes.replies import prompt_label, reply_label
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -45,7 +45,12 @@ class Source(ABC):
 
     @abstractmethod
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
     ) -> int:
         """Make columns ready and return the number of rows.
 
@@ -55,6 +60,8 @@ class Source(ABC):
             Columns to be read as they are.
         replies
             Columns of replies, whose labels are those of `crowdsift.votes.replies`.
+        prompts
+            Columns of prompts, cut likewise.
         condition
             A condition in SQL on the columns; `kept` says which rows meet it.
         """
@@ -202,7 +209,7 @@ class ArraySource(Source):
     def __init__(self, columns: Mapping[Any, Any], source: str = "votes") -> None:
         self.source = source
         self.names = distinct_names(columns)
-        self._replies: frozenset[str] = frozenset()
+        self._cut: dict[str, Callable[[Any], str | None]] = {}
         self._columns = dict(zip(self.names, map(as_column, columns.values()), strict=True))
         shapes = {name: column.shape for name, column in self._columns.items()}
         if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
@@ -211,17 +218,22 @@ class ArraySource(Source):
             )
 
     def load(
-        self, wanted: Sequence[str], *, replies: Sequence[str] = (), condition: str = ""
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
     ) -> int:
         """See `Source.load`; a condition is for sources that know SQL."""
-        self._replies = frozenset(replies)
-        return len(self._columns[[*wanted, *replies][0]])
+        self._cut = {**dict.fromkeys(replies, reply_label), **dict.fromkeys(prompts, prompt_label)}
+        return len(self._columns[[*wanted, *replies, *prompts][0]])
 
     def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
         """See `Source.encode`."""
         column = self._columns[name]
-        if name in self._replies:
-            column = as_column([reply_label(value) for value in column.tolist()])
+        if name in self._cut:
+            column = as_column(list(map(self._cut[name], column.tolist())))
         return factorize(column)
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:

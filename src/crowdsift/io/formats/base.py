@@ -1,0 +1,163 @@
+"""What a format is: the columns by which it is known, and what their entries mean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from crowdsift.io.formats.unfolded import Unfolded
+    from crowdsift.votes.source import Source
+
+__all__ = ["SIDES", "TIE", "Format", "Found", "side_columns"]
+
+# The two sides as people name columns and answers.
+SIDES = (
+    ("left", "right"),
+    ("a", "b"),
+    ("1", "2"),
+    ("first", "second"),
+    ("one", "two"),
+    ("0", "1"),
+    ("x", "y"),
+)
+TIE = ("tie", "equal", "draw", "same", "both", "neither")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of votes, recognised by its columns.
+
+    Attributes
+    ----------
+    name, title
+        As ``--format`` names it, and in words.
+    columns
+        For every role the names under which its column goes; the first one there counts. Roles
+        are those of our own layouts, and ``context``.
+    needs
+        Roles without which this is not the format.
+    marks, without
+        Further columns that must be there (* stands for any letters), and that must not.
+    values
+        What answers mean: left, right, tie, "both bad", or "" for no answer.
+    unique
+        Columns that name a row; the same row may stand there twice.
+    noted
+        A column, a value of it, and words for the rows with that value, which are counted.
+    workers
+        Whether the format knows workers.
+    replies
+        Whether items are replies to a prompt, which is their context.
+    pairs, answers
+        What the names of the two columns of items, and that of the answer, begin with.
+    words
+        Whether answers are words for sides, such as A, B and equal.
+    unfold
+        Makes rows of votes of what is nested, given the table, the roles and a condition; None
+        where a row is a vote.
+    """
+
+    name: str
+    title: str
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    unique: tuple[str, ...] = ()
+    noted: tuple[str, str, str] | None = None
+    workers: bool = True
+    replies: bool = False
+    pairs: str = ""
+    answers: str = ""
+    words: bool = False
+    unfold: Callable[[Source, Mapping[str, str], str], Unfolded] | None = None
+
+    def find(self, names: Sequence[str], mapped: Mapping[str, str]) -> Found:
+        """Look for the columns of the format among names; `mapped` are roles that a user gave."""
+        roles = dict(mapped)
+        for role, known in self.columns.items():
+            there = next((name for name in known if name in names), None)
+            if role not in roles and there is not None:
+                roles[role] = there
+        if self.pairs:
+            inputs = [name for name in names if name.startswith(self.pairs)]
+            found = side_columns(inputs)
+            if len(found) == 1 and "left" not in roles and "right" not in roles:
+                roles["left"], roles["right"] = found[0]
+        if self.answers and "winner" not in roles:
+            answers = [name for name in names if name.startswith(self.answers)]
+            if len(answers) == 1:
+                roles["winner"] = answers[0]
+        lacking = [self._shown(role) for role in self.needs if role not in roles]
+        met = {mark: bool(filter_names(names, mark)) for mark in self.marks}
+        lacking += [mark for mark, is_met in met.items() if not is_met]
+        present = [roles[role] for role in self.needs if role in roles]
+        present += [mark for mark, is_met in met.items() if is_met]
+        return Found(self, roles, tuple(present), tuple(lacking))
+
+    def fits(self, names: Sequence[str], mapped: Mapping[str, str]) -> bool:
+        """Whether all columns are there, and the roles given by a user are roles of the format."""
+        own = {*self.columns, *self.needs, "worker", "weight"}
+        if set(mapped) - own or set(self.without) & set(names):
+            return False
+        same = all(
+            role in ("worker", "weight") or name in self.columns.get(role, (name,))
+            for role, name in mapped.items()
+        )
+        return same and not self.find(names, mapped).lacking
+
+    def _shown(self, role: str) -> str:
+        if role in ("left", "right") and self.pairs:
+            return f"{self.pairs}* for {role}"
+        if role == "winner" and self.answers:
+            return f"{self.answers}*"
+        return " or ".join(self.columns.get(role, (role,)))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The columns of a format that are there, by role, and those that lack."""
+
+    format: Format
+    roles: Mapping[str, str]
+    there: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+def filter_names(names: Iterable[str], mark: str) -> list[str]:
+    """The names that a mark stands for."""
+    return [name for name in names if fnmatchcase(name, mark)]
+
+
+def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of names that differ in nothing but the side they name.
+
+    Examples
+    --------
+    >>> from crowdsift.io.formats.base import side_columns
+    >>> side_columns(["Input.image_a", "Input.image_b", "Input.prompt"])
+    [('Input.image_a', 'Input.image_b')]
+    >>> side_columns(["textLeft", "textRight"]), side_columns(["text1", "text2"])
+    ([('textLeft', 'textRight')], [('text1', 'text2')])
+    """
+    words = {name: _words(name) for name in names}
+    found = []
+    for one, first in words.items():
+        for two, second in words.items():
+            if len(first) != len(second):
+                continue
+            apart = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
+            if len(apart) == 1 and apart[0] in SIDES:
+                found.append((one, two))
+    return found
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name: image_a, imageA and image-A are image and a."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
+    return [part.casefold() for part in parts]

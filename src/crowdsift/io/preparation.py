@@ -1,0 +1,187 @@
+"""From a table and the plan of reading it to the rows that become votes."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.io.answers import empty_codes, require_values
+from crowdsift.io.bad_rows import set_bad_aside
+from crowdsift.io.columns import refuse_empty, resolve_column
+from crowdsift.io.conditions import require_condition
+from crowdsift.io.formats.unfolded import Unfolded, UnfoldedSource
+from crowdsift.io.layouts import OUTCOME, SIDES, WINNER, no_worker, require_context
+from crowdsift.io.recognise import PLAIN, Plan
+from crowdsift.io.selection import Selection
+
+if TYPE_CHECKING:
+    from crowdsift.io.options import ReadOptions
+    from crowdsift.votes.source import Source
+
+__all__ = ["Prepared", "prepared"]
+
+
+@dataclass(frozen=True, eq=False)
+class Prepared:
+    """The loaded rows of votes, what their columns are, and what became of the other rows."""
+
+    table: Source
+    plan: Plan
+    selection: Selection
+    has_workers: bool
+    sides_known: bool
+    by: str
+    features: tuple[str, ...] = ()
+    feature_names: tuple[str, ...] = ()
+    notes: tuple[str, ...] = field(default=())
+
+
+def prepared(
+    table: Source, plan: Plan, options: ReadOptions, *, every_column: bool = False
+) -> Prepared:
+    """Load the columns of votes, and choose the rows."""
+    if options.where:
+        require_condition(options.where)
+    has_workers = options.workers and plan.format.workers
+    if plan.format.unfold is not None:
+        table, plan, selection = _unfolded(table, plan, options)
+    if has_workers and "worker" not in plan.roles:
+        raise no_worker(table)
+    if options.sides and plan.layout is WINNER:
+        raise RequestError(
+            "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
+            "use left,right,winner or first,second,outcome"
+        )
+    features = tuple(
+        resolve_column(table, name, f"the feature {name!r}") for name in options.features
+    )
+    by = _context(table, plan, options)
+    used = (*plan.layout, *(["worker"] if has_workers else []), "weight")
+    plan = replace(plan, roles={role: plan.roles[role] for role in used if role in plan.roles})
+    if plan.format.unfold is None:
+        selection = _loaded(table, plan, options, by, features, every_column)
+    _choose(selection, plan, options, by, features)
+    return Prepared(
+        table=selection.selected(),
+        plan=plan,
+        selection=selection,
+        has_workers=has_workers,
+        sides_known=plan.layout is SIDES if options.sides is None else options.sides,
+        by=by,
+        features=features,
+        feature_names=options.features,
+        notes=_noted(selection, plan),
+    )
+
+
+def _unfolded(table: Source, plan: Plan, options: ReadOptions) -> tuple[Source, Plan, Selection]:
+    """The votes of nested records as a table of their own."""
+    assert plan.format.unfold is not None
+    found: Unfolded = plan.format.unfold(table, plan.roles, options.where)
+    names = tuple(found.columns)
+    layout = next(each for each in (SIDES, OUTCOME, WINNER) if set(each) <= set(names))
+    roles = {name: name for name in names}
+    votes = UnfoldedSource(found, table)
+    votes.load(names)
+    record = np.asarray(found.record, np.int64)
+    one_each = len(record) == len(found.row) and bool((record == np.arange(len(record))).all())
+    selection = Selection.of(votes, len(found.row), None if one_each else record)
+    if (kept := table.kept()) is not None:
+        out = np.flatnonzero(~kept[np.asarray(found.row, np.int64)])
+        selection.mark(out, Selection.LEFT_OUT)
+    for number, reason in found.aside.items():
+        selection.set_records_aside(np.array([number]), "", reason)
+    selection.mark(np.asarray(found.empty, np.int64), Selection.EMPTY)
+    return votes, Plan(plan.format, layout, roles, found.context), selection
+
+
+def _context(table: Source, plan: Plan, options: ReadOptions) -> str:
+    """The column of contexts: that of the format, or the one asked for."""
+    if not options.by:
+        return plan.context
+    by = require_context(table, options.by, plan.roles)
+    if plan.context and by != plan.context:
+        raise RequestError(
+            f"--by {by}: the items of the format {plan.format.name} are replies, whose contexts "
+            f"are the prompts ({plan.context!r}); with --format plain and --columns winner=..., "
+            "loser=... items are texts, whatever was asked"
+        )
+    return by
+
+
+def _loaded(
+    table: Source,
+    plan: Plan,
+    options: ReadOptions,
+    by: str,
+    features: tuple[str, ...],
+    every_column: bool,
+) -> Selection:
+    """Load what is needed of a table whose rows are votes."""
+    roles = plan.roles
+    replies = [roles[role] for role in plan.layout[:2]] if plan.replies else []
+    prompts = [by] if plan.replies and by else []
+    names = [*roles.values(), *features, *([by] if by else [])]
+    names += [resolve_column(table, each, "what names a row (--unique)") for each in options.unique]
+    names += [each for each in plan.format.unique if each in table.names]
+    if plan.format.noted is not None and plan.format.noted[0] in table.names:
+        names.append(plan.format.noted[0])
+    if every_column:
+        names = list(table.names)
+    else:
+        names = [name for name in names if name not in (*replies, *prompts)]
+    rows = table.load(names, replies=replies, prompts=prompts, condition=options.where)
+    refuse_empty(table, rows, "votes")
+    selection = Selection.of(table, rows)
+    if (kept := table.kept()) is not None:
+        selection.mark(np.flatnonzero(~kept), Selection.LEFT_OUT)
+    return selection
+
+
+def _choose(
+    selection: Selection, plan: Plan, options: ReadOptions, by: str, features: tuple[str, ...]
+) -> None:
+    """Leave out rows that are doubled, empty or bad."""
+    table, values = selection.table, require_values(options.values)
+    unique = options.unique or tuple(n for n in plan.format.unique if n in table.names)
+    if unique:
+        selection.drop_doubled(unique)
+    skip = options.skip_bad is not False
+    if plan.layout is SIDES and (plan.format is not PLAIN or skip or "" in values.values()):
+        labels, codes = table.encode(plan.roles["winner"])
+        if all(label.__hash__ is not None for label in labels):
+            blank = empty_codes(labels, plan, values)
+            selection.drop_empty(blank, codes)
+    if skip:
+        roles = plan.roles
+        columns = [(roles[role], "item label") for role in plan.layout[:2]]
+        columns += [(roles["worker"], "worker label")] if "worker" in roles else []
+        columns += [(by, "context")] if by else []
+        numbers = [(roles[role], role) for role in ("outcome", "weight") if role in roles]
+        numbers += [(name, "feature") for name in features]
+        set_bad_aside(selection, plan, values, labels=columns, numbers=numbers)
+        if isinstance(options.skip_bad, str | os.PathLike) and selection.reasons:
+            selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())))
+    selection.refuse_nothing()
+
+
+def _noted(selection: Selection, plan: Plan) -> tuple[str, ...]:
+    """Rows that the format marks and that are used all the same, counted."""
+    noted = plan.format.noted
+    if noted is None or noted[0] not in selection.table.names:
+        return ()
+    column, value, words = noted
+    labels, codes = selection.table.encode(column)
+    marked = [code for code, label in enumerate(labels) if label == value]
+    count = int(np.isin(codes[selection.rows], marked).sum())
+    if not count:
+        return ()
+    name = column if column.isidentifier() else f'"{column}"'
+    return (
+        f"{count:,} of the rows used are of {words}; --where \"{name} != '{value}'\" leaves them "
+        "out",
+    )

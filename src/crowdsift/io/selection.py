@@ -1,0 +1,228 @@
+"""Which rows become votes: those left out, doubled, empty and bad are counted, and put aside."""
+
+from __future__ import annotations
+
+import csv
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import InputError
+from crowdsift.io.columns import resolve_column
+from crowdsift.io.files import replace_file
+from crowdsift.votes.intake import Intake
+from crowdsift.votes.labels import MISSING, LabelError
+from crowdsift.votes.source import Source
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+__all__ = ["Selected", "Selection"]
+
+
+class Selected(Source):
+    """Some rows of another source, in its order; places are those of the other source."""
+
+    def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
+        self._base, self._rows = base, rows
+        self.names, self.source, self.backend = base.names, base.source, base.backend
+
+    def load(
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
+    ) -> int:
+        """See `Source.load`; the other source is loaded already."""
+        return len(self._rows)
+
+    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        """See `Source.encode`; labels that no row has are left away."""
+        try:
+            labels, codes = self._base.encode(name)
+        except LabelError as fault:
+            raise LabelError(int(np.searchsorted(self._rows, fault.row)), fault.message) from None
+        used, (own,) = _used([codes[self._rows]], len(labels))
+        return [labels[code] for code in used.tolist()], own
+
+    def sorted_codes(
+        self, columns: Sequence[str]
+    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]] | None:
+        """See `Source.sorted_codes`."""
+        found = self._base.sorted_codes(columns)
+        if found is None:
+            return None
+        labels, codes = found
+        used, own = _used([each[self._rows] for each in codes], len(labels))
+        return labels[used], own
+
+    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        """See `Source.numbers`."""
+        return self._base.numbers(name)[self._rows]
+
+    def value(self, name: str, row: int) -> Any:
+        """See `Source.value`."""
+        return self._base.value(name, int(self._rows[row]))
+
+    def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """See `Source.rows`."""
+        wanted = iter(self._rows.tolist())
+        following = next(wanted, None)
+        for number, entries in enumerate(self._base.rows(names)):
+            if number == following:
+                yield entries
+                following = next(wanted, None)
+
+    def place(self, row: int) -> tuple[str, int]:
+        """See `Source.place`."""
+        return self._base.place(int(self._rows[row]))
+
+    def write(
+        self,
+        path: str,
+        kind: str,
+        numbers: Mapping[str, NDArray[Any]],
+        labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]],
+    ) -> None:
+        """Write the rows with further columns, as the source itself does."""
+        self._base.write(path, kind, numbers, labels, rows=self._rows)  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._base.close()
+
+
+def _used(
+    codes: list[NDArray[np.uint32]], count: int
+) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
+    """The codes that occur, and each column with numbers among these."""
+    there = np.zeros(count + 1, bool)
+    for each in codes:
+        there[np.minimum(each, count)] = True
+    there[count] = False
+    used = np.flatnonzero(there)
+    number = np.full(count + 1, MISSING, np.uint32)
+    number[used] = np.arange(len(used), dtype=np.uint32)
+    return used, [number[np.minimum(each, count)] for each in codes]
+
+
+@dataclass
+class Selection:
+    """What becomes of every row of a loaded table; the first reason counts.
+
+    Where several rows are of one record (a ranking), `record` says of which: it is used or not as
+    a whole, and the records are counted.
+    """
+
+    table: Source
+    state: NDArray[np.uint8]
+    record: NDArray[np.int64] | None = None
+    reasons: dict[int, tuple[str, str]] = field(default_factory=dict)  # record: column, reason
+
+    USED, LEFT_OUT, DOUBLED, EMPTY, ASIDE = range(5)
+
+    @classmethod
+    def of(cls, table: Source, rows: int, record: NDArray[np.int64] | None = None) -> Selection:
+        """All rows, or records, are used at first."""
+        return cls(table, np.zeros(rows, np.uint8), record)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows that are used so far."""
+        state = self.state if self.record is None else self.state[self.record]
+        return np.flatnonzero(state == self.USED)
+
+    def selected(self) -> Source:
+        """The table with only these rows."""
+        if not self.state.any():
+            return self.table
+        return Selected(self.table, self.rows)
+
+    def mark(self, records: NDArray[Any], state: int) -> None:
+        """Records, as numbers, that are not used."""
+        self.state[records[self.state[records] == self.USED]] = state
+
+    def set_aside(self, rows: NDArray[Any], column: str, reason: str) -> None:
+        """Rows that cannot be used, and why."""
+        records = rows if self.record is None else np.unique(self.record[rows])
+        self.set_records_aside(records, column, reason)
+
+    def set_records_aside(self, records: NDArray[Any], column: str, reason: str) -> None:
+        """Records that cannot be used, and why."""
+        for number in records[self.state[records] == self.USED].tolist():
+            self.reasons[number] = (column, reason)
+        self.mark(records, self.ASIDE)
+
+    def drop_doubled(self, columns: Sequence[str]) -> None:
+        """Of rows equal in the columns the first is used; rows without an entry are not equal."""
+        names = [
+            resolve_column(self.table, name, "what names a row (--unique)") for name in columns
+        ]
+        rows = self.rows
+        key = np.zeros(len(rows), np.int64)
+        known = np.ones(len(rows), bool)
+        for name in names:
+            labels, codes = self.table.encode(name)
+            own = codes[rows]
+            blank = [code for code, label in enumerate(labels) if not str(label).strip()]
+            known &= (own != MISSING) & ~np.isin(own, blank)
+            key = np.unique(key * (len(labels) + 1) + np.minimum(own, len(labels)),
+                            return_inverse=True)[1].reshape(-1)  # fmt: skip
+        _, first = np.unique(key[known], return_index=True)
+        again = np.ones(int(known.sum()), bool)
+        again[first] = False
+        self.mark(rows[known][again], self.DOUBLED)
+
+    def drop_empty(self, blank: set[int], codes: NDArray[np.uint32]) -> None:
+        """Rows whose answer is none: no entry, or one of the codes that mean nothing."""
+        empty = np.flatnonzero((codes == MISSING) | np.isin(codes, list(blank)))
+        self.mark(empty if self.record is None else self.record[empty], self.EMPTY)
+
+    def intake(self, name: str, votes: int, both_bad: int, notes: tuple[str, ...]) -> Intake:
+        """The count of every row."""
+        count = np.bincount(self.state, minlength=5).tolist()
+        reasons = Counter(reason for _, reason in self.reasons.values())
+        return Intake(
+            format=name,
+            rows=len(self.state),
+            used=count[self.USED],
+            empty=count[self.EMPTY],
+            doubled=count[self.DOUBLED],
+            set_aside=count[self.ASIDE],
+            left_out=count[self.LEFT_OUT],
+            votes=votes,
+            both_bad=both_bad,
+            reasons=tuple(reasons.most_common()),
+            notes=notes,
+        )
+
+    def refuse_nothing(self) -> None:
+        """Refuse a table of which no row is left."""
+        if self.state.all():
+            line = str(self.intake("rows", 0, 0, ())).partition(": ")[2]
+            raise InputError(f"no votes are left: {line}", source=self.table.source)
+
+    def write_aside(self, path: str | os.PathLike[str], columns: Sequence[str]) -> None:
+        """Write the rows set aside with their places and reasons."""
+        with (
+            replace_file(Path(path)) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as out,
+        ):
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(["source", "row", "column", "reason", *columns])
+            for record, (column, reason) in sorted(self.reasons.items()):
+                own = [record] if self.record is None else np.flatnonzero(self.record == record)
+                if len(own) == 0:  # a record without a single vote
+                    continue
+                row = int(own[0])
+                values = [self.table.value(name, row) for name in columns]
+                shown = ["" if value is None else value for value in values]
+                writer.writerow([*self.table.place(row), column, reason, *shown])

@@ -1,0 +1,119 @@
+"""What became of every row that was read: used, empty, doubled, set aside or left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["Intake"]
+
+
+@dataclass(frozen=True)
+class Intake:
+    """The count of every row of a source; the five kinds add up to the rows read.
+
+    Attributes
+    ----------
+    format
+        The format in which the votes were read, "plain" for our own columns.
+    rows
+        Rows read; of nested formats the annotations or rankings in them.
+    used
+        Rows that became votes.
+    empty
+        Rows without an answer.
+    doubled
+        Rows equal to an earlier one in what names a row.
+    set_aside
+        Rows that cannot be used, or that the format marks as void.
+    left_out
+        Rows that a condition (``where``) leaves out.
+    votes
+        Votes made of the rows used: more than these where a row is a ranking.
+    both_bad
+        Votes that call both items bad; they count as ties.
+    reasons
+        Of the rows set aside, what was wrong and how often.
+    notes
+        What else there is to know: labels that look alike, kept rows that might be unwanted.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.intake import Intake
+    >>> print(Intake("mturk", rows=9, used=6, empty=2, doubled=1, votes=6))
+    mturk: 9 rows read, 6 used, 2 empty, 1 doubled, 0 set aside
+    """
+
+    format: str = "plain"
+    rows: int = 0
+    used: int = 0
+    empty: int = 0
+    doubled: int = 0
+    set_aside: int = 0
+    left_out: int = 0
+    votes: int = 0
+    both_bad: int = 0
+    reasons: tuple[tuple[str, int], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        found = self.used + self.empty + self.doubled + self.set_aside + self.left_out
+        if found != self.rows:
+            raise AssertionError(f"{self.rows} rows were read and {found} accounted for")
+
+    def __str__(self) -> str:
+        line = (
+            f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} empty, "
+            f"{self.doubled:,} doubled, {self.set_aside:,} set aside"
+        )
+        if self.reasons:
+            shown = [f"{count:,} {reason}" for reason, count in self.reasons[:3]]
+            line += f" ({', '.join(shown)}{', ...' if len(self.reasons) > 3 else ''})"
+        if self.left_out:
+            line += f", {self.left_out:,} left out by the condition"
+        if self.votes != self.used:
+            line += f"; {self.votes:,} votes made of them"
+        if self.both_bad:
+            line += f"; {self.both_bad:,} both bad, counted as ties"
+        return line
+
+    def __add__(self, other: Intake) -> Intake:
+        reasons = Counter(dict(self.reasons))
+        reasons.update(dict(other.reasons))
+        return Intake(
+            format=self.format if self.format == other.format else "several",
+            rows=self.rows + other.rows,
+            used=self.used + other.used,
+            empty=self.empty + other.empty,
+            doubled=self.doubled + other.doubled,
+            set_aside=self.set_aside + other.set_aside,
+            left_out=self.left_out + other.left_out,
+            votes=self.votes + other.votes,
+            both_bad=self.both_bad + other.both_bad,
+            reasons=tuple(reasons.most_common()),
+            notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The record for a summary.
+
+        Examples
+        --------
+        >>> from crowdsift.votes.intake import Intake
+        >>> Intake(rows=2, used=2, votes=2).to_json()["used"]
+        2
+        """
+        return {
+            "format": self.format,
+            "rows": self.rows,
+            "used": self.used,
+            "empty": self.empty,
+            "doubled": self.doubled,
+            "set_aside": self.set_aside,
+            "left_out": self.left_out,
+            "votes": self.votes,
+            "both_bad": self.both_bad,
+            "reasons": dict(self.reasons),
+            "notes": list(self.notes),
+        }
