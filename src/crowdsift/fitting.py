@@ -14,8 +14,9 @@ from crowdsift.io.gold import read_gold
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
-from crowdsift.models import DEFAULT, Model, holdout, model
+from crowdsift.models import DEFAULT, MODELS, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
+from crowdsift.models.unused import refuse_unused
 from crowdsift.numeric.arguments import whole_number
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
@@ -220,6 +221,13 @@ def fit(
     chosen, level = _model(method), checked_level(level)
     seed = whole_number("seed", seed)
     comparisons = with_classes(read_votes(votes, _options(reading, threads)), classes)
+    refuse_unused(
+        chosen,
+        chosen.name in MODELS,
+        features=comparisons.features is not None,
+        classes=classes is not None,
+        tune=tune,
+    )
     require_workers(chosen, comparisons)
     known = None if gold is None else read_gold(gold, comparisons)
     started = time.perf_counter()

@@ -53,7 +53,8 @@ def test_fit_prints_tables(run, crowd):
     assert status == 0
     assert "the best 10 of 20" in out
     assert "sift: 20 items, 10 workers, 1500 votes; converged" in " ".join(out.split())
-    assert err == ""
+    assert err == "plain: 1,500 rows read, 1,500 used, 0 empty, 0 doubled, 0 set aside\n"
+    assert run("fit", crowd / "votes.csv", "--quiet")[2] == ""
 
 
 def test_fit_json_is_the_contract(run, crowd):
@@ -195,7 +196,7 @@ def test_bad_votes_fail_cleanly(case, run, tmp_path):
         (["--set", "alternations=many"], "not a number"),
         (["--method", "bora-em", "--set", "alternations=0"], "alternations must be above 0"),
         (["--columns", "winner"], "--columns wants"),
-        (["--engine", "torch"], "does not exist yet"),
+        (["--engine", "torch"], "unknown engine 'torch'"),
         (["--threads", "0"], "threads must be at least 1"),
     ],
 )

@@ -15,6 +15,7 @@ from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
+from crowdsift.cli.interrupts import Interrupted, heed_signals, signal_seen
 from crowdsift.cli.next import next_
 from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
@@ -57,25 +58,18 @@ for command in (fit, evaluate, spam, simulate, export, reproduce, demo):
 app.command("next")(next_)
 
 
-class Interrupted(BaseException):
-    """Ctrl-C, under a name that no library in between catches and turns into its own."""
-
-
-def _interrupt(_signal: int, _frame: object) -> None:
-    raise Interrupted
-
-
 def main() -> None:
     """Entry point: errors of ours become one line and status 1, never a traceback."""
-    signal.signal(signal.SIGINT, _interrupt)
+    heed_signals()
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
+    if sys.stdout is None:
+        _fail("standard output is closed; send it to a file or to /dev/null")
     try:
         app()
     except CrowdsiftError as error:
         _fail(str(error))
-    except Interrupted:
-        say("crowdsift: interrupted; nothing was written")
-        sys.exit(130)
+    except Interrupted as error:
+        _interrupted(error)
     except OSError as error:  # our output cannot be written; `head` closes the pipe early
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -85,12 +79,24 @@ def main() -> None:
     except MemoryError:
         _fail("not enough memory for these votes")
     except Exception as error:
+        if (number := signal_seen()) is not None:  # a library made its own error of the signal
+            _interrupted(Interrupted(number))
         if os.environ.get("CROWDSIFT_DEBUG"):
             raise
         _fail(
-            f"internal error ({type(error).__name__}: {error}); this is a fault of crowdsift. "
-            "Set CROWDSIFT_DEBUG=1 to see where it happened"
+            f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
+            "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
         )
+
+
+def _interrupted(error: Interrupted) -> None:
+    what = "interrupted" if error.number == signal.SIGINT else "ended by a signal"
+    say(f"crowdsift: {what}; nothing was written")
+    sys.exit(error.status)
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [""])[0][:300]
 
 
 def _fail(message: str) -> None:

@@ -2,32 +2,42 @@
 
 # Annotations are read by typer when the command is registered.
 from pathlib import Path
-from typing import Annotated
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 from crowdsift.cli.options import (
     Anchors,
     AsJson,
+    BadRows,
     By,
     Classes,
     Columns,
     EngineName,
     Features,
+    FormatName,
     Gold,
     Level,
+    Method,
     NoWorkers,
+    OutFolder,
+    Partitions,
+    Quiet,
+    ReportFile,
     Scale,
     Seed,
+    Settings,
     Sides,
+    SkipBad,
+    Start,
     Threads,
     Tune,
+    Unique,
+    Values,
     Votes,
+    Where,
     anchors,
     hyper_parameters,
-    mapping,
-    names,
 )
+from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import (
     command_line,
     fit_progress,
@@ -38,96 +48,101 @@ from crowdsift.cli.terminal import (
     warn,
 )
 
+if TYPE_CHECKING:
+    from crowdsift import Fit
+
 
 def fit(
     votes: Votes,
-    method: Annotated[
-        str | None,
-        typer.Option(
-            help="sift (default), bora-em, bora-map, bt, rank-centrality, crowd-bt, factor-bt, "
-            "barp, htcv or hbtl."
-        ),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A hyper-parameter of the method, as alternations=5."),
-    ] = None,
+    method: Method = None,
+    settings: Settings = None,
     tune: Tune = False,
+    format_: FormatName = "auto",
     columns: Columns = None,
+    values: Values = None,
+    where: Where = None,
+    unique: Unique = None,
+    skip_bad: SkipBad = False,
+    bad_rows: BadRows = None,
     features: Features = None,
     classes: Classes = None,
     gold: Gold = None,
     by: By = None,
-    out: Annotated[
-        Path | None,
-        typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
-    ] = None,
-    report: Annotated[
-        Path | None,
-        typer.Option(help="File for the report, one HTML page that needs no network."),
-    ] = None,
+    out: OutFolder = None,
+    report: ReportFile = None,
     scale: Scale = "standard",
     anchor: Anchors = None,
     level: Level = 0.9,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
-    start: Annotated[
-        Path | None,
-        typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
-    ] = None,
+    partitions: Partitions = False,
+    start: Start = None,
     engine: EngineName = "auto",
     threads: Threads = None,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
-    from crowdsift.io.files import require_file, require_folder
-    from crowdsift.models import DEFAULT
 
-    chosen = crowdsift.model(method or DEFAULT, **hyper_parameters(settings or []))
+    given = hyper_parameters(settings or [])
+    chosen = None if method is None else crowdsift.model(method, **given)
+    _require_targets(out, report)
+    options = read_options(
+        columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
+        features=features, partitions=partitions, threads=threads,
+    )  # fmt: skip
+    read = read_shown(votes, options, quiet=quiet)
+    chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
+    with fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
+        result = crowdsift.fit(
+            read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
+            anchor=anchors(anchor), level=level, engine=engine, threads=threads, seed=seed,
+            progress=progress,
+        )  # fmt: skip
+    _show(result, out, report, as_json=as_json, threads=threads, quiet=quiet)
+
+
+def _require_targets(out: Path | None, report: Path | None) -> None:
+    """Refuse what cannot be written before any work is done."""
+    from crowdsift.io.files import require_file, require_folder
+
     if out is not None:
         require_folder(out)
     if report is not None:
         require_file(report)
-    with fit_progress(f"Fitting {chosen.name}", chosen) as progress:
-        result = crowdsift.fit(
-            votes,
-            chosen,
-            columns=mapping(columns),
-            workers=not no_workers,
-            sides=sides,
-            features=names(features),
-            classes=classes,
-            by=by or "",
-            gold=gold,
-            tune=tune,
-            start=start,
-            scale=scale,
-            anchor=anchors(anchor),
-            level=level,
-            engine=engine,
-            threads=threads,
-            seed=seed,
-            progress=progress,
-        )
+
+
+def _show(
+    result: "Fit",
+    out: Path | None,
+    report: Path | None,
+    *,
+    as_json: bool,
+    threads: int | None,
+    quiet: bool,
+) -> None:
+    """Write the files, then print the tables or the JSON."""
     text = to_json(result.to_json()) if as_json else ""
-    page = None
+    page: Any = None
     if report is not None:
-        with step_progress("Testing the fit for the report"):
+        with step_progress("Testing the fit for the report", quiet=quiet):
             page = result.report(command=command_line(), threads=threads)
     if out is not None:
         result.save(out)
-    if page is not None and report is not None:
+    if page is not None:
         page.save(report)
-    warn(result.warnings)
+    if not quiet:
+        warn(result.warnings)
     if as_json:
         print_text(text)
         return
     from crowdsift.report import terminal as console
 
     console.show_fit(result)
-    if out is not None:
-        say(f"Written: {out}/items.csv, workers.csv, summary.json")
-    if report is not None:
-        say(f"Written: {report}")
+    written = [f"{out}/items.csv, workers.csv, summary.json"] if out is not None else []
+    written += [str(report)] if report is not None else []
+    for each in written if not quiet else []:
+        say(f"Written: {each}")

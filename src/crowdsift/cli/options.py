@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -12,10 +13,81 @@ from crowdsift.errors import RequestError
 Votes = Annotated[
     str,
     typer.Argument(
-        help="CSV, TSV, JSONL or Parquet file (also .gz, also a glob in quotes), or - for "
+        help="CSV, TSV, JSON, JSONL or Parquet file (also .gz, also a glob in quotes), or - for "
         "standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
-        "first,second,outcome,worker; and optionally weight."
+        "first,second,outcome,worker; and optionally weight; or one of the formats of --format, "
+        "which are recognised by their columns."
     ),
+]
+FormatName = Annotated[
+    str,
+    typer.Option(
+        "--format",
+        help="auto, plain (the columns above), arena, arena-rank, mtbench, mtbench-pairs, trl, "
+        "mturk, toloka, crowd-kit, label-studio, argilla, rankings or evalica.",
+    ),
+]
+Values = Annotated[
+    str | None,
+    typer.Option(help="What answers mean, as A=left,B=right,C=tie,D=empty."),
+]
+Where = Annotated[
+    str | None,
+    typer.Option(
+        help="A condition in SQL on the columns, as \"AssignmentStatus != 'Rejected'\"; other rows "
+        "are left out."
+    ),
+]
+Unique = Annotated[
+    str | None,
+    typer.Option(help="Columns that name a row, as AssignmentId; of equal rows the first counts."),
+]
+SkipBad = Annotated[
+    bool,
+    typer.Option(
+        "--skip-bad",
+        help="Set rows that cannot be used aside, into the file of --bad-rows, instead of "
+        "stopping at the first.",
+    ),
+]
+BadRows = Annotated[
+    str | None,
+    typer.Option(help="File for the rows set aside and their reasons; default bad-rows.csv."),
+]
+Partitions = Annotated[
+    bool,
+    typer.Option(
+        "--partitions", help="Folders named NAME=VALUE in the path are columns of their files."
+    ),
+]
+Quiet = Annotated[
+    bool,
+    typer.Option(
+        "--quiet", help="Say nothing on standard error but errors: no intake, no warnings."
+    ),
+]
+Method = Annotated[
+    str | None,
+    typer.Option(
+        help="sift (default), bora-em, bora-map, bt (default without workers), rank-centrality, "
+        "crowd-bt, factor-bt, barp, htcv or hbtl."
+    ),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A hyper-parameter of the method, as alternations=5."),
+]
+OutFolder = Annotated[
+    Path | None,
+    typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
+]
+ReportFile = Annotated[
+    Path | None,
+    typer.Option(help="File for the report, one HTML page that needs no network."),
+]
+Start = Annotated[
+    Path | None,
+    typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
 ]
 Columns = Annotated[
     str | None,
@@ -75,15 +147,17 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and n
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 
 
-def mapping(text: str | None) -> dict[str, str] | None:
+def mapping(
+    text: str | None, option: str = "--columns", example: str = "winner=chosen"
+) -> dict[str, str] | None:
     """Pairs of winner=...,loser=...; a name with a comma cannot be given here."""
     if text is None:
         return None
     pairs = {}
     for part in text.split(","):
-        name, equals, column = part.partition("=")
+        name, equals, column = part.rpartition("=") if option == "--values" else part.partition("=")
         if not equals or not name.strip() or not column.strip():
-            raise RequestError(f"--columns wants OURS=YOURS,... as winner=chosen, not {part!r}")
+            raise RequestError(f"{option} wants NAME=NAME,... as {example}, not {part!r}")
         pairs[name.strip()] = column.strip()
     return pairs
 

@@ -67,7 +67,7 @@ def reproduce(
         return
     options = requested(quick=quick, seeds=seeds, tune=tune, data=data, fetch=download)
     target = out or _RUNS / experiment
-    from crowdsift.cli import Interrupted
+    from crowdsift.cli.interrupts import Interrupted
     from crowdsift.lab.experiments.reproduce import reproduce as run
 
     try:

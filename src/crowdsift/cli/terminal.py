@@ -5,16 +5,42 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
 
 
+_LONGEST = 2000  # characters: about a screen
+
+
 def say(message: str) -> None:
-    """A line on standard error."""
-    print(message, file=sys.stderr)
+    """A line on standard error, without control characters, never longer than a screen."""
+    if sys.stderr is None:
+        return
+    text = plain_text(message)
+    if len(text) > _LONGEST:
+        text = f"{text[: _LONGEST - 4]} ..."
+    with suppress(OSError, ValueError):  # nobody listens: that is no reason to stop
+        encoding = sys.stderr.encoding or "utf-8"
+        print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
+
+
+def plain_text(text: str) -> str:
+    r"""Text in which control characters, such as terminal escape sequences, are shown as \xNN.
+
+    Examples
+    --------
+    >>> from crowdsift.cli.terminal import plain_text
+    >>> plain_text("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return "".join(
+        char if char == "\n" or not (ord(char) < 32 or 127 <= ord(char) < 160)
+        else char.encode("unicode_escape").decode()
+        for char in text
+    )  # fmt: skip
 
 
 def command_line() -> str:
@@ -46,9 +72,9 @@ def print_text(text: str) -> None:
 
 
 @contextmanager
-def fit_progress(title: str, model: Any) -> Iterator[Progress | None]:
+def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Progress | None]:
     """A line on standard error that says how far a fit is; only on a terminal."""
-    if not sys.stderr.isatty():
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from crowdsift.report import terminal as console
@@ -58,9 +84,9 @@ def fit_progress(title: str, model: Any) -> Iterator[Progress | None]:
 
 
 @contextmanager
-def step_progress(title: str) -> Iterator[Callable[[str], None] | None]:
+def step_progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
     """A line on standard error that names what is being done; only on a terminal."""
-    if not sys.stderr.isatty():
+    if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from crowdsift.report import terminal as console

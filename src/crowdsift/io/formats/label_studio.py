@@ -16,11 +16,13 @@ if TYPE_CHECKING:
 
 def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
     """One row an annotation; cancelled ones are set aside, those without a result are empty."""
-    columns: dict[str, list[Any]] = {"left": [], "right": [], "winner": [], "worker": [], "id": []}
+    names = ("left", "right", "winner", "worker", "annotation", "task")
+    columns: dict[str, list[Any]] = {name: [] for name in names}
     row: list[int] = []
     aside: dict[int, str] = {}
-    table.load(["data", "annotations"], condition=condition)
-    for number, (data, notes) in enumerate(table.rows(["data", "annotations"])):
+    wanted = ["data", "annotations", *(["id"] if "id" in table.names else [])]
+    table.load(wanted, condition=condition)
+    for number, (data, notes, *task) in enumerate(table.rows(wanted)):
         if not isinstance(data, dict) or not isinstance(notes, list | None):
             raise table.fault(number, None, "a task of Label Studio has an object 'data' and a "
                               "list 'annotations'; export the project as JSON")  # fmt: skip
@@ -30,8 +32,11 @@ def unfold_annotations(table: Source, roles: Mapping[str, str], condition: str =
                 raise table.fault(number, "annotations", "an annotation that is not an object")
             if note.get("was_cancelled"):
                 aside[len(row)] = "cancelled"
-            entries = (data.get(left), data.get(right), _answer(note), _person(note))
-            for name, entry in zip(columns, (*entries, note.get("id")), strict=True):
+            entries = (
+                *(data.get(left), data.get(right), _answer(note), _person(note)),
+                *(note.get("id"), task[0] if task else number),
+            )
+            for name, entry in zip(columns, entries, strict=True):
                 columns[name].append(entry)
             row.append(number)
     if not row:
@@ -81,7 +86,7 @@ LABEL_STUDIO = Format(
     name="label-studio",
     title="JSON export of Label Studio",
     marks=("data", "annotations"),
-    unique=("id",),
+    unique=("task", "annotation"),
     words=True,
     unfold=unfold_annotations,
 )

@@ -1,0 +1,39 @@
+"""Signals: Ctrl-C and a request to end stop the command, clean up, and say so in the status."""
+
+from __future__ import annotations
+
+import signal
+
+__all__ = ["Interrupted", "heed_signals", "signal_seen"]
+
+_seen: list[int] = []
+
+
+class Interrupted(BaseException):
+    """A signal, under a name that no library in between catches and turns into its own."""
+
+    def __init__(self, number: int = signal.SIGINT) -> None:
+        super().__init__(number)
+        self.number = number
+
+    @property
+    def status(self) -> int:
+        """The exit status that shells give for the signal."""
+        return 128 + self.number
+
+
+def heed_signals() -> None:
+    """Raise `Interrupted` at Ctrl-C and at SIGTERM, so that temporary files are removed."""
+    _seen.clear()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, _raise)
+
+
+def signal_seen() -> int | None:
+    """The last signal, for errors that libraries raise in its place."""
+    return _seen[-1] if _seen else None
+
+
+def _raise(number: int, _frame: object) -> None:
+    _seen.append(number)
+    raise Interrupted(number)

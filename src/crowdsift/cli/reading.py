@@ -1,0 +1,52 @@
+"""How commands read votes: options become one record, and what was read is said in a line."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.cli.options import mapping, names
+from crowdsift.cli.terminal import say, warn
+
+if TYPE_CHECKING:
+    from crowdsift.io.options import ReadOptions
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["read_options", "read_shown"]
+
+BAD_ROWS = "bad-rows.csv"
+
+
+def read_options(**given: Any) -> ReadOptions:
+    """The record of reading from the texts of options, those not given left out."""
+    from crowdsift.io.options import ReadOptions
+
+    known: dict[str, Any] = {
+        "columns": mapping(given.get("columns"), "--columns", "winner=chosen"),
+        "values": mapping(given.get("values"), "--values", "A=left"),
+        "format": given.get("format") or "auto",
+        "where": given.get("where") or "",
+        "unique": names(given.get("unique")),
+        "workers": not given.get("no_workers", False),
+        "sides": given.get("sides"),
+        "features": names(given.get("features")),
+        "by": given.get("by") or "",
+        "partitions": given.get("partitions", False),
+        "threads": given.get("threads"),
+    }
+    if given.get("skip_bad"):
+        known["skip_bad"] = given.get("bad_rows") or BAD_ROWS
+    return ReadOptions(**known)
+
+
+def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comparisons:
+    """Read votes, and say on standard error what became of every row."""
+    from crowdsift.io.ingest import read_votes
+
+    comparisons = read_votes(votes, options)
+    intake = comparisons.intake
+    if intake is not None and not quiet:
+        say(str(intake))
+        if options.skip_bad and intake.reasons:
+            say(f"Written: {options.skip_bad} (the rows set aside, with reasons)")
+        warn(intake.notes)
+    return comparisons

@@ -1,0 +1,45 @@
+"""Options that a method has no use for are refused: whoever gives them expects an effect."""
+
+from __future__ import annotations
+
+from crowdsift.errors import RequestError
+from crowdsift.models.base import Model
+
+__all__ = ["refuse_unused"]
+
+# What takes columns and classes among our own methods; what others do with them is their matter.
+_TAKES = {"features": ("factor-bt",), "classes": ("barp",)}
+
+
+def refuse_unused(chosen: Model, known: bool, *, features: bool, classes: bool, tune: bool) -> None:
+    """Refuse options that change nothing.
+
+    Parameters
+    ----------
+    chosen
+        The model.
+    known
+        Whether it is one of our own methods.
+    features, classes, tune
+        Whether these were asked for.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.models.unused import refuse_unused
+    >>> refuse_unused(crowdsift.Sift(), True, features=False, classes=False, tune=True)
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: sift has no penalty to tune: the evidence decides; ...
+    """
+    asked = {"features": features, "classes": classes}
+    for option, methods in _TAKES.items():
+        if known and asked[option] and chosen.name not in methods:
+            raise RequestError(
+                f"{chosen.name} does not use {option} (--{option}), which would be ignored; leave "
+                f"the option away, or use the method {' or '.join(methods)}"
+            )
+    if tune and not chosen.tuned:
+        raise RequestError(
+            f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away"
+        )
