@@ -24,6 +24,7 @@ from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.record import FitRecord
+from crowdsift.results.robustness import Robustness, robustness
 from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import starting_point
@@ -146,6 +147,55 @@ class Fit(FitRecord):
         if path is not None:
             made.save(path)
         return made
+
+    def robustness(
+        self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
+    ) -> Robustness:
+        """The fewest votes, and workers, whose removal changes the leader.
+
+        Found by influence and verified by fitting the votes that are left, from where this fit
+        ended where the method can; every number is an upper bound: at most so many.
+
+        Parameters
+        ----------
+        neighbours
+            Whether every pair of neighbours is searched, too.
+        gold
+            The pairs that this fit was given, if any.
+        threads
+            How many threads the fits may use.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
+        >>> print(crowdsift.fit(votes, "bt").robustness())
+        Without at most 4 of the 15 votes b would be above a
+        """
+        chosen, seed = model(self.method, **self.parameters), int(self.summary["seed"])
+        start = self if self.crowd is not None else None
+
+        def refit(votes: Comparisons) -> Fit:
+            with warnings.catch_warnings():
+                for kind in (ConvergenceWarning, SignWarning):
+                    warnings.simplefilter("ignore", kind)
+                return fit(votes, chosen, gold=gold, start=start, threads=threads, seed=seed)
+
+        return robustness(self, refit, neighbours=neighbours)
+
+    def with_robustness(self, **options: Any) -> Fit:
+        """The fit with the figures of `robustness` in its summary; the options are the same.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
+        >>> crowdsift.fit(votes, "bt").with_robustness().summary["robustness"]["votes"]
+        4.0
+        """
+        found = self.robustness(**options)
+        text = {**found.to_json(), "text": str(found)}
+        return replace(self, summary={**self.summary, "robustness": text})
 
     def _repr_html_(self) -> str:
         """The display in a notebook."""

@@ -22,6 +22,7 @@ from crowdsift.cli.options import (
     Partitions,
     Quiet,
     ReportFile,
+    Robustness,
     Scale,
     Seed,
     Settings,
@@ -73,6 +74,7 @@ def fit(
     scale: Scale = "standard",
     anchor: Anchors = None,
     level: Level = 0.9,
+    robustness: Robustness = False,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
@@ -102,6 +104,9 @@ def fit(
             anchor=anchors(anchor), level=level, engine=engine, threads=threads, seed=seed,
             progress=progress,
         )  # fmt: skip
+    if robustness:
+        with step_progress("Searching for votes that the leader hangs on", quiet=quiet):
+            result = result.with_robustness(gold=gold, threads=threads)
     _show(result, out, report, as_json=as_json, threads=threads, quiet=quiet)
 
 

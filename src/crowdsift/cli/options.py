@@ -143,6 +143,13 @@ Anchors = Annotated[
     typer.Option("--anchor", help="An item and its value on the scale, as GPT-4=1200."),
 ]
 Level = Annotated[float, typer.Option(help="The level of intervals, above 0.5 and below 1.")]
+Robustness = Annotated[
+    bool,
+    typer.Option(
+        "--robustness",
+        help="Find the fewest votes, and workers, whose removal would change the leader.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 

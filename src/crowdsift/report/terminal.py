@@ -49,6 +49,8 @@ def show_fit(fit: FitRecord) -> None:
         f"mean log-likelihood {s['mean_log_likelihood']:.5f}",
         highlight=False,
     )
+    if s.get("robustness"):
+        console.print(Text(s["robustness"]["text"] + "."))
 
 
 def show_evaluation(records: list[dict[str, Any]]) -> None:

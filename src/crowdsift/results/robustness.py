@@ -1,0 +1,294 @@
+"""The fewest votes, and the fewest workers, whose removal turns the order of two items.
+
+Which votes is found by their influence (see `influence`), how many by fitting what is left: every
+number that is told was verified so, and is an upper bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import CrowdsiftError, RequestError
+from crowdsift.results.influence import ScoreModel
+from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.removal import VotePath, WorkerPath
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
+    from crowdsift.results.data import FitData
+    from crowdsift.votes.comparisons import Comparisons
+
+    Refit = Callable[[Comparisons], FitData]
+
+__all__ = ["MOST_ITEMS", "Robustness", "Turned", "robustness"]
+
+MOST_ITEMS = 1_000  # whose Hessian is inverted
+_CHALLENGERS = 3  # that are searched, those that seem to need the fewest votes
+_ALL = 8  # items up to which every challenger is searched
+_REFITS = 5  # for one pair, of votes and of workers each
+_CHEAP = 40  # of a method whose refits are fast
+
+
+@dataclass(frozen=True)
+class Turned:
+    """What turns the order of a pair of items.
+
+    Attributes
+    ----------
+    above, below
+        The labels of the items as the fit has them.
+    votes
+        The smallest number of votes found, verified by fitting the others; None where none was.
+    removed
+        These votes: worker, first, second, outcome and how many.
+    workers
+        The smallest set of workers found, likewise; None where none was.
+    """
+
+    above: Any
+    below: Any
+    votes: float | None = None
+    removed: Table | None = None
+    workers: tuple[Any, ...] | None = None
+
+
+@dataclass(frozen=True)
+class Robustness:
+    """How few votes the leader, or a neighbour, hangs on.
+
+    Attributes
+    ----------
+    leader
+        What turns the leader and the item that comes closest to taking its place.
+    neighbours
+        What turns every item and the next, where it was asked for.
+    total_votes, total_workers
+        How many there are.
+    refits
+        How often the method was fitted to what is left.
+    """
+
+    leader: Turned
+    total_votes: float
+    total_workers: int
+    refits: int
+    neighbours: tuple[Turned, ...] = field(default=())
+
+    def __str__(self) -> str:
+        turned = self.leader
+        if turned.votes is None:
+            return f"No set of votes was found whose removal puts another item above {turned.above}"
+        text = (
+            f"Without at most {turned.votes:g} of the {self.total_votes:g} votes {turned.below} "
+            f"would be above {turned.above}"
+        )
+        if turned.workers is not None:
+            text += f"; without at most {len(turned.workers)} of the {self.total_workers} workers"
+        return text
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures, as `summary.json` holds them.
+
+        Examples
+        --------
+        >>> from crowdsift.results.robustness import Robustness, Turned
+        >>> Robustness(Turned("a", "b", 2.0), 30.0, 4, 1).to_json()["votes"]
+        2.0
+        """
+        turned = self.leader
+        workers = None if turned.workers is None else [str(label) for label in turned.workers]
+        return {
+            "leader": str(turned.above),
+            "challenger": str(turned.below),
+            "votes": turned.votes,
+            "total_votes": self.total_votes,
+            "workers": workers,
+            "total_workers": self.total_workers,
+            "neighbours": [
+                {
+                    "above": str(each.above),
+                    "below": str(each.below),
+                    "votes": each.votes,
+                    "workers": None if each.workers is None else len(each.workers),
+                }
+                for each in self.neighbours
+            ],
+        }
+
+
+def robustness(fit: FitData, refit: Refit, *, neighbours: bool = False) -> Robustness:
+    """Search for the fewest votes and workers; see `Fit.robustness`.
+
+    Parameters
+    ----------
+    fit
+        The fit of all votes, with its votes.
+    refit
+        Fits the same method to fewer votes of the same items and workers.
+    neighbours
+        Whether every pair of neighbours is searched, too.
+    """
+    search = _Search(fit, refit)
+    leader = search.leader()
+    pairs = search.neighbours() if neighbours else []
+    return Robustness(
+        leader,
+        search.votes.total_weight,
+        search.votes.n_workers if search.votes.has_workers else 0,
+        search.refits,
+        tuple(search.turned(above, below) for above, below in pairs),
+    )
+
+
+class _Search:
+    """The search on the votes of one fit; items are codes of these votes."""
+
+    def __init__(self, fit: FitData, refit: Refit) -> None:
+        if fit.votes is None:
+            raise RequestError(
+                "a fit that was loaded does not hold its votes; fit them again to ask for the "
+                "robustness"
+            )
+        if fit.votes.features is not None or fit.votes.item_class is not None:
+            raise RequestError(
+                f"{fit.method} also depends on features or classes of the votes, of which the "
+                "influence is not known; use sift or bt for the robustness"
+            )
+        if fit.votes.n_items > MOST_ITEMS:
+            raise RequestError(
+                f"{fit.votes.n_items:,} items are too many for the robustness, at most "
+                f"{MOST_ITEMS:,}"
+            )
+        self.fit, self.votes, self._refit, self.refits = fit, fit.votes, refit, 0
+        place = places_of(fit.labels)
+        row = np.array([place[key] for key in keys_of(fit.votes.items)])
+        self.score = fit.item_table["score"].astype(np.float64)[row]
+        self.component = fit.item_table["component"][row]
+        self.counted = fit.item_table["comparisons"][row] > 0
+        self.order = np.argsort(row, kind="stable")  # the codes, as they stand in the table
+        self.model = ScoreModel.of(fit, fit.votes)
+        self.weight = fit.votes.weight.astype(np.float64)
+        self.base = self.model.scores(self.weight, self.score)
+
+    def leader(self) -> Turned:
+        """The challenger of the first component that needs the fewest votes."""
+        group = self.component == self.component[self.order[0]]
+        inside = [code for code in self.order if group[code] and self.counted[code]]
+        if len(inside) < 2:
+            raise RequestError("one item alone has no challenger")
+        leader, others = inside[0], inside[1:]
+        if len(others) >= _ALL:
+            needs = [self._first_guess(leader, other) for other in others]
+            others = [others[i] for i in np.argsort(needs, kind="stable")[:_CHALLENGERS]]
+        found = self._by_votes(leader, others)
+        return replace(found, workers=self._by_workers(leader, others))
+
+    def neighbours(self) -> list[tuple[int, int]]:
+        """Every item and the next one of its component."""
+        held = [code for code in self.order if self.counted[code]]
+        return [(a, b) for a, b in pairwise(held) if self.component[a] == self.component[b]]
+
+    def turned(self, above: int, below: int) -> Turned:
+        """The fewest votes for one pair, and the fewest workers."""
+        found = self._by_votes(above, [below])
+        return replace(found, workers=self._by_workers(above, [below]))
+
+    def _by_votes(self, above: int, others: list[int]) -> Turned:
+        """The fewest votes that put one of the others above; the likeliest is verified first."""
+        items, best = self.votes.items, Turned(self.votes.items[above], self.votes.items[others[0]])
+        for below in others:
+            if self.score[above] <= self.score[below]:  # equal scores: nothing holds the order
+                nothing = self._listed(np.zeros_like(self.weight))
+                return Turned(items[above], items[below], 0.0, nothing)
+        paths = [
+            (below, VotePath(self.model, self.weight, self.base, (above, below),
+                             self._gap(above, below)))
+            for below in others
+        ]  # fmt: skip
+        for below, path in sorted(paths, key=lambda entry: entry[1].guess):
+            if best.votes is not None and path.guess >= best.votes:
+                break
+            taken = path.fewest(self._margin_of(above, below), self._budget)
+            if taken is not None and (best.votes is None or taken.sum() < best.votes):
+                listed = self._listed(taken)
+                best = Turned(items[above], items[below], float(taken.sum()), listed)
+        return best
+
+    def _by_workers(self, above: int, others: list[int]) -> tuple[Any, ...] | None:
+        """The smallest set of workers that puts one of the others above."""
+        if not self.votes.has_workers:
+            return None
+        best: list[int] | None = None
+        worker = self.votes.worker_codes().astype(np.int64)
+        for below in others:
+            most = len(worker) if best is None else len(best) - 1
+            path = WorkerPath(self.model, self.weight, self.base, (above, below),
+                              self._gap(above, below), worker, most)  # fmt: skip
+            if best is None or path.guess < len(best):
+                found = path.fewest(self._margin_of(above, below), self._budget)
+                if found is not None and (best is None or len(found) < len(best)):
+                    best = found
+        return None if best is None else tuple(self.votes.workers[best].tolist())
+
+    @property
+    def _budget(self) -> int:
+        return _CHEAP if self.fit.method == "bt" else _REFITS
+
+    def _gap(self, above: int, below: int) -> float:
+        """How far the method's own difference is beyond that of the model that stands for it."""
+        own = self.score[above] - self.score[below]
+        return float(own - (self.base[above] - self.base[below]))
+
+    def _first_guess(self, above: int, below: int) -> float:
+        """How many votes it takes if influences simply add up; infinity where all do not do."""
+        effects = self.model.effects(self.base, self.weight, above, below)[0]
+        order = np.argsort(effects, kind="stable")
+        reach = np.cumsum(np.minimum(effects[order], 0.0) * self.weight[order])
+        place = int(np.searchsorted(-reach, self.score[above] - self.score[below]))
+        return float("inf") if place == len(order) else float(self.weight[order][:place].sum())
+
+    def _margin_of(self, above: int, below: int) -> Callable[[Vector], float]:
+        return lambda left: self._margin(left, above, below)
+
+    def _margin(self, left: Vector, above: int, below: int) -> float:
+        """The difference of two scores in a fit of the votes that are left.
+
+        Infinite where they cannot be compared any more: then nothing is turned.
+        """
+        keep = left > 0.0
+        if not keep.any():
+            return float("inf")
+        votes = replace(self.votes, weight=left.astype(np.float32)).select(keep)
+        self.refits += 1
+        try:
+            fit = self._refit(votes)
+        except CrowdsiftError:
+            return float("inf")
+        place = places_of(fit.labels)
+        one, two = (
+            place[key] for key in keys_of([self.votes.items[above], self.votes.items[below]])
+        )
+        table = fit.item_table
+        apart = table["component"][one] != table["component"][two]
+        if apart or not table["comparisons"][one] or not table["comparisons"][two]:
+            return float("inf")
+        return float(table["score"][one] - table["score"][two])
+
+    def _listed(self, taken: Vector) -> Table:
+        """The votes that were taken away."""
+        rows, votes = np.flatnonzero(taken > 0.0), self.votes
+        return Table(
+            {
+                "worker": votes.workers[votes.worker_codes()[rows]],
+                "first": votes.items[votes.first[rows]],
+                "second": votes.items[votes.second[rows]],
+                "outcome": votes.outcome[rows].astype(np.float64),
+                "votes": taken[rows],
+            }
+        )
