@@ -22,9 +22,8 @@ from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
+from crowdsift.results.checked import CheckedRecord
 from crowdsift.results.fitted import Fitted, centre
-from crowdsift.results.record import FitRecord
-from crowdsift.results.robustness import Robustness, robustness
 from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import starting_point
@@ -32,7 +31,7 @@ from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
     import os
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from crowdsift.engines.base import Engine
     from crowdsift.io.gold import Gold
@@ -43,7 +42,7 @@ __all__ = ["Fit", "fit", "load", "require_workers"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(FitRecord):
+class Fit(CheckedRecord):
     """What was estimated from the votes, and how.
 
     Attributes
@@ -148,54 +147,10 @@ class Fit(FitRecord):
             made.save(path)
         return made
 
-    def robustness(
-        self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
-    ) -> Robustness:
-        """The fewest votes, and workers, whose removal changes the leader.
-
-        Found by influence and verified by fitting the votes that are left, from where this fit
-        ended where the method can; every number is an upper bound: at most so many.
-
-        Parameters
-        ----------
-        neighbours
-            Whether every pair of neighbours is searched, too.
-        gold
-            The pairs that this fit was given, if any.
-        threads
-            How many threads the fits may use.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
-        >>> print(crowdsift.fit(votes, "bt").robustness())
-        Without at most 4 of the 15 votes b would be above a
-        """
-        chosen, seed = model(self.method, **self.parameters), int(self.summary["seed"])
-        start = self if self.crowd is not None else None
-
-        def refit(votes: Comparisons) -> Fit:
-            with warnings.catch_warnings():
-                for kind in (ConvergenceWarning, SignWarning):
-                    warnings.simplefilter("ignore", kind)
-                return fit(votes, chosen, gold=gold, start=start, threads=threads, seed=seed)
-
-        return robustness(self, refit, neighbours=neighbours)
-
-    def with_robustness(self, **options: Any) -> Fit:
-        """The fit with the figures of `robustness` in its summary; the options are the same.
-
-        Examples
-        --------
-        >>> import crowdsift
-        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
-        >>> crowdsift.fit(votes, "bt").with_robustness().summary["robustness"]["votes"]
-        4.0
-        """
-        found = self.robustness(**options)
-        text = {**found.to_json(), "text": str(found)}
-        return replace(self, summary={**self.summary, "robustness": text})
+    def _refitter(
+        self, *, gold: Any, threads: int | None, warm: bool
+    ) -> Callable[[Comparisons], Fit]:
+        return _refitter(self, gold, threads, self if warm and self.crowd is not None else None)
 
     def _repr_html_(self) -> str:
         """The display in a notebook."""
@@ -369,6 +324,21 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level")}
     given = {**{name: value for name, value in as_before.items() if value}, **given}
     return fit(earlier.votes.extended(new), chosen, start=earlier, **given)
+
+
+def _refitter(
+    earlier: Fit, gold: Any, threads: int | None, start: Fit | None
+) -> Callable[[Comparisons], Fit]:
+    """What fits the method of a fit to other votes, without a word."""
+    chosen, seed = model(earlier.method, **earlier.parameters), int(earlier.summary["seed"])
+
+    def refit(votes: Comparisons) -> Fit:
+        with warnings.catch_warnings():
+            for kind in (ConvergenceWarning, SignWarning):
+                warnings.simplefilter("ignore", kind)
+            return fit(votes, chosen, gold=gold, start=start, threads=threads, seed=seed)
+
+    return refit
 
 
 def _options(reading: dict[str, Any], threads: int | None) -> ReadOptions:

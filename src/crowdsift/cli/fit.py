@@ -29,6 +29,7 @@ from crowdsift.cli.options import (
     Sides,
     SkipBad,
     Start,
+    Statistics,
     Threads,
     Tune,
     Unique,
@@ -75,6 +76,7 @@ def fit(
     anchor: Anchors = None,
     level: Level = 0.9,
     robustness: Robustness = False,
+    statistics: Statistics = False,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
@@ -107,6 +109,8 @@ def fit(
     if robustness:
         with step_progress("Searching for votes that the leader hangs on", quiet=quiet):
             result = result.with_robustness(gold=gold, threads=threads)
+    if statistics:
+        result = result.with_statistics(halves=5, gold=gold, threads=threads)
     _show(result, out, report, as_json=as_json, threads=threads, quiet=quiet)
 
 

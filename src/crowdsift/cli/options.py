@@ -150,6 +150,13 @@ Robustness = Annotated[
         help="Find the fewest votes, and workers, whose removal would change the leader.",
     ),
 ]
+Statistics = Annotated[
+    bool,
+    typer.Option(
+        "--statistics",
+        help="Separation and split-half reliability, agreement, misfitting workers and items.",
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 

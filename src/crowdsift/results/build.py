@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdsift.results.item_table import item_table
 from crowdsift.results.posterior import Posterior
+from crowdsift.results.statistics import separation_of
 from crowdsift.results.summary import diagnose, summary
 from crowdsift.results.worker_table import worker_table
 from crowdsift.solvers.kept_sites import recoded
@@ -35,10 +36,13 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     votes, estimate = fitted.votes, fitted.estimate
     items, workers = item_table(fitted), worker_table(fitted)
     found, needed = diagnose(fitted, workers)
+    told = summary(fitted, found, needed, passes, time.perf_counter() - started)
+    apart = separation_of(items, fitted.model.name, fitted.level)
+    told["separation_reliability"] = None if apart is None else apart.reliability
     return {
         "item_table": items,
         "worker_table": workers,
-        "summary": summary(fitted, found, needed, passes, time.perf_counter() - started),
+        "summary": told,
         "parameters": fitted.model.parameters(),
         "trace": tuple(estimate.trace),
         "diagnostics": tuple(found),

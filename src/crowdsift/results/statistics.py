@@ -1,0 +1,305 @@
+"""Statistics of fit: separation, agreement, misfitting workers and items, intransitive triads.
+
+Those of comparative judgement and of Rasch measurement, for a worker of typical reliability.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.errors import CrowdsiftError, RequestError
+from crowdsift.models import model
+from crowdsift.numeric.distributions import half_width
+from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.scales import typical_reliability
+from crowdsift.results.tables import Table
+from crowdsift.results.triads import Triads, count_triads
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+    from crowdsift.results.data import FitData
+    from crowdsift.votes.comparisons import Comparisons
+
+    Refit = Callable[[Comparisons], FitData]
+
+__all__ = [
+    "FitStatistics",
+    "Separation",
+    "agreement_alpha",
+    "fit_statistics",
+    "mean_squares",
+    "separation",
+    "separation_of",
+    "split_half",
+]
+
+# Methods whose scores are drawn to 0 by a prior of the size of the scores themselves.
+_SHRUNK = ("sift", "bora-map")
+_SURE = 0.95  # that none of the workers, or items, is named by chance
+_LEAST = 1e-6  # probability of an outcome, so that one vote does not decide all
+
+
+class Separation(NamedTuple):
+    """How far scores differ beyond their errors.
+
+    `ratio` G is the true standard deviation of scores in units of their error, `reliability`
+    G²/(1 + G²) the share of the variance that is true.
+    """
+
+    ratio: float
+    reliability: float
+
+
+@dataclass(frozen=True)
+class FitStatistics:
+    """Statistics of fit.
+
+    Attributes
+    ----------
+    separation
+        Index and scale separation reliability; None without intervals.
+    split_half
+        Correlation of scores from two halves of the workers, stepped up to all of them; None
+        where it was not asked for.
+    alpha
+        Krippendorff's alpha of votes on the same pair; None where no pair has two.
+    triads
+        Intransitive triads, and how many the model expects.
+    workers, items
+        Infit and outfit mean squares, with the standard score of the infit, and whether it is too
+        large to be chance for any of them.
+    """
+
+    separation: Separation | None
+    split_half: float | None
+    alpha: float | None
+    triads: Triads | None
+    workers: Table
+    items: Table
+
+    @property
+    def misfitting(self) -> list[Any]:
+        """The workers whose votes fit worse than chance explains, the worst first."""
+        chosen = np.flatnonzero(self.workers["misfit"])
+        order = chosen[np.argsort(-self.workers["infit_z"][chosen], kind="stable")]
+        return list(self.workers["worker"][order].tolist())
+
+    def to_json(self) -> dict[str, Any]:
+        """The figures, as `summary.json` holds them.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
+        >>> sorted(crowdsift.fit(votes).statistics().to_json())[:3]
+        ['alpha', 'misfitting_items', 'misfitting_workers']
+        """
+        triads = self.triads
+        return {
+            "separation_index": None if self.separation is None else self.separation.ratio,
+            "separation_reliability": (
+                None if self.separation is None else self.separation.reliability
+            ),
+            "split_half_reliability": self.split_half,
+            "alpha": self.alpha,
+            "triads": None if triads is None else triads._asdict(),
+            "misfitting_workers": [str(label) for label in self.misfitting],
+            "misfitting_items": [
+                str(label) for label in self.items["item"][self.items["misfit"]].tolist()
+            ],
+        }
+
+
+def fit_statistics(
+    fit: FitData, refit: Refit | None = None, halves: int = 0, seed: int = 0
+) -> FitStatistics:
+    """Statistics of a fit and its votes; see `Fit.statistics`."""
+    votes = fit.votes
+    if votes is None:
+        raise RequestError(
+            "a fit that was loaded does not hold its votes; fit them again to ask for statistics"
+        )
+    found = separation(fit)
+    correlation = None
+    if halves and refit is not None:
+        correlation = split_half(votes, refit, halves, seed)
+    workers, items = mean_squares(fit, votes)
+    scores = _by_code(fit, votes)
+    chosen = model(fit.method, **fit.parameters)
+    table = fit.worker_table
+    reliability = table["reliability"].astype(np.float64) if table.height else np.full(1, np.nan)
+    own = reliability[votes.worker_codes()] if table.height else np.full(len(votes), np.nan)
+    p = chosen.probability(scores[votes.first] - scores[votes.second], own)
+    return FitStatistics(
+        separation=found,
+        split_half=correlation,
+        alpha=agreement_alpha(votes),
+        triads=count_triads(votes, np.asarray(p), seed),
+        workers=workers,
+        items=items,
+    )
+
+
+def separation(fit: FitData) -> Separation | None:
+    """Separation index and reliability of the scores; None without intervals.
+
+    Estimates that are not shrunk vary by the truth and by their errors: the true variance is
+    var(m) - mean(v). Posterior means vary less than the truth, whose variance is var(m) + mean(v):
+    to take the errors away would shrink twice. Scores count about the means of their components.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.statistics import separation
+    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
+    >>> 0.8 < separation(crowdsift.fit(votes)).reliability < 1
+    True
+    """
+    return separation_of(fit.item_table, fit.method, fit.level)
+
+
+def separation_of(table: Table, method: str, level: float) -> Separation | None:
+    """As `separation`, of a table of items with intervals of this level."""
+    sd = (table["upper"] - table["lower"]).astype(np.float64) / (2.0 * half_width(level))
+    known = np.isfinite(sd)
+    component = table["component"][known].astype(np.int64)
+    groups = len(np.unique(component))
+    score = table["score"][known].astype(np.float64)
+    if len(score) <= groups:
+        return None
+    mean = np.bincount(component, score) / np.maximum(np.bincount(component), 1)
+    spread = float(((score - mean[component]) ** 2).sum() / (len(score) - groups))
+    error = float(np.mean(sd[known] ** 2))
+    if not error > 0.0:
+        return None
+    if method in _SHRUNK:
+        reliability = spread / (spread + error)
+    else:
+        reliability = max(1.0 - error / spread, 0.0) if spread > 0.0 else 0.0
+    return Separation(float(np.sqrt(reliability / (1.0 - reliability))), reliability)
+
+
+def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
+    """Mean correlation of scores from two random halves of the workers, stepped up.
+
+    Spearman and Brown: 2r/(1 + r) is that of twice as many workers. None where a half cannot be
+    fitted, or there are no workers to halve.
+    """
+    if not votes.has_workers or votes.n_workers < 2:
+        return None
+    rng = np.random.Generator(np.random.PCG64(seed))
+    worker, found = votes.worker_codes().astype(np.int64), []
+    for _ in range(halves):
+        one = np.zeros(votes.n_workers, bool)
+        one[rng.permutation(votes.n_workers)[: votes.n_workers // 2]] = True
+        try:
+            parts = [refit(votes.select(one[worker] == side)) for side in (True, False)]
+        except CrowdsiftError:
+            continue
+        scores = [_by_code(part, votes) for part in parts]
+        both = np.isfinite(scores[0]) & np.isfinite(scores[1])
+        if both.sum() > 2 and all(score[both].std() > 0.0 for score in scores):
+            r = float(np.corrcoef(scores[0][both], scores[1][both])[0, 1])
+            found.append(2.0 * r / (1.0 + r) if r > -1.0 else -1.0)
+    return float(np.mean(found)) if found else None
+
+
+def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
+    """Infit and outfit of workers and items, were all workers of typical reliability.
+
+    With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit
+    Σ(y-p)²/ΣW; both are 1 on average where the model holds, larger where votes are noisier, smaller
+    where they follow the scores more than they should. Ties are left aside. The infit has
+    variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score.
+    """
+    scores = _by_code(fit, votes)
+    chosen = model(fit.method, **fit.parameters)
+    typical = np.full(len(votes), typical_reliability(fit))
+    p = np.asarray(chosen.probability(scores[votes.first] - scores[votes.second], typical))
+    p = np.clip(p, _LEAST, 1.0 - _LEAST)
+    variance, weight = p * (1.0 - p), votes.weight.astype(np.float64)
+    if votes.ties_are_outcomes:
+        weight = np.where(votes.outcome == 0.5, 0.0, weight)
+    square = (votes.outcome.astype(np.float64) - p) ** 2
+
+    def table(name: str, labels: NDArray[Any], codes: list[NDArray[Any]]) -> Table:
+        count = len(labels)
+
+        def total(values: Vector) -> Vector:
+            result = np.zeros(count)
+            for code in codes:
+                result += np.bincount(code, values, count)
+            return result
+
+        held = np.maximum(total(weight), 1e-300)
+        spread = np.maximum(total(weight * variance), 1e-300)
+        infit = total(weight * square) / spread
+        error = np.sqrt(np.maximum(total(weight * (variance - 4.0 * variance**2)), 0.0)) / spread
+        z = np.divide(infit - 1.0, error, out=np.zeros(count), where=error > 1e-9)
+        seen = total(weight) > 0.0
+        bound = half_width(1.0 - 2.0 * (1.0 - _SURE) / max(int(seen.sum()), 1))
+        return Table(
+            {
+                name: labels,
+                "infit": np.where(seen, infit, np.nan),
+                "outfit": np.where(seen, total(weight * square / variance) / held, np.nan),
+                "infit_z": np.where(seen, z, np.nan),
+                "misfit": seen & (z > bound),
+            }
+        )
+
+    count = votes.n_workers if votes.has_workers else 0
+    who = votes.worker_codes().astype(np.int64)
+    of_items = table("item", votes.items, [votes.first, votes.second])
+    row = np.array([places_of(votes.items.tolist())[key] for key in keys_of(fit.labels)])
+    of_items = Table({name: column[row] for name, column in of_items.items()})
+    return table("worker", votes.workers[:count], [who] if count else []), of_items
+
+
+def agreement_alpha(votes: Comparisons) -> float | None:
+    """Krippendorff's alpha of votes on the same pair; None where no pair has two.
+
+    The units are ordered pairs: every pair counts in both orders, so that it does not matter which
+    item is named first. Outcomes differ by (y - y')²: a tie is half way.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.statistics import agreement_alpha
+    >>> agreement_alpha(crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2]))
+    1.0
+    """
+    turned = votes.first > votes.second
+    y = np.where(turned, 1.0 - votes.outcome, votes.outcome).astype(np.float64)
+    weight = votes.weight.astype(np.float64)
+    low, high = np.minimum(votes.first, votes.second), np.maximum(votes.first, votes.second)
+    _, unit = np.unique(low.astype(np.int64) * votes.n_items + high, return_inverse=True)
+    unit = unit.reshape(-1)
+    count, total, squares = (
+        np.bincount(unit, values) for values in (weight, weight * y, weight * y * y)
+    )
+    several = count > 1.0
+    if not several.any():
+        return None
+    count, total, squares = count[several], total[several], squares[several]
+    observed = 2.0 * ((count * squares - total**2) / (count - 1.0)).sum()
+    # In both orders there are 2n values with Σy = n and Σy² = Σ(y² + (1-y)²).
+    n = count.sum()
+    both = 2.0 * squares.sum() - 2.0 * total.sum() + n
+    expected = 2.0 * (2.0 * n * both - n**2) / (2.0 * n - 1.0)
+    return float(1.0 - 2.0 * observed / expected) if expected > 0.0 else None
+
+
+def _by_code(fit: FitData, votes: Comparisons) -> Vector:
+    """The scores of the items of the votes; NaN for those without."""
+    place = places_of(fit.labels)
+    padded = np.append(fit.item_table["score"].astype(np.float64), np.nan)
+    held = np.append(fit.item_table["comparisons"] > 0, False)
+    row = np.array([place.get(key, -1) for key in keys_of(votes.items)])
+    return np.where(held[row], padded[row], np.nan)
