@@ -24,7 +24,12 @@ from crowdsift.cli.terminal import print_text, step_progress, to_json
 
 def evaluate(
     votes: Votes,
-    truth: Annotated[str, typer.Option(help="File with the columns item and score.")],
+    truth: Annotated[
+        str | None,
+        typer.Option(
+            help="File with the columns item and score; without it votes are left out and foretold."
+        ),
+    ] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
     tune: Tune = False,
     columns: Columns = None,
@@ -37,7 +42,7 @@ def evaluate(
     threads: Threads = None,
     seed: Seed = 0,
 ) -> None:
-    """Compare methods on votes about items whose true scores are known."""
+    """Compare methods by the true scores of items, or by how they foretell left-out votes."""
     import crowdsift
 
     with step_progress("Fitting") as progress:

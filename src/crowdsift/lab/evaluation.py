@@ -16,6 +16,7 @@ from crowdsift.io.classes import with_classes
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_values import match_items, read_item_values
 from crowdsift.io.options import ReadOptions
+from crowdsift.lab.crossvalidation import cross_validate
 from crowdsift.models import MODELS, Model, model
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 
@@ -29,7 +30,7 @@ __all__ = ["chosen_models", "evaluate"]
 
 def evaluate(
     votes: Any,
-    truth: Any,
+    truth: Any = None,
     methods: str | Sequence[str | Model] = "all",
     *,
     columns: Mapping[str, str] | None = None,
@@ -43,7 +44,7 @@ def evaluate(
     seed: int = 0,
     progress: Callable[[str], None] | None = None,
 ) -> list[dict[str, Any]]:
-    """Fit methods to the same votes and compare each order with the truth.
+    """Fit methods to the same votes and compare each order with the truth, or with left-out votes.
 
     A method that needs more than the votes hold runs in a reduced form, or not at all, and its
     note says so.
@@ -53,7 +54,8 @@ def evaluate(
     votes
         Whatever `crowdsift.read` takes.
     truth
-        A file or frame with the columns item and score, or a mapping from items to scores.
+        A file or frame with the columns item and score, or a mapping from items to scores. Without
+        one votes are left out and foretold; see `crowdsift.lab.crossvalidation.cross_validate`.
     methods
         "all", names separated by commas, or a sequence of names and models.
     columns, workers, sides, features
@@ -68,7 +70,8 @@ def evaluate(
     list of dict
         One record a method: method, accuracy, weighted_accuracy, kendall_tau, the same three
         with _up_to_sign (of the better of the two signs of the scores), seconds, note. Figures
-        that do not exist are None.
+        that do not exist are None. Without a truth one record a method and what is left out
+        (votes, workers, pairs), with log_loss, brier, calibration, accuracy and behind.
 
     Examples
     --------
@@ -89,6 +92,11 @@ def evaluate(
         threads=threads,
     )
     comparisons = with_classes(read_votes(votes, options), classes)
+    if truth is None:
+        return cross_validate(
+            comparisons, models, tune=tune, engine=engine, threads=threads, seed=seed,
+            progress=progress,
+        )  # fmt: skip
     known, target = _truth(comparisons, truth)
     records = []
     for chosen in models:

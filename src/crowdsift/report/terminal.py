@@ -55,6 +55,9 @@ def show_fit(fit: FitRecord) -> None:
 
 def show_evaluation(records: list[dict[str, Any]]) -> None:
     """Print one row a method."""
+    if records and "left_out" in records[0]:
+        _show_left_out(records)
+        return
     table = Table(
         title="Against the truth; ± is up to the sign of all scores", title_justify="left"
     )
@@ -77,6 +80,31 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     for record in records:
         if record["note"]:
             console.print(Text(f"{record['method']}: {record['note']}"))
+
+
+def _show_left_out(records: list[dict[str, Any]]) -> None:
+    """Print one row a method and scheme, the best method first."""
+    table = Table(title="Left-out votes foretold; a coin has a log loss of 0.693",
+                  title_justify="left")  # fmt: skip
+    table.add_column("left out")
+    table.add_column("method")
+    heads = ("log loss", "behind", "±", "Brier", "calib.", "accuracy")
+    for name in heads:
+        table.add_column(name, justify="right")
+    schemes = list(dict.fromkeys(record["left_out"] for record in records))
+    run = [record for record in records if record["log_loss"] is not None]
+    for row in sorted(run, key=lambda row: (schemes.index(row["left_out"]), row["log_loss"])):
+        table.add_row(
+            row["left_out"],
+            row["method"],
+            f"{row['log_loss']:.4f}",
+            *(f"{row[name]:.4f}" if row["behind"] else "" for name in ("behind", "behind_se")),
+            *(f"{row[name]:.4f}" for name in ("brier", "calibration", "accuracy")),
+        )
+    console = Console()
+    console.print(table)
+    for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):
+        console.print(Text(note))
 
 
 @contextmanager

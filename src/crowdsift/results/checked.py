@@ -100,7 +100,7 @@ class CheckedRecord(FitRecord):
         >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
         >>> fit = crowdsift.fit(votes, "bt").with_statistics()
         >>> round(fit.summary["statistics"]["alpha"], 3)
-        -0.023
+        0.006
         """
         found = self.statistics(**options).to_json()
         return replace(self, summary={**self.summary, "statistics": found})

@@ -14,7 +14,7 @@ __all__ = ["MOST_ITEMS", "Triads", "count_triads"]
 
 MOST_ITEMS = 1_000  # whose triads are counted, by products of matrices
 _DRAWS = 100  # of votes from the model, for the spread of the count
-_NUMBERS = 4e9  # multiplications for them
+_NUMBERS = 5e9  # multiplications for them
 
 
 class Triads(NamedTuple):
