@@ -6,7 +6,9 @@ import numpy as np
 import pytest
 
 from crowdsift import Comparisons
-from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines import choose_engine
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior
+from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
 
 K = 5_000
 
@@ -40,14 +42,20 @@ def test_variances_are_within_five_percent(design):
         first, second, worker=np.zeros(len(first), int), weight=rng.integers(1, 9, len(first))
     )
     assert votes.n_items == K
-    engine = CpuEngine(votes, 1)
-    engine.score_derivatives(np.zeros(K), np.ones(1))
-    found = engine.grid_sites().pair_variances(exact=True)
+    engine = choose_engine("cpu", votes, 1)
+    sites = engine.grid.sites(RELIABILITY_ONLY, 2.0)
+    # everyone of reliability 1, so that precisions of sites are positive
+    sites.update(np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(K), damping=1.0,
+                 clip=True, side=SidePrior())  # fmt: skip
+    laplacian = sites.system(sites.pair_sums()).laplacian
+    found = Factorisation(engine).variances(sites, laplacian, exact=True)
+    if found is None:
+        found, _ = loopy_bp(sites, laplacian.diagonal(), None)
     assert found.definite
     for item in rng.integers(K, size=30):
         unit = np.zeros(K)
         unit[item] = 1.0
-        solution = engine.laplacian.solve(unit, np.zeros(K), shift=1.0, tolerance=1e-10)
+        solution = laplacian.solve(unit, np.zeros(K), shift=1.0, tolerance=1e-10)
         assert solution.converged
         assert found.items[item] == pytest.approx(solution.x[item], rel=0.05)
 
@@ -70,8 +78,7 @@ def dense_design(rng):
 def test_where_a_factorisation_stays_sparse(design, sparse):
     first, second = design(np.random.default_rng(2))
     votes = Comparisons.from_arrays(first, second, worker=np.zeros(len(first), int))
-    assert _core_sites(votes).is_sparse(5e7) is sparse
-
-
-def _core_sites(votes):
-    return CpuEngine(votes, 1).grid_sites()._sites
+    grid = choose_engine("cpu", votes, 1).grid
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    found = grid.factoriser(low.astype(np.uint32), high.astype(np.uint32), K, 5e7)
+    assert (found is not None) is sparse
