@@ -8,13 +8,13 @@ import tracemalloc
 import numpy as np
 import pytest
 from context_votes import draw_votes
-from crowdsift.engines.own_levels import interpolated_prior
 
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import PLAIN, Habits, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
 from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.engines.reference.adaptive_grid import interpolated_prior
 from crowdsift.io.gold import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
@@ -25,19 +25,19 @@ from crowdsift.votes.folds import folds
 # --- messages ---------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("habits", [
-    PLAIN,
-    Habits(np.array([0.1, 1.0]), np.array([-1.0, 2.0]), np.array([0.1, 0.1]), sides=True),
+@pytest.mark.parametrize("shape", [
+    RELIABILITY_ONLY,
+    WorkerTypes(np.array([0.1, 1.0]), np.array([-1.0, 2.0]), np.array([0.1, 0.1]), sides=True),
 ])  # fmt: skip
-def test_types_by_enumeration(habits):
+def test_types_by_enumeration(shape):
     """All types of a worker and of it in two contexts, one by one."""
     rng = np.random.default_rng(4)
     levels = np.array([0.7, 1.5])
-    points, widths = mirrored(levels), len(habits.widths)
-    types, regular = habits.n_types(levels), widths * 5
+    points, widths = mirrored(levels), len(shape.widths)
+    types, regular = shape.n_types(levels), widths * 5
     leaf = rng.uniform(0.01, 1.0, (3, types))
     prior, bonus = rng.dirichlet(np.ones(types)), np.array([0.4, -0.2])
-    tree = TypeTree(np.array([0, 0, 1]), 2, habits)
+    tree = TypeTree(np.array([0, 0, 1]), 2, shape)
     tree.spread = 0.5
     tree.gather(leaf, levels, bonus)
     q, log_messages = tree.posterior(prior)
@@ -68,7 +68,7 @@ def test_the_spread_is_where_the_evidence_is_largest():
     prior /= prior.sum()
 
     def value(spread):
-        tree = TypeTree(whole, 30, PLAIN)
+        tree = TypeTree(whole, 30, RELIABILITY_ONLY)
         tree.spread = spread
         tree.gather(leaf, levels, np.zeros(30))
         return tree.posterior(prior)[1] - np.log(spread) - 0.5 * (0.1 / spread) ** 2
@@ -76,7 +76,7 @@ def test_the_spread_is_where_the_evidence_is_largest():
     tried = np.exp(np.linspace(np.log(0.1), np.log(0.8), 400))
     best = tried[np.argmax([value(x) for x in tried])]
     for start in (0.1, 0.8):
-        tree = TypeTree(whole, 30, PLAIN)
+        tree = TypeTree(whole, 30, RELIABILITY_ONLY)
         tree.spread = start
         for _ in range(60):
             tree.gather(leaf, levels, np.zeros(30))
@@ -88,21 +88,24 @@ def test_the_spread_is_where_the_evidence_is_largest():
 def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
     """Σ prior·L on own levels is that of the likelihood shared by common levels."""
     votes = draw_votes(0.2, 0.0, seed=6, each=300, workers=2, contexts=1)
-    sites = ReferenceEngine(votes).grid_sites()
+    sites = ReferenceEngine(votes).grid.sites(RELIABILITY_ONLY, 2.0)
     levels = power_grid(25)
     points = mirrored(levels)
     prior = np.gradient(points) * np.exp(-0.5 * (points - 2.0) ** 2)
     prior[len(levels)] = 0.3  # random workers are an atom
     prior /= prior.sum()
-    sites._own = {0: np.linspace(0.8, 2.0, 12), 1: np.linspace(0.0, 0.6, 13)[1:]}
+    grids = {0: np.linspace(0.8, 2.0, 12), 1: np.linspace(0.0, 0.6, 13)[1:]}
+    low, high = (np.array([grids[s][end] for s in (0, 1)]) for end in (0, -1))
+    sites.set_vote_sites(sites.vote_sites()._replace(low=low, high=high), 12)
     means = crowdsift.fit(votes, "bt").scores_of(votes.items)
-    sites.update(levels, prior, means, damping=0.0, clip=True)
-    found = likelihoods(sites, levels, PLAIN, 2)
+    sites.update(levels, prior, means, damping=0.0, clip=True, side=SidePrior())
+    messages = sites._types.messages
+    found = likelihoods(sites, levels, RELIABILITY_ONLY, 2)
     ratios = []
     for other in (prior, prior[::-1] + prior):
         fine = [
-            float(interpolated_prior(levels, other, sites._own[s]) @ np.exp(
-                sites._messages[s] - sites._messages[s].max()))
+            float(interpolated_prior(levels, other, grids[s])
+                  @ np.exp(messages[s] - messages[s].max()))
             for s in (0, 1)
         ]  # fmt: skip
         ratios.append(found @ other / fine)

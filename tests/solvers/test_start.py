@@ -12,7 +12,8 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons, InputError, RequestError, cli
 from crowdsift.engines import choose_engine
-from crowdsift.solvers.kept_sites import carried_over, recoded
+from crowdsift.engines.grid import SidePrior
+from crowdsift.solvers.kept_sites import carried_over, kept_sites, recoded
 from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 
@@ -153,25 +154,29 @@ def test_engines_hand_out_and_take_back_sites(ties, sides):
         outcome=rng.choice([0.0, 0.5, 1.0] if ties else [0.0, 1.0], n).astype(np.float32),
         weight=np.ones(n, np.float32), sides_known=sides,
     )  # fmt: skip
-    habits = habits_of(ties=ties, sides=sides)
-    prior = WorkerPrior.start(power_grid(21), 1.0, 0.5, habits)
+    types = habits_of(ties=ties, sides=sides)
+    prior = WorkerPrior.start(power_grid(21), 1.0, 0.5, types)
     means, moving = rng.normal(size=9), np.arange(7) % 2 == 0
+    how = {"damping": 1.0, "clip": False, "side": SidePrior()}
     told = []
     for name in ("cpu", "reference"):
         engine = choose_engine(name, votes, 2)
-        sites = engine.grid_sites(habits)
-        sites.update(prior.levels, prior.masses, means, damping=1.0, clip=False)
-        kept = sites.vote_sites()
+        sites = engine.grid.sites(types, 2.0)
+        sites.update(prior.levels, prior.masses, means, **how)
+        kept = kept_sites(sites, flip=False)
         assert len(kept.worker) == sites.n_votes
-        rhs = sites.update_some(moving, prior.levels, prior.masses, means, clip=False)
-        after = sites.vote_sites()
+        np.testing.assert_array_equal(kept_sites(sites, flip=True).nu, -kept.nu)
+        sites.update(prior.levels, prior.masses, means, workers=moving, **how)
+        after = kept_sites(sites, flip=False)
         still = ~moving[after.worker]
-        np.testing.assert_array_equal(after.pull[still], kept.pull[still])
-        assert (after.pull[~still] != kept.pull[~still]).any()
-        twin = engine.grid_sites(habits)
-        twin.set_vote_sites(carried_over(after, twin.vote_sites(), habits), len(prior.levels))
-        np.testing.assert_allclose(twin.refresh(), rhs, atol=1e-5)
-        for one, two in zip(after, twin.vote_sites(), strict=True):
+        np.testing.assert_array_equal(after.nu[still], kept.nu[still])
+        assert (after.nu[~still] != kept.nu[~still]).any()
+        twin = engine.grid.sites(types, 2.0)
+        twin.set_vote_sites(carried_over(after, twin.vote_sites(), types), len(prior.levels))
+        np.testing.assert_allclose(
+            twin.system(twin.pair_sums()).rhs, sites.system(sites.pair_sums()).rhs, atol=1e-5
+        )
+        for one, two in zip(sites.vote_sites(), twin.vote_sites(), strict=True):
             np.testing.assert_array_equal(one, two)
         order = np.lexsort((after.kind, after.loser, after.winner, after.worker))
         told.append([values[order] for values in after[:8]])

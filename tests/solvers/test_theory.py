@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import comparisons, vectors
 
 import crowdsift
-from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines import choose_engine
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 from crowdsift.solvers.em import EMState, alternate
@@ -39,15 +39,18 @@ def expected_complete(votes, precision, scores, slopes, shift, ridge):
 @given(votes_and_point(), st.sampled_from([0.01, 1.0]))
 def test_q_never_falls_in_an_alternation(case, shift):
     votes, scores, slopes = case
-    engine = ReferenceEngine(votes)
-    state = EMState(scores - scores.mean(), slopes, *engine.expect(scores, slopes))
-    precision = engine._precision.copy()
-    value = expected_complete(votes, precision, state.scores, slopes, shift, 1.0)
-    for _ in range(4):
-        *moved, _ = alternate(engine, state, 1, shift=shift, ridge=1.0, tolerance=1e-12)
+    e_step = ReferenceEngine(votes).em.e_step(scores, slopes)
+    precision = votes.weight * polya_gamma_mean(
+        slopes[votes.worker_codes()] * differences(votes, scores)
+    )
+    value = expected_complete(votes, precision, scores, slopes, shift, 1.0)
+    for alternations in range(1, 5):  # each begins with those of the one before
+        *moved, _ = alternate(
+            EMState(scores, slopes, e_step), alternations, shift=shift, ridge=1.0, tolerance=1e-12
+        )
         new = expected_complete(votes, precision, *moved, shift, 1.0)
         assert new >= value - 1e-9 * max(1.0, abs(value))
-        value, state = new, EMState(*moved, 0.0, 0.0)
+        value = new
 
 
 @given(votes_and_point(decided=True, weighted=False), st.integers(0, 2**32 - 1))
@@ -82,18 +85,16 @@ def test_m_step_is_matrix_sensing_least_squares(case, seed):
 @given(votes_and_point())
 def test_opposite_signs_have_the_same_likelihood(case):
     votes, scores, slopes = case
-    engine = CpuEngine(votes, 1)
-    assert engine.expect(scores, slopes)[0] == engine.expect(-scores, -slopes)[0]
+    em = choose_engine("cpu", votes, 1).em
+    one, other = em.e_step(scores, slopes), em.e_step(-scores, -slopes)
+    assert one.log_likelihood == other.log_likelihood
 
 
 @given(votes_and_point(connected=True))
 def test_laplacian_is_positive_semidefinite_with_null_vector_one(case):
     votes, scores, _ = case
-    engine = CpuEngine(votes, 1)
-    slopes = np.ones(votes.n_workers)
-    engine.expect(scores, slopes)
-    engine.item_system(slopes)
-    matrix = np.stack([engine.laplacian.multiply(e) for e in np.eye(votes.n_items)])
+    step = choose_engine("cpu", votes, 1).em.e_step(scores, np.ones(votes.n_workers))
+    matrix = np.stack([step.system.laplacian.multiply(e) for e in np.eye(votes.n_items)])
     np.testing.assert_array_equal(matrix, matrix.T)
     eigenvalues = np.linalg.eigvalsh(matrix)
     scale = eigenvalues[-1]
@@ -150,12 +151,12 @@ def test_logistic_derivatives_by_finite_differences(eta, y):
 @given(votes_and_point())
 def test_score_gradient_and_hessian_by_finite_differences(case):
     votes, scores, slopes = case
-    engine = ReferenceEngine(votes)
-    _, gradient = engine.score_derivatives(scores, slopes)
-    hessian = -engine.laplacian.matrix.copy()
+    passes = ReferenceEngine(votes).slopes
+    at = passes.curvature(scores, slopes)
     step = 1e-5
-    for j in range(votes.n_items):
-        move = step * np.eye(votes.n_items)[j]
-        up, down = (engine.score_derivatives(scores + s * move, slopes) for s in (1, -1))
-        np.testing.assert_allclose(gradient[j], (up[0] - down[0]) / (2 * step), atol=1e-6)
-        np.testing.assert_allclose(hessian[j], (up[1] - down[1]) / (2 * step), atol=1e-5)
+    for j, unit in enumerate(np.eye(votes.n_items)):
+        up, down = (passes.curvature(scores + s * step * unit, slopes) for s in (1, -1))
+        slope = (up.value - down.value) / (2 * step)
+        np.testing.assert_allclose(at.gradient[j], slope, atol=1e-6)
+        bend = (down.gradient - up.gradient) / (2 * step)
+        np.testing.assert_allclose(at.laplacian.multiply(unit), bend, atol=1e-5)
