@@ -109,13 +109,13 @@ def test_gradients_and_second_derivatives_by_finite_differences(case):
     at = passes.derivatives(name, scores, theta)
     up = passes.derivatives(name, scores + step * v, theta + step * u)
     down = passes.derivatives(name, scores - step * v, theta - step * u)
-    diagonal = at.hessian.laplacian().diagonal()
+    diagonal = at.hessian.reduced(None).diagonal()
     size = 1 + np.abs(diagonal).max() + np.abs(at.blocks).max()
     along = at.items @ v + np.sum(at.workers * u)
     np.testing.assert_allclose(along, (up.value - down.value) / (2 * step), atol=1e-6 * size)
     # along the scores alone: A v; along the parameters alone: the blocks
     for move, product, field in (
-        ((v, 0.0), at.hessian.laplacian().multiply(v), "items"),
+        ((v, 0.0), at.hessian.reduced(None).multiply(v), "items"),
         ((0.0, u), np.einsum("sjk,sk->sj", at.blocks, u), "workers"),
     ):
         ahead, back = (
@@ -146,7 +146,7 @@ def test_mixed_second_derivatives_by_finite_differences(case):
     inverse = inverse @ inverse.transpose(0, 2, 1)
     reduced = hessian.reduced(inverse)
     matrix = np.stack([reduced.multiply(unit) for unit in np.eye(k)])
-    A = np.stack([hessian.laplacian().multiply(unit) for unit in np.eye(k)])
+    A = np.stack([hessian.reduced(None).multiply(unit) for unit in np.eye(k)])
     expected = A - np.einsum("jsp,spq,ksq->jk", B, inverse, B)
     size = 1 + np.abs(B).max() * np.abs(B).sum() * np.abs(inverse).max()
     np.testing.assert_allclose(matrix, expected, atol=1e-5 * size)

@@ -113,7 +113,7 @@ def test_correlations_are_the_products_of_different_votes(votes, x):
         degrees += direction.T**2 @ (n * answers**2)
     found = ReferenceEngine(votes).grid.correlations()
     np.testing.assert_allclose(found.multiply(x), expected, atol=1e-6)
-    np.testing.assert_allclose(found.degrees(), degrees, atol=1e-6)
+    np.testing.assert_allclose(found.diagonal(), degrees, atol=1e-6)
 
 
 # --- adaptive grids ------------------------------------------------------------------------------

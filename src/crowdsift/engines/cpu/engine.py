@@ -50,7 +50,7 @@ class CpuEngine:
             component=_core.components(comparisons.first, comparisons.second, comparisons.n_items),
         )
         self._votes = votes = CpuVotes(core, self.facts, np.diff(comparisons.offsets))
-        self._comparisons, self._threads = comparisons, threads
+        self._comparisons, self._threads, self._shared = comparisons, threads, shared
         self.counts, self.slopes = CpuCounts(votes), CpuSlopes(votes)
         self.em, self.likelihood = CpuEM(votes), CpuLikelihood(votes)
         self.grid = CpuGrid(votes)
@@ -65,7 +65,7 @@ class CpuEngine:
         found = by_context(self._comparisons) if self._comparisons.by else None
         if found is None:
             return None
-        apart = CpuEngine(found.votes, self._threads)
+        apart = CpuEngine(found.votes, self._threads, self._shared)  # the same pairs
         return ContextEngine(apart, found.worker, found.context)
 
 

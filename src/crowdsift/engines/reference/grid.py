@@ -169,7 +169,7 @@ class ReferenceSites:
             types.counts(q, counted),
             float(log_messages[marked].sum()),
             float(n @ (log_site * marked[s])),
-            types.gold_margin(),
+            types.gold_margin(marked),
             np.where(counted, q @ regular, 0.0),
             np.bincount(s, n * self._side_tau, len(marked)).astype(np.float64),
             np.bincount(s, n * self._side_nu, len(marked)).astype(np.float64),

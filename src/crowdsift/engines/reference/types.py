@@ -88,9 +88,9 @@ class TypeTable:
         slices = relative[: self._n_regular()].reshape(-1, 2 * len(self.levels) + 1)
         return np.asarray(slices.sum(axis=0))
 
-    def gold_margin(self) -> float:
-        """Log-odds that gold is of the largest reliability, against the smallest."""
-        gold = self.messages[self._crowd :]
+    def gold_margin(self, marked: NDArray[np.bool_]) -> float:
+        """Log-odds that marked gold is of the largest reliability, against the smallest."""
+        gold = self.messages[self._crowd :][marked[self._crowd :]]
         return float(np.sum(gold[:, 2 * len(self.levels)] - gold[:, 0]))
 
     def rescale(self, factor: float) -> None:
