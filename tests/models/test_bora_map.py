@@ -11,7 +11,8 @@ from strategies import comparisons, vectors
 
 import crowdsift
 from crowdsift import BoraMAP, Comparisons
-from crowdsift.engines.cpu import CpuEngine
+from crowdsift.engines import choose_engine
+from crowdsift.engines.base import SlopePrior
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.solvers.slopes import OwnSlopes
 
@@ -20,43 +21,13 @@ def by_item(fit, votes):
     return fit.scores_of(votes.items)
 
 
-@given(comparisons(), st.integers(1, 3), st.sampled_from([-0.7, 0.0, 1.3]), st.data())
-def test_common_slope_is_the_specification(votes, threads, slope, data):
-    cpu, reference = CpuEngine(votes, threads), ReferenceEngine(votes)
-    scores, v = data.draw(vectors(votes.n_items)), data.draw(vectors(votes.n_items))
-    ours, theirs = cpu.common_slope(scores, slope), reference.common_slope(scores, slope)
-    assert ours.value == pytest.approx(theirs.value, rel=1e-12, abs=1e-12)
-    np.testing.assert_allclose(ours.gradient, theirs.gradient, rtol=1e-10, atol=1e-10)
-    diagonal = reference.slope_diagonal()
-    np.testing.assert_allclose(cpu.slope_diagonal(), diagonal, rtol=1e-6, atol=1e-9)
-    size = 1e-6 * (1 + diagonal.max() * np.abs(v).max())
-    np.testing.assert_allclose(cpu.slope_product(v), reference.slope_product(v), atol=size)
-
-
-@given(comparisons(), st.integers(1, 3), st.data())
-def test_own_slopes_are_the_specification(votes, threads, data):
-    cpu, reference = CpuEngine(votes, threads), ReferenceEngine(votes)
-    scores, v = data.draw(vectors(votes.n_items)), data.draw(vectors(votes.n_items))
-    start = data.draw(vectors(votes.n_workers))
-    prior = {"mean": 0.8, "precision": 2.0, "last_step": 1e-9}
-    ours = cpu.own_slopes(scores, start, **prior)
-    theirs = reference.own_slopes(scores, start, **prior)
-    for mine, other in zip(ours, theirs, strict=True):
-        np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-7)
-    diagonal = reference.slope_diagonal()
-    np.testing.assert_allclose(cpu.slope_diagonal(), diagonal, rtol=1e-5, atol=1e-7)
-    size = 1e-5 * (1 + diagonal.max() * (1 + np.abs(v).max()))
-    np.testing.assert_allclose(cpu.slope_product(v), reference.slope_product(v), atol=size)
-
-
 def test_a_short_last_step_is_exact_to_second_order():
     """What the slope's last step leaves is of the order of its length squared."""
     drawn = crowdsift.simulate(12, 9, 3000, seed=2)
-    engine = CpuEngine(drawn.comparisons(), 1)
-    prior = {"mean": 1.0, "precision": 1.0}
-    exact = engine.own_slopes(drawn.scores, np.ones(9), last_step=1e-12, **prior)
+    passes = choose_engine("cpu", drawn.comparisons(), 1).slopes
+    exact = passes.profile(drawn.scores, np.ones(9), SlopePrior(1.0, 1.0, 1e-12))
     for step in (1e-2, 1e-3):
-        near = engine.own_slopes(drawn.scores, exact.slopes + step, last_step=10 * step, **prior)
+        near = passes.profile(drawn.scores, exact.slopes + step, SlopePrior(1.0, 1.0, 10 * step))
         assert np.abs(near.slopes - exact.slopes).max() < 10 * step**2
         assert np.abs(near.gradient - exact.gradient).max() < 1000 * step**2
         assert abs(near.value - exact.value) < 2 * 3000 * step**2
@@ -66,12 +37,11 @@ def test_a_short_last_step_is_exact_to_second_order():
 def test_slopes_know_no_scale_of_the_scores(scale):
     """Scores and prior in other units: the same steps, to the last bit but of the sums."""
     drawn = crowdsift.simulate(12, 9, 3000, seed=2)
-    engine = CpuEngine(drawn.comparisons(), 1)
-    plain = engine.own_slopes(drawn.scores, np.ones(9), mean=1.0, precision=1.0, last_step=1e-2)
-    other = engine.own_slopes(
-        scale * drawn.scores, np.ones(9) / scale, mean=1.0 / scale, precision=scale**2,
-        last_step=1e-2,
-    )  # fmt: skip
+    passes = choose_engine("cpu", drawn.comparisons(), 1).slopes
+    plain = passes.profile(drawn.scores, np.ones(9), SlopePrior(1.0, 1.0, 1e-2))
+    other = passes.profile(
+        scale * drawn.scores, np.ones(9) / scale, SlopePrior(1.0 / scale, scale**2, 1e-2)
+    )
     np.testing.assert_allclose(scale * other.slopes, plain.slopes, rtol=1e-12)
     assert other.value == pytest.approx(plain.value, rel=1e-12)
 
@@ -84,11 +54,13 @@ def test_slopes_on_which_newton_goes_to_and_fro():
         items=np.arange(6).astype(object), workers=np.arange(2).astype(object),
     )  # fmt: skip
     scores = np.array([2.310280, 2.623752, -0.883019, 2.177693, -1.016709, -1.005411])
-    prior = {"mean": 0.8, "precision": 2.0, "last_step": 1e-9}
+    prior = SlopePrior(0.8, 2.0, 1e-9)
     rng = np.random.default_rng(0)
     for start in ([2.493, -2.0247], *rng.uniform(-3, 3, (50, 2))):
-        ours = CpuEngine(votes, 1).own_slopes(scores, np.array(start), **prior)
-        theirs = ReferenceEngine(votes).own_slopes(scores, np.array(start), **prior)
+        ours, theirs = (
+            choose_engine(name, votes, 1).slopes.profile(scores, np.array(start), prior)
+            for name in ("cpu", "reference")
+        )
         np.testing.assert_allclose(ours.slopes, theirs.slopes, atol=1e-8)
         assert ours.value == pytest.approx(theirs.value, abs=1e-8)
 
@@ -106,19 +78,20 @@ def test_long_and_empty_runs_of_workers():
         workers=np.arange(400).astype(object),
     )  # fmt: skip
     scores, v = rng.normal(size=(2, 50))
-    prior = {"mean": 0.5, "precision": 1.0, "last_step": 1e-10}
-    theirs = ReferenceEngine(votes)
-    told = theirs.own_slopes(scores, np.zeros(400), **prior)
+    prior = SlopePrior(0.5, 1.0, 1e-10)
+
+    def profile(name, threads):
+        return choose_engine(name, votes, threads).slopes.profile(scores, np.zeros(400), prior)
+
+    theirs = profile("reference", 1)
     for threads in (1, 2, 3):
-        ours = CpuEngine(votes, threads)
-        for mine, other in zip(ours.own_slopes(scores, np.zeros(400), **prior), told, strict=True):
+        ours = profile("cpu", threads)
+        for mine, other in zip(ours[:4], theirs[:4], strict=True):
             np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-6)
-        np.testing.assert_allclose(
-            ours.slope_product(v), theirs.slope_product(v), rtol=1e-5, atol=1e-2
-        )
-        again = CpuEngine(votes, threads)
-        again.own_slopes(scores, np.zeros(400), **prior)
-        assert ours.slope_product(v).tobytes() == again.slope_product(v).tobytes()
+        product = ours.hessian.multiply(v)
+        np.testing.assert_allclose(product, theirs.hessian.multiply(v), rtol=1e-5, atol=1e-2)
+        again = profile("cpu", threads).hessian.multiply(v)
+        assert product.tobytes() == again.tobytes()
 
 
 @given(comparisons(), st.data())
@@ -133,8 +106,9 @@ def test_gradient_and_hessian_by_finite_differences(votes, data):
 
     up, down = at(scores + step * v), at(scores - step * v)
     _, gradient = at(scores)
-    product = objective._engine.slope_product(v) + 0.5 * v
-    size = (1 + objective._engine.slope_diagonal().max()) * (1 + np.abs(v).max() ** 2)
+    hessian = objective.at.hessian
+    product = hessian.multiply(v) + 0.5 * v
+    size = (1 + hessian.diagonal().max()) * (1 + np.abs(v).max() ** 2)
     assert gradient @ v == pytest.approx((up[0] - down[0]) / (2 * step), abs=1e-5 * size)
     np.testing.assert_allclose(product, (up[1] - down[1]) / (2 * step), atol=1e-4 * size)
 
@@ -192,9 +166,9 @@ def test_scores_have_unit_size_and_intervals_scale_with_them():
     score = fit.items["score"]
     assert np.sqrt(np.mean(score**2)) == pytest.approx(1.0, abs=1e-12)
     # the curvature at the scaled point, by hand
-    engine = ReferenceEngine(votes)
-    engine.score_derivatives(by_item(fit, votes), np.asarray(fit.workers["reliability"], float))
-    information = engine.laplacian.matrix.diagonal().mean()
+    reliability = np.asarray(fit.workers["reliability"], float)
+    at = ReferenceEngine(votes).slopes.curvature(by_item(fit, votes), reliability)
+    information = at.laplacian.diagonal().mean()
     half = (fit.items["upper"] - score) / 1.6448536
     assert half.mean() == pytest.approx(1 / np.sqrt(information), rel=0.2)
 
@@ -203,11 +177,18 @@ def test_needs_no_pairs():
     """The fast path keeps 8 bytes a comparison and never groups them by pairs."""
     votes = crowdsift.simulate(1500, 40, 5000, seed=1).comparisons()
 
-    class NoPairs(CpuEngine):
-        def score_derivatives(self, scores, slopes):
+    class NoPairs:
+        """The passes of an engine but for the one with a Laplacian."""
+
+        def __init__(self, passes):
+            self.log_likelihood, self.profile = passes.log_likelihood, passes.profile
+
+        def curvature(self, scores, slopes):
             raise AssertionError("the Laplacian was built")
 
-    BoraMAP().estimate(NoPairs(votes, 1))
+    engine = choose_engine("cpu", votes, 1)
+    engine.slopes = NoPairs(engine.slopes)
+    BoraMAP().estimate(engine)
 
 
 def test_heavy_weights_converge_to_the_same_order():

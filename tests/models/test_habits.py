@@ -11,11 +11,10 @@ from tied_votes import CROWDS, drawn, sigmoid, votes_of
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.engines.cpu import CpuEngine
-from crowdsift.engines.grid import Habits, SidePrior, mirrored
-from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.engines.grid import SidePrior, WorkerTypes, mirrored
 from crowdsift.models import Sift
 from crowdsift.numeric.metrics import measure
+from crowdsift.solvers.ep.variances import Factorisation
 from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 
@@ -76,22 +75,22 @@ def test_agrees_with_the_prototype(name, model, data_dir):
 # --- brute force ---------------------------------------------------------------------------------
 
 
-def exact(votes, habits, levels, prior, side, nodes=(41, 25)):
+def exact(votes, types, levels, prior, side, nodes=(41, 25)):
     """log evidence and mean scores: an integral over three scores, types, and γ of each worker."""
     x, w = np.polynomial.hermite_e.hermegauss(nodes[0])
     w = w / w.sum()
     r = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3)
     weight = np.einsum("i,j,k->ijk", w, w, w).ravel()
-    g, p = np.polynomial.hermite_e.hermegauss(nodes[1]) if habits.sides else (np.zeros(1),) * 2
-    p = p / p.sum() if habits.sides else np.ones(1)
-    gamma = side.mean + np.sqrt(side.variance) * g if habits.sides else g
+    g, p = np.polynomial.hermite_e.hermegauss(nodes[1]) if types.sides else (np.zeros(1),) * 2
+    p = p / p.sum() if types.sides else np.ones(1)
+    gamma = side.mean + np.sqrt(side.variance) * g if types.sides else g
     grid = mirrored(levels)
     regular = [(b, d, c, mass) for c, mass in zip(gamma, p, strict=True)
-               for d in habits.widths for b in grid]  # fmt: skip
+               for d in types.widths for b in grid]  # fmt: skip
     pure = [(0.0, d, c, 1.0)
-            for c, d in zip(habits.pure_sides, habits.pure_widths, strict=True)]  # fmt: skip
+            for c, d in zip(types.side_only, types.side_only_widths, strict=True)]  # fmt: skip
     beta, delta, shift, mass = np.array(regular + pure).T
-    n_regular = len(grid) * len(habits.widths)
+    n_regular = len(grid) * len(types.widths)
     masses = mass * np.concatenate([np.tile(prior[:n_regular], len(gamma)), prior[n_regular:]])
     for s in range(votes.n_workers):
         likelihood = np.ones((len(r), len(beta)))
@@ -108,7 +107,9 @@ def exact(votes, habits, levels, prior, side, nodes=(41, 25)):
 SHAPES = {
     "ties": habits_of(ties=True, sides=False),
     "sides": habits_of(ties=False, sides=True),
-    "both": Habits(np.array([0.2, 0.75]), np.array([-2.0, 2.0]), np.array([0.2, 0.2]), sides=True),
+    "both": WorkerTypes(
+        np.array([0.2, 0.75]), np.array([-2.0, 2.0]), np.array([0.2, 0.2]), sides=True
+    ),
 }
 
 
@@ -119,7 +120,7 @@ def test_evidence_and_means_against_integration(shape):
     With ties and sides a mean is off by .029 where γ has variance .001, by .040 at .4: what EP,
     which takes γ and the scores as independent, costs on seven votes.
     """
-    habits, ties = SHAPES[shape], shape != "sides"
+    types, ties = SHAPES[shape], shape != "sides"
     votes = votes_of(
         ["a", "a", "b", "b", "a", "c", "a"],
         ["b", "c", "c", "c", "b", "b", "c"],
@@ -127,19 +128,18 @@ def test_evidence_and_means_against_integration(shape):
         [1, 1, 0.5, 0.5, 1, 0, 1] if ties else [1, 1, 1, 1, 1, 0, 1],
     )
     levels, side = power_grid(9), SidePrior(0.3, 0.4)
-    prior = WorkerPrior.start(levels, 1.0, 0.5, habits)
+    prior = WorkerPrior.start(levels, 1.0, 0.5, types)
     engine = choose_engine("reference", votes)
-    sites = engine.grid_sites(habits)
-    sites.reset(2.0)
+    sites, factorisation = engine.grid.sites(types, 2.0), Factorisation(engine)
     means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
     for step in range(120):
         damping = 1.0 if step == 0 else 0.5
         update = sites.update(levels, prior.masses, means, damping=damping, clip=False, side=side)
         evidence = update.log_messages - update.log_sites - determinant / 2 + rhs @ means / 2
-        rhs = update.rhs
-        means = engine.laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
-        determinant = sites.pair_variances(exact=True).log_determinant
-    want, moments = exact(votes, habits, levels, prior.masses, side, nodes=(21, 9))
+        laplacian, rhs, _ = sites.system(sites.pair_sums())
+        means = laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
+        determinant = factorisation.variances(sites, laplacian, exact=True).log_determinant
+    want, moments = exact(votes, types, levels, prior.masses, side, nodes=(21, 9))
     assert evidence == pytest.approx(want, abs=0.03)
     np.testing.assert_allclose(means, moments, atol=0.045 if shape == "both" else 0.03)
 
@@ -202,18 +202,18 @@ def test_the_left_and_the_right_are_alike():
 def test_extreme_votes_against_the_specification(eta, width):
     """Differences of |βd| up to 700: the core is in single precision and must not overflow."""
     votes = votes_of([0, 0, 0], [1, 1, 1], [0, 1, 2], [1, 0, 0.5])
-    habits = Habits(np.array([width]), np.array([-4.0, 4.0]), np.array([width] * 2), sides=True)
+    types = WorkerTypes(np.array([width]), np.array([-4.0, 4.0]), np.array([width] * 2), sides=True)
     levels, means = np.array([0.5, 1.0]), np.array([eta, 0.0])
     prior = np.full(7, 1 / 7)
     found = []
-    for engine in (CpuEngine(votes, 1), ReferenceEngine(votes)):
-        sites = engine.grid_sites(habits)
-        sites.reset(0.01)
+    for name in ("cpu", "reference"):
+        sites = choose_engine(name, votes, 1).grid.sites(types, 0.01)
         told = sites.update(levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2))
-        again = sites.update(levels, prior, means / 2, damping=0.5, clip=True)
-        masses = sites.posteriors(prior, 0, 3).masses
-        found.append([told.log_messages, told.rhs, told.counts, again.log_messages, masses,
-                      *sites.sides()])  # fmt: skip
+        rhs = sites.system(sites.pair_sums()).rhs
+        again = sites.update(levels, prior, means / 2, damping=0.5, clip=True, side=SidePrior())
+        masses = sites.posteriors(prior, slice(3)).masses
+        found.append([told.log_messages, rhs, told.counts, again.log_messages, masses,
+                      again.regular, again.side_tau, again.side_nu])  # fmt: skip
     for ours, theirs in zip(*found, strict=True):
         assert np.isfinite(theirs).all()
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)

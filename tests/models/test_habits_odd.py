@@ -11,7 +11,7 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
 from crowdsift.models import Sift
 from crowdsift.solvers.blind import blind_evidence
-from crowdsift.solvers.ep import propagate
+from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.worker_prior import TIE_WIDTHS, WorkerPrior, habits_of, power_grid
 
 # --- odd crowds ----------------------------------------------------------------------------------
@@ -117,8 +117,8 @@ def test_blind_evidence_of_coins_is_that_of_coins():
 
 
 def test_types_are_those_of_the_page():
-    habits = habits_of(ties=True, sides=True)
-    assert habits.widths.tolist() == list(TIE_WIDTHS)
-    assert sorted(set(habits.pure_widths)) == list(TIE_WIDTHS[::2])
-    assert len(habits.pure_sides) == 6 * 7
-    assert habits.n_types(power_grid(13)) == 14 * 13 + 42
+    types = habits_of(ties=True, sides=True)
+    assert types.widths.tolist() == list(TIE_WIDTHS)
+    assert sorted(set(types.side_only_widths)) == list(TIE_WIDTHS[::2])
+    assert len(types.side_only) == 6 * 7
+    assert types.n_types(power_grid(13)) == 14 * 13 + 42

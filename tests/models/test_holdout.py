@@ -93,4 +93,4 @@ def test_fit_with_tuning_says_what_it_chose():
     assert fit.parameters["penalty"] == crowdsift.tune(votes, BradleyTerry()).value
     engine = choose_engine("cpu", votes.pooled(), 1)
     assert fit.summary["converged"]
-    assert engine.n_items == 12
+    assert engine.facts.n_items == 12

@@ -83,11 +83,11 @@ def test_is_a_minimum_of_the_stated_objective(method, crowd):
     chosen = crowdsift.model(method, penalty=0.1)
     engine = ReferenceEngine(chosen.prepare(votes))
     estimate = chosen.estimate(engine)
-    start = chosen.start(engine.n_features)
+    start = chosen.start(engine.facts.n_features)
     low, high = chosen.bounds
 
     def objective(r, theta):
-        value = engine.derivatives(chosen.likelihood, r, theta).value
+        value = engine.likelihood.derivatives(chosen.likelihood, r, theta).value
         return 0.05 * (r @ r + np.sum((theta - start) ** 2)) - value
 
     best = objective(estimate.scores, estimate.theta)

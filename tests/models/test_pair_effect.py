@@ -8,9 +8,10 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.models import Sift
 from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.solvers.ep.variances import Factorisation
 from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
 
 
@@ -25,18 +26,20 @@ def test_evidence_of_a_pair_effect_against_integration(effect):
     levels = power_grid(17)
     prior = WorkerPrior.start(levels, 1.0, 0.5)
     engine = choose_engine("reference", votes)
-    sites = engine.grid_sites()
-    sites.reset(2.0)
-    sites.set_pair_effect(effect)
-    means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
+    sites, factorisation = engine.grid.sites(RELIABILITY_ONLY, 2.0), Factorisation(engine)
+    system = sites.system(sites.pair_sums(), effect)
+    means, determinant, evidence = np.zeros(3), 0.0, 0.0
     for step in range(200):
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(levels, prior.masses, means, damping=damping, clip=False)
-        evidence = update.log_messages - update.log_sites + update.log_pairs
-        evidence += -determinant / 2 + rhs @ means / 2
-        rhs = update.rhs
-        means = engine.laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
-        determinant = sites.pair_variances(exact=True).log_determinant
+        update = sites.update(
+            levels, prior.masses, means, damping=damping, clip=False, side=SidePrior()
+        )
+        evidence = update.log_messages - update.log_sites + system.log_pairs
+        evidence += -determinant / 2 + system.rhs @ means / 2
+        system = sites.system(sites.pair_sums(), effect)
+        means = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=0.0).x
+        found = factorisation.variances(sites, system.laplacian, exact=True)
+        determinant = found.log_determinant
     told = sites.pair_posteriors(means)
     design = np.eye(3)[told.first] - np.eye(3)[told.second]
     factor = np.linalg.cholesky(design @ design.T + effect * np.eye(3))

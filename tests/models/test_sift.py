@@ -11,9 +11,11 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.engines import choose_engine
-from crowdsift.engines.grid import mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.models import Sift
-from crowdsift.solvers.ep import Settings, propagate
+from crowdsift.solvers.ep.run import propagate
+from crowdsift.solvers.ep.state import Settings
+from crowdsift.solvers.ep.variances import Factorisation
 from crowdsift.solvers.spectral import spectral_scores
 from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
 
@@ -53,7 +55,7 @@ def test_agrees_with_the_prototype(data_dir, reference_dir):
     np.testing.assert_allclose(np.sqrt(run.variances), sd, rtol=1e-3)
     with (reference_dir / "sift_passage_workers.csv").open() as file:
         rows = {row["worker"]: float(row["reliability"]) for row in csv.DictReader(file)}
-    told = run.sites.posteriors(run.prior.masses, 0, votes.n_workers)
+    told = run.sites.posteriors(run.prior.masses, slice(votes.n_workers))
     reliability = np.sum(told.points * told.masses, axis=1)
     np.testing.assert_allclose(reliability, [rows[str(w)] for w in votes.workers], atol=1e-3)
     margin = np.mean(np.sum(told.masses * np.sign(told.points), axis=1))
@@ -111,16 +113,17 @@ def test_evidence_and_means_against_integration():
     levels = power_grid(17)
     prior = WorkerPrior.start(levels, 1.0, 0.5)
     engine = choose_engine("reference", votes)
-    sites = engine.grid_sites()
-    sites.reset(2.0)
+    sites, factorisation = engine.grid.sites(RELIABILITY_ONLY, 2.0), Factorisation(engine)
     means, rhs, determinant, evidence = np.zeros(3), np.zeros(3), 0.0, 0.0
     for step in range(200):  # the prior is held fixed
         damping = 1.0 if step == 0 else 0.5
-        update = sites.update(levels, prior.masses, means, damping=damping, clip=False)
+        update = sites.update(
+            levels, prior.masses, means, damping=damping, clip=False, side=SidePrior()
+        )
         evidence = update.log_messages - update.log_sites - determinant / 2 + rhs @ means / 2
-        rhs = update.rhs
-        means = engine.laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
-        determinant = sites.pair_variances(exact=True).log_determinant
+        laplacian, rhs, _ = sites.system(sites.pair_sums())
+        means = laplacian.solve(rhs, means, shift=1.0, tolerance=0.0).x
+        determinant = factorisation.variances(sites, laplacian, exact=True).log_determinant
     exact, moments = exact_evidence(votes, mirrored(levels), prior.masses)
     assert evidence == pytest.approx(exact, abs=0.03)
     np.testing.assert_allclose(means, moments, atol=0.03)
@@ -129,7 +132,9 @@ def test_evidence_and_means_against_integration():
 def test_spectral_start_finds_a_crowd_of_both_signs():
     drawn = crowdsift.simulate(60, 40, 8000, reliability=(-1, 1), seed=2)
     for engine in ("cpu", "reference"):
-        found = spectral_scores(choose_engine(engine, drawn.comparisons(), 1).grid_sites(), 60)
+        found = spectral_scores(
+            choose_engine(engine, drawn.comparisons(), 1).grid.correlations(), 60
+        )
         assert abs(np.corrcoef(found, drawn.scores)[0, 1]) > 0.8
         assert np.sqrt(np.mean(found**2)) == pytest.approx(1.0)
 
@@ -261,7 +266,7 @@ def test_left_out_votes_prefer_the_model_of_workers():
     losses = {}
     for method in ("sift", "bora-em", "bt"):
         model = crowdsift.model(method)
-        losses[method] = -model.left_out(test, model.estimate(train)) / test.total_weight
+        losses[method] = -model.left_out(test, model.estimate(train)) / test.facts.total_weight
     assert losses["sift"] < min(losses["bora-em"], losses["bt"], np.log(2.0))
 
 
