@@ -175,7 +175,8 @@ def test_scores_have_unit_size_and_intervals_scale_with_them():
 
 def test_needs_no_pairs():
     """The fast path keeps 8 bytes a comparison and never groups them by pairs."""
-    votes = crowdsift.simulate(1500, 40, 5000, seed=1).comparisons()
+    votes = crowdsift.simulate(1500, 40, 20_000, seed=1).comparisons()
+    assert not choose_engine("cpu", votes, 1).facts.component.any()  # one large component
 
     class NoPairs:
         """The passes of an engine but for the one with a Laplacian."""

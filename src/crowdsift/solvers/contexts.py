@@ -72,6 +72,8 @@ class ContextSites:
         self._priors: Vector | None = None  # of leaves; None before the first pass
 
     def __getattr__(self, name: str) -> Any:
+        if name == "leaves":  # a copy in the making has none yet
+            raise AttributeError(name)
         return getattr(self.leaves, name)
 
     @property

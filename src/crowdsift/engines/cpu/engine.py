@@ -25,7 +25,11 @@ class CpuEngine:
     """All capabilities on threads of one machine."""
 
     def __init__(
-        self, comparisons: Comparisons, threads: int, shared: SharedPairs | None = None
+        self,
+        comparisons: Comparisons,
+        threads: int,
+        shared: SharedPairs | None = None,
+        counted_with: CpuVotes | None = None,
     ) -> None:
         core = _core.Core(
             comparisons.first,
@@ -49,7 +53,7 @@ class CpuEngine:
             n_gold=comparisons.n_gold,
             component=_core.components(comparisons.first, comparisons.second, comparisons.n_items),
         )
-        self._votes = votes = CpuVotes(core, self.facts, np.diff(comparisons.offsets))
+        self._votes = votes = CpuVotes(core, self.facts, np.diff(comparisons.offsets), counted_with)
         self._comparisons, self._threads, self._shared = comparisons, threads, shared
         self.counts, self.slopes = CpuCounts(votes), CpuSlopes(votes)
         self.em, self.likelihood = CpuEM(votes), CpuLikelihood(votes)
@@ -65,7 +69,8 @@ class CpuEngine:
         found = by_context(self._comparisons) if self._comparisons.by else None
         if found is None:
             return None
-        apart = CpuEngine(found.votes, self._threads, self._shared)  # the same pairs
+        # the same pairs, and the passes are counted together
+        apart = CpuEngine(found.votes, self._threads, self._shared, self._votes)
         return ContextEngine(apart, found.worker, found.context)
 
 

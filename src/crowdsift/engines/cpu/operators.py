@@ -28,9 +28,24 @@ def vector(values: Vector) -> Vector:
 class CpuVotes:
     """The votes in the core, and how many passes went over them."""
 
-    def __init__(self, core: _core.Core, facts: Facts, rows: NDArray[np.int64]) -> None:
+    def __init__(
+        self,
+        core: _core.Core,
+        facts: Facts,
+        rows: NDArray[np.int64],
+        counted_with: CpuVotes | None = None,
+    ) -> None:
         self.core, self.facts, self._rows = core, facts, rows
-        self.passes = 0.0
+        self._count = [0.0] if counted_with is None else counted_with._count
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far, by the engine and by the one of its contexts."""
+        return self._count[0]
+
+    @passes.setter
+    def passes(self, passes: float) -> None:
+        self._count[0] = passes
 
     def share(self, workers: NDArray[np.uint8]) -> float:
         """The share of the votes that these workers have."""

@@ -25,9 +25,14 @@ __all__ = ["ReferenceEngine", "engine"]
 class ReferenceEngine:
     """All capabilities in NumPy, one line an equation."""
 
-    def __init__(self, comparisons: Comparisons, shared: SharedPairs | None = None) -> None:
+    def __init__(
+        self,
+        comparisons: Comparisons,
+        shared: SharedPairs | None = None,
+        counted_with: VoteColumns | None = None,
+    ) -> None:
         self._comparisons, self._shared = comparisons, shared
-        self._votes = votes = VoteColumns(comparisons)
+        self._votes = votes = VoteColumns(comparisons, counted_with)
         self.facts = Facts(
             n_items=comparisons.n_items,
             n_workers=comparisons.n_workers,
@@ -52,7 +57,7 @@ class ReferenceEngine:
         found = by_context(self._comparisons)
         if found is None:
             return None
-        apart = ReferenceEngine(found.votes, self._shared)  # the same pairs
+        apart = ReferenceEngine(found.votes, self._shared, self._votes)  # the same pairs
         return ContextEngine(apart, found.worker, found.context)
 
 

@@ -16,7 +16,7 @@ __all__ = ["VoteColumns"]
 class VoteColumns:
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
-    def __init__(self, comparisons: Comparisons) -> None:
+    def __init__(self, comparisons: Comparisons, counted_with: VoteColumns | None = None) -> None:
         self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
         self.n_gold = comparisons.n_gold
         self.first, self.second = comparisons.first, comparisons.second
@@ -26,7 +26,16 @@ class VoteColumns:
         given = comparisons.features
         self.x = np.zeros((len(self.n), 0)) if given is None else given.astype(np.float64)
         self.sides_known = comparisons.sides_known
-        self.passes = 0.0
+        self._count = [0.0] if counted_with is None else counted_with._count
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far, by the engine and by the one of its contexts."""
+        return self._count[0]
+
+    @passes.setter
+    def passes(self, passes: float) -> None:
+        self._count[0] = passes
 
     def differences(self, scores: Vector) -> Vector:
         """D of every vote."""
