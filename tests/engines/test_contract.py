@@ -90,7 +90,7 @@ def check(make, scenario, votes, seed, threads=1):
     [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-@settings(max_examples=settings.default.max_examples // 5)
+@settings(max_examples=settings.default.max_examples // 8)
 @given(case=cases(), threads=st.integers(1, 3))
 def test_passes(make, capability, scenario, case, threads):
     votes, seed = case

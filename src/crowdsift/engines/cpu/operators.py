@@ -36,7 +36,7 @@ class CpuVotes:
         counted_with: CpuVotes | None = None,
     ) -> None:
         self.core, self.facts, self._rows = core, facts, rows
-        self._count = [0.0] if counted_with is None else counted_with._count
+        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
 
     @property
     def passes(self) -> float:

@@ -26,7 +26,7 @@ class VoteColumns:
         given = comparisons.features
         self.x = np.zeros((len(self.n), 0)) if given is None else given.astype(np.float64)
         self.sides_known = comparisons.sides_known
-        self._count = [0.0] if counted_with is None else counted_with._count
+        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
 
     @property
     def passes(self) -> float:
