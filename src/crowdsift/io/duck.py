@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError
+from crowdsift.io.conditions import wrong_condition
 from crowdsift.io.database import Database, TemporaryFolder, quoted, reason_of
 from crowdsift.io.duck_labels import decoded, label_sql, number_of, parsed
 from crowdsift.io.loading import load_part, require_room
@@ -59,6 +60,7 @@ class FileSource(Source):
         self._column: dict[str, str] = {}
         self._reply: dict[str, str] = {}
         self._coded: set[str] = set()  # columns that hold codes into a table of labels
+        self._condition = ""
         self._database: Database | None = None
         self._folder = TemporaryFolder()
         try:
@@ -83,7 +85,7 @@ class FileSource(Source):
         names, cut = list(dict.fromkeys(wanted)), [*replies, *prompts]
         self._column = {name: f"c{place}" for place, name in enumerate(names)}
         self._reply = {name: f"r{place}" for place, name in enumerate(cut)}
-        self._condition = bool(condition)
+        self._condition = condition
         for part in self._parts:
             self._check_part(part, [*names, *cut])
         require_room(self._parts, self._run)
@@ -167,6 +169,9 @@ class FileSource(Source):
             return self._query(query)
         except duckdb.Error as error:
             reason = reason_of(error)
+            of_names = (duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
+            if self._condition and isinstance(error, of_names):
+                raise wrong_condition(self._condition, reason) from None
             if part.kind == "json":
                 raise explain_json(part.path, part.zipped, part.source, reason) from None
             raise InputError(

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.io.conditions import meets
+from crowdsift.io.database import quoted, reason_of
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize
 from crowdsift.votes.replies import prompt_label, reply_label
 from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
@@ -139,13 +142,18 @@ def source_of(source: Any) -> Source:
         return _source_of_list(source)
     if type(source).__name__ == "DuckDBPyRelation":
         return _source_of_relation(source)
+    if type(source).__module__.startswith("datasets.") and hasattr(source, "with_format"):
+        source = source.with_format("arrow")[:]  # a Dataset of Hugging Face, its rows as chosen
     import narwhals.stable.v1 as nw
 
     frame = nw.from_native(_with_text_names(source), pass_through=True)
     if not isinstance(frame, nw.DataFrame | nw.LazyFrame):
+        if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
+            return _source_of_arrow(source)
         raise RequestError(
             f"votes cannot be read from a {type(source).__name__}; give a path, '-', a pandas, "
-            "polars or pyarrow frame, a DuckDB relation, or a dict of arrays"
+            "polars or pyarrow frame, a data set of Hugging Face, a DuckDB relation, whatever "
+            "gives an Arrow stream, or a dict of arrays"
         )
     return FrameSource(frame)
 
@@ -176,12 +184,57 @@ def _kinds(values: Iterable[Any]) -> str:
 
 
 def _source_of_relation(relation: Any) -> Source:
+    """The columns of a relation; types that NumPy would round come as text and are read here."""
     names = distinct_names(relation.columns)
+    wide = {
+        name: _WIDE[kind]
+        for name, kind in zip(names, (_family(str(kind)) for kind in relation.types), strict=True)
+        if kind in _WIDE
+    }
+    if wide:
+        chosen = [f"{wide[n][0].format(quoted(n))} AS {quoted(n)}" if n in wide else quoted(n)
+                  for n in names]  # fmt: skip
+        relation = relation.project(", ".join(chosen))
     columns = dict(zip(names, relation.fetchnumpy().values(), strict=True))
     for name, kind in zip(names, relation.types, strict=True):
-        if str(kind) == "DATE":  # comes as a time of the day
+        if name in wide:
+            read = wide[name][1]
+            entries = as_column(columns[name]).tolist()
+            columns[name] = as_column([None if each is None else read(each) for each in entries])
+        elif str(kind) == "DATE":  # comes as a time of the day
             columns[name] = columns[name].astype("datetime64[D]")
     return MemorySource(columns)
+
+
+def _family(kind: str) -> str:
+    return kind.partition("(")[0]
+
+
+def _moment(microseconds: str) -> datetime:
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=int(microseconds))
+
+
+# How columns leave DuckDB that NumPy has no exact type for, and how their text is read.
+_WIDE: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "HUGEINT": ("CAST({} AS VARCHAR)", int),
+    "UHUGEINT": ("CAST({} AS VARCHAR)", int),
+    "DECIMAL": ("CAST({} AS VARCHAR)", Decimal),
+    "TIMESTAMP WITH TIME ZONE": ("CAST(epoch_us({}) AS VARCHAR)", _moment),
+}
+
+
+def _source_of_arrow(source: Any) -> Source:
+    """Any object that gives an Arrow stream or array, whatever library it is of."""
+    import duckdb
+
+    with duckdb.connect(":memory:") as connection:
+        try:
+            connection.register("given", source)
+            return _source_of_relation(connection.sql("SELECT * FROM given"))
+        except duckdb.Error as error:
+            raise RequestError(
+                f"the Arrow data of a {type(source).__name__} cannot be read: {reason_of(error)}"
+            ) from None
 
 
 def _with_text_names(source: Any) -> Any:
@@ -190,8 +243,19 @@ def _with_text_names(source: Any) -> Any:
 
     if known.is_pyarrow_table(source):
         distinct_names(source.column_names)
-    elif known.is_pandas_like_dataframe(source):
+        return _without_views(source)
+    if known.is_pandas_like_dataframe(source):
         names = distinct_names(source.columns)
         if not all(isinstance(name, str) for name in source.columns):
             return source.set_axis(list(names), axis=1)
     return source
+
+
+def _without_views(table: Any) -> Any:
+    """An Arrow table whose text has offsets; the newer views are unknown to its functions."""
+    import pyarrow as pa
+
+    plain = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}
+    fields = [each.with_type(plain.get(str(each.type), each.type)) for each in table.schema]
+    schema = pa.schema(fields)
+    return table if schema == table.schema else table.cast(schema)

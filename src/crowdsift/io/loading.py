@@ -63,7 +63,8 @@ def load_part(
     """
     late = [name for name in _LATE if name not in part.names] if part.sampled else []
     texts = [name for name in (*replies, *prompts) if name not in names]
-    reading = scan_rows(part, [*names, *texts], texts, late)
+    every = part.names if condition else (*names, *texts)  # a condition may name any column
+    reading = scan_rows(part, dict.fromkeys(every), texts, late)
     query = selected(
         part, names, reading, replies=replies, prompts=prompts, condition=condition, late=late
     )

@@ -189,7 +189,7 @@ def _reply(text: str) -> str:
 
     A list of chat messages is the content of its last message, which must be the assistant's.
     """
-    chat = f"starts_with({text}, '[') AND regexp_matches({text}, '^\\[\\s*\\{{')"
+    chat = f"starts_with({text}, '[') AND regexp_matches({text}, '^\\[\\s*(\\{{|\\]$)')"
     last = f"CASE WHEN {text} ->> '$[#-1].role' = 'assistant' THEN {text} ->> '$[#-1].content' END"
     return f"CASE WHEN {chat} AND json_valid({text}) THEN {last} ELSE {text} END"
 

@@ -69,7 +69,8 @@ def messages_of(value: Any) -> list[Any] | None:
     >>> messages_of("[1] is the first")
     """
     if isinstance(value, str):
-        if not value.startswith("[") or not value[1:].lstrip().startswith("{"):
+        rest = value[1:].lstrip() if value.startswith("[") else ""
+        if not rest.startswith("{") and rest != "]":
             return None
         try:
             value = json.loads(value)
