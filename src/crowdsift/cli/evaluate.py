@@ -6,19 +6,25 @@ import typer
 
 from crowdsift.cli.options import (
     AsJson,
+    BadRows,
     Classes,
     Columns,
     EngineName,
     Features,
+    FormatName,
     NoWorkers,
+    Quiet,
     Seed,
     Sides,
+    SkipBad,
     Threads,
     Tune,
+    Unique,
+    Values,
     Votes,
-    mapping,
-    names,
+    Where,
 )
+from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, step_progress, to_json
 
 
@@ -32,7 +38,13 @@ def evaluate(
     ] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
     tune: Tune = False,
+    format_: FormatName = "auto",
     columns: Columns = None,
+    values: Values = None,
+    where: Where = None,
+    unique: Unique = None,
+    skip_bad: SkipBad = False,
+    bad_rows: BadRows = None,
     features: Features = None,
     classes: Classes = None,
     as_json: AsJson = False,
@@ -41,26 +53,22 @@ def evaluate(
     engine: EngineName = "auto",
     threads: Threads = None,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Compare methods by the true scores of items, or by how they foretell left-out votes."""
     import crowdsift
 
-    with step_progress("Fitting") as progress:
+    options = read_options(
+        columns=columns, format=format_, values=values, where=where, unique=unique,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
+        features=features, threads=threads,
+    )  # fmt: skip
+    read = read_shown(votes, options, quiet=quiet)
+    with step_progress("Fitting", quiet=quiet) as progress:
         records = crowdsift.evaluate(
-            votes,
-            truth,
-            methods,
-            columns=mapping(columns),
-            workers=not no_workers,
-            sides=sides,
-            features=names(features),
-            classes=classes,
-            tune=tune,
-            engine=engine,
-            threads=threads,
-            seed=seed,
-            progress=progress,
-        )
+            read, truth, methods, classes=classes, tune=tune, engine=engine, threads=threads,
+            seed=seed, progress=progress,
+        )  # fmt: skip
     if as_json:
         print_text(to_json(records))
         return

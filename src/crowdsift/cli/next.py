@@ -5,50 +5,80 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import AsJson, Columns, Seed, Threads, Votes, mapping
+from crowdsift.cli.options import (
+    AsJson,
+    BadRows,
+    Columns,
+    FormatName,
+    NoWorkers,
+    Quiet,
+    Seed,
+    SkipBad,
+    Threads,
+    Unique,
+    Values,
+    Votes,
+    Where,
+)
+from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
+
+Askable = Annotated[
+    str | None,
+    typer.Option(
+        help="Who may be asked: a file with the column worker and optionally capacity (the "
+        "most questions for each), or all. Without it anyone may answer."
+    ),
+]
+Items = Annotated[
+    str | None,
+    typer.Option(help="A file with the column item: items that may have no vote yet."),
+]
+KeepIslands = Annotated[
+    bool,
+    typer.Option(
+        "--keep-islands",
+        help="Ask only within groups of items that are compared already; by default groups "
+        "are connected first.",
+    ),
+]
 
 
 def next_(
     votes: Votes,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
-    workers: Annotated[
-        str | None,
-        typer.Option(
-            help="Who may be asked: a file with the column worker and optionally capacity (the "
-            "most questions for each), or all. Without it anyone may answer."
-        ),
-    ] = None,
-    items: Annotated[
-        str | None,
-        typer.Option(help="A file with the column item: items that may have no vote yet."),
-    ] = None,
-    keep_islands: Annotated[
-        bool,
-        typer.Option(
-            "--keep-islands",
-            help="Ask only within groups of items that are compared already; by default groups "
-            "are connected first.",
-        ),
-    ] = False,
+    workers: Askable = None,
+    items: Items = None,
+    keep_islands: KeepIslands = False,
     out: Annotated[Path | None, typer.Option(help="CSV file for the questions.")] = None,
+    format_: FormatName = "auto",
     columns: Columns = None,
+    values: Values = None,
+    where: Where = None,
+    unique: Unique = None,
+    skip_bad: SkipBad = False,
+    bad_rows: BadRows = None,
+    no_workers: NoWorkers = False,
     as_json: AsJson = False,
     threads: Threads = None,
     seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
     from crowdsift.active.select import next_pairs
     from crowdsift.io.candidates import read_capacities, read_labels
     from crowdsift.io.files import replace_file
 
+    options = read_options(
+        columns=columns, format=format_, values=values, where=where, unique=unique,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, threads=threads,
+    )  # fmt: skip
     asked = next_pairs(
-        votes,
+        read_shown(votes, options, quiet=quiet),
         pairs,
         workers=workers if workers in (None, "all") else read_capacities(workers),
         items=read_labels(items) if items else (),
         islands="keep" if keep_islands else "connect",
-        columns=mapping(columns),
         seed=seed,
         threads=threads,
     )

@@ -50,8 +50,6 @@ def set_bad_aside(
         Columns of numbers and their roles.
     """
     table = selection.table
-    for row, reason in table.broken().items():
-        selection.set_aside(np.array([row]), "", reason.partition(";")[0])
     for column, what in labels:
         selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
     for column, role in numbers:

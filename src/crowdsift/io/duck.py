@@ -15,12 +15,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError
-from crowdsift.io.conditions import wrong_condition
+from crowdsift.io.conditions import numeric_columns, wrong_condition
 from crowdsift.io.database import Database, TemporaryFolder, quoted, reason_of
 from crowdsift.io.duck_labels import decoded, label_sql, number_of, parsed
 from crowdsift.io.loading import load_part, require_room
 from crowdsift.io.opening import expanded, inspected, settled
-from crowdsift.io.parts import Part, field_of, scan
+from crowdsift.io.parts import Part, condition_columns, field_of, scan, scan_rows
 from crowdsift.votes.labels import MISSING, LabelError
 from crowdsift.votes.replies import one_line
 from crowdsift.votes.source import Source
@@ -89,6 +89,12 @@ class FileSource(Source):
         for part in self._parts:
             self._check_part(part, [*names, *cut])
         require_room(self._parts, self._run)
+        if condition:
+            for part in self._parts:
+                if part.kind != "parquet":
+                    rows = scan_rows(part, part.names)
+                    columns = condition_columns(part)
+                    part.numeric = numeric_columns(self._query, rows, columns, condition)
         simple = not cut and not condition
         if simple and all(part.kind == "parquet" for part in self._parts):
             self._coded = {name for name in names if self._codes_on_the_way(name)}

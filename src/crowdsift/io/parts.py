@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = [
     "INTEGERS",
     "Part",
+    "condition_columns",
     "condition_scan",
     "field_of",
     "partitions_of",
@@ -40,7 +41,8 @@ class Part:
 
     `constant` are columns that the names of its folders give (worker=bob/), where these were
     asked for; `broken` the rows that are no records and why; `sampled` whether the columns are
-    those of the first rows of a large file only.
+    those of the first rows of a large file only; `numeric` the columns of text that a condition
+    compares with numbers.
     """
 
     path: str
@@ -52,6 +54,7 @@ class Part:
     constant: dict[str, str] = field(default_factory=dict)
     broken: dict[int, str] = field(default_factory=dict)
     sampled: bool = False
+    numeric: set[str] = field(default_factory=set)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -169,19 +172,29 @@ def selected(
 
 
 def condition_scan(part: Part) -> list[str]:
-    """Every column under its own name, for a condition; those of text files as text.
+    """Every column under its own name, for a condition; those of text files as text."""
+    columns = condition_columns(part)
+    for name in part.numeric & set(columns):
+        columns[name] = f"TRY_CAST({columns[name]} AS DOUBLE)"
+    return [f"{given} AS {quoted(name)}" for name, given in columns.items()]
+
+
+def condition_columns(part: Part) -> dict[str, str]:
+    """The columns that a condition may name, in SQL.
 
     Names that differ only in case are one to SQL; the first counts.
     """
     columns: dict[str, str] = {}
+    folded: set[str] = set()
     for name in part.names:
-        if not name or name.casefold() in columns:
+        if not name or name.casefold() in folded:
             continue
+        folded.add(name.casefold())
         given = field_of(part, name)
         if part.kind == "json" and name in (part.types or {}):
-            given += " ->> '$'"
-        columns[name.casefold()] = f"{given} AS {quoted(name)}"
-    return list(columns.values())
+            given = f"({given} ->> '$')"
+        columns[name] = given
+    return columns
 
 
 def _reply(text: str) -> str:

@@ -147,6 +147,8 @@ def _choose(
 ) -> None:
     """Leave out rows that are doubled, empty or bad."""
     table, values = selection.table, require_values(options.values)
+    for row, reason in table.broken().items():
+        selection.set_aside(np.array([row]), "", reason.partition(";")[0])
     unique = options.unique or tuple(n for n in plan.format.unique if n in table.names)
     if unique:
         selection.drop_doubled(unique)
