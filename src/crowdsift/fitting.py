@@ -23,6 +23,7 @@ from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.checked import CheckedRecord
+from crowdsift.results.dependence import GroupedVotes, dependent_fields, read_grouped
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
@@ -170,6 +171,7 @@ def fit(
     scale: str = "standard",
     anchor: Mapping[Any, float] | None = None,
     level: float = LEVEL,
+    dependent_by: str | GroupedVotes | None = None,
     engine: str = "auto",
     threads: int | None = None,
     seed: int = 0,
@@ -198,6 +200,9 @@ def fit(
         The scale of the scores, and the value that an item shall have on it; see `Fit.on_scale`.
     level
         The level of all intervals, above 0.5 and below 1.
+    dependent_by
+        A column of which equal values say that votes depend on each other, as those on one prompt
+        do: intervals then count groups, not votes.
     engine
         Where the arithmetic runs: "auto", "cpu" or "reference".
     threads
@@ -225,6 +230,12 @@ def fit(
     """
     chosen, level = _model(method), checked_level(level)
     seed = whole_number("seed", seed)
+    grouped: GroupedVotes | None = None
+    if isinstance(dependent_by, GroupedVotes):
+        grouped = dependent_by
+    elif dependent_by:
+        votes, grouped = read_grouped(votes, _options(reading, threads), dependent_by)
+        reading = {}
     comparisons = with_classes(read_votes(votes, _options(reading, threads)), classes)
     refuse_unused(
         chosen,
@@ -251,6 +262,8 @@ def fit(
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level)
         result = Fit(**fields_of(fitted, machine.passes, started))
+    if grouped is not None:
+        result = replace(result, **dependent_fields(result, grouped))
     if scale != "standard" or anchor:
         result = result.on_scale(scale, anchor)
     for each in result.diagnostics:

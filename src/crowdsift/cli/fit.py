@@ -11,6 +11,7 @@ from crowdsift.cli.options import (
     By,
     Classes,
     Columns,
+    DependentBy,
     EngineName,
     Features,
     FormatName,
@@ -39,7 +40,7 @@ from crowdsift.cli.options import (
     anchors,
     hyper_parameters,
 )
-from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.reading import read_for_fit, read_options
 from crowdsift.cli.terminal import (
     command_line,
     fit_progress,
@@ -75,6 +76,7 @@ def fit(
     scale: Scale = "standard",
     anchor: Anchors = None,
     level: Level = 0.9,
+    dependent_by: DependentBy = None,
     robustness: Robustness = False,
     statistics: Statistics = False,
     as_json: AsJson = False,
@@ -98,13 +100,13 @@ def fit(
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
         features=features, partitions=partitions, threads=threads,
     )  # fmt: skip
-    read = read_shown(votes, options, quiet=quiet)
+    read, groups = read_for_fit(votes, options, dependent_by, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
     with fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
-            anchor=anchors(anchor), level=level, engine=engine, threads=threads, seed=seed,
-            progress=progress,
+            anchor=anchors(anchor), level=level, dependent_by=groups, engine=engine,
+            threads=threads, seed=seed, progress=progress,
         )  # fmt: skip
     if robustness:
         with step_progress("Searching for votes that the leader hangs on", quiet=quiet):

@@ -157,6 +157,13 @@ Statistics = Annotated[
         help="Separation and split-half reliability, agreement, misfitting workers and items.",
     ),
 ]
+DependentBy = Annotated[
+    str | None,
+    typer.Option(
+        help="A column (prompt, task, session) whose equal values say that votes depend on each "
+        "other: intervals then count groups, not votes."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 

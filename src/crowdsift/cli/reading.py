@@ -9,9 +9,10 @@ from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
+    from crowdsift.results.dependence import GroupedVotes
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["read_options", "read_shown"]
+__all__ = ["read_for_fit", "read_options", "read_shown"]
 
 BAD_ROWS = "bad-rows.csv"
 
@@ -43,10 +44,27 @@ def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comp
     from crowdsift.io.ingest import read_votes
 
     comparisons = read_votes(votes, options)
+    _say_intake(comparisons, options, quiet=quiet)
+    return comparisons
+
+
+def read_for_fit(
+    votes: str, options: ReadOptions, column: str | None, *, quiet: bool = False
+) -> tuple[Comparisons, GroupedVotes | None]:
+    """As `read_shown`, with the column that says which votes depend on each other, if any."""
+    if column is None:
+        return read_shown(votes, options, quiet=quiet), None
+    from crowdsift.results.dependence import read_grouped
+
+    comparisons, groups = read_grouped(votes, options, column)
+    _say_intake(comparisons, options, quiet=quiet)
+    return comparisons, groups
+
+
+def _say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:
     intake = comparisons.intake
     if intake is not None and not quiet:
         say(str(intake))
         if options.skip_bad and intake.reasons:
             say(f"Written: {options.skip_bad} (the rows set aside, with reasons)")
         warn(intake.notes)
-    return comparisons

@@ -1,0 +1,236 @@
+"""Intervals that know which votes depend on each other: those on one prompt, task or session.
+
+Huber's sandwich by groups (Liang and Zeger 1986): with H the curvature of the objective and s_g the
+sum of the gradients of the votes of group g the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹,
+whatever the dependence within groups is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.io.ingest import coded_votes
+from crowdsift.models.covariance import Block, ComponentCovariance
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.threads import thread_count
+from crowdsift.results.influence import ScoreModel, worker_slopes
+from crowdsift.results.item_table import limits
+from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.ranking import rank_limits
+from crowdsift.results.tables import Table, whole
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.io.options import ReadOptions
+    from crowdsift.numeric import Vector
+    from crowdsift.results.data import FitData
+
+__all__ = ["MOST_ITEMS", "GroupedVotes", "dependent_fields", "read_grouped", "sandwich"]
+
+MOST_ITEMS = 1_000  # whose curvature is inverted
+_FEWEST = 20  # groups, below which the sandwich is too small by far
+_NUMBERS = 10_000_000  # sums by group and item that are held at a time
+
+
+class GroupedVotes(NamedTuple):
+    """Votes row by row, in the codes of the comparisons made of them, and the group of each."""
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    outcome: Vector
+    weight: Vector
+    worker: NDArray[np.int64]
+    group: NDArray[np.int64]
+    column: str
+
+
+def read_grouped(votes: Any, options: ReadOptions, column: str) -> tuple[Comparisons, GroupedVotes]:
+    """Read votes, and from the same rows the column that says which of them go together.
+
+    Parameters
+    ----------
+    votes, options
+        As for `crowdsift.read`; votes that are read already have no columns any more.
+    column
+        The name of the column.
+
+    Examples
+    --------
+    >>> from crowdsift.io.options import ReadOptions
+    >>> from crowdsift.results.dependence import read_grouped
+    >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "prompt": ["x", "x"]}
+    >>> read_grouped(rows, ReadOptions(workers=False), "prompt")[1].group
+    array([0, 0])
+    """
+    if isinstance(votes, Comparisons):
+        raise RequestError(
+            "dependent_by names a column, and these votes are read already; give crowdsift.fit the "
+            "file or the frame"
+        )
+    with coded_votes(votes, options, every_column=True) as coded:
+        if column not in coded.table.names:
+            raise RequestError(
+                f"no column {column!r} to group votes by; the columns are "
+                f"{', '.join(coded.table.names)}"
+            )
+        _, (group,) = coded.table.labels([column], "group")
+        count = len(coded.first)
+        ones = np.ones(count)
+        rows = GroupedVotes(
+            coded.first.astype(np.int64),
+            coded.second.astype(np.int64),
+            ones if coded.outcome is None else coded.outcome.astype(np.float64),
+            ones if coded.weight is None else coded.weight.astype(np.float64),
+            np.zeros(count, np.int64) if coded.worker is None else coded.worker.astype(np.int64),
+            group.astype(np.int64),
+            column,
+        )
+        return coded.comparisons(thread_count(options.threads)), rows
+
+
+def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
+    """H⁻¹ (Σ s_g s_gᵀ) H⁻¹ · G/(G-1), the covariance of scores of votes in G groups.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.results.dependence import sandwich
+    >>> from crowdsift.results.influence import ScoreModel
+    >>> one, two = np.zeros(4, int), np.ones(4, int)
+    >>> model = ScoreModel(one, two, np.array([1.0, 0, 1, 0]), np.ones(4), 2, 1e-9)
+    >>> copied = sandwich(model, np.ones(4), np.array([0, 1, 0, 1]), np.zeros(2))
+    >>> alone = sandwich(model, np.ones(4), np.arange(4), np.zeros(2))
+    >>> float((copied[0, 0] / alone[0, 0]).round(6))  # twice the variance, 2 groups instead of 4
+    3.0
+    """
+    k = model.n_items
+    _, hessian = model.derivatives(scores, weight)
+    p = sigmoid(model.slope * (scores[model.first] - scores[model.second]))
+    pull = weight * model.slope * (model.outcome - p)
+    _, code = np.unique(group, return_inverse=True)
+    code = code.reshape(-1)
+    count = int(code.max()) + 1
+    order = np.argsort(code, kind="stable")
+    starts = np.searchsorted(code[order], np.arange(count + 1))
+    middle, step = np.zeros((k, k)), max(_NUMBERS // k, 1)
+    for begin in range(0, count, step):
+        end = min(begin + step, count)
+        rows = order[starts[begin] : starts[end]]
+        place = (code[rows] - begin) * k
+        size = (end - begin) * k
+        sums = np.bincount(place + model.first[rows], pull[rows], size)
+        sums -= np.bincount(place + model.second[rows], pull[rows], size)
+        sums = sums.reshape(-1, k)
+        middle += sums.T @ sums
+    outer = np.linalg.solve(hessian, np.linalg.solve(hessian, middle).T)
+    return np.asarray(outer * count / max(count - 1, 1))
+
+
+def dependent_fields(fit: FitData, rows: GroupedVotes) -> dict[str, Any]:
+    """The fields of a fit whose intervals take votes of one group as dependent.
+
+    In methods with workers the curvature is that with their slopes held fixed, and the method's
+    own intervals become wider by what the sandwich is wider than this curvature says.
+    """
+    votes, posterior = fit.votes, fit.posterior
+    if votes is None or posterior is None or posterior.sd is None:
+        raise RequestError(f"{fit.method} gives no intervals, so none can know of dependent votes")
+    if votes.n_items > MOST_ITEMS:
+        raise RequestError(
+            f"{votes.n_items:,} items are too many for dependent votes, at most {MOST_ITEMS:,}"
+        )
+    groups = len(np.unique(rows.group))
+    if groups < _FEWEST:
+        raise RequestError(
+            f"the votes are of {groups} groups by {rows.column}; at least {_FEWEST} are needed to "
+            "see how groups differ"
+        )
+    standing = ScoreModel.of(fit, votes)
+    slope = worker_slopes(fit, votes)[rows.worker]
+    model = ScoreModel(rows.first, rows.second, rows.outcome, slope, votes.n_items, standing.prior)
+    place = places_of(fit.labels)
+    row = np.array([place[key] for key in keys_of(votes.items)])
+    scores = model.scores(rows.weight, fit.item_table["score"].astype(np.float64)[row])
+    component = fit.item_table["component"].astype(np.int64)[row] - 1
+    wide = _about_means(sandwich(model, rows.weight, rows.group, scores), component)
+    inverse = np.asarray(np.linalg.inv(model.derivatives(scores, rows.weight)[1]), np.float64)
+    plain = _about_means(inverse, component)
+    own = posterior.sd / np.sqrt(np.maximum(np.diag(plain), 1e-300))
+    own = np.where(np.isfinite(own), own, 1.0)
+    covariance = _SandwichCovariance(component, own[:, None] * wide * own[None, :])
+    sd = covariance.deviations(posterior.sd)
+    effect = float(np.mean(np.diag(wide)) / np.mean(np.diag(plain)))
+    return {
+        "item_table": _table(fit, row, covariance, sd),
+        "posterior": replace(posterior, covariances=covariance, sd=sd),
+        "summary": {
+            **fit.summary,
+            "dependent_by": rows.column,
+            "dependent_groups": groups,
+            "design_effect": effect,
+        },
+    }
+
+
+class _SandwichCovariance(ComponentCovariance):
+    """A covariance of scores about the means of components that was computed elsewhere."""
+
+    def __init__(self, component: NDArray[np.int64], matrix: Vector) -> None:
+        n = len(component)
+        self.component = component
+        self._group, self._row, self._place = np.full(n, -2), np.zeros(n, int), np.zeros(n, int)
+        blocks: list[Block] = []
+        parts: list[Vector] = []
+        for each in np.unique(component):
+            items = np.flatnonzero(component == each)
+            k = len(items)
+            if k < 2:
+                continue
+            self._group[items], self._place[items] = len(blocks), np.arange(k)
+            part = matrix[np.ix_(items, items)]
+            values, vectors = np.linalg.eigh(part + np.trace(part) / k**2)
+            root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
+            blocks.append(Block(items[None], root[None]))
+            parts.append(part[None])
+        self.blocks, self._parts = tuple(blocks), tuple(parts)
+
+    @property
+    def covariances(self) -> tuple[Vector, ...]:
+        """Of every component its covariance."""
+        return self._parts
+
+
+def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:
+    """The covariance about the means of components."""
+    same = component[:, None] == component[None, :]
+    centre = np.eye(len(component)) - same / same.sum(axis=1)
+    return np.asarray(np.where(same, centre @ matrix @ centre.T, 0.0))
+
+
+def _table(
+    fit: FitData, row: NDArray[np.int64], covariance: ComponentCovariance, sd: Vector | None
+) -> Table:
+    """The table of items with the limits that follow from the covariance."""
+    old, order = fit.item_table, np.argsort(row, kind="stable")
+    score = old["score"].astype(np.float64)[row]
+    lower, upper = limits(score, sd, fit.level)
+    counted = old["comparisons"][row] > 0
+    component = (old["component"].astype(np.int64)[row] - 1).astype(np.uint32)
+    deviation = np.full(len(score), np.nan) if sd is None else sd
+    seed = int(fit.summary.get("seed") or 0)
+    found = rank_limits(score, deviation, covariance.blocks, component, seed, fit.level)
+    columns = {
+        "lower": np.where(counted, lower, np.nan),
+        "upper": np.where(counted, upper, np.nan),
+        **{
+            name: whole(np.where(counted, limit.astype(np.float64), np.nan))
+            for name, limit in zip(("rank_lower", "rank_upper"), found, strict=True)
+        },
+    }
+    return Table({**old, **{name: column[order] for name, column in columns.items()}})
