@@ -62,6 +62,9 @@ def main() -> None:
     """Entry point: errors of ours become one line and status 1, never a traceback."""
     heed_signals()
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
+    for stream in (sys.stdout, sys.stderr):
+        if hasattr(stream, "reconfigure"):  # letters that the terminal does not know are shown
+            stream.reconfigure(errors="backslashreplace")
     if sys.stdout is None:
         _fail("standard output is closed; send it to a file or to /dev/null")
     try:

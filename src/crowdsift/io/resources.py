@@ -54,12 +54,13 @@ def available_memory() -> int | None:
 
 def _bytes(text: str) -> int:
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
-    if match is None or float(match[1]) <= 0:
+    amount = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
+    if not 1 <= amount < 2**63:
         raise RequestError(
             f"the environment variable CROWDSIFT_MEMORY is {text!r}; it must be an amount such as "
             "8GB or 500MB"
         )
-    return int(float(match[1]) * _UNITS[match[2]])
+    return int(amount)
 
 
 def readable(size: float) -> str:

@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
+from crowdsift.report import words
 from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
@@ -201,7 +202,7 @@ def _worker_table(fit: FitRecord) -> Table:
 
 def label(value: Any) -> Text:
     """A label as plain text: one line, no markup, not too long."""
-    text = " ".join(str(value).split())
+    text = words.label(" ".join(str(value).split()))  # escape sequences must not reach it raw
     return Text(text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…")
 
 

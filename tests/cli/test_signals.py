@@ -1,0 +1,107 @@
+"""Signals, closed streams and poor terminals: a clear end, nothing left behind.
+
+Every test here failed on the code before it.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from crowdsift.io.database import Database, TemporaryFolder
+
+HEADER = "winner,loser,worker\n"
+ROWS = "a,b,x\nb,c,y\na,c,x\n"
+
+
+class OwnError(Exception):
+    """An exception of the caller's own."""
+
+
+def test_the_callers_own_exception_comes_through() -> None:
+    folder = TemporaryFolder()
+    database = Database(2, (), folder)
+
+    def raised(*_: Any) -> None:
+        raise OwnError("stop")
+
+    before = signal.signal(signal.SIGALRM, raised)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.3)
+        started = time.perf_counter()
+        with pytest.raises(OwnError, match="stop"):
+            database.execute("SELECT count(*) FROM range(1000000000000) t(i) WHERE i % 7 = 3")
+        assert time.perf_counter() - started < 20
+        assert database.execute("SELECT 5").fetchone() == (5,)
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        database.close()
+        folder.close()
+
+
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_signals_while_reading_end_cleanly(tmp_path: Path, number: int, status: int) -> None:
+    path = tmp_path / "v.csv"
+    with path.open("w") as file:
+        file.write(HEADER)
+        block = "".join(f"item{i % 997},item{997 + i % 89},w{i % 50}\n" for i in range(100_000))
+        for _ in range(30):
+            file.write(block)
+    spare = tmp_path / "tmp"
+    spare.mkdir()
+    environment = {**os.environ, "TMPDIR": str(spare)}
+    command = [sys.executable, "-m", "crowdsift", "fit", str(path), "--method", "bt"]
+    with subprocess.Popen(
+        command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as running:
+        while running.poll() is None and not any(spare.iterdir()):
+            time.sleep(0.01)
+        time.sleep(0.2)
+        running.send_signal(number)
+        _, errors = running.communicate(timeout=120)
+    assert running.returncode == status, errors
+    assert "internal error" not in errors
+    assert "nothing was written" in errors
+    assert list(spare.iterdir()) == []
+
+
+def test_closed_standard_streams_are_said(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text(HEADER + ROWS)
+    program = f"{sys.executable} -m crowdsift fit"
+    for command, message in (
+        (f"{program} - <&-", "standard input is closed"),
+        (f"{program} {path} >&-", "standard output is closed"),
+    ):
+        done = subprocess.run(["bash", "-c", command], capture_output=True, text=True)
+        assert done.returncode == 1
+        assert message in done.stderr
+        assert "internal error" not in done.stderr
+    done = subprocess.run(["bash", "-c", f"{program} {path} 2>&-"], capture_output=True, text=True)
+    assert done.returncode == 0
+
+
+def test_spam_and_tables_under_a_plain_locale(tmp_path: Path) -> None:
+    path = tmp_path / "v.csv"
+    path.write_text(HEADER + "é\x1b[31m,答え,ann\nb,é\x1b[31m,bøb\n答え,b,ann\n", encoding="utf-8")
+    environment = {**os.environ, "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    spam = ["spam", path, "--kind", "left", "--percent", "100", "--out", tmp_path / "s.csv"]
+    for arguments in (["fit", path, "--method", "bt"], spam):
+        done = subprocess.run(
+            [sys.executable, "-m", "crowdsift", *map(str, arguments)],
+            env=environment,
+            capture_output=True,
+        )
+        assert done.returncode == 0, done.stderr
+        assert b"\x1b[31m" not in done.stdout + done.stderr
+    assert "答え" in (tmp_path / "s.csv").read_text(encoding="utf-8")
