@@ -7,6 +7,7 @@ import warnings
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
+from crowdsift._version import __version__
 from crowdsift.engines import choose_engine
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
@@ -25,6 +26,8 @@ from crowdsift.results.build import fields_of
 from crowdsift.results.checked import CheckedRecord
 from crowdsift.results.dependence import GroupedVotes, dependent_fields, read_grouped
 from crowdsift.results.fitted import Fitted, centre
+from crowdsift.results.kept import MOST_VOTES
+from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
 from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import starting_point
@@ -92,7 +95,8 @@ class Fit(CheckedRecord):
         votes
             The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
         options
-            As for `crowdsift.fit`: columns, threads, gold, ...
+            As for `crowdsift.fit`: columns, threads, gold, ... A file that was taken already, and
+            one that holds most of the old votes, is refused unless `again` is True.
 
         Examples
         --------
@@ -324,19 +328,25 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
     if earlier.votes is None:
         raise RequestError(
-            "a fit that was loaded does not hold its votes; fit all votes with start=FOLDER"
+            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, or with features); "
+            "fit all votes with start=FOLDER (--start)"
         )
     ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
     given = {name: options.pop(name) for name in ours if name in options}
-    options = {"by": earlier.votes.by, **options}
-    classes = options.pop("classes", None)
+    again, classes = options.pop("again", False), options.pop("classes", None)
+    options = {"by": earlier.votes.by, "workers": earlier.votes.has_workers, **options}
     new = votes
     if not isinstance(votes, Comparisons):
         new = with_classes(read_votes(votes, _options(options, given.get("threads"))), classes)
+    if not again:
+        refuse_repeated(earlier, new)
     chosen = model(earlier.method, **earlier.parameters)
-    as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level")}
+    as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
     given = {**{name: value for name, value in as_before.items() if value}, **given}
-    return fit(earlier.votes.extended(new), chosen, start=earlier, **given)
+    resumes = earlier.crowd is not None and earlier.summary.get("version") == __version__
+    start = earlier if resumes else None
+    found = fit(earlier.votes.extended(new), chosen, start=start, **given)
+    return replace(found, taken=(*taken_by(earlier), fingerprint(new)))
 
 
 def _refitter(

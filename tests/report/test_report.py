@@ -15,7 +15,7 @@ from crowdsift.report.crowd import describe_crowd
 from crowdsift.report.disputes import disputed_pairs
 from crowdsift.report.facts import gather
 from crowdsift.report.leftout import Calibration, calibrate, fit_without
-from crowdsift.report.reasons import TEMPLATES, reasons
+from crowdsift.results.reasons import TEMPLATES, reasons
 from crowdsift.results.tables import Table
 
 # Facts

@@ -58,6 +58,8 @@ class ComponentCovariance:
     ----------
     blocks
         The components by size, those of at least two items.
+    pairs, shift, scale
+        The pairs that were looked at with their weights, the shift and the size.
 
     Examples
     --------
@@ -77,12 +79,13 @@ class ComponentCovariance:
         shift: float,
         size: float = 1.0,
     ) -> None:
-        self.component, self._shift, self._scale = component.astype(np.int64), shift, size
+        self.component, self.shift, self.scale = component.astype(np.int64), shift, size
         exact, sizes = exact_items(self.component), np.bincount(self.component)
         n = len(self.component)
         self._group, self._row, self._place = (np.full(n, -1), np.zeros(n, int), np.zeros(n, int))
         kept = exact[low.astype(np.int64)]
         low, high, weight = low[kept].astype(np.int64), high[kept].astype(np.int64), weight[kept]
+        self.pairs = (low, high, np.asarray(weight, np.float64))
         of_pair = sizes[self.component[low]]
         order = np.argsort(self.component, kind="stable")
         starts = np.cumsum(sizes) - sizes
@@ -115,7 +118,7 @@ class ComponentCovariance:
         n, k = items.shape
         matrix = np.bincount((row * k + one) * k + two, weight, n * k * k).reshape(n, k, k)
         matrix += matrix.transpose(0, 2, 1).copy()
-        diagonal = matrix.sum(axis=2) + self._shift
+        diagonal = matrix.sum(axis=2) + self.shift
         matrix = 1.0 / k - matrix
         matrix[:, np.arange(k), np.arange(k)] += diagonal
         root, proper = _roots(matrix)
@@ -123,7 +126,7 @@ class ComponentCovariance:
             self._group[items[~proper]] = -1
             self._row[items[proper]] = np.arange(int(proper.sum()))[:, None]
             items, root = items[proper], root[proper]
-        return Block(items, root / self._scale)
+        return Block(items, root / self.scale)
 
     @cached_property
     def covariances(self) -> tuple[Vector, ...]:
@@ -131,7 +134,7 @@ class ComponentCovariance:
 
         With 11ᵀ/k added the level has variance 1/(shift + 1), which is here taken away.
         """
-        level = 1.0 / ((self._shift + 1.0) * self._scale**2)
+        level = 1.0 / ((self.shift + 1.0) * self.scale**2)
         return tuple(
             block.root.transpose(0, 2, 1) @ block.root - level / block.size for block in self.blocks
         )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from crowdsift.report.words import count, label, many, percent, shortened
+from crowdsift.results.words import count, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from crowdsift.report.facts import Facts

@@ -9,16 +9,15 @@ import numpy as np
 
 from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width, normal_quantiles
-from crowdsift.report.reasons import Reason, reasons
+from crowdsift.results.reasons import Reason, random_level, reasons
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.models import Model
     from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["FLAGGED", "VERDICTS", "Crowd", "describe_crowd", "random_level", "reliability_density"]
+__all__ = ["FLAGGED", "VERDICTS", "Crowd", "describe_crowd", "reliability_density"]
 
 # The verdicts in the order in which a report names them, and those that mark votes to doubt.
 VERDICTS = ("reliable", "weak", "undecided", "random", "one-sided", "adversarial")
@@ -90,21 +89,6 @@ def describe_crowd(fit: FitRecord, votes: Comparisons | None) -> Crowd:
         level=level,
         density=reliability_density(fit),
     )
-
-
-def random_level(rule: Model) -> float:
-    """The reliability of a worker who clicks at random: the one at which all votes are even.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> from crowdsift.report.crowd import random_level
-    >>> random_level(crowdsift.Sift()), random_level(crowdsift.CrowdBT())
-    (0.0, 0.5)
-    """
-    levels = np.array([0.0, 0.5])
-    even = np.abs(rule.probability(np.ones(2), levels) - 0.5)
-    return float(levels[np.argmin(even)])
 
 
 def reliability_density(

@@ -9,9 +9,9 @@ import numpy as np
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import Calibration, Without
-from crowdsift.report.reasons import typical_reliability
 from crowdsift.report.svg import Drawing, Scale, isolated
-from crowdsift.report.words import count, item_label, label, many, percent, shortened
+from crowdsift.results.reasons import typical_reliability
+from crowdsift.results.words import count, item_label, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

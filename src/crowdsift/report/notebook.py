@@ -8,8 +8,8 @@ import numpy as np
 
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.page import bar, environment, value_range
-from crowdsift.report.words import count, item_label, many, shortened
 from crowdsift.results.scales import level_text
+from crowdsift.results.words import count, item_label, many, shortened
 
 if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord

@@ -17,9 +17,9 @@ from crowdsift.report import figures
 from crowdsift.report.checks import overall, run_checks
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
-from crowdsift.report.reasons import TEMPLATES
-from crowdsift.report.words import chance, count, decimal, item_label, label, many, percent
+from crowdsift.results.reasons import TEMPLATES
 from crowdsift.results.scales import level_text
+from crowdsift.results.words import chance, count, decimal, item_label, label, many, percent
 
 if TYPE_CHECKING:
     from jinja2 import Environment

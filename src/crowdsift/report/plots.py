@@ -15,8 +15,8 @@ from crowdsift.numeric.distributions import Z90
 from crowdsift.report.crowd import VERDICTS, describe_crowd
 from crowdsift.report.facts import ABSENT, codes, has_gold, settled
 from crowdsift.report.leftout import calibrate, fit_without
-from crowdsift.report.words import item_label, shortened
 from crowdsift.results.scales import level_text
+from crowdsift.results.words import item_label, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

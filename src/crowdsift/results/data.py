@@ -33,6 +33,7 @@ class FitData:
     crowd: dict[str, Any] | None = None
     sites: SavedSites | None = None
     votes: Comparisons | None = None
+    taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update
     shown: Table | None = None  # the items on a scale that was asked for
 
     @property

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 from math import isfinite
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.data import FitData
+from crowdsift.results.decisions import decisions
 from crowdsift.results.joint import first_place, joint_table, win_matrix
 from crowdsift.results.predict import differences, outcomes, question
 from crowdsift.results.query import is_sequence, keys_of, places_of
@@ -24,7 +25,16 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["FitRecord"]
+    from crowdsift.votes.source import Backend
+
+__all__ = ["FitRecord", "Frames"]
+
+
+class Frames(NamedTuple):
+    """The tables of a fit as data frames."""
+
+    items: Any
+    workers: Any
 
 
 @dataclass(frozen=True, eq=False)
@@ -158,9 +168,10 @@ class FitRecord(FitData):
         return np.asarray(padded[[place.get(key, -1) for key in keys_of(items)]])
 
     def save(self, directory: str | os.PathLike[str]) -> None:
-        """Write items.csv, workers.csv and summary.json; all of them or none.
+        """Write items.csv, workers.csv, decisions.csv and summary.json; all of them or none.
 
-        Of sift also crowd.json and, up to 2 million votes, sites.parquet, for a later fit to
+        Beside them, up to 2 million each, the votes and the posterior, so that a loaded fit answers
+        as this one; of sift also crowd.json and sites.parquet, for a later fit to
         start from.
 
         Examples
@@ -173,6 +184,47 @@ class FitRecord(FitData):
         'bt'
         """
         save(self, directory)
+
+    def to_pandas(self) -> Frames:
+        """Items and workers as frames of pandas.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"]), "bt")
+        >>> fit.to_pandas().items["item"].tolist()
+        ['a', 'b']
+        """
+        return self._frames("pandas")
+
+    def to_polars(self) -> Frames:
+        """Items and workers as frames of polars."""
+        return self._frames("polars")
+
+    def to_arrow(self) -> Frames:
+        """Items and workers as tables of PyArrow."""
+        return self._frames("pyarrow")
+
+    def decisions(self, seconds: Mapping[Any, float] | None = None) -> Table:
+        """What to do about every worker: pay, review or block, and why; see `decisions.csv`.
+
+        Parameters
+        ----------
+        seconds
+            The median time of a worker's answers, where it is known.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> sorted(set(crowdsift.fit(votes).decisions()["suggestion"]))
+        ['pay']
+        """
+        return decisions(self, seconds)
+
+    def _frames(self, backend: Backend) -> Frames:
+        tables = (self.shown_items, self.worker_table)
+        return Frames(*(table.to_frame(backend) for table in tables))
 
     def to_json(self) -> dict[str, Any]:
         """Summary, items and workers as plain lists and dictionaries.

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import Any
-
 import numpy as np
 
 from crowdsift.errors import InputError
+from crowdsift.io.parquet import parquet_bytes, parquet_columns
 from crowdsift.solvers.kept_sites import SavedSites
 
 __all__ = ["SITES", "read_sites", "sites_bytes"]
@@ -28,23 +25,15 @@ def sites_bytes(sites: SavedSites) -> bytes:
     columns = sites._asdict()
     for name in _BY_WORKER:
         columns[name] = columns[name][sites.worker]
-    with TemporaryDirectory(prefix="crowdsift-") as folder:
-        path = Path(folder) / SITES
-        _ask(f"COPY (SELECT * FROM columns) TO {_literal(path)} (FORMAT parquet)", columns)
-        return path.read_bytes()
+    return parquet_bytes(columns)
 
 
 def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> SavedSites:
     """The sites of a saved fit of so many items and workers, gold among them."""
-    import duckdb
-
     try:
-        with TemporaryDirectory(prefix="crowdsift-") as folder:
-            path = Path(folder) / SITES
-            path.write_bytes(content)
-            found = _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
-    except duckdb.Error as error:
-        raise _damaged(source, str(error).split("\n", 1)[0]) from None
+        found = parquet_columns(content)
+    except ValueError as error:
+        raise _damaged(source, str(error)) from None
     found = {_EARLIER.get(name, name): values for name, values in found.items()}
     if list(found) != list(_COLUMNS) or any(found[k].dtype != t for k, t in _COLUMNS.items()):
         raise _damaged(source, f"its columns are {', '.join(found)}")
@@ -62,20 +51,3 @@ def _damaged(source: str, why: str) -> InputError:
     return InputError(
         f"damaged: {why}. Delete the file to go on from the scores alone", source=source
     )
-
-
-def _ask(query: str, columns: dict[str, Any]) -> dict[str, Any]:
-    """What DuckDB answers, by column; `columns` is a table that the query may name."""
-    import duckdb
-
-    with duckdb.connect(":memory:", config={"threads": "1"}) as connection:
-        connection.execute("SET enable_progress_bar = false")
-        if columns:
-            connection.register("columns", columns)
-        answer = connection.execute(query).fetchnumpy()
-    return {name: np.ma.filled(values, np.nan) if np.ma.is_masked(values) else np.asarray(values)
-            for name, values in answer.items()}  # fmt: skip
-
-
-def _literal(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"

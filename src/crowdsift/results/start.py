@@ -71,6 +71,13 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
             f"{name}: only {(place >= 0).sum()} of its {len(labels)} items are among those of the "
             "votes; these are other data. Fit without --start"
         )
+    before = float(earlier.summary["votes"])
+    if votes.total_weight < _SAME * before:
+        raise RequestError(
+            f"{name}: made of {before:,g} votes, of which most are missing: here are "
+            f"{votes.total_weight:,g}. The votes must be all votes, the old ones and the new; to "
+            "go on with new votes alone use crowdsift update, or Fit.update"
+        )
     sizes = np.bincount(table["component"])[table["component"]]
     sd = 0.5 * (table["upper"] - table["lower"]) / half_width(earlier.level)
     variance = np.nan_to_num(sd**2 + 1.0 / sizes, nan=1.0)

@@ -9,6 +9,7 @@ import json
 import os
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
@@ -20,6 +21,9 @@ from crowdsift.errors import InputError
 from crowdsift.io.folders import RecordedFolder, write_recorded
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.data import FitData
+from crowdsift.results.decisions import decisions, reason_texts
+from crowdsift.results.kept import KEPT, kept_files, kept_votes, posterior_of
+from crowdsift.results.overlap import taken_by
 from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
@@ -30,7 +34,8 @@ __all__ = ["FORMAT", "load", "save"]
 # are read, and nothing to start from, since that may be of another fit.
 FORMAT = 2
 _SUMMARY, _ITEMS, _WORKERS, _CROWD = "summary.json", "items.csv", "workers.csv", "crowd.json"
-_OURS = (_ITEMS, _WORKERS, _CROWD, SITES)
+_DECISIONS, _REASON = "decisions.csv", "reason"
+_OURS = (_ITEMS, _WORKERS, _DECISIONS, _CROWD, SITES, *KEPT)
 _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
@@ -44,7 +49,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_TEXT_COLUMNS = {"verdict", "flag"}
+_TEXT_COLUMNS = {"verdict", "flag", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 
@@ -64,13 +69,17 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     }
     files = {
         _ITEMS: with_own_scale(fit).to_csv().encode(),
-        _WORKERS: fit.worker_table.to_csv().encode(),
+        _WORKERS: _with_reasons(fit).to_csv().encode(),
     }
+    if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
+        files[_DECISIONS] = decisions(fit).to_csv().encode()
     if fit.crowd is not None:  # what was learned of workers in general: a later fit starts there
         files[_CROWD] = (json.dumps(fit.crowd, allow_nan=False) + "\n").encode()
         if fit.sites is not None:
             files[SITES] = sites_bytes(fit.sites)
-    write_recorded(directory, _SUMMARY, record, files, ours=_OURS)
+    kept, said = kept_files(fit)
+    record["kept"] = {**said, "taken": list(taken_by(fit)) if "votes" in said else []}
+    write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
 
 
 def load(directory: str | os.PathLike[str]) -> FitData:
@@ -100,11 +109,12 @@ def _loaded(saved: RecordedFolder) -> FitData:
             types = {"items": types, "workers": {"worker": types["worker"]}}
         read = _read_format_1 if found == 1 else RecordedFolder.read
         items, shown = own_scale(_table(read(saved, _ITEMS), types["items"]))
-        workers = _table(read(saved, _WORKERS), types["workers"])
+        workers = _without_reasons(_table(read(saved, _WORKERS), types["workers"]))
         columns = ("item", "score", "component"), ("worker", "verdict")
         for table, wanted in zip((items, workers), columns, strict=True):
             _ = [table[name] for name in wanted]
         crowd = _crowd(saved)
+        said = record.pop("kept", {})
         fit = FitData(
             items,
             workers,
@@ -119,6 +129,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         _ = fit.method, fit.converged, fit.warnings
         for count in ("items", "workers", "votes", "iterations"):
             _ = record[count] + 0
+        fit = _with_kept(saved, said, fit)
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"the saved fit is damaged ({error!r})", source=str(saved.folder)
@@ -144,6 +155,34 @@ def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
         Diagnostic(Kind(kind), message)
         for kind, message in zip(kinds, record["warnings"], strict=True)
     )
+
+
+def _with_kept(saved: RecordedFolder, said: dict[str, Any], fit: FitData) -> FitData:
+    """The fit with its votes and posterior, as far as they were kept and are still there."""
+
+    def read(name: str) -> bytes | None:
+        return saved.read(name) if saved.has(name) else None
+
+    return replace(
+        fit,
+        posterior=posterior_of(read, said, fit),
+        votes=kept_votes(read, said, fit),
+        taken=tuple(map(str, said.get("taken", ()))),
+    )
+
+
+def _with_reasons(fit: FitData) -> Table:
+    """The workers with the reason of every verdict after it."""
+    columns: dict[str, NDArray[Any]] = {}
+    for name in fit.worker_table:
+        columns[name] = fit.worker_table[name]
+        if name == "verdict":
+            columns[_REASON] = reason_texts(fit)
+    return Table(columns)
+
+
+def _without_reasons(table: Table) -> Table:
+    return Table({name: table[name] for name in table if name != _REASON})
 
 
 def _crowd(saved: RecordedFolder) -> dict[str, Any] | None:

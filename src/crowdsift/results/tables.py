@@ -14,6 +14,9 @@ if TYPE_CHECKING:
 __all__ = ["Table", "whole"]
 
 
+_SHOWN, _LONGEST = 10, 32  # rows, and characters of a cell, that are printed
+
+
 class Table(Mapping[str, NDArray[Any]]):
     """Named columns of equal length.
 
@@ -24,6 +27,10 @@ class Table(Mapping[str, NDArray[Any]]):
     >>> table = Table({"item": np.array(["a", "b"], object), "score": np.array([1.5, np.nan])})
     >>> table["score"]
     array([1.5, nan])
+    >>> table
+    item  score
+    a       1.5
+    b
     >>> table.records()
     [{'item': 'a', 'score': 1.5}, {'item': 'b', 'score': None}]
     """
@@ -45,10 +52,20 @@ class Table(Mapping[str, NDArray[Any]]):
         return len(self._columns)
 
     def __repr__(self) -> str:
-        rows = self.records()
-        shown = "\n".join(str(row) for row in rows[:5])
-        more = f"\n... {len(rows)} rows" if len(rows) > 5 else ""
-        return f"Table of {', '.join(self)}\n{shown}{more}"
+        """The first rows as a table."""
+        shown = [[name, *map(_shown, _plain(column[:_SHOWN]))] for name, column in self.items()]
+        widths = [max(map(len, cells)) for cells in shown]
+        right = [column.dtype.kind in "fiu" for column in self.values()]
+        lines = [
+            "  ".join(
+                cell.rjust(width) if number else cell.ljust(width)
+                for cell, width, number in zip(row, widths, right, strict=True)
+            ).rstrip()
+            for row in zip(*shown, strict=True)
+        ]
+        if self.height > _SHOWN:
+            lines.append(f"... {self.height} rows")
+        return "\n".join(lines)
 
     @property
     def height(self) -> int:
@@ -107,6 +124,28 @@ class Table(Mapping[str, NDArray[Any]]):
 
         columns = {name: _alike(_plain(column)) for name, column in self._columns.items()}
         return narwhals.from_dict(columns, backend=backend).to_native()
+
+    def to_pandas(self) -> Any:
+        """The table as a frame of pandas."""
+        return self.to_frame("pandas")
+
+    def to_polars(self) -> Any:
+        """The table as a frame of polars."""
+        return self.to_frame("polars")
+
+    def to_arrow(self) -> Any:
+        """The table as a table of PyArrow."""
+        return self.to_frame("pyarrow")
+
+
+def _shown(value: Any) -> str:
+    """A value as a cell that people read: one line, not too long."""
+    if value is None:
+        return ""
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    text = "".join(c if c.isprintable() else "�" for c in " ".join(str(value).split()))
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def whole(values: NDArray[Any]) -> NDArray[Any]:

@@ -10,14 +10,15 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.report.words import chance, many, percent
+from crowdsift.results.words import chance, many, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.models import Model
     from crowdsift.results.tables import Table
 
-__all__ = ["TEMPLATES", "Reason", "reasons", "typical_reliability"]
+__all__ = ["TEMPLATES", "Reason", "random_level", "reasons", "typical_reliability"]
 
 # {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page.
 TEMPLATES = (
@@ -56,6 +57,21 @@ class Reason(NamedTuple):
         return TEMPLATES[self.code].format(*self.figures)
 
 
+def random_level(rule: Model) -> float:
+    """The reliability of a worker who clicks at random: the one at which all votes are even.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.reasons import random_level
+    >>> random_level(crowdsift.Sift()), random_level(crowdsift.CrowdBT())
+    (0.0, 0.5)
+    """
+    levels = np.array([0.0, 0.5])
+    even = np.abs(rule.probability(np.ones(2), levels) - 0.5)
+    return float(levels[np.argmin(even)])
+
+
 def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     """The yardstick of the verdicts: the median of the workers called reliable or weak.
 
@@ -65,7 +81,7 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.report.reasons import typical_reliability
+    >>> from crowdsift.results.reasons import typical_reliability
     >>> from crowdsift.results.tables import Table
     >>> typical_reliability(Table({
     ...     "reliability": np.array([1.0, 2.0, -3.0]),

@@ -16,7 +16,7 @@ def count(number: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import count
+    >>> from crowdsift.results.words import count
     >>> count(12500), count(2.5)
     ('12,500', '2.5')
     """
@@ -28,7 +28,7 @@ def many(number: float, noun: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import many
+    >>> from crowdsift.results.words import many
     >>> many(1, "vote"), many(2000, "vote")
     ('1 vote', '2,000 votes')
     """
@@ -40,7 +40,7 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import percent
+    >>> from crowdsift.results.words import percent
     >>> percent(0.254), percent(0.9999), percent(0.0004), percent(1.0)
     ('25\xa0%', 'over 99\xa0%', 'under 1\xa0%', '100\xa0%')
     """
@@ -59,7 +59,7 @@ def chance(probability: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import chance
+    >>> from crowdsift.results.words import chance
     >>> chance(0.963), chance(1.0)
     ('96\xa0%', 'over 99\xa0%')
     """
@@ -71,7 +71,7 @@ def decimal(value: float, digits: int = 2) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import decimal
+    >>> from crowdsift.results.words import decimal
     >>> decimal(0.125), decimal(-2.0), decimal(-0.001)
     ('0.13', '−2.00', '0.00')
     """
@@ -84,7 +84,7 @@ def label(value: Any) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import label
+    >>> from crowdsift.results.words import label
     >>> label("a\nb"), label(7)
     ('a⏎b', '7')
     """
@@ -99,7 +99,7 @@ def item_label(value: Any, by: str | None) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import item_label
+    >>> from crowdsift.results.words import item_label
     >>> item_label("a", None), item_label(("prompt 7", "a"), "prompt")
     ('a', 'a (prompt 7)')
     """
@@ -117,7 +117,7 @@ def shortened(text: str, most: int) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.words import shortened
+    >>> from crowdsift.results.words import shortened
     >>> shortened("a long name", 7)
     'a long…'
     """

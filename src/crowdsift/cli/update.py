@@ -1,0 +1,50 @@
+"""`crowdsift update`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import AsJson, Columns, Gold, Threads, Votes
+from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
+
+
+def update(
+    directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
+    votes: Votes,
+    out: Annotated[
+        Path | None, typer.Option(help="Folder for the new fit; the same folder by default.")
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Take votes that were taken already, once more."),
+    ] = False,
+    columns: Columns = None,
+    gold: Gold = None,
+    as_json: AsJson = False,
+    threads: Threads = None,
+) -> None:
+    """Go on from a saved fit with more votes; what was there is kept."""
+    import crowdsift
+    from crowdsift.io.files import require_folder
+
+    require_folder(out or directory)
+    earlier = crowdsift.load(directory)
+    by = earlier.summary.get("by") or ""
+    named = bool(earlier.summary.get("workers"))
+    options = read_options(columns=columns, by=by, no_workers=not named, threads=threads)
+    new = read_shown(votes, options)
+    rule = crowdsift.model(earlier.method, **earlier.parameters)
+    with fit_progress(f"Updating {rule.name}", rule) as progress:
+        result = earlier.update(new, gold=gold, threads=threads, progress=progress, again=again)
+    result.save(out or directory)
+    warn(result.warnings)
+    if as_json:
+        print_text(to_json(result.to_json()))
+        return
+    from crowdsift.report import terminal as console
+
+    console.show_fit(result)
+    before, after = float(earlier.summary["votes"]), float(result.summary["votes"])
+    say(f"Written: {out or directory} ({before:,g} votes before, {after:,g} now)")

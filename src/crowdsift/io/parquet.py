@@ -1,0 +1,64 @@
+"""Columns of numbers as the content of a Parquet file, and back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+__all__ = ["parquet_bytes", "parquet_columns"]
+
+_NAME = "columns.parquet"
+
+
+def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """The content of a file with these columns: the same bytes for the same columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.io.parquet import parquet_bytes, parquet_columns
+    >>> parquet_columns(parquet_bytes({"a": np.arange(3)}))["a"]
+    array([0, 1, 2])
+    """
+    with TemporaryDirectory(prefix="crowdsift-") as folder:
+        path = Path(folder) / _NAME
+        _ask(f"COPY (SELECT * FROM columns) TO {_literal(path)} (FORMAT parquet)", columns)
+        return path.read_bytes()
+
+
+def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
+    """The columns of such a file; ValueError where it is damaged."""
+    import duckdb
+
+    try:
+        with TemporaryDirectory(prefix="crowdsift-") as folder:
+            path = Path(folder) / _NAME
+            path.write_bytes(content)
+            return _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
+    except duckdb.Error as error:
+        raise ValueError(str(error).split("\n", 1)[0]) from None
+
+
+def _ask(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What DuckDB answers, by column; `columns` is a table that the query may name."""
+    import duckdb
+
+    with duckdb.connect(":memory:", config={"threads": "1"}) as connection:
+        connection.execute("SET enable_progress_bar = false")
+        if columns:
+            connection.register("columns", dict(columns))
+        answer = connection.execute(query).fetchnumpy()
+    return {name: np.ma.filled(values, np.nan) if np.ma.is_masked(values) else np.asarray(values)
+            for name, values in answer.items()}  # fmt: skip
+
+
+def _literal(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,75 @@
+"""What to do about every worker: pay, review or block, and why."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.models import model
+from crowdsift.results.reasons import random_level, reasons
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.results.data import FitData
+
+__all__ = ["decisions", "reason_texts"]
+
+SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to block
+_SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_adversarial"}
+
+
+def decisions(fit: FitData, seconds: Mapping[Any, float] | None = None) -> Table:
+    """A row a worker: worker, verdict, reason, votes, median_seconds, suggestion.
+
+    Votes that are random, one-sided or adversarial suggest a review; to block takes that verdict
+    with 99 % and at least 20 votes. All others are paid: who is undecided is never blocked.
+
+    Parameters
+    ----------
+    fit
+        A fit whose method judges workers.
+    seconds
+        The median time of a worker's answers, where it is known. It changes no suggestion.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.decisions import decisions
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> list(decisions(crowdsift.fit(votes)))
+    ['worker', 'verdict', 'reason', 'votes', 'median_seconds', 'suggestion']
+    """
+    table = fit.worker_table
+    verdict, votes = table["verdict"], table["comparisons"].astype(np.float64)
+    suggestion = np.full(table.height, "pay", dtype=object)
+    for word, name in _SHARE.items():
+        mine = verdict == word
+        sure = table.get(name, np.zeros(table.height)) >= SURE
+        suggestion[mine] = np.where(sure & (votes >= ENOUGH), "block", "review")[mine]
+    known = seconds or {}
+    times = [float(known.get(worker, np.nan)) for worker in table["worker"].tolist()]
+    return Table(
+        {
+            "worker": table["worker"],
+            "verdict": verdict,
+            "reason": reason_texts(fit),
+            "votes": table["comparisons"],
+            "median_seconds": np.array(times, dtype=np.float64),
+            "suggestion": suggestion,
+        }
+    )
+
+
+def reason_texts(fit: FitData) -> NDArray[np.object_]:
+    """Why every worker has its verdict, in a sentence or two."""
+    table = fit.worker_table
+    level = random_level(model(fit.method, **fit.parameters))
+    nobody = np.full(table.height, np.nan)
+    texts = np.empty(table.height, dtype=object)
+    found = reasons(table, nobody, np.zeros(table.height), level)
+    texts[:] = [" ".join(map(str, each)).replace("\u00a0", " ") for each in found]
+    return texts
