@@ -176,7 +176,7 @@ def _table(verdict: str, **figures: float) -> Table:
         ("undecided", {}, "Not settled by 30 votes: it could be useful (50 %), random (30 %) or"),
         ("weak", {"side_bias": 1.2, "side_lower": 0.8, "side_upper": 1.5},
          "Side habit +1.2 (interval +0.8 to +1.5"),
-        ("weak", {"agreement": 0.61}, "Agrees with the ranking in 61 % of the decided votes"),
+        ("weak", {"agreement": 0.61}, "Agrees with the order by the votes of others in 61 % of"),
     ],
 )  # fmt: skip
 def test_every_verdict_has_its_reasons(verdict, figures, words):

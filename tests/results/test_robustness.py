@@ -187,6 +187,7 @@ def test_a_removal_that_leaves_nothing_is_none() -> None:
 def test_a_fit_without_votes_is_refused(tmp_path: object) -> None:
     votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["x"])
     crowdsift.fit(votes, "bt").save(str(tmp_path))
+    (Path(str(tmp_path)) / "votes.parquet").unlink()
     with pytest.raises(crowdsift.RequestError, match="does not hold its votes"):
         crowdsift.load(str(tmp_path)).robustness()
 

@@ -21,6 +21,7 @@ from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
 from crowdsift.cli.spam import spam
 from crowdsift.cli.terminal import say
+from crowdsift.cli.update import update
 from crowdsift.errors import CrowdsiftError
 
 __all__ = ["app", "main"]
@@ -53,7 +54,7 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-for command in (fit, evaluate, spam, simulate, export, reproduce, demo):
+for command in (fit, update, evaluate, spam, simulate, export, reproduce, demo):
     app.command()(command)
 app.command("next")(next_)
 

@@ -34,7 +34,7 @@ TEMPLATES = (
     "The answers say on which side an item stood, not how good it is ({0} sure).",
     "Not settled by {0}: it could be useful ({1}), random ({2}) or against the crowd ({3}).",
     "Nobody in this crowd is clearly better than a coin, so nobody can be judged.",
-    "Agrees with the ranking in {0} of the decided votes.",
+    "Agrees with the order by the votes of others in {0} of the decided votes.",
     "Chose the left item in {0} of the decided votes.",
     "Side habit {0} (interval {1} to {2}; above 0 is to the left).",
 )

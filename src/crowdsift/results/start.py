@@ -63,6 +63,13 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
         )
     if (earlier.summary.get("by") or "") != votes.by:
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
+    before = float(earlier.summary["votes"])
+    if votes.total_weight < _SAME * before:
+        raise RequestError(
+            f"{name}: made of {before:,g} votes, of which most are missing: here are "
+            f"{votes.total_weight:,g}. The votes must be all votes, the old ones and the new; to "
+            "go on with new votes alone use crowdsift update, or Fit.update"
+        )
     table = earlier.item_table
     labels = earlier.labels
     place = match_labels(votes.items.tolist(), labels)
@@ -70,13 +77,6 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
         raise RequestError(
             f"{name}: only {(place >= 0).sum()} of its {len(labels)} items are among those of the "
             "votes; these are other data. Fit without --start"
-        )
-    before = float(earlier.summary["votes"])
-    if votes.total_weight < _SAME * before:
-        raise RequestError(
-            f"{name}: made of {before:,g} votes, of which most are missing: here are "
-            f"{votes.total_weight:,g}. The votes must be all votes, the old ones and the new; to "
-            "go on with new votes alone use crowdsift update, or Fit.update"
         )
     sizes = np.bincount(table["component"])[table["component"]]
     sd = 0.5 * (table["upper"] - table["lower"]) / half_width(earlier.level)
