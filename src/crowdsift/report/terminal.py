@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
-from crowdsift.report import words
+from crowdsift.results import words
 from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
