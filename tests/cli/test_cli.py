@@ -235,7 +235,7 @@ def test_simulate_requests(run, tmp_path):
 
 def test_usage_is_status_two(run):
     assert run("fit")[0] == 2
-    assert run("evaluate", "votes.csv")[0] == 2
+    assert run("evaluate", "votes.csv", "--truth")[0] == 2
 
 
 def test_interrupt_writes_nothing(run, votes, tmp_path, monkeypatch):

@@ -135,7 +135,10 @@ def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
     from crowdsift.io.files import replace_file
 
     whole = bool((votes.weight == np.floor(votes.weight)).all())
-    with replace_file(Path(path)) as temporary, temporary.open("w", newline="") as file:
+    with (
+        replace_file(Path(path)) as temporary,
+        temporary.open("w", newline="", encoding="utf-8") as file,
+    ):
         writer = csv.writer(file)
         writer.writerow(["left", "right", "winner", "worker", *([] if whole else ["weight"])])
         writer.writerows(_rows(votes, whole))
