@@ -234,13 +234,8 @@ def fit(
     """
     chosen, level = _model(method), checked_level(level)
     seed = whole_number("seed", seed)
-    grouped: GroupedVotes | None = None
-    if isinstance(dependent_by, GroupedVotes):
-        grouped = dependent_by
-    elif dependent_by:
-        votes, grouped = read_grouped(votes, _options(reading, threads), dependent_by)
-        reading = {}
-    comparisons = with_classes(read_votes(votes, _options(reading, threads)), classes)
+    read, grouped = _read(votes, _options(reading, threads), dependent_by)
+    comparisons = with_classes(read, classes)
     refuse_unused(
         chosen,
         chosen.name in MODELS,
@@ -300,6 +295,15 @@ def require_workers(chosen: Model, votes: Comparisons) -> None:
             f"{chosen.name} learns who can be trusted and needs a worker for every vote; "
             "use method 'bt' for votes without workers"
         )
+
+
+def _read(
+    votes: Any, options: ReadOptions, dependent_by: str | GroupedVotes | None
+) -> tuple[Comparisons, GroupedVotes | None]:
+    """The votes, and which of them depend on each other where it was asked for."""
+    if isinstance(dependent_by, str) and dependent_by:
+        return read_grouped(votes, options, dependent_by)
+    return read_votes(votes, options), dependent_by or None
 
 
 def _estimated(

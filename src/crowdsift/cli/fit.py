@@ -31,6 +31,7 @@ from crowdsift.cli.options import (
     SkipBad,
     Start,
     Statistics,
+    TableFile,
     Threads,
     Tune,
     Unique,
@@ -73,6 +74,7 @@ def fit(
     by: By = None,
     out: OutFolder = None,
     report: ReportFile = None,
+    table: TableFile = None,
     scale: Scale = "standard",
     anchor: Anchors = None,
     level: Level = 0.9,
@@ -94,7 +96,7 @@ def fit(
 
     given = hyper_parameters(settings or [])
     chosen = None if method is None else crowdsift.model(method, **given)
-    _require_targets(out, report)
+    _require_targets(out, report, table)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
@@ -113,10 +115,10 @@ def fit(
             result = result.with_robustness(gold=gold, threads=threads)
     if statistics:
         result = result.with_statistics(halves=5, gold=gold, threads=threads)
-    _show(result, out, report, as_json=as_json, threads=threads, quiet=quiet)
+    _show(result, out, report, table, as_json=as_json, threads=threads, quiet=quiet)
 
 
-def _require_targets(out: Path | None, report: Path | None) -> None:
+def _require_targets(out: Path | None, report: Path | None, table: Path | None) -> None:
     """Refuse what cannot be written before any work is done."""
     from crowdsift.io.files import require_file, require_folder
 
@@ -124,12 +126,18 @@ def _require_targets(out: Path | None, report: Path | None) -> None:
         require_folder(out)
     if report is not None:
         require_file(report)
+    if table is not None:
+        from crowdsift.results.leaderboard import form_of
+
+        form_of(table)
+        require_file(table)
 
 
 def _show(
     result: "Fit",
     out: Path | None,
     report: Path | None,
+    table: Path | None,
     *,
     as_json: bool,
     threads: int | None,
@@ -145,6 +153,10 @@ def _show(
         result.save(out)
     if page is not None:
         page.save(report)
+    if table is not None:
+        from crowdsift.results.leaderboard import write_leaderboard
+
+        write_leaderboard(result, table)
     if not quiet:
         warn(result.warnings)
     if as_json:
@@ -154,6 +166,6 @@ def _show(
 
     console.show_fit(result)
     written = [f"{out}/items.csv, workers.csv, summary.json"] if out is not None else []
-    written += [str(report)] if report is not None else []
+    written += [str(path) for path in (report, table) if path is not None]
     for each in written if not quiet else []:
         say(f"Written: {each}")

@@ -164,6 +164,10 @@ DependentBy = Annotated[
         "other: intervals then count groups, not votes."
     ),
 ]
+TableFile = Annotated[
+    Path | None,
+    typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 

@@ -13,6 +13,7 @@ from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.data import FitData
 from crowdsift.results.decisions import decisions
 from crowdsift.results.joint import first_place, joint_table, win_matrix
+from crowdsift.results.leaderboard import leaderboard
 from crowdsift.results.predict import differences, outcomes, question
 from crowdsift.results.query import is_sequence, keys_of, places_of
 from crowdsift.results.scales import scaled_fields
@@ -265,6 +266,22 @@ class FitRecord(FitData):
         [1398.0, 1000.0]
         """
         return replace(self, **scaled_fields(self, scale, anchor))
+
+    def leaderboard(self, form: str = "markdown") -> str:
+        """The items as a table for a page or a paper: "markdown", "latex" or "csv".
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 3 + ["b"], ["b"] * 3 + ["a"])
+        >>> print(crowdsift.fit(votes, method="bt").leaderboard())
+        | rank | item | score | 90 % interval | ranks | votes |
+        | --: | :-- | --: | --: | --: | --: |
+        | 1 | a | 0.546 | -0.399 to 1.490 | 1 to 2 | 4 |
+        | 2 | b | -0.546 | -1.490 to 0.399 | 1 to 2 | 4 |
+        <BLANKLINE>
+        """
+        return leaderboard(self, form)
 
     def joint(self, level: float | None = None, top: int = 3) -> Table:
         """What can be said of all items at once, at one level for the whole statement.

@@ -1,0 +1,117 @@
+"""The leaderboard as text for a paper or a page: Markdown, LaTeX or CSV."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.errors import RequestError
+from crowdsift.io.files import replace_file, require_file
+from crowdsift.results.scales import level_text
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    from crowdsift.results.data import FitData
+
+__all__ = ["FORMATS", "leaderboard", "write_leaderboard"]
+
+FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+_SCORES = {"elo": "Elo", "winrate": "win rate", "logit": "logit"}
+_LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
+        "{": r"\{", "}": r"\}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}",
+    }
+)  # fmt: skip
+
+
+def leaderboard(fit: FitData, form: str = "markdown") -> str:
+    """The leaderboard as text; see `Fit.leaderboard`."""
+    if form not in FORMATS.values():
+        raise RequestError(
+            f"a leaderboard is written as one of {', '.join(FORMATS.values())}, not {form!r}"
+        )
+    if form == "csv":
+        return _numbers(fit).to_csv()
+    heads, rows = _cells(fit)
+    if form == "markdown":
+        return _markdown(heads, rows)
+    return _latex(heads, rows)
+
+
+def write_leaderboard(fit: FitData, path: str | os.PathLike[str]) -> None:
+    """Write the leaderboard; the ending of the name says how."""
+    form = form_of(path)
+    require_file(path)
+    with replace_file(Path(path)) as draft:
+        draft.write_text(leaderboard(fit, form), encoding="utf-8", newline="\n")
+
+
+def form_of(path: str | os.PathLike[str]) -> str:
+    """Markdown, LaTeX or CSV, by the ending of a name.
+
+    Examples
+    --------
+    >>> from crowdsift.results.leaderboard import form_of
+    >>> form_of("board.tex")
+    'latex'
+    """
+    ending = Path(path).suffix.lower()
+    if ending not in FORMATS:
+        raise RequestError(
+            f"{os.fspath(path)}: a table is written as .md, .tex or .csv, not as {ending!r}"
+        )
+    return FORMATS[ending]
+
+
+def _numbers(fit: FitData) -> Table:
+    """The columns of a leaderboard with all their digits."""
+    table = fit.shown_items
+    names = (fit.summary.get("by"), "rank", "item", "score", "lower", "upper", "rank_lower",
+             "rank_upper", "comparisons", "component")  # fmt: skip
+    return Table({name: table[name] for name in names if name})
+
+
+def _cells(fit: FitData) -> tuple[list[str], list[list[str]]]:
+    """Heads, and rows of text: an interval is one cell."""
+    by, scale = fit.summary.get("by"), fit.summary.get("scale") or "standard"
+    several = fit.summary.get("components", 1) > 1 and not by
+    heads = [by] if by else []
+    heads += ["rank", "item", _SCORES.get(scale, "score"), f"{level_text(fit.level)} interval"]
+    heads += ["ranks", "votes", *(["group"] if several else [])]
+    digits = 0 if scale == "elo" else 3
+    rows = []
+    for row in fit.shown_items.records():
+        cells = [row[by]] if by else []
+        cells += [row["rank"], row["item"], f"{row['score']:z.{digits}f}"]
+        cells.append(_span(row["lower"], row["upper"], digits))
+        cells.append(_span(row["rank_lower"], row["rank_upper"], 0))
+        cells += [f"{row['comparisons']:,g}", *([row["component"]] if several else [])]
+        rows.append([" ".join(str(cell).split()) for cell in cells])
+    return [str(head) for head in heads], rows
+
+
+def _span(low: float | None, high: float | None, digits: int) -> str:
+    return "" if low is None or high is None else f"{low:z.{digits}f} to {high:z.{digits}f}"
+
+
+def _is_text(heads: list[str], column: int) -> bool:
+    return column < heads.index("rank") or heads[column] == "item"
+
+
+def _markdown(heads: list[str], rows: list[list[str]]) -> str:
+    def line(cells: list[Any]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    marks = [":--" if _is_text(heads, i) else "--:" for i in range(len(heads))]
+    return "\n".join([line(heads), line(marks), *map(line, rows)]) + "\n"
+
+
+def _latex(heads: list[str], rows: list[list[str]]) -> str:
+    def line(cells: list[str]) -> str:
+        return " & ".join(cell.translate(_LATEX) for cell in cells) + r" \\"
+
+    marks = "".join("l" if _is_text(heads, i) else "r" for i in range(len(heads)))
+    body = [r"\begin{tabular}{" + marks + "}", r"\hline", line(heads), r"\hline"]
+    return "\n".join([*body, *map(line, rows), r"\hline", r"\end{tabular}"]) + "\n"
