@@ -18,7 +18,7 @@ from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, MODELS, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
 from crowdsift.models.unused import refuse_unused
-from crowdsift.numeric.arguments import whole_number
+from crowdsift.numeric.arguments import whole_number, yes_or_no
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
@@ -233,7 +233,7 @@ def fit(
     ['a', 'b', 'c']
     """
     chosen, level = _model(method), checked_level(level)
-    seed = whole_number("seed", seed)
+    seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     read, grouped = _read(votes, _options(reading, threads), dependent_by)
     comparisons = with_classes(read, classes)
     refuse_unused(

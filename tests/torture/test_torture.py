@@ -12,7 +12,7 @@ from torture import AREAS
 # How many cases of each area take about a tenth of a minute.
 CASES = {
     "files": 60, "shapes": 80, "lives": 12, "folders": 80, "kills": 10, "labels": 25,
-    "arguments": 0,
+    "arguments": 300,
 }  # fmt: skip
 BATCH = 10
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
+from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
 from crowdsift.models.covariance import exact_items
 from crowdsift.models.precision import ScorePrecision
@@ -21,6 +22,9 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["LikelihoodModel"]
+
+# No start of a worker's parameter is larger: votes could not move it in double precision.
+_MOST = 1e3
 
 
 @dataclass(frozen=True)
@@ -45,6 +49,15 @@ class LikelihoodModel(Model):
 
     likelihood: ClassVar[str]
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        start, (low, high) = getattr(self, "start_reliability", None), self.bounds
+        if start is not None and not max(low, -_MOST) <= start <= min(high, _MOST):
+            raise RequestError(
+                f"{self.name}: start_reliability must be from {max(low, -_MOST):g} to "
+                f"{min(high, _MOST):g}, not {start}"
+            )
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """The comparisons without features that this method has no use for."""

@@ -114,7 +114,8 @@ class Sift(Model):
             raise RequestError(
                 f"{self.name}: grid_points must be odd and at least 5, not {self.grid_points}"
             )
-        if not self.starts or not set(self.starts) <= {"flat", "spectral"}:
+        known = isinstance(self.starts, tuple | list) and bool(self.starts)
+        if not known or not all(start in ("flat", "spectral") for start in self.starts):
             raise RequestError(
                 f"{self.name}: starts must be of 'flat' and 'spectral', not {self.starts}"
             )

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 
-__all__ = ["number", "whole_number"]
+__all__ = ["number", "whole_number", "yes_or_no"]
 
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
@@ -54,6 +54,20 @@ def number(name: str, value: Any) -> float:
     if not real or isinstance(value, bool) or not np.isfinite(float(value)):
         raise RequestError(f"{name} must be a finite number, not {_shown(value)}")
     return float(value)
+
+
+def yes_or_no(name: str, value: Any) -> bool:
+    """The value, if it is True or False.
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.arguments import yes_or_no
+    >>> yes_or_no("tune", True)
+    True
+    """
+    if not isinstance(value, bool | np.bool_):
+        raise RequestError(f"{name} must be True or False, not {_shown(value)}")
+    return bool(value)
 
 
 def _shown(value: Any) -> str:

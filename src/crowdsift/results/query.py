@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import numpy as np
+
 from crowdsift.errors import RequestError
 from crowdsift.votes.labels import LabelError, key_of, plain
 
@@ -13,12 +15,16 @@ __all__ = ["as_list", "is_sequence", "keys_of", "places_of"]
 
 def is_sequence(value: Any) -> bool:
     """Whether many labels are meant: a text or a tuple is one label, as it can be a label."""
-    return hasattr(value, "__iter__") and not isinstance(value, str | bytes | tuple)
+    if isinstance(value, str | bytes | tuple):
+        return False
+    return hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0
 
 
 def as_list(value: Any) -> list[Any]:
     """The labels that are meant."""
-    return list(value) if is_sequence(value) else [value]
+    if is_sequence(value):
+        return list(value)
+    return [value.item() if isinstance(value, np.ndarray) else value]
 
 
 def keys_of(labels: Iterable[Any]) -> list[Any]:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from crowdsift.errors import InputError
+from crowdsift.errors import InputError, RequestError
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.arrays import (
     FAULTS,
@@ -125,6 +125,8 @@ class Comparisons(EncodedVotes):
         """
         given = {"first": first, "second": second, "worker": worker, "outcome": outcome}
         given["weight"] = weight
+        if first is None or second is None:
+            raise RequestError("votes need two items each: give first and second")
         table = ArraySource({name: values for name, values in given.items() if values is not None})
         items, first_codes, second_codes = table.pairs("first", "second")
         workers: NDArray[np.object_] = np.array([None], dtype=object)
