@@ -246,16 +246,9 @@ def fit(
     require_workers(chosen, comparisons)
     known = None if gold is None else read_gold(gold, comparisons)
     started = time.perf_counter()
-    seen = comparisons
-    if known is not None and chosen.takes_gold:
-        seen = comparisons.with_gold(known.winner, known.loser)
-    prepared = chosen.prepare(seen)
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
-    require_memory(
-        chosen.memory(prepared),
-        f"fitting {chosen.name} to {len(prepared):,} comparisons",
-    )
+    prepared = _prepared(chosen, comparisons, known)
     with blas_threads(1, dense=thread_count(threads)):
         machine = choose_engine(engine, prepared, threads)
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
@@ -304,6 +297,17 @@ def _read(
     if isinstance(dependent_by, str) and dependent_by:
         return read_grouped(votes, options, dependent_by)
     return read_votes(votes, options), dependent_by or None
+
+
+def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparisons:
+    """The votes in the form that the model needs, gold included; refused where memory lacks."""
+    if known is not None and chosen.takes_gold:
+        votes = votes.with_gold(known.winner, known.loser)
+    prepared = chosen.prepare(votes)
+    require_memory(
+        chosen.memory(prepared), f"fitting {chosen.name} to {len(prepared):,} comparisons"
+    )
+    return prepared
 
 
 def _estimated(

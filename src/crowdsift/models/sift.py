@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import WorkerPoints
+from crowdsift.engines.grid import WorkerPoints, WorkerTypes
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
@@ -24,7 +24,7 @@ from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.kept_sites import kept_sites
 from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_classes import class_evidence, typical_reliability
-from crowdsift.solvers.type_summary import summarise
+from crowdsift.solvers.type_summary import TypeSummary, summarise
 from crowdsift.solvers.warm import WarmStart, go_on
 from crowdsift.solvers.worker_prior import habits_of, power_grid
 from crowdsift.votes.outcomes import half_win, on_either_side
@@ -200,6 +200,7 @@ class Sift(Model):
         component = engine.facts.component
         variance = np.maximum(run.variances - 1.0 / np.bincount(component)[component], 0.0)
         sided = run.prior.types.sides
+        crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
         prior = run.prior.flipped() if flip else run.prior
         return Estimate(
             scores=scores,
@@ -211,22 +212,10 @@ class Sift(Model):
             theta=told.spread,
             points=told.points,
             in_context=known,
-            workers=WorkerEstimate(
-                reliability=told.mean,
-                reliability_sd=told.sd,
-                reliability_lower=told.lower,
-                reliability_upper=told.upper,
-                quantiles=told.spread,
-                side_bias=told.side if sided else None,
-                side_sd=told.side_sd if sided else None,
-                one_sided=told.pure if sided else None,
-                typical=typical * size,
-                class_evidence=classes,
-                extra={"tie_width": told.width} if run.prior.types.ties else {},
-            ),
+            workers=_workers(told, run.prior.types, typical * size, classes),
             evidence=run.evidence[-1],
             sign_margin=margin,
-            crowd_side=_crowd_side(run, crowd) if sided else None,
+            crowd_side=crowd_side if sided else None,
             details={
                 "pair_effect": run.pair_effect / size**2,
                 "context_spread": 0.0 if apart is None else apart.reliability_spread,
@@ -287,14 +276,23 @@ class Sift(Model):
         return told if self.ties else half_win(told.win, tie)
 
 
-def _crowd_side(run: Propagation, crowd: int) -> tuple[float, float]:
-    """Mean g0 of side habits and its sd: a worker's votes tell it with variance t² + v.
-
-    With posterior variance V = t²v/(t² + v) the precision 1/(t² + v) is (t² - V)/t⁴.
-    """
-    spread = float(run.sides.prior.variance)
-    known = np.maximum(spread - run.side_posteriors()[1][:crowd], 0.0) / max(spread, 1e-12) ** 2
-    return float(run.sides.prior.mean), float(1.0 / np.sqrt(1.0 + known.sum()))
+def _workers(
+    told: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
+) -> WorkerEstimate:
+    """What is said of workers."""
+    return WorkerEstimate(
+        reliability=told.mean,
+        reliability_sd=told.sd,
+        reliability_lower=told.lower,
+        reliability_upper=told.upper,
+        quantiles=told.spread,
+        side_bias=told.side if types.sides else None,
+        side_sd=told.side_sd if types.sides else None,
+        one_sided=told.pure if types.sides else None,
+        typical=typical,
+        class_evidence=classes,
+        extra={"tie_width": told.width} if types.ties else {},
+    )
 
 
 def _found(
