@@ -6,15 +6,15 @@ import dataclasses
 
 import numpy as np
 import pytest
-from crowdsift.solvers.conjugate_gradient import conjugate_gradient
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from strategies import comparisons, vectors
 
 import crowdsift
 from crowdsift import Comparisons
-from crowdsift.engines.cpu import CpuEngine
-from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.engines import choose_engine
+from crowdsift.engines.base import SlopePrior
+from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.scale import SlopeScale
 from crowdsift.votes.tally import tally
@@ -23,19 +23,18 @@ MEAN, PRECISION = 0.9, 2.0
 
 
 def settled(votes, scores):
-    engine = ReferenceEngine(votes)
-    at = engine.own_slopes(
-        scores, np.full(votes.n_workers, MEAN), mean=MEAN, precision=PRECISION, last_step=1e-12
-    )
-    return engine, SlopeScale(at.slopes, at.curvature, MEAN, PRECISION)
+    slopes = choose_engine("reference", votes).slopes
+    prior = SlopePrior(MEAN, PRECISION, 1e-12)
+    at = slopes.profile(scores, np.full(votes.n_workers, MEAN), prior)
+    return at.hessian, SlopeScale(at.slopes, at.curvature, MEAN, PRECISION)
 
 
 @given(comparisons(), st.data())
 def test_curvature_along_the_scores(votes, data):
     scores = data.draw(vectors(votes.n_items))
-    engine, scale = settled(votes, scores)
-    expected = scores @ engine.slope_product(scores, 0.5)
-    size = 1.0 + float(np.sum(engine.slope_diagonal() * scores**2))
+    hessian, scale = settled(votes, scores)
+    expected = scores @ (hessian.multiply(scores) + 0.5 * scores)
+    size = 1.0 + float(np.sum(hessian.diagonal() * scores**2))
     assert scale.along_scores(0.5 * float(scores @ scores)) == pytest.approx(
         expected, abs=1e-9 * size
     )
@@ -164,27 +163,50 @@ def test_an_item_in_all_votes():
     assert counted.appearances[0] == pytest.approx(heavy.weight.astype(float).sum(), rel=1e-12)
 
 
-@pytest.mark.parametrize("finest", [0.0, 1e-6, 1.0])
-def test_own_slopes_among_many_items(finest):
+@pytest.mark.parametrize("resolution", [0.0, 1e-6, 1.0])
+def test_own_slopes_among_many_items(resolution):
+    """Against the formulas in double precision: gradients are 0 in the slopes, and so on."""
     votes = many()
     rng = np.random.default_rng(1)
     scores, v = rng.normal(size=(2, votes.n_items))
-    prior = {"mean": MEAN, "precision": PRECISION, "last_step": 1e-9}
-    start = np.ones(votes.n_workers)
-    theirs = ReferenceEngine(votes)
-    told = theirs.own_slopes(scores, start, **prior)
-    product, diagonal = theirs.slope_product(v, 0.5), theirs.slope_diagonal()
+    s, n = votes.worker_codes(), votes.weight.astype(float)
+    d, moved = (x[votes.first] - x[votes.second] for x in (scores, v))
+
+    def to_workers(values):
+        return np.bincount(s, values, votes.n_workers)
+
+    def to_items(values):
+        ends = ((votes.first, values), (votes.second, -values))
+        return sum(np.bincount(items, x, votes.n_items) for items, x in ends)
+
     for threads in (1, 2):
-        ours = CpuEngine(votes, threads)
-        found = ours.own_slopes(scores, start, **prior, finest=finest)
-        for mine, other in zip(found, told, strict=True):
-            np.testing.assert_allclose(mine, other, rtol=1e-6, atol=1e-5 if finest else 1e-7)
-        np.testing.assert_allclose(ours.slope_product(v, 0.5), product, rtol=1e-5, atol=1e-4)
-        np.testing.assert_allclose(ours.slope_diagonal(), diagonal, rtol=1e-5)
+        slopes = choose_engine("cpu", votes, threads).slopes
+        prior = SlopePrior(MEAN, PRECISION, 1e-9)
+        at = slopes.profile(scores, np.ones(votes.n_workers), prior, resolution=resolution)
+        beta = at.slopes[s]
+        p = sigmoid(beta * d)
+        left, weight = n * (votes.outcome - p), n * p * (1.0 - p)
+        curvature = to_workers(weight * d**2) + PRECISION
+        slope = to_workers(left * d) - PRECISION * (at.slopes - MEAN)
+        np.testing.assert_allclose(slope / curvature, 0.0, atol=1e-6)
+        np.testing.assert_allclose(at.curvature, curvature, rtol=1e-6)
+        atol = 1e-5 if resolution else 1e-7
+        np.testing.assert_allclose(at.gradient, to_items(beta * left), rtol=1e-6, atol=atol)
+        log = n * np.log(np.where(votes.outcome > 0.5, p, 1.0 - p))
+        assert at.value == pytest.approx(log.sum(), rel=1e-9)
+        # A v - B D⁻¹ B'v, B' being the derivative of -gradient in the slopes
+        mixed = weight * beta * d - left
+        through = (to_workers(mixed * moved) / curvature)[s]
+        product = to_items(weight * beta**2 * moved - mixed * through)
+        np.testing.assert_allclose(at.hessian.multiply(v), product, rtol=1e-5, atol=1e-4)
+        ends = ((votes.first, weight * beta**2), (votes.second, weight * beta**2))
+        diagonal = sum(np.bincount(items, x, votes.n_items) for items, x in ends)
+        np.testing.assert_allclose(at.hessian.diagonal(), diagonal, rtol=1e-5, atol=1e-6)
 
 
 def test_scores_that_are_not_finite_among_many_items():
     votes = many()
     scores = np.zeros(votes.n_items)
     scores[votes.first[0]] = np.nan
-    assert np.isnan(CpuEngine(votes, 2).common_slope(scores, 1.0).value)
+    slopes = choose_engine("cpu", votes, 2).slopes
+    assert np.isnan(slopes.profile(scores, np.ones(votes.n_workers)).value)
