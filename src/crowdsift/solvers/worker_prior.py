@@ -15,15 +15,12 @@ import numpy as np
 
 from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerTypes, mirrored
 from crowdsift.numeric.extrapolation import squarem
-from crowdsift.numeric.type_mixture import MIN_SPREAD, SHARES, update_types
+from crowdsift.numeric.type_mixture import MIN_SPREAD, SHARES, TypeMixture
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from crowdsift.numeric import Vector
-    from crowdsift.numeric.type_mixture import TypeUpdate
-
-    _Grid = tuple[Vector, Vector]
 
 __all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "power_grid"]
 
@@ -32,6 +29,7 @@ TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5
 _PURE_SIDES = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of pure types
 
 _FAR = 6.0
+_PI = 5  # where π begins in the vector of (μ, log τ, ρ, π)
 
 
 def power_grid(points: int) -> Vector:
@@ -98,45 +96,43 @@ class WorkerPrior:
         return WorkerPrior(levels, masses, types=habits)
 
     def learned(
-        self,
-        counts: Callable[[Vector], Vector],
-        cycles: int,
-        tolerance: float,
-        *,
-        ahead: float,
-        update: TypeUpdate = update_types,
+        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float, *, ahead: float
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `cycles` bring.
 
         It is at rest where a step moves no more than `tolerance` of its mass and of p0.
 
         Plain steps creep along directions of which the votes imply little, and EP would creep with
-        them: after every two steps `squarem` goes at most `ahead` times as far. `update` is
-        `update_types` or the same by other means.
+        them: after every two steps `squarem` goes at most `ahead` times as far.
         """
-        prior, grid = self, self._grid()
-        for _ in range(cycles):
-            one = prior._updated(grid, counts(prior.masses), update)
-            if np.abs(one._vector() - prior._vector()).sum() <= tolerance:
-                return one
-            two = one._updated(grid, counts(one.masses), update)
-            prior = _extrapolated(prior, one, two, ahead)
+        mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
+        found = counts(self.masses)
+        x = self._vector(mixture, found)
+        for cycle in range(cycles):
+            one = mixture.update(x, counts(x[_PI:]) if cycle else found)
+            if float(np.abs(one - x).sum()) <= tolerance:
+                x = one
+                break
+            x = _extrapolated(x, one, mixture.update(one, counts(one[_PI:])), ahead)
             for _ in range(2):  # what an extrapolation stirs up in other directions dies down
-                prior = prior._updated(grid, counts(prior.masses), update)
-        return prior
-
-    def _vector(self) -> Vector:
-        """μ, log τ, ρ and π in one vector, for extrapolation."""
-        return np.concatenate([[self.centre or 0.0, np.log(self.spread)], self.shares, self.masses])
+                x = mixture.update(x, counts(x[_PI:]))
+        return self._with(x)
 
     def updated(self, counts: Vector) -> WorkerPrior:
-        """π from the counts, by three steps of EM for p0."""
-        return self._updated(self._grid(), counts, update_types)
+        """π from the counts, with a step of EM for p0."""
+        mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
+        return self._with(mixture.update(self._vector(mixture, counts), counts))
 
-    def _grid(self) -> _Grid:
-        """The signed reliabilities, and logarithms of the widths of their cells."""
-        points = mirrored(self.levels)
-        return points, np.log(np.gradient(points))
+    def _vector(self, mixture: TypeMixture, counts: Vector) -> Vector:
+        """(μ, log τ, ρ, π); μ and τ are those of the counts where there are none yet."""
+        known = self.centre is not None
+        centre, spread = (self.centre, self.spread) if known else mixture.start(counts)
+        return np.concatenate([[centre or 0.0, np.log(spread)], self.shares, self.masses])
+
+    def _with(self, vector: Vector) -> WorkerPrior:
+        centre, spread = float(vector[0]), float(np.exp(vector[1]))
+        shares, masses = vector[2:_PI].copy(), vector[_PI:].copy()
+        return replace(self, masses=masses, centre=centre, spread=spread, shares=shares)
 
     def by_width(self, masses: Vector) -> Vector:
         """What regular types hold, a row a tie width, a column a reliability."""
@@ -150,14 +146,6 @@ class WorkerPrior:
         centre = None if self.centre is None else -self.centre
         return replace(self, masses=masses, centre=centre)
 
-    def _updated(self, grid: _Grid, counts: Vector, update: TypeUpdate) -> WorkerPrior:
-        n_widths = len(self.types.widths)
-        centre = np.nan if self.centre is None else self.centre
-        masses, centre, spread, shares = update(
-            *grid, n_widths, counts, centre, self.spread, self.shares
-        )
-        return WorkerPrior(self.levels, masses, centre, spread, shares, self.types)
-
     def rescaled(self, factor: float) -> WorkerPrior:
         """The distribution of β·factor, on the grid times the factor."""
         centre = None if self.centre is None else self.centre * factor
@@ -166,24 +154,16 @@ class WorkerPrior:
         )
 
 
-def _extrapolated(
-    zero: WorkerPrior, one: WorkerPrior, two: WorkerPrior, most: float
-) -> WorkerPrior:
+def _extrapolated(zero: Vector, one: Vector, two: Vector, most: float) -> Vector:
     """Squared extrapolation of π and p0 from three iterates, by at most so many steps."""
-    if zero.centre is None or one.centre is None or two.centre is None:
+    if zero[0] * one[0] < 0.0 or one[0] * two[0] < 0.0:  # the majority changed sides
         return two
-    if zero.centre * one.centre < 0 or one.centre * two.centre < 0:  # the majority changed sides
-        return two
-    found = squarem(zero._vector(), one._vector(), two._vector(), most)
+    found = squarem(zero, one, two, most)
     if found is None:
         return two
+    found[1] = min(max(found[1], np.log(MIN_SPREAD)), 3.0)
     # distributions stay distributions of the same support
-    masses = np.maximum(found[5:], 0.1 * two.masses)
-    shares = np.maximum(found[2:5], 0.1 * two.shares)
-    return replace(
-        two,
-        masses=masses / masses.sum(),
-        centre=float(found[0]),
-        spread=max(float(np.exp(min(found[1], 3.0))), MIN_SPREAD),
-        shares=shares / shares.sum(),
-    )
+    np.maximum(found[2:], 0.1 * two[2:], out=found[2:])
+    for part in (found[2:_PI], found[_PI:]):
+        part /= part.sum()
+    return found

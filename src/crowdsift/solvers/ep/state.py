@@ -28,7 +28,9 @@ if TYPE_CHECKING:
 __all__ = ["Propagation", "Settings", "standardised"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
-_COUNTING_CYCLES = 8  # of learning π within an iteration
+# Cycles of learning π within an iteration, and how far, as a share of the last change of scores:
+# while scores still move π need not be exact.
+_EARLY_LEARNING, _LEARNING = (3, 0.1), (8, 0.01)
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 1e-3
 _USUAL = 10.0  # a largest change is held against this times the root mean square
@@ -165,9 +167,8 @@ class Propagation:
         self._pass_over(self.damping, self.scale() if hold else 1.0)
         last = self._last_change()
         ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
-        self.prior = self.prior.learned(
-            self.sites.type_counts, _COUNTING_CYCLES, 0.01 * last, ahead=ahead
-        )
+        cycles, share = _EARLY_LEARNING if last > _STAGE_ONE else _LEARNING
+        self.prior = self.prior.learned(self.sites.type_counts, cycles, share * last, ahead=ahead)
         self.unclipped += not self.clip
         if self.settings.refine:
             self._refine()
