@@ -95,7 +95,58 @@ def dependence(options: argparse.Namespace) -> None:
               f"design effect {np.mean(effects):.2f}")  # fmt: skip
 
 
-RUNS: dict[str, Run] = {"joint": joint, "dependence": dependence}
+def crowd_with(seed: int, copiers: int = 0, repeats: int = 1, pair_sd: float = 0.0) -> Votes:
+    """15 workers on 10 items; some copy the first worker with 0.8, the last repeats itself."""
+    rng = np.random.default_rng(seed)
+    score, slope = rng.normal(size=10), rng.uniform(0.5, 2.0, 15)
+    effect = pair_sd * rng.normal(size=(10, 10))
+    answers: dict[tuple[int, int], bool] = {}
+    repeated: dict[tuple[int, int], bool] = {}
+    rows: Votes = {name: [] for name in ("winner", "loser", "worker")}
+    for worker in range(15):
+        for _ in range(100 * (repeats if worker == 14 else 1)):
+            a, b = sorted(rng.choice(10, 2, replace=False).tolist())
+            p = 1 / (1 + np.exp(-slope[worker] * (score[a] - score[b]) - effect[a, b]))
+            first = bool(rng.random() < p)
+            if 0 < worker <= copiers and (a, b) in answers and rng.random() < 0.8:
+                first = answers[a, b]
+            if worker == 0:
+                answers[a, b] = first
+            if worker == 14 and repeats > 1:
+                first = repeated.setdefault((a, b), first)
+            rows["winner"].append(f"i{a if first else b}")
+            rows["loser"].append(f"i{b if first else a}")
+            rows["worker"].append(f"w{worker:02d}")
+    return rows
+
+
+def copying(options: argparse.Namespace) -> None:
+    """How often copied answers are noticed, and how often they are seen where there are none."""
+    method = "bora-map" if options.method == "bt" else options.method
+    print(f"{method}: {options.boards} crowds of 15 workers, 1,500 votes on 10 items")
+    for pair_sd in (0.0, 0.7):
+        for name, planted in (
+            ("nothing planted", {}),
+            ("three copy the first worker", {"copiers": 3}),
+            ("a judge of 300 votes on 45 pairs repeats itself", {"repeats": 3}),
+        ):
+            noticed, wrong, again, wrong_again = [], [], [], []
+            for seed in range(options.boards):
+                votes = crowd_with(seed, pair_sd=pair_sd, **planted)
+                found = crowdsift.fit(votes, method, threads=1).copying()
+                guilty = {f"w{i:02d}" for i in range(planted.get("copiers", -1) + 1)}
+                named = {label for group in found.groups for label in group}
+                noticed.append(bool(named & guilty))
+                wrong.append(bool(named - guilty))
+                repeating = set(found.repeats["worker"].tolist())
+                again.append("w14" in repeating)
+                wrong_again.append(bool(repeating - {"w14"}))
+            print(f"  pair effects {pair_sd:.1f}, {name}: copies noticed {share(noticed)}, others "
+                  f"named {share(wrong)}; judge named as repeating {share(again)}, others "
+                  f"{share(wrong_again)}")  # fmt: skip
+
+
+RUNS: dict[str, Run] = {"joint": joint, "dependence": dependence, "copying": copying}
 
 
 def main() -> None:

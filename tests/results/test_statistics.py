@@ -174,8 +174,10 @@ def test_statistics_go_with_the_summary(tmp_path: object) -> None:
     fit.save(str(tmp_path))
     saved = crowdsift.load(str(tmp_path))
     assert saved.summary["statistics"]["split_half_reliability"] is not None
+    again = saved.statistics() if saved.votes is not None else fit.statistics()
+    assert again.workers["infit"] == pytest.approx(fit.statistics().workers["infit"])
     with pytest.raises(crowdsift.RequestError, match="does not hold its votes"):
-        saved.statistics()
+        crowdsift.Fit(**{**vars(fit), "votes": None}).statistics()
 
 
 def test_votes_without_workers_and_intervals() -> None:

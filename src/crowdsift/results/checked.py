@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Self
 
+from crowdsift.results.copying import Copying, copying
 from crowdsift.results.record import FitRecord
 from crowdsift.results.robustness import Robustness, robustness
 from crowdsift.results.statistics import FitStatistics, fit_statistics
@@ -76,6 +77,22 @@ class CheckedRecord(FitRecord):
         """
         refit = self._refitter(gold=gold, threads=threads, warm=False)
         return fit_statistics(self, refit, halves, int(self.summary["seed"]))
+
+    def copying(self) -> Copying:
+        """Workers who answer too much alike to be independent, and those who repeat themselves.
+
+        Agreement on the same pairs of items is compared with what scores and reliabilities
+        explain, and with what all workers show beyond that; 99 % sure that nobody is named by
+        chance.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> drawn = crowdsift.simulate(items=9, workers=8, comparisons=900, seed=3)
+        >>> crowdsift.fit(drawn.comparisons()).copying().groups
+        ()
+        """
+        return copying(self)
 
     def with_robustness(self, **options: Any) -> Self:
         """The fit with the figures of `robustness` in its summary; the options are the same.
