@@ -87,7 +87,7 @@ def test_doubted_votes_are_those_of_bad_workers(crowd, votes, tmp_path):
 def test_trl_columns(crowd, votes, tmp_path):
     items = tmp_path / "texts.csv"
     items.write_text("item,text\n" + "".join(f'{i},"text of {i}"\n' for i in crowd.items))
-    export_votes(votes, tmp_path / "out.jsonl", trl=True, texts=f"{items}:text")
+    export_votes(votes, tmp_path / "out.jsonl", to="trl", texts=f"{items}:text")
     export_votes(votes, tmp_path / "plain.jsonl")
     fit = crowdsift.fit(votes)
     pairs = zip(lines_of(tmp_path / "out.jsonl"), lines_of(tmp_path / "plain.jsonl"), strict=True)
@@ -102,7 +102,7 @@ def test_trl_columns(crowd, votes, tmp_path):
         assert row["note"] == plain["note"]
     items.write_text("item,text\ni00,x\n")
     with pytest.raises(InputError, match="have no text here"):
-        export_votes(votes, tmp_path / "out.jsonl", trl=True, texts=f"{items}:text")
+        export_votes(votes, tmp_path / "out.jsonl", to="trl", texts=f"{items}:text")
 
 
 def test_taken_names_weights_and_ties(tmp_path):
@@ -144,7 +144,7 @@ def test_many_rows_keep_their_order(tmp_path):
         f"i % 40 AS worker, i AS row FROM range(300000) t(i)) TO '{path}' (FORMAT PARQUET)"
     )
     out = tmp_path / "out.parquet"
-    assert export_votes(path, out, trl=True, method="bt").rows == 300_000
+    assert export_votes(path, out, to="trl", method="bt").rows == 300_000
     rows = duckdb.sql(f"SELECT row, winner, chosen, rejected, loser FROM '{out}'").fetchnumpy()
     np.testing.assert_array_equal(rows["row"], np.arange(300_000))
     same = rows["winner"] == rows["chosen"]
@@ -174,7 +174,7 @@ def test_the_old_file_stays(votes, tmp_path):
 
 @pytest.mark.parametrize(
     ("target", "match"),
-    [("out.csv", r"\.jsonl or \.parquet"), ("none/out.jsonl", "there is no folder")],
+    [("out.txt", r"\.jsonl, \.csv or \.parquet"), ("none/out.jsonl", "there is no folder")],
 )
 def test_wrong_targets(votes, tmp_path, target, match):
     with pytest.raises(RequestError, match=match):
@@ -198,3 +198,119 @@ def test_command(votes, tmp_path, monkeypatch, capsys):
     assert stop.value.code == 0
     assert "900 votes; added probability" in capsys.readouterr().err
     assert out.exists()
+
+
+# --- one order for all columns -------------------------------------------------------------------
+
+
+def preferences(path, chat=False):
+    """Preferences with columns chosen and rejected of their own; every seventh vote is wrong."""
+    drawn = crowdsift.simulate(items=8, workers=6, comparisons=700, reliability=(1, 3), seed=2)
+    votes = drawn.comparisons()
+    won = votes.outcome > 0.5
+    one = np.repeat(np.where(won, votes.first, votes.second), votes.weight.astype(int))
+    two = np.repeat(np.where(won, votes.second, votes.first), votes.weight.astype(int))
+    who = np.repeat(votes.worker_codes(), votes.weight.astype(int))
+
+    def reply(code):
+        text = f"reply {code} " + "word " * 5
+        return [{"role": "assistant", "content": text}] if chat else text
+
+    rows = [
+        {"prompt": f"p{a % 2}", "chosen": reply(a), "rejected": reply(b), "annotator_id": int(s)}
+        for a, b, s in zip(one, two, who, strict=True)
+        if a % 2 == b % 2
+    ]
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    return rows
+
+
+@pytest.mark.parametrize("chat", [False, True])
+def test_chosen_margin_and_label_speak_of_one_order(tmp_path, chat):
+    given = preferences(tmp_path / "in.jsonl", chat)
+    done = export_votes(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to="trl")
+    rows = lines_of(tmp_path / "out.jsonl")
+    assert len(rows) == len(given)
+    flipped = 0
+    for row, old in zip(rows, given, strict=True):
+        assert row["original_chosen"] == old["chosen"]
+        assert row["original_rejected"] == old["rejected"]
+        assert {str(row["chosen"]), str(row["rejected"])} == {
+            str(old["chosen"]),
+            str(old["rejected"]),
+        }
+        assert (row["margin"] > 0) == (row["probability"] > 0.5)
+        assert row["probability"] >= 0.5
+        assert row["soft_label"] >= 0.5
+        flipped += row["chosen"] != old["chosen"]
+    assert flipped == done.flipped > 0
+
+
+def test_flips_that_are_sure_and_none(tmp_path):
+    given = preferences(tmp_path / "in.jsonl")
+    flips = {}
+    for flip in ("never", "sure", "always"):
+        done = export_votes(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to="trl", flip=flip)
+        flips[flip] = done.flipped
+        for row, old in zip(lines_of(tmp_path / "out.jsonl"), given, strict=True):
+            assert (row["margin"] > 0) == (row["probability"] > 0.5)
+            if flip == "never":
+                assert row["chosen"] == old["chosen"]
+            elif row["chosen"] != old["chosen"]:
+                assert row["probability"] >= (0.95 if flip == "sure" else 0.5)
+    assert flips["never"] == 0 < flips["sure"] < flips["always"]
+
+
+def test_what_is_less_sure_is_dropped(tmp_path):
+    given = preferences(tmp_path / "in.jsonl")
+    whole = export_votes(tmp_path / "in.jsonl", tmp_path / "all.jsonl", to="trl")
+    done = export_votes(tmp_path / "in.jsonl", tmp_path / "out.jsonl", to="trl", keep=0.999)
+    rows = lines_of(tmp_path / "out.jsonl")
+    assert [row for row in lines_of(tmp_path / "all.jsonl") if row["probability"] >= 0.999] == rows
+    assert done.rows == len(rows) == len(given) - done.dropped
+    assert whole.dropped == 0 < done.dropped
+
+
+def test_from_a_saved_fit_without_fitting(votes, tmp_path, monkeypatch):
+    export_votes(votes, tmp_path / "one.jsonl")
+    crowdsift.fit(votes).save(tmp_path / "fit")
+    monkeypatch.setattr("crowdsift.active.export.fit", None)
+    export_votes(votes, tmp_path / "two.jsonl", fitted=tmp_path / "fit")
+    for one, two in zip(lines_of(tmp_path / "one.jsonl"), lines_of(tmp_path / "two.jsonl"),
+                        strict=True):  # fmt: skip
+        assert one["probability"] == pytest.approx(two["probability"], rel=1e-6)
+        assert one["weight"] == pytest.approx(two["weight"], rel=1e-6)
+    other = tmp_path / "other.csv"
+    other.write_text("winner,loser,worker\nx,y,z\n")
+    with pytest.raises(RequestError, match="2 items of the votes are not in the fit"):
+        export_votes(other, tmp_path / "three.jsonl", fitted=tmp_path / "fit")
+
+
+def test_votes_without_workers_export_through_bt(tmp_path):
+    """In one component of more items than have exact covariances, too."""
+    rng = np.random.default_rng(1)
+    score = rng.standard_normal(1300)
+    a = rng.integers(0, 1300, 20_000)
+    b = (a + rng.integers(1, 1300, len(a))) % 1300
+    won = rng.random(len(a)) < 1 / (1 + np.exp(2 * (score[b] - score[a])))
+    one, two = np.where(won, a, b), np.where(won, b, a)
+    path = tmp_path / "votes.csv"
+    rows = "".join(f"{x},{y}\n" for x, y in zip(one, two, strict=True))
+    path.write_text("winner,loser\n" + rows)
+    done = export_votes(path, tmp_path / "out.csv", workers=False)
+    assert done.fit.method == "bt"
+    found = duckdb.sql(f"SELECT probability FROM '{tmp_path / 'out.csv'}'").fetchnumpy()
+    p, right = found["probability"], score[one] > score[two]
+    sure = p > 0.9
+    assert right[sure].mean() == pytest.approx(p[sure].mean(), abs=0.03)
+
+
+def test_rows_that_are_no_votes_are_left_out(tmp_path):
+    path = tmp_path / "batch.csv"
+    path.write_text(
+        "WorkerId,AssignmentId,Input.a,Input.b,Answer.choice\n"
+        "w,1,x,y,A\nw,2,y,x,\nv,3,x,y,B\nv,3,x,y,B\n"
+    )
+    done = export_votes(path, tmp_path / "out.jsonl")
+    assert done.rows == 2
+    assert [row["AssignmentId"] for row in lines_of(tmp_path / "out.jsonl")] == ["1", "3"]

@@ -5,27 +5,58 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import Columns, NoWorkers, Sides, Threads, Votes, mapping
+from crowdsift.cli.options import (
+    Columns,
+    FormatName,
+    NoWorkers,
+    Sides,
+    Threads,
+    Values,
+    Votes,
+    hyper_parameters,
+)
+from crowdsift.cli.reading import read_options
 from crowdsift.cli.terminal import fit_progress, say, warn
 
 
 def export(
     votes: Votes,
-    out: Annotated[Path, typer.Option(help="FILE.jsonl or FILE.parquet.")],
-    method: Annotated[str | None, typer.Option(help="sift (default), bora-em, hbtl or bt.")] = None,
-    trl: Annotated[
-        bool,
+    out: Annotated[Path, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")],
+    method: Annotated[
+        str | None,
+        typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
+    ] = None,
+    settings: Annotated[
+        list[str] | None,
+        typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6."),
+    ] = None,
+    to: Annotated[
+        str,
         typer.Option(
-            "--trl",
-            help="Add chosen and rejected, the item more probably better and the other, and tell "
-            "probability, margin and soft_label for these.",
+            "--to",
+            help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
+            "rejected are added, and all columns speak of these.",
         ),
-    ] = False,
+    ] = "plain",
+    flip: Annotated[
+        str,
+        typer.Option(
+            help="With --to trl, when chosen is the other item than the vote preferred: never, "
+            "sure (it is better with 95 %), always (it is more probably better)."
+        ),
+    ] = "always",
+    keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
     texts: Annotated[
         str | None,
-        typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN; default labels."),
+        typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
     ] = None,
+    fitted: Annotated[
+        Path | None,
+        typer.Option("--fit", help="Folder of a saved fit to take instead of fitting."),
+    ] = None,
+    format_: FormatName = "auto",
     columns: Columns = None,
+    values: Values = None,
     no_workers: NoWorkers = False,
     sides: Sides = None,
     by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
@@ -33,22 +64,22 @@ def export(
 ) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
-    from crowdsift.models import DEFAULT
 
-    chosen = crowdsift.model(method or ("bt" if no_workers else DEFAULT))
-    with fit_progress(f"Fitting {chosen.name}", chosen) as progress:
+    given = hyper_parameters(settings or [])
+    name = method or ("bt" if no_workers else "sift" if given else None)
+    chosen = None if name is None else crowdsift.model(name, **given)
+    options = read_options(
+        columns=columns, format=format_, values=values, by=by, no_workers=no_workers, sides=sides,
+        threads=threads,
+    )  # fmt: skip
+    reading = {each: getattr(options, each) for each in options.asked()}
+    with fit_progress("Fitting", chosen) as progress:
         done = crowdsift.export_votes(
-            votes,
-            out,
-            method=chosen.name,
-            trl=trl,
-            texts=texts,
-            columns=mapping(columns),
-            workers=not no_workers,
-            sides=sides,
-            by=by,
-            threads=threads,
-            progress=progress,
-        )
+            votes, out, method=chosen, to=to, flip=flip, keep=keep, texts=texts, fitted=fitted,
+            threads=threads, progress=progress, **reading,
+        )  # fmt: skip
     warn(done.fit.warnings)
-    say(f"Written: {out} ({done.rows} votes; added {', '.join(done.columns)})")
+    say(
+        f"Written: {out} ({done.rows} votes; added {', '.join(done.columns)}); "
+        f"{done.rows} kept, {done.flipped} flipped, {done.dropped} dropped"
+    )

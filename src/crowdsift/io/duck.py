@@ -26,9 +26,11 @@ from crowdsift.votes.replies import one_line
 from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from crowdsift.io.duck_write import Added
 
 __all__ = ["FileSource"]
 
@@ -327,8 +329,7 @@ class FileSource(Source):
         self,
         path: str,
         kind: str,
-        numbers: Mapping[str, NDArray[Any]],
-        labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]],
+        added: Added,
     ) -> None:
         """Write every loaded column and further ones; see `crowdsift.io.duck_write`."""
         from crowdsift.io.duck_write import Loaded, write_rows
@@ -336,7 +337,7 @@ class FileSource(Source):
         assert self._database is not None
         loaded = Loaded(self._column, self._coded, self._place, self._starts[-1],
                         self._parts[0].kind == "json")  # fmt: skip
-        write_rows(self._database, loaded, self._folder, path, kind, numbers, labels)
+        write_rows(self._database, loaded, self._folder, path, kind, added)
 
     def close(self) -> None:
         """Close the connection and remove what was spilled."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,7 +16,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["Loaded", "write_rows"]
+__all__ = ["Added", "Loaded", "write_rows"]
+
+
+_FORMS = {"json": "JSON", "csv": "CSV, HEADER", "parquet": "PARQUET, COMPRESSION ZSTD"}
 
 
 @dataclass(frozen=True)
@@ -30,14 +33,41 @@ class Loaded:
     is_json: bool
 
 
+@dataclass(frozen=True)
+class Added:
+    """What is written beside the loaded columns, one entry a row that is written.
+
+    Attributes
+    ----------
+    numbers
+        Further columns of numbers.
+    labels
+        Further columns of text: a code for every row, and the text of every code.
+    turned
+        Two further columns, the two loaded ones of which they are made, and where these change
+        places; None for none.
+    renamed
+        Other names of loaded columns.
+    rows
+        The rows of the source that are written; None for all.
+    """
+
+    numbers: Mapping[str, NDArray[Any]]
+    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(
+        default_factory=dict
+    )
+    turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    rows: NDArray[np.int64] | None = None
+
+
 def write_rows(
     database: Database,
     loaded: Loaded,
     folder: TemporaryFolder,
     path: str,
     kind: str,
-    numbers: Mapping[str, NDArray[Any]],
-    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]],
+    added: Added,
 ) -> None:
     """Write every loaded column and further ones.
 
@@ -46,36 +76,21 @@ def write_rows(
     database, loaded, folder
         Where the rows are, and a folder that the database may write to.
     path, kind
-        Where to, and "json" (one object a line) or "parquet".
-    numbers
-        Further columns, one entry a row.
-    labels
-        Further columns of text: a code for every row, and the text of every code.
+        Where to, and "json" (one object a line), "csv" or "parquet".
+    added
+        The further columns, and which rows are written.
     """
     import duckdb
 
-    added = {f"n{place}": values for place, values in enumerate(numbers.values())}
-    added |= {f"l{place}": codes for place, (codes, _) in enumerate(labels.values())}
-    added["row_number"] = np.arange(loaded.rows)
-    chosen = [f"{_cell(database, loaded, name, kind)} AS {quoted(name)}" for name in loaded.column]
-    chosen += [f"n{place} AS {quoted(name)}" for place, name in enumerate(numbers)]
-    joins = ""
+    rows = f"SELECT {', '.join(_columns(database, loaded, kind, added))} FROM votes "
+    rows += f"JOIN added ON added.row_number = votes.{loaded.place}"
     for name in loaded.coded:
         column = loaded.column[name]
-        joins += f" LEFT JOIN labels_{column} ON labels_{column}.code = votes.{column}"
-    for place, (name, (_, texts)) in enumerate(labels.items()):
-        code = np.arange(len(texts), dtype=np.uint32)
-        database.register(f"texts{place}", {"code": code, "entry": texts})
-        joins += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
-        chosen.append(f"texts{place}.entry AS {quoted(name)}")
-    database.register("added", added)
-    meet = "POSITIONAL JOIN added"
-    if loaded.coded:
-        meet = f"JOIN added ON added.row_number = votes.{loaded.place}"
-    rows = f"SELECT {', '.join(chosen)} FROM votes {meet}{joins}"
-    if joins:  # a join keeps no order
-        rows += f" ORDER BY votes.{loaded.place}"
-    form = "JSON" if kind == "json" else "PARQUET, COMPRESSION ZSTD"
+        rows += f" LEFT JOIN labels_{column} ON labels_{column}.code = votes.{column}"
+    for place in range(len(added.labels)):
+        rows += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
+    rows += f" ORDER BY votes.{loaded.place}"  # a join keeps no order
+    form = _FORMS[kind]
     draft = folder.file()  # the database may write nowhere else
     try:
         database.execute(f"COPY ({rows}) TO {literal(draft)} (FORMAT {form})")
@@ -85,6 +100,27 @@ def write_rows(
         os.replace(draft, path)
     except OSError:  # another file system
         shutil.copyfile(draft, path)
+
+
+def _columns(database: Database, loaded: Loaded, kind: str, added: Added) -> list[str]:
+    """What is selected: loaded columns, those that change places, numbers and texts."""
+    own = {name: _cell(database, loaded, name, kind) for name in loaded.column}
+    table = {f"n{place}": values for place, values in enumerate(added.numbers.values())}
+    table |= {f"l{place}": codes for place, (codes, _) in enumerate(added.labels.values())}
+    table["row_number"] = np.arange(loaded.rows) if added.rows is None else added.rows
+    chosen = [f"{cell} AS {quoted(added.renamed.get(name, name))}" for name, cell in own.items()]
+    if added.turned is not None:
+        names, (one, two), table["turned"] = added.turned
+        for name, straight, other in ((names[0], one, two), (names[1], two, one)):
+            cell = f"CASE WHEN turned THEN {own[other]} ELSE {own[straight]} END"
+            chosen.append(f"{cell} AS {quoted(name)}")
+    chosen += [f"n{place} AS {quoted(name)}" for place, name in enumerate(added.numbers)]
+    for place, (name, (_, texts)) in enumerate(added.labels.items()):
+        code = np.arange(len(texts), dtype=np.uint32)
+        database.register(f"texts{place}", {"code": code, "entry": texts})
+        chosen.append(f"texts{place}.entry AS {quoted(name)}")
+    database.register("added", table)
+    return chosen
 
 
 def _cell(database: Database, loaded: Loaded, name: str, kind: str) -> str:

@@ -177,6 +177,7 @@ class CodedVotes:
     sides_known: bool
     by: str
     intake: Intake
+    pair: tuple[str, str] = ("", "")  # the columns of the first and the second item
 
     def comparisons(self, threads: int) -> Comparisons:
         """The votes as every model sees them."""
@@ -272,6 +273,7 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         sides_known=ready.sides_known,
         by=ready.by,
         intake=ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes),
+        pair=(roles[layout[0]], roles[layout[1]]),
     )
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import csv
 import os
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,9 +19,11 @@ from crowdsift.votes.labels import MISSING, LabelError
 from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Iterator, Sequence
 
     from numpy.typing import NDArray
+
+    from crowdsift.io.duck_write import Added
 
 __all__ = ["Selected", "Selection"]
 
@@ -89,11 +91,11 @@ class Selected(Source):
         self,
         path: str,
         kind: str,
-        numbers: Mapping[str, NDArray[Any]],
-        labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]],
+        added: Added,
     ) -> None:
         """Write the rows with further columns, as the source itself does."""
-        self._base.write(path, kind, numbers, labels, rows=self._rows)  # type: ignore[attr-defined]
+        rows = self._rows if added.rows is None else self._rows[added.rows]
+        self._base.write(path, kind, replace(added, rows=rows))  # type: ignore[attr-defined]
 
     def close(self) -> None:
         """See `Source.close`."""
