@@ -11,7 +11,8 @@ from crowdsift._version import __version__
 if TYPE_CHECKING:
     from crowdsift import models
     from crowdsift.active.export import export_votes, soft_labels
-    from crowdsift.active.select import Selector, next_pairs
+    from crowdsift.active.next_pairs import next_pairs, second_opinions
+    from crowdsift.active.select import Selector
     from crowdsift.errors import (
         ConvergenceWarning,
         CrowdsiftError,
@@ -47,7 +48,8 @@ if TYPE_CHECKING:
 # Where public names live.
 _ROOMS = {
     "active.export": ("export_votes", "soft_labels"),
-    "active.select": ("Selector", "next_pairs"),
+    "active.next_pairs": ("next_pairs", "second_opinions"),
+    "active.select": ("Selector",),
     "errors": (
         "ConvergenceWarning",
         "CrowdsiftError",
@@ -118,6 +120,7 @@ __all__ = [
     "next_pairs",
     "plots",
     "read",
+    "second_opinions",
     "simulate",
     "soft_labels",
     "tune",

@@ -13,7 +13,7 @@ from crowdsift.active.beliefs import answer
 from crowdsift.active.labels import sorted_labels, widened
 from crowdsift.active.posterior import ALL_PAIRS, fitted_state, prior_state
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
-from crowdsift.fitting import fit
+from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import BradleyTerry, Model, Sift
@@ -26,10 +26,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.active.beliefs import Codes
-    from crowdsift.fitting import Fit
     from crowdsift.numeric import Vector
 
-__all__ = ["Selector", "next_pairs"]
+__all__ = ["Selector"]
 
 
 class Selector:
@@ -43,7 +42,8 @@ class Selector:
     Parameters
     ----------
     votes
-        Whatever `crowdsift.fit` takes; None to start without votes, with `items` given.
+        Whatever `crowdsift.fit` takes, or a `Fit`, whose posterior is taken without fitting; None
+        to start without votes, with `items` given.
     items, workers
         Labels that may have no votes yet.
     islands
@@ -94,7 +94,9 @@ class Selector:
         self._random = np.random.Generator(np.random.PCG64(seed))
         self._new: list[tuple[int, int, int, float]] = []
         self.fit: Fit | None = None
-        if votes is not None:
+        if isinstance(votes, Fit):
+            self.fit, votes = votes, _votes_of(votes)
+        elif votes is not None:
             named = model is None or model.uses_workers
             votes = read_votes(votes, ReadOptions(columns or {}, workers=named, threads=threads))
         self._votes = widened(votes, items, workers)
@@ -221,10 +223,11 @@ class Selector:
         if self._votes is None:
             self._state = prior_state(len(self.items), len(self.workers))
             return
-        with warnings.catch_warnings():  # the fit says so itself
-            warnings.simplefilter("ignore", ConvergenceWarning)
-            warnings.simplefilter("ignore", SignWarning)
-            self.fit = fit(self._votes, self._model, threads=self._threads)
+        if self.fit is None or self.fit.votes is not self._votes:
+            with warnings.catch_warnings():  # the fit says so itself
+                warnings.simplefilter("ignore", ConvergenceWarning)
+                warnings.simplefilter("ignore", SignWarning)
+                self.fit = fit(self._votes, self._model, threads=self._threads)
         self._fitted = self._votes.total_weight
         self._state = fitted_state(self.fit, self._votes)
 
@@ -341,43 +344,10 @@ class Selector:
         return Table(columns)
 
 
-def next_pairs(
-    votes: Any,
-    pairs: int = 10,
-    *,
-    workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
-    items: Iterable[Any] = (),
-    islands: str = "connect",
-    columns: Mapping[str, str] | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-) -> Table:
-    """The comparisons worth asking next; see `Selector.choose`.
-
-    Parameters
-    ----------
-    votes, items, islands, columns, seed, threads
-        As for `Selector`.
-    pairs
-        How many.
-    workers
-        Who may be asked, perhaps with capacities; "all" means all who have voted.
-
-    Examples
-    --------
-    >>> import crowdsift
-    >>> votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": ["ann", "bob"]}
-    >>> asked = crowdsift.next_pairs(votes, 1)
-    >>> asked["reason"].tolist()
-    ['connects']
-    """
-    named = () if workers is None or isinstance(workers, str) else list(workers)
-    selector = Selector(
-        votes, items=items, workers=named, islands=islands, columns=columns, seed=seed,
-        threads=threads,
-    )  # fmt: skip
-    if isinstance(workers, str):
-        if workers != "all":
-            raise RequestError(f"workers are labels or 'all', not {workers!r}")
-        workers = list(selector.workers)
-    return selector.choose(pairs, workers=workers)
+def _votes_of(found: Fit) -> Comparisons:
+    if found.votes is None:
+        raise RequestError(
+            "the votes of this fit were not kept, so that nobody knows what was asked; give the "
+            "votes instead"
+        )
+    return found.votes

@@ -17,12 +17,15 @@ from crowdsift.cli.options import (
     Threads,
     Unique,
     Values,
-    Votes,
     Where,
 )
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
 
+VotesOrFolder = Annotated[
+    str,
+    typer.Argument(help="Votes, as for fit; or the folder of a saved fit, which is not refitted."),
+]
 Askable = Annotated[
     str | None,
     typer.Option(
@@ -45,11 +48,19 @@ KeepIslands = Annotated[
 
 
 def next_(
-    votes: Votes,
+    votes: VotesOrFolder,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
     workers: Askable = None,
     items: Items = None,
     keep_islands: KeepIslands = False,
+    reask: Annotated[
+        bool,
+        typer.Option(
+            "--reask",
+            help="Second opinions instead: pairs that were judged, where the order or the worker "
+            "who judged is least certain.",
+        ),
+    ] = False,
     out: Annotated[Path | None, typer.Option(help="CSV file for the questions.")] = None,
     format_: FormatName = "auto",
     columns: Columns = None,
@@ -65,7 +76,8 @@ def next_(
     quiet: Quiet = False,
 ) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
-    from crowdsift.active.select import next_pairs
+    import crowdsift
+    from crowdsift.active.next_pairs import next_pairs, second_opinions
     from crowdsift.io.candidates import read_capacities, read_labels
     from crowdsift.io.files import replace_file
 
@@ -73,17 +85,22 @@ def next_(
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, threads=threads,
     )  # fmt: skip
-    asked = next_pairs(
-        read_shown(votes, options, quiet=quiet),
-        pairs,
-        workers=workers if workers in (None, "all") else read_capacities(workers),
-        items=read_labels(items) if items else (),
-        islands="keep" if keep_islands else "connect",
-        seed=seed,
-        threads=threads,
-    )
+    saved = Path(votes).is_dir()
+    given = crowdsift.load(votes) if saved else read_shown(votes, options, quiet=quiet)
+    if reask:
+        asked = second_opinions(given, pairs, threads=threads)
+    else:
+        asked = next_pairs(
+            given,
+            pairs,
+            workers=workers if workers in (None, "all") else read_capacities(workers),
+            items=read_labels(items) if items else (),
+            islands="keep" if keep_islands else "connect",
+            seed=seed,
+            threads=threads,
+        )
     if asked.height < pairs:
-        say(f"crowdsift: only {asked.height} of {pairs}: the workers may be asked no more")
+        say(f"crowdsift: only {asked.height} of {pairs}: there is no more to ask")
     if out is not None:
         with replace_file(out) as temporary:
             temporary.write_text(asked.to_csv(), encoding="utf-8", newline="")

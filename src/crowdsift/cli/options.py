@@ -168,6 +168,12 @@ TableFile = Annotated[
     Path | None,
     typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
 ]
+HideWorkers = Annotated[
+    bool,
+    typer.Option(
+        "--hide-workers", help="Stable pseudonyms instead of the labels of workers, everywhere."
+    ),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 

@@ -11,7 +11,7 @@ import numpy as np
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.data import FitData
-from crowdsift.results.decisions import decisions
+from crowdsift.results.decisions import decisions, pseudonyms
 from crowdsift.results.joint import first_place, joint_table, win_matrix
 from crowdsift.results.leaderboard import leaderboard
 from crowdsift.results.predict import differences, outcomes, question
@@ -205,6 +205,26 @@ class FitRecord(FitData):
     def to_arrow(self) -> Frames:
         """Items and workers as tables of PyArrow."""
         return self._frames("pyarrow")
+
+    def hide_workers(self) -> Self:
+        """The same fit with stable pseudonyms in place of the labels of workers.
+
+        A pseudonym depends on the label alone, so that it is the same in every table and report.
+        Whoever has a list of labels can find out whose it is.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["ann"])
+        >>> crowdsift.fit(votes, "bt").hide_workers().workers["worker"].tolist()
+        ['worker-730dab2f']
+        """
+        hidden = pseudonyms(self.worker_table["worker"])
+        votes = self.votes
+        if votes is not None and votes.has_workers:
+            votes = replace(votes, workers=hidden)
+        table = Table({**self.worker_table, "worker": hidden})
+        return replace(self, worker_table=table, votes=votes)
 
     def decisions(self, seconds: Mapping[Any, float] | None = None) -> Table:
         """What to do about every worker: pay, review or block, and why; see `decisions.csv`.

@@ -1,0 +1,146 @@
+"""What to ask next, in one call: new comparisons, or second opinions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from crowdsift.active.select import Selector
+from crowdsift.errors import RequestError
+from crowdsift.fitting import Fit, fit
+from crowdsift.io.ingest import read_votes
+from crowdsift.io.options import ReadOptions
+from crowdsift.results.tables import Table
+
+__all__ = ["next_pairs", "second_opinions"]
+
+_CHANCES = ("p_reliable", "p_random", "p_adversarial", "p_one_sided")
+
+
+def next_pairs(
+    votes: Any,
+    pairs: int = 10,
+    *,
+    workers: Sequence[Any] | Mapping[Any, int] | str | None = None,
+    items: Iterable[Any] = (),
+    islands: str = "connect",
+    columns: Mapping[str, str] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+) -> Table:
+    """The comparisons worth asking next; see `Selector.choose`.
+
+    Parameters
+    ----------
+    votes, items, islands, columns, seed, threads
+        As for `Selector`.
+    pairs
+        How many.
+    workers
+        Who may be asked, perhaps with capacities; "all" means all who have voted.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": ["ann", "bob"]}
+    >>> asked = crowdsift.next_pairs(votes, 1)
+    >>> asked["reason"].tolist()
+    ['connects']
+    """
+    named = () if workers is None or isinstance(workers, str) else list(workers)
+    selector = Selector(
+        votes, items=items, workers=named, islands=islands, columns=columns, seed=seed,
+        threads=threads,
+    )  # fmt: skip
+    if isinstance(workers, str):
+        if workers != "all":
+            raise RequestError(f"workers are labels or 'all', not {workers!r}")
+        workers = list(selector.workers)
+    return selector.choose(pairs, workers=workers)
+
+
+def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Table:
+    """Pairs that were judged, worth another worker's opinion: of the order, and of who judged.
+
+    What a pair is worth is the probability that its order is wrong, plus the uncertainty about
+    the least certain worker who judged it: the entropy of its verdict as a share of the largest, 1
+    where it is undecided.
+    Every pair chosen for a worker makes the next one for the same worker worth less.
+
+    Parameters
+    ----------
+    votes
+        Whatever `crowdsift.fit` takes, or a `Fit`.
+    pairs
+        How many; no pair comes twice.
+    threads
+        How many threads may fit.
+
+    Returns
+    -------
+    Table
+        ``first, second`` (the item that is more probably better comes first), ``worker`` (whose
+        answer is checked; somebody else is to answer), ``votes`` (so far), ``probability`` and
+        ``worth``.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": ["ann", "bob"]}
+    >>> asked = crowdsift.second_opinions(votes, 2)
+    >>> sorted(asked["worker"].tolist())
+    ['ann', 'bob']
+    """
+    if not isinstance(pairs, int | np.integer) or pairs < 1:
+        raise RequestError(f"pairs must be a whole number above 0, not {pairs!r}")
+    found = votes
+    if not isinstance(votes, Fit):
+        found = fit(read_votes(votes, ReadOptions(threads=threads)), threads=threads)
+    data = found.votes
+    if data is None or not data.has_workers:
+        raise RequestError("second opinions need votes with workers, and a fit that kept them")
+    n = data.n_items
+    low, high = np.minimum(data.first, data.second), np.maximum(data.first, data.second)
+    keys, place = np.unique(low.astype(np.int64) * n + high, return_inverse=True)
+    count = np.bincount(place, data.weight)
+    labels = data.items
+    wrong = 1.0 - _surer(found, labels[keys // n].tolist(), labels[keys % n].tolist())
+    doubt, worker = _doubts(found), data.worker_codes().astype(np.int64)
+    # One row a pair and worker: the same worker may have judged a pair both ways.
+    rows = np.unique(place.astype(np.int64) * data.n_workers + worker)
+    pair, who = rows // data.n_workers, rows % data.n_workers
+    asked, open_, chosen, worth = np.zeros(data.n_workers), np.ones(len(keys), bool), [], []
+    for _ in range(min(int(pairs), len(keys))):
+        value = np.where(open_[pair], wrong[pair] + doubt[who] / (1.0 + asked[who]), -1.0)
+        best = int(value.argmax())
+        chosen.append(best)
+        worth.append(float(value[best]))
+        open_[pair[best]] = False
+        asked[who[best]] += 1
+    one, two = labels[keys[pair[chosen]] // n], labels[keys[pair[chosen]] % n]
+    ahead = found.scores_of(one.tolist()) >= found.scores_of(two.tolist())
+    first, second = one.copy(), two.copy()
+    first[~ahead], second[~ahead] = two[~ahead], one[~ahead]
+    return Table({
+        "first": first, "second": second, "worker": data.workers[who[chosen]],
+        "votes": count[pair[chosen]], "probability": 1.0 - wrong[pair[chosen]],
+        "worth": np.array(worth),
+    })  # fmt: skip
+
+
+def _surer(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:
+    p = np.asarray(found.better(one, two))
+    return np.asarray(np.maximum(p, 1.0 - p))
+
+
+def _doubts(found: Fit) -> np.ndarray:
+    """The entropy of every worker's verdict as a share of the largest; 1 where it is undecided."""
+    table = found.worker_table
+    known = [table[name].astype(np.float64) for name in _CHANCES if name in table]
+    if not known:
+        return np.ones(table.height)
+    p = np.clip(np.stack(known), 1e-12, 1.0)
+    entropy = -(p * np.log(p)).sum(axis=0) / np.log(len(known))
+    return np.where(table["verdict"] == "undecided", 1.0, entropy)

@@ -1,0 +1,38 @@
+"""`crowdsift report`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import HideWorkers, Threads
+from crowdsift.cli.terminal import command_line, say, step_progress
+
+
+def report(
+    directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
+    out: Annotated[Path, typer.Option(help="File for the report, one HTML page.")],
+    title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Fit twice more, for predictions of left-out votes and for the ranking without "
+            "flagged workers.",
+        ),
+    ] = False,
+    hide_workers: HideWorkers = False,
+    threads: Threads = None,
+) -> None:
+    """Make the report of a saved fit, without fitting again."""
+    import crowdsift
+    from crowdsift.io.files import require_file
+
+    require_file(out)
+    found = crowdsift.load(directory)
+    if hide_workers:
+        found = found.hide_workers()
+    with step_progress("Making the report"):
+        page = found.report(title=title, command=command_line(), refit=refit, threads=threads)
+    page.save(out)
+    say(f"Written: {out}")
