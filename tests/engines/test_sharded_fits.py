@@ -1,0 +1,58 @@
+"""Every method on an engine of shards gives the scores of the engine that they are made of.
+
+`python -m benchmarks.shards` prints the whole table, slow methods included.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from benchmarks.shards import SHARDS, TOLERANCE, differences, exacting, real_votes, sparse_votes
+
+from crowdsift.engines import cpu
+from crowdsift.engines.sharded import sharded_engine
+from crowdsift.models import MODELS
+from crowdsift.solvers.ep.variances import Factorisation
+
+QUICK = [
+    *(("passage", method) for method in MODELS if method != "sift"),
+    *(("llmfao", method) for method in MODELS if method != "sift"),
+    *(("faceage_subset", method) for method in ("bt", "rank-centrality", "barp", "bora-map")),
+]
+# A gradient of 1e-9 leaves a score that the penalty of 0.01 alone holds uncertain by 1e-7.
+FLAT = {("llmfao", "htcv"): 1e-10}
+SLOW = {("passage", "bora-em"), ("passage", "htcv")}  # of some seconds
+
+
+@pytest.mark.parametrize(("name", "method"), QUICK)
+def test_scores_are_those_of_one_engine(name, method, data_dir):
+    tolerance = FLAT.get((name, method), TOLERANCE)
+    shards = (2, 5) if (name, method) in SLOW else SHARDS
+    found = differences(method, real_votes(name, data_dir), shards, tolerance)
+    assert max(found) <= 1e-8, dict(zip(shards, found, strict=True))
+
+
+def test_sift_in_shards(data_dir):
+    """Sites are in single precision: scores agree to 1e-6."""
+    (found,) = differences("sift", real_votes("passage", data_dir), (3,))
+    assert found <= 1e-6
+
+
+def test_sift_in_shards_where_variances_are_by_belief_propagation():
+    """Most pairs are compared in several shards; an edge for each would make loops.
+
+    Sites in single precision let standardised scores come to rest to some 4e-8, not to 1e-9.
+    """
+    votes = sparse_votes()
+    model = exacting("sift", votes, 1e-6)
+    whole = cpu.engine(votes, 1)
+    estimate = model.estimate(whole)
+    assert estimate.rule.converged
+    for shards in SHARDS:
+        engine = sharded_engine(votes, lambda part, shared: cpu.engine(part, 1, shared), shards)
+        laplacian = engine.slopes.curvature(estimate.scores, np.ones(votes.n_workers)).laplacian
+        assert Factorisation(engine).variances(None, laplacian, exact=True) is None
+        found = model.estimate(engine)
+        np.testing.assert_allclose(found.scores, estimate.scores, atol=1e-6)
+        np.testing.assert_allclose(found.score_sd, estimate.score_sd, atol=1e-5)
+        assert found.evidence == pytest.approx(estimate.evidence, abs=0.01)
