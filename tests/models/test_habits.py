@@ -26,6 +26,15 @@ def standardised(values):
 # --- the prototype -------------------------------------------------------------------------------
 
 
+def best_crowd_side(judges):
+    """g0 of the largest evidence with g0 ~ N(0, 1) and t half normal, by trying all of both."""
+    y, sd = np.array(judges).T
+    g0, t2 = np.meshgrid(np.linspace(-1.0, 1.0, 2001), np.linspace(1e-3, 2.0, 2000))
+    variance = t2[..., None] + sd**2
+    each = -0.5 * np.log(variance) - 0.5 * (y - g0[..., None]) ** 2 / variance
+    return g0.ravel()[np.argmax(each.sum(axis=-1) - 0.5 * (g0**2 + t2))]
+
+
 @pytest.mark.parametrize(
     ("name", "model"),
     [
@@ -46,7 +55,9 @@ def test_agrees_with_the_prototype(name, model, data_dir):
     fit = crowdsift.fit(votes, model, threads=1)
     assert fit.converged
     expected = json.loads((folder / "sift_prototype.json").read_text())[name]
-    assert fit.summary["evidence"] == pytest.approx(expected["evidence"], abs=0.01)
+    # Sides: the prototype's prior of g0 was N(0, t²), which holds it back; now it is N(0, 1).
+    more = 0.06 if model.sides else 0.01
+    assert -0.01 < fit.summary["evidence"] - expected["evidence"] < more
     assert fit.summary["sign_margin"] == pytest.approx(expected["sign_margin"], abs=1e-3)
     with (folder / f"sift_{name}_items.csv").open() as file:
         rows = {row["item"]: row for row in csv.DictReader(file)}
@@ -68,7 +79,8 @@ def test_agrees_with_the_prototype(name, model, data_dir):
             assert half == pytest.approx(float(row["side_sd"]), abs=1e-3)
             assert told["p_one_sided"] == pytest.approx(float(row["pure_side"]), abs=1e-3)
     if model.sides:
-        assert fit.summary["crowd_side"] == pytest.approx(expected["crowd_side"], abs=1e-3)
+        judges = [(float(row["side"]), float(row["side_sd"])) for row in rows.values()]
+        assert fit.summary["crowd_side"] == pytest.approx(best_crowd_side(judges), abs=5e-3)
         assert fit.workers["side_lower"][0] > 0.5  # gpt3 leans to the left
 
 

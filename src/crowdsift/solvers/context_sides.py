@@ -76,6 +76,12 @@ class SideTree:
         found = best_variance(lambda w: self.slope(held, w), self.spread)
         self.spread = within_reach(found, self.spread)
 
+    def gain(self, regular: Vector) -> float:
+        """The largest evidence over w less that of w = 0."""
+        held = regular[self._whole]
+        best = best_variance(lambda w: self.slope(held, w), self.spread)
+        return self.evidence(regular, best) - self.evidence(regular, 0.0)
+
     def slope(self, weight: Vector, w: float) -> float:
         """The derivative in w of the evidence, weighted by leaf, with the prior of w.
 

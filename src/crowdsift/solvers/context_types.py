@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 __all__ = ["MOST_SPREAD", "TypeTree", "likelihoods", "spread_kernel"]
 
 _LEAST_SPREAD, MOST_SPREAD, _CLOSE = 0.02, 2.0, 1e-4  # and how close in the logarithm
+_TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads, to see whether any is better than none
 _PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
 _TINY = 1e-300
 _FLOOR = 1e-30  # of a prior, in the single precision of passes: a leaf may contradict the others
@@ -104,7 +105,7 @@ class TypeTree:
 
     def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
         """Messages of leaves to their workers."""
-        self._points, self._leaf = mirrored(levels), leaf_likelihoods
+        self._points, self._leaf, self._bonus = mirrored(levels), leaf_likelihoods, bonus
         self._kernel = spread_kernel(self._points, self.spread)
         self._m = np.maximum(self._through(leaf_likelihoods, self._kernel.T), _TINY)
         self._messages = np.zeros((self._n, leaf_likelihoods.shape[1]))
@@ -147,6 +148,21 @@ class TypeTree:
         found = float(np.exp(_least(loss, *bounds)))
         ahead = self._acceleration.propose(self.spread, found)
         self.spread = float(np.clip(ahead, _LEAST_SPREAD, MOST_SPREAD))
+
+    def gain(self, prior: Vector) -> float:
+        """The largest evidence over some values of κ less that of the smallest, at least 0."""
+
+        def evidence(spread: float) -> float:
+            kernel = spread_kernel(self._points, spread)
+            m = np.maximum(self._through(self._leaf, kernel.T), _TINY)
+            messages = np.zeros_like(self._messages)
+            np.add.at(messages, self._whole, np.log(m))
+            messages[:, : self._regular] += self._bonus[:, None]
+            top = messages.max(axis=1, keepdims=True)
+            return float(np.log(np.exp(messages - top) @ prior).sum() + top.sum())
+
+        none = evidence(_LEAST_SPREAD)
+        return max(0.0, *(evidence(spread) - none for spread in _TRIED))
 
     @property
     def _regular(self) -> int:

@@ -31,6 +31,7 @@ from crowdsift.solvers.ep.variances import Factorisation
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.engines.base import ContextEngine
     from crowdsift.engines.grid import GridSites, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation
@@ -38,6 +39,10 @@ if TYPE_CHECKING:
 __all__ = ["MOST_NUMBERS", "ContextSites", "in_another", "with_contexts"]
 
 MOST_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
+_MIN_VOTES = 3.0  # of a worker in a context: with fewer there is nothing to learn from
+_MIN_GAIN = 0.25  # nats of the screening pass; where 3 are found in the end it is .3 and more
+# From so many passes on a trial ends where so many times its last rise would not lift it enough.
+_PATIENCE, _LOOKAHEAD = 6, 10.0
 
 
 class ContextSites:
@@ -196,33 +201,82 @@ def in_another(points: WorkerPoints, told: ContextSites) -> WorkerPoints:
 def with_contexts(run: Propagation) -> Propagation:
     """The run with workers who differ by context where that has clearly more evidence.
 
-    It goes on from the scores and the crowd of the run, over an engine of its own.
+    Not tried where workers have a vote or two in a context, nor where one pass over workers in
+    contexts finds nothing in favour; given up where the evidence is still below that of the run
+    and no longer rises by enough. It goes on from the scores and the worker types of the run, over
+    an engine of its own.
     """
     apart = run.engine.by_context()
-    if apart is None:
+    if apart is None or len(apart.worker) * len(run.prior.masses) > MOST_NUMBERS:
         return run
-    engine, worker, context = apart
-    types, n_workers = run.prior.types, run.engine.facts.n_workers
-    several = len(worker) > len(np.unique(worker))
-    if not several or len(worker) * len(run.prior.masses) > MOST_NUMBERS:
+    rows = _informative(apart, run.engine.facts.n_workers)
+    if not len(rows):
         return run
-    leaves = required(engine.grid).sites(types, 2.0)
-    n_gold = run.engine.facts.n_gold
-    sites = cast("GridSites", ContextSites(leaves, worker, context, n_workers, types, n_gold))
-    first, second = sites.pair_posteriors(run.means)[:2]
-    sites.set_pair_variances(run.variances[first] + run.variances[second])
-    rule = replace(run.rule, history=[], converged=False)
-    trial = replace(run, engine=engine, sites=sites, system=sites.system(sites.pair_sums()),
-                    factorisation=Factorisation(engine), messages=None, rule=rule, evidence=[],
-                    done=False, clip=True, damping=1.0, last_step=None, swings=0, unclipped=0,
-                    scale_steps=0, exact=False, indefinite=False)  # fmt: skip
+    leaves = _leaves(run, apart)
+    if _gain(run, leaves, apart.worker, rows) < _MIN_GAIN:
+        return run
+    trial = _trial(run, apart)
+    wanted = run.evidence[-1] + MIN_LOG_BAYES_FACTOR
     while not trial.done:
         trial.iterate()
+        if len(trial.evidence) >= _PATIENCE:
+            rise = max(trial.evidence[-1] - trial.evidence[-2], 0.0)
+            if trial.evidence[-1] + _LOOKAHEAD * rise < wanted:
+                return run
     trial.finish()
-    upside_down = n_gold and trial.gold_margin < 0.0
-    gain = trial.evidence[-1] - run.evidence[-1]
-    if trial.settled and not upside_down and gain > MIN_LOG_BAYES_FACTOR:
+    upside_down = run.engine.facts.n_gold and trial.gold_margin < 0.0
+    if trial.settled and not upside_down and trial.evidence[-1] > wanted:
         trial.rule.history[:0] = run.rule.history
         trial.evidence[:0] = run.evidence
         return trial
     return run
+
+
+def _informative(apart: ContextEngine, n_workers: int) -> NDArray[np.intp]:
+    """Leaves with several votes, of workers who have more than one such leaf."""
+    tally = apart.engine.counts.tally(np.zeros(apart.engine.facts.n_items))
+    many = tally.loads[: len(apart.worker)] >= _MIN_VOTES
+    leaves = np.bincount(apart.worker, many, n_workers)
+    return np.flatnonzero(many & (leaves[apart.worker] > 1))
+
+
+def _leaves(run: Propagation, apart: ContextEngine) -> GridSites:
+    """New sites of workers in contexts, with the variances of the run."""
+    sites = required(apart.engine.grid).sites(run.prior.types, 2.0)
+    first, second = sites.pair_posteriors(run.means)[:2]
+    sites.set_pair_variances(run.variances[first] + run.variances[second])
+    return sites
+
+
+def _gain(
+    run: Propagation, leaves: GridSites, worker: NDArray[np.int64], rows: NDArray[np.intp]
+) -> float:
+    """Nats by which one pass, at the scores of the run, is for workers who differ by context.
+
+    What re-fitted scores would add is not in it, hence a bar below that of the evidence.
+    """
+    prior, side, types = run.prior, run.sides.prior, run.prior.types
+    found = leaves.update(prior.levels, prior.masses, run.means, damping=1.0, clip=True, side=side)
+    known, whole = np.unique(worker[rows], return_inverse=True)
+    tree = TypeTree(whole, len(known), types)
+    leaf = likelihoods(leaves, prior.levels, types, len(worker))[rows]
+    tree.gather(leaf, prior.levels, np.zeros(len(known)))
+    gain = tree.gain(prior.masses)
+    if types.sides:
+        regular = len(types.widths) * (2 * len(prior.levels) + 1)
+        sides = SideTree(whole, len(known))
+        sides.gather(found.side_tau[rows], found.side_nu[rows], side)
+        gain += sides.gain(tree.posterior(prior.masses)[0][:, :regular].sum(axis=1))
+    return gain
+
+
+def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
+    """The state of the run over workers in contexts, before its first pass."""
+    types, facts, leaves = run.prior.types, run.engine.facts, _leaves(run, apart)
+    made = ContextSites(leaves, apart.worker, apart.context, facts.n_workers, types, facts.n_gold)
+    sites = cast("GridSites", made)
+    rule = replace(run.rule, history=[], converged=False)
+    return replace(run, engine=apart.engine, sites=sites, system=sites.system(sites.pair_sums()),
+                   factorisation=Factorisation(apart.engine), messages=None, rule=rule,
+                   evidence=[], done=False, clip=True, damping=1.0, last_step=None, swings=0,
+                   unclipped=0, scale_steps=0, exact=False, indefinite=False)  # fmt: skip

@@ -29,8 +29,8 @@ __all__ = ["Propagation", "Settings", "standardised"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 # Cycles of learning π within an iteration, and how far, as a share of the last change of scores:
-# while scores still move π need not be exact.
-_EARLY_LEARNING, _LEARNING = (3, 0.1), (8, 0.01)
+# while scores still move π need not be exact, but for more than a few iterations it must not lag.
+_EARLY, _EARLY_LEARNING, _LEARNING = 8, (3, 0.1), (8, 0.01)
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 1e-3
 _USUAL = 10.0  # a largest change is held against this times the root mean square
@@ -167,7 +167,8 @@ class Propagation:
         self._pass_over(self.damping, self.scale() if hold else 1.0)
         last = self._last_change()
         ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
-        cycles, share = _EARLY_LEARNING if last > _STAGE_ONE else _LEARNING
+        early = last > _STAGE_ONE and self.rule.iterations < _EARLY
+        cycles, share = _EARLY_LEARNING if early else _LEARNING
         self.prior = self.prior.learned(self.sites.type_counts, cycles, share * last, ahead=ahead)
         self.unclipped += not self.clip
         if self.settings.refine:
