@@ -32,10 +32,13 @@ def test_second_opinions_are_of_judged_pairs_and_uncertain_workers():
     votes = drawn.comparisons()
     won = votes.outcome > 0.5
     rows = {
-        "winner": votes.items[np.where(won, votes.first, votes.second)].tolist() + ["i00"] * 2,
-        "loser": votes.items[np.where(won, votes.second, votes.first)].tolist() + ["i01", "i02"],
-        "worker": [*votes.workers[votes.worker_codes()].tolist(), "new", "new"],
+        "winner": votes.items[np.where(won, votes.first, votes.second)].tolist(),
+        "loser": votes.items[np.where(won, votes.second, votes.first)].tolist(),
+        "worker": votes.workers[votes.worker_codes()].tolist(),
     }
+    for pair in (("i00", "i01"), ("i00", "i02")):
+        for name, value in zip(rows, (*pair, "new"), strict=True):
+            rows[name].append(value)
     fit = crowdsift.fit(rows)
     asked = crowdsift.second_opinions(fit, 8)
     judged = {frozenset(pair) for pair in zip(rows["winner"], rows["loser"], strict=True)}
