@@ -4,6 +4,7 @@
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from crowdsift.cli.interrupts import raise_if_seen
 from crowdsift.cli.options import (
     Anchors,
     AsJson,
@@ -115,6 +116,7 @@ def fit(
             result = result.with_robustness(gold=gold, threads=threads)
     if statistics:
         result = result.with_statistics(halves=5, gold=gold, threads=threads)
+    raise_if_seen()
     _show(result, out, report, table, as_json=as_json, threads=threads, quiet=quiet)
 
 

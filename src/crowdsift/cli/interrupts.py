@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-__all__ = ["Interrupted", "heed_signals", "signal_seen"]
+__all__ = ["Interrupted", "heed_signals", "raise_if_seen", "signal_seen"]
 
 _seen: list[int] = []
 
@@ -32,6 +32,12 @@ def heed_signals() -> None:
 def signal_seen() -> int | None:
     """The last signal, for errors that libraries raise in its place."""
     return _seen[-1] if _seen else None
+
+
+def raise_if_seen() -> None:
+    """Raise what a callback of the interpreter swallowed: it may print an exception and go on."""
+    if _seen:
+        raise Interrupted(_seen[-1])
 
 
 def _raise(number: int, _frame: object) -> None:

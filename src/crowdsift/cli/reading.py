@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from crowdsift.cli.interrupts import raise_if_seen
 from crowdsift.cli.options import mapping, names
 from crowdsift.cli.terminal import say, warn
 
@@ -62,6 +63,7 @@ def read_for_fit(
 
 
 def _say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:
+    raise_if_seen()
     intake = comparisons.intake
     if intake is not None and not quiet:
         say(str(intake))

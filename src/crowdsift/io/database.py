@@ -6,6 +6,7 @@ any exception of a signal handler reaches the caller as it was raised, and stops
 
 from __future__ import annotations
 
+import atexit
 import os
 import shutil
 import tempfile
@@ -62,6 +63,14 @@ class TemporaryFolder:
     def close(self) -> None:
         """Remove the folder and all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
+
+
+@atexit.register
+def _remove_own() -> None:
+    """Remove what a signal at an awkward moment left of this process."""
+    with suppress(OSError):
+        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{os.getpid()}-*"):
+            shutil.rmtree(path, ignore_errors=True)
 
 
 def _remove_abandoned() -> None:
