@@ -18,6 +18,22 @@ from crowdsift.cli.options import (
 from crowdsift.cli.reading import read_options
 from crowdsift.cli.terminal import fit_progress, say, warn
 
+To = Annotated[
+    str,
+    typer.Option(
+        "--to",
+        help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
+        "rejected are added, and all columns speak of these.",
+    ),
+]
+Flip = Annotated[
+    str,
+    typer.Option(
+        help="With --to trl, when chosen is the other item than the vote preferred: never, "
+        "sure (it is better with 95 %), always (it is more probably better)."
+    ),
+]
+
 
 def export(
     votes: Votes,
@@ -30,21 +46,8 @@ def export(
         list[str] | None,
         typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6."),
     ] = None,
-    to: Annotated[
-        str,
-        typer.Option(
-            "--to",
-            help="plain: all columns speak of the item that the vote prefers. trl: chosen and "
-            "rejected are added, and all columns speak of these.",
-        ),
-    ] = "plain",
-    flip: Annotated[
-        str,
-        typer.Option(
-            help="With --to trl, when chosen is the other item than the vote preferred: never, "
-            "sure (it is better with 95 %), always (it is more probably better)."
-        ),
-    ] = "always",
+    to: To = "plain",
+    flip: Flip = "always",
     keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
     texts: Annotated[
         str | None,
