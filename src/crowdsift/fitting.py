@@ -24,10 +24,11 @@ from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.checked import CheckedRecord
-from crowdsift.results.dependence import GroupedVotes, dependent_fields, read_grouped
+from crowdsift.results.dependence import fields_of_rows
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
+from crowdsift.results.rows import VoteRows, votes_and_rows
 from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import starting_point
@@ -175,7 +176,8 @@ def fit(
     scale: str = "standard",
     anchor: Mapping[Any, float] | None = None,
     level: float = LEVEL,
-    dependent_by: str | GroupedVotes | None = None,
+    dependent_by: str | VoteRows | None = None,
+    time_column: str | None = None,
     engine: str = "auto",
     threads: int | None = None,
     seed: int = 0,
@@ -207,6 +209,8 @@ def fit(
     dependent_by
         A column of which equal values say that votes depend on each other, as those on one prompt
         do: intervals then count groups, not votes.
+    time_column
+        A column of times, for `drift` in the summary: whose reliability changed.
     engine
         Where the arithmetic runs: "auto", "cpu" or "reference".
     threads
@@ -234,7 +238,8 @@ def fit(
     """
     chosen, level = _model(method), checked_level(level)
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
-    read, grouped = _read(votes, _options(reading, threads), dependent_by)
+    options = _options(reading, threads)
+    read, rows = votes_and_rows(votes, options, dependent_by, time_column)
     comparisons = with_classes(read, classes)
     refuse_unused(
         chosen,
@@ -254,8 +259,8 @@ def fit(
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level)
         result = Fit(**fields_of(fitted, machine.passes, started))
-    if grouped is not None:
-        result = replace(result, **dependent_fields(result, grouped))
+    if rows is not None:
+        result = replace(result, **fields_of_rows(result, rows))
     if scale != "standard" or anchor:
         result = result.on_scale(scale, anchor)
     for each in result.diagnostics:
@@ -288,15 +293,6 @@ def require_workers(chosen: Model, votes: Comparisons) -> None:
             f"{chosen.name} learns who can be trusted and needs a worker for every vote; "
             "use method 'bt' for votes without workers"
         )
-
-
-def _read(
-    votes: Any, options: ReadOptions, dependent_by: str | GroupedVotes | None
-) -> tuple[Comparisons, GroupedVotes | None]:
-    """The votes, and which of them depend on each other where it was asked for."""
-    if isinstance(dependent_by, str) and dependent_by:
-        return read_grouped(votes, options, dependent_by)
-    return read_votes(votes, options), dependent_by or None
 
 
 def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparisons:

@@ -34,6 +34,7 @@ from crowdsift.cli.options import (
     Statistics,
     TableFile,
     Threads,
+    TimeColumn,
     Tune,
     Unique,
     Values,
@@ -80,6 +81,7 @@ def fit(
     anchor: Anchors = None,
     level: Level = 0.9,
     dependent_by: DependentBy = None,
+    time: TimeColumn = None,
     robustness: Robustness = False,
     statistics: Statistics = False,
     as_json: AsJson = False,
@@ -103,12 +105,12 @@ def fit(
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
         features=features, partitions=partitions, threads=threads,
     )  # fmt: skip
-    read, groups = read_for_fit(votes, options, dependent_by, quiet=quiet)
+    read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
     with fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
-            anchor=anchors(anchor), level=level, dependent_by=groups, engine=engine,
+            anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
         )  # fmt: skip
     if robustness:

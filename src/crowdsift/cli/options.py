@@ -174,6 +174,10 @@ HideWorkers = Annotated[
         "--hide-workers", help="Stable pseudonyms instead of the labels of workers, everywhere."
     ),
 ]
+TimeColumn = Annotated[
+    str | None,
+    typer.Option("--time", help="A column of times: whose reliability changes is then tested."),
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON value and nothing else.")]
 Seed = Annotated[int, typer.Option(help="Seed of the random numbers.")]
 

@@ -10,7 +10,7 @@ from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
-    from crowdsift.results.dependence import GroupedVotes
+    from crowdsift.results.rows import VoteRows
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["read_for_fit", "read_options", "read_shown"]
@@ -50,16 +50,21 @@ def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comp
 
 
 def read_for_fit(
-    votes: str, options: ReadOptions, column: str | None, *, quiet: bool = False
-) -> tuple[Comparisons, GroupedVotes | None]:
-    """As `read_shown`, with the column that says which votes depend on each other, if any."""
-    if column is None:
+    votes: str,
+    options: ReadOptions,
+    group: str | None,
+    time: str | None,
+    *,
+    quiet: bool = False,
+) -> tuple[Comparisons, VoteRows | None]:
+    """As `read_shown`, with the columns that say which votes go together and when, if any."""
+    if group is None and time is None:
         return read_shown(votes, options, quiet=quiet), None
-    from crowdsift.results.dependence import read_grouped
+    from crowdsift.results.rows import read_rows
 
-    comparisons, groups = read_grouped(votes, options, column)
+    comparisons, rows = read_rows(votes, options, group=group, time=time)
     _say_intake(comparisons, options, quiet=quiet)
-    return comparisons, groups
+    return comparisons, rows
 
 
 def _say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:

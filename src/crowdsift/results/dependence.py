@@ -8,90 +8,33 @@ whatever the dependence within groups is.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.io.ingest import coded_votes
-from crowdsift.models.covariance import Block, ComponentCovariance
+from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.numeric.threads import thread_count
+from crowdsift.results.drift import drift
 from crowdsift.results.influence import ScoreModel, worker_slopes
 from crowdsift.results.item_table import limits
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.ranking import rank_limits
 from crowdsift.results.tables import Table, whole
-from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.io.options import ReadOptions
     from crowdsift.numeric import Vector
     from crowdsift.results.data import FitData
+    from crowdsift.results.rows import VoteRows
 
-__all__ = ["MOST_ITEMS", "GroupedVotes", "dependent_fields", "read_grouped", "sandwich"]
+__all__ = ["MOST_ITEMS", "dependent_fields", "fields_of_rows", "sandwich"]
 
 MOST_ITEMS = 1_000  # whose curvature is inverted
 _FEWEST = 20  # groups, below which the sandwich is too small by far
+_LEAST = 1e-6  # of the largest variance
 _NUMBERS = 10_000_000  # sums by group and item that are held at a time
-
-
-class GroupedVotes(NamedTuple):
-    """Votes row by row, in the codes of the comparisons made of them, and the group of each."""
-
-    first: NDArray[np.int64]
-    second: NDArray[np.int64]
-    outcome: Vector
-    weight: Vector
-    worker: NDArray[np.int64]
-    group: NDArray[np.int64]
-    column: str
-
-
-def read_grouped(votes: Any, options: ReadOptions, column: str) -> tuple[Comparisons, GroupedVotes]:
-    """Read votes, and from the same rows the column that says which of them go together.
-
-    Parameters
-    ----------
-    votes, options
-        As for `crowdsift.read`; votes that are read already have no columns any more.
-    column
-        The name of the column.
-
-    Examples
-    --------
-    >>> from crowdsift.io.options import ReadOptions
-    >>> from crowdsift.results.dependence import read_grouped
-    >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "prompt": ["x", "x"]}
-    >>> read_grouped(rows, ReadOptions(workers=False), "prompt")[1].group
-    array([0, 0])
-    """
-    if isinstance(votes, Comparisons):
-        raise RequestError(
-            "dependent_by names a column, and these votes are read already; give crowdsift.fit the "
-            "file or the frame"
-        )
-    with coded_votes(votes, options, every_column=True) as coded:
-        if column not in coded.table.names:
-            raise RequestError(
-                f"no column {column!r} to group votes by; the columns are "
-                f"{', '.join(coded.table.names)}"
-            )
-        _, (group,) = coded.table.labels([column], "group")
-        count = len(coded.first)
-        ones = np.ones(count)
-        rows = GroupedVotes(
-            coded.first.astype(np.int64),
-            coded.second.astype(np.int64),
-            ones if coded.outcome is None else coded.outcome.astype(np.float64),
-            ones if coded.weight is None else coded.weight.astype(np.float64),
-            np.zeros(count, np.int64) if coded.worker is None else coded.worker.astype(np.int64),
-            group.astype(np.int64),
-            column,
-        )
-        return coded.comparisons(thread_count(options.threads)), rows
 
 
 def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores: Vector) -> Vector:
@@ -101,7 +44,8 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
     --------
     >>> import numpy as np
     >>> from crowdsift.results.dependence import sandwich
-    >>> from crowdsift.results.influence import ScoreModel
+    >>> from crowdsift.results.drift import drift
+    from crowdsift.results.influence import ScoreModel
     >>> one, two = np.zeros(4, int), np.ones(4, int)
     >>> model = ScoreModel(one, two, np.array([1.0, 0, 1, 0]), np.ones(4), 2, 1e-9)
     >>> copied = sandwich(model, np.ones(4), np.array([0, 1, 0, 1]), np.zeros(2))
@@ -132,7 +76,16 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
     return np.asarray(outer * count / max(count - 1, 1))
 
 
-def dependent_fields(fit: FitData, rows: GroupedVotes) -> dict[str, Any]:
+def fields_of_rows(fit: FitData, rows: VoteRows) -> dict[str, Any]:
+    """The fields of a fit that its rows change: intervals of groups, drift over time."""
+    fields: dict[str, Any] = {} if rows.group is None else dependent_fields(fit, rows)
+    if rows.time is not None:
+        summary = fields.get("summary", fit.summary)
+        fields["summary"] = {**summary, "drift": drift(fit, rows).to_json()}
+    return fields
+
+
+def dependent_fields(fit: FitData, rows: VoteRows) -> dict[str, Any]:
     """The fields of a fit whose intervals take votes of one group as dependent.
 
     In methods with workers the curvature is that with their slopes held fixed, and the method's
@@ -145,11 +98,13 @@ def dependent_fields(fit: FitData, rows: GroupedVotes) -> dict[str, Any]:
         raise RequestError(
             f"{votes.n_items:,} items are too many for dependent votes, at most {MOST_ITEMS:,}"
         )
+    if rows.group is None:
+        raise RequestError("no column says which votes depend on each other")
     groups = len(np.unique(rows.group))
     if groups < _FEWEST:
         raise RequestError(
-            f"the votes are of {groups} groups by {rows.column}; at least {_FEWEST} are needed to "
-            "see how groups differ"
+            f"the votes are of {groups} groups by {rows.grouped_by}; at least {_FEWEST} are "
+            "needed to see how groups differ"
         )
     standing = ScoreModel.of(fit, votes)
     slope = worker_slopes(fit, votes)[rows.worker]
@@ -163,7 +118,7 @@ def dependent_fields(fit: FitData, rows: GroupedVotes) -> dict[str, Any]:
     plain = _about_means(inverse, component)
     own = posterior.sd / np.sqrt(np.maximum(np.diag(plain), 1e-300))
     own = np.where(np.isfinite(own), own, 1.0)
-    covariance = _SandwichCovariance(component, own[:, None] * wide * own[None, :])
+    covariance = _as_precision(component, own[:, None] * wide * own[None, :])
     sd = covariance.deviations(posterior.sd)
     effect = float(np.mean(np.diag(wide)) / np.mean(np.diag(plain)))
     return {
@@ -171,39 +126,37 @@ def dependent_fields(fit: FitData, rows: GroupedVotes) -> dict[str, Any]:
         "posterior": replace(posterior, covariances=covariance, sd=sd),
         "summary": {
             **fit.summary,
-            "dependent_by": rows.column,
+            "dependent_by": rows.grouped_by,
             "dependent_groups": groups,
             "design_effect": effect,
         },
     }
 
 
-class _SandwichCovariance(ComponentCovariance):
-    """A covariance of scores about the means of components that was computed elsewhere."""
+def _as_precision(component: NDArray[np.int64], matrix: Vector) -> ComponentCovariance:
+    """A covariance about the means of components, told by the pairs of its precision.
 
-    def __init__(self, component: NDArray[np.int64], matrix: Vector) -> None:
-        n = len(component)
-        self.component = component
-        self._group, self._row, self._place = np.full(n, -2), np.zeros(n, int), np.zeros(n, int)
-        blocks: list[Block] = []
-        parts: list[Vector] = []
-        for each in np.unique(component):
-            items = np.flatnonzero(component == each)
-            k = len(items)
-            if k < 2:
-                continue
-            self._group[items], self._place[items] = len(blocks), np.arange(k)
-            part = matrix[np.ix_(items, items)]
-            values, vectors = np.linalg.eigh(part + np.trace(part) / k**2)
-            root = np.sqrt(np.maximum(values, 0.0))[:, None] * vectors.T
-            blocks.append(Block(items[None], root[None]))
-            parts.append(part[None])
-        self.blocks, self._parts = tuple(blocks), tuple(parts)
-
-    @property
-    def covariances(self) -> tuple[Vector, ...]:
-        """Of every component its covariance."""
-        return self._parts
+    On a component of k items its inverse on differences, L, has rows that add up to 0: it is a
+    Laplacian, of weights that may be negative. Of fewer groups than items it has no inverse, and
+    what is below a millionth of the largest variance is set to that.
+    """
+    low: list[NDArray[np.int64]] = [np.empty(0, np.int64)]
+    high, weight = list(low), [np.empty(0)]
+    for each in np.unique(component):
+        items = np.flatnonzero(component == each)
+        k = len(items)
+        if k < 2:
+            continue
+        values, vectors = np.linalg.eigh(matrix[np.ix_(items, items)] + 1.0 / k)
+        values = np.maximum(values, _LEAST * values[-1])
+        inverse = (vectors / values) @ vectors.T
+        i, j = np.triu_indices(k, 1)
+        centre = np.eye(k) - 1.0 / k
+        low.append(items[i])
+        high.append(items[j])
+        weight.append(-(centre @ inverse @ centre)[i, j])
+    one, two = np.concatenate(low), np.concatenate(high)
+    return ComponentCovariance(component, one, two, np.concatenate(weight), 0.0)
 
 
 def _about_means(matrix: Vector, component: NDArray[np.int64]) -> Vector:

@@ -1,0 +1,142 @@
+"""Votes row by row with columns that only some questions need: groups, and times."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from math import isfinite
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.io.ingest import coded_votes, read_votes
+from crowdsift.numeric.threads import thread_count
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+    from numpy.typing import NDArray
+
+    from crowdsift.io.ingest import CodedVotes
+    from crowdsift.io.options import ReadOptions
+    from crowdsift.numeric import Vector
+
+__all__ = ["VoteRows", "read_rows", "times_of", "votes_and_rows"]
+
+
+class VoteRows(NamedTuple):
+    """Votes as they were read, in the codes of the comparisons made of them.
+
+    `group` is the code of the value in `grouped_by`, `time` the moment of the vote; None where
+    they were not asked for.
+    """
+
+    first: NDArray[np.int64]
+    second: NDArray[np.int64]
+    outcome: Vector
+    weight: Vector
+    worker: NDArray[np.int64]
+    group: NDArray[np.int64] | None = None
+    grouped_by: str = ""
+    time: Vector | None = None
+
+
+def read_rows(
+    votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None
+) -> tuple[Comparisons, VoteRows]:
+    """Read votes, and from the same rows the columns that say what goes together, and when.
+
+    Parameters
+    ----------
+    votes, options
+        As for `crowdsift.read`; votes that are read already have no columns any more.
+    group, time
+        The names of the columns.
+
+    Examples
+    --------
+    >>> from crowdsift.io.options import ReadOptions
+    >>> from crowdsift.results.rows import read_rows
+    >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "prompt": ["x", "x"]}
+    >>> read_rows(rows, ReadOptions(workers=False), group="prompt")[1].group
+    array([0, 0])
+    """
+    if isinstance(votes, Comparisons):
+        raise RequestError(
+            f"{group or time!r} is a column, and these votes are read already; give crowdsift.fit "
+            "the file or the frame"
+        )
+    with coded_votes(votes, options, every_column=True) as coded:
+        groups = None if group is None else _labels(coded, group, "group")[1]
+        moments = None
+        if time is not None:
+            labels, codes = _labels(coded, time, "time")
+            moments = times_of(labels, time)[codes]
+        count = len(coded.first)
+        ones = np.ones(count)
+        rows = VoteRows(
+            coded.first.astype(np.int64),
+            coded.second.astype(np.int64),
+            ones if coded.outcome is None else coded.outcome.astype(np.float64),
+            ones if coded.weight is None else coded.weight.astype(np.float64),
+            np.zeros(count, np.int64) if coded.worker is None else coded.worker.astype(np.int64),
+            groups,
+            group or "",
+            moments,
+        )
+        return coded.comparisons(thread_count(options.threads)), rows
+
+
+def votes_and_rows(
+    votes: Any, options: ReadOptions, group: str | VoteRows | None, time: str | None
+) -> tuple[Comparisons, VoteRows | None]:
+    """The votes, and row by row which of them go together and when, where it was asked for."""
+    if isinstance(group, VoteRows):
+        return read_votes(votes, options), group
+    if group or time:
+        return read_rows(votes, options, group=group or None, time=time or None)
+    return read_votes(votes, options), None
+
+
+def _labels(
+    coded: CodedVotes, column: str, role: str
+) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    if column not in coded.table.names:
+        raise RequestError(f"no column {column!r}; the columns are {', '.join(coded.table.names)}")
+    labels, (codes,) = coded.table.labels([column], role)
+    return labels, codes.astype(np.int64)
+
+
+def times_of(labels: Iterable[Any], column: str) -> Vector:
+    """Times as numbers: numbers as they are, dates and their texts as seconds.
+
+    Examples
+    --------
+    >>> from crowdsift.results.rows import times_of
+    >>> times_of(["2024-05-01", "2024-05-02T00:00:00"], "day")[1] - times_of(["2024-05-01"], "day")
+    array([86400.])
+    """
+    return np.array([_time(label, column) for label in labels], np.float64)
+
+
+def _time(label: Any, column: str) -> float:
+    if isinstance(label, datetime):
+        return label.timestamp()
+    if isinstance(label, date):
+        return datetime(label.year, label.month, label.day).timestamp()
+    if not isinstance(label, bool):
+        try:
+            value = float(label)
+            if isfinite(value):
+                return value
+        except (TypeError, ValueError):
+            pass
+        try:
+            return datetime.fromisoformat(str(label).strip()).timestamp()
+        except ValueError:
+            pass
+    raise RequestError(
+        f"the column {column!r} is not one of times: {label!r} is neither a number nor a date such "
+        "as 2024-05-31 or 2024-05-31T12:00:00"
+    )
