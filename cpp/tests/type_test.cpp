@@ -13,57 +13,108 @@ double sigma(double x) {
     return std::exp(-softplus(-x));
 }
 
-// One vote on types of every width and side, winners far ahead, level and far behind.
-void test_kernels(float width, float m) {
-    const std::size_t count = 16;
-    std::vector<float> b(count), d(count, width), g(count, 0.0F), r(count, 1.0F);
-    for (std::size_t t = 0; t < count; ++t) b[t] = 0.25F * (static_cast<float>(t) - 6.0F);
-    for (std::size_t t = 12; t < count; ++t) {  // side-only types
-        b[t] = r[t] = 0.0F;
-        g[t] = 2.0F * (static_cast<float>(t) - 13.5F);
-    }
-    const TypeArrays types{b.data(), d.data(), g.data(), r.data(), count};
-    const SidedVote vote{m, 0.3F, 0.4F, 0.2F, -1.0F, 3.0F};
-    const double c = 3.14159 / 8.0;
-    for (const bool tied : {false, true}) {
-        std::vector<float> k(count), e(count), f(count), cost(count, 1.0F), q(count, 1.0F / 16.0F);
-        (tied ? type_tie : type_win)(types, vote, k.data(), e.data(), f.data(), cost.data());
-        double alpha = 0.0, second = 0.0, plain = 0.0;
-        for (std::size_t t = 0; t < count; ++t) {
-            const double bt = b[t], dt = width;
-            const double kt = 1.0 / std::sqrt(1.0 + c * (bt * bt * 0.3 + (t < 12 ? 0.2 : 0.0)));
-            const double gt = g[t], at = m;
-            const double z = bt * at - (t < 12 ? 0.4 : 0.0) - gt;
-            const double one = kt * (z - dt), two = kt * (-z - dt), p1 = sigma(one),
-                         p2 = sigma(two);
-            const double edge = p2 - p1;
-            double log_z = -softplus(-one), e_t = sigma(-one);
-            double f_t = e_t * (1.0 - 2.0 * p1);
-            if (tied) {
-                log_z += -softplus(-two) + std::log(std::expm1(2.0 * kt * dt));
-                e_t = edge;
-                f_t = edge * edge - p1 * sigma(-one) - p2 * sigma(-two);
-            }
-            NEAR(static_cast<double>(k[t]), kt, 1e-6);
-            NEAR(static_cast<double>(e[t]), e_t, 1e-6);
-            NEAR(static_cast<double>(f[t]), f_t, 2e-6);
-            NEAR(static_cast<double>(cost[t]), 1.0 - 3.0 * log_z, 2e-6);
-            alpha += e_t * bt * kt / 16.0;
-            second += f_t * bt * kt * bt * kt / 16.0;
-            plain += e_t * kt / 16.0;
-        }
-        float got = 0.0F, got2 = 0.0F;
-        sided_moments(count, b.data(), q.data(), k.data(), e.data(), f.data(), &got, &got2);
-        NEAR(static_cast<double>(got), alpha, 1e-5);
-        NEAR(static_cast<double>(got2), second, 1e-5);
-        sided_moments(count, nullptr, q.data(), k.data(), e.data(), f.data(), &got, &got2);
-        NEAR(static_cast<double>(got), plain, 1e-5);
-    }
+// -log Z of a vote, its first derivative e in z and e^2 plus the second one, by the book.
+struct Terms {
+    double cost, e, f;
+};
+
+Terms by_the_book(double kz, double kd, bool tied) {
+    const double p1 = sigma(kz - kd), p2 = sigma(-kz - kd), q1 = sigma(kd - kz),
+                 q2 = sigma(kd + kz);
+    if (!tied) return {softplus(kd - kz), q1, q1 * (q1 - p1)};
+    const double e = p2 - p1;
+    return {softplus(kd - kz) + softplus(kd + kz) - std::log(std::expm1(2.0 * kd)), e,
+            e * e - p1 * q1 - p2 * q2};
 }
 
-void test_log_gap() {
-    for (const double y : {1e-25, 1e-6, 0.01, 0.29, 0.31, 1.0, 9.0, 80.0, 1e4})
-        NEAR(double(log_gap(static_cast<float>(y))), std::log(-std::expm1(-y)), 2e-6);
+// A vote of weight n on types of two widths, winners far ahead, level and far behind.
+void test_kernels(float width, float m, int n, bool tied) {
+    const std::size_t lanes = 8, slice = 3 * lanes, widths = 2;
+    const float width_of[8] = {width, 0.5F * width};
+    const SidedVote vote{m, 0.3F, -0.4F, 0.2F, static_cast<float>(n), tied};
+    std::vector<float> level(lanes), terms(7 * lanes), q(widths * slice);
+    for (std::size_t j = 0; j < lanes; ++j) level[j] = 0.25F * static_cast<float>(j + 1);
+    for (std::size_t t = 0; t < q.size(); ++t) q[t] = 0.01F * static_cast<float>(t % 7);
+    std::vector<double> sums(3 * lanes, 0.0), costs(2 * lanes, 0.0);
+    const std::size_t cells = widths * lanes + 8;
+    const int power = n <= 4 ? n : 0;
+    std::vector<float> products(3 * cells, power > 0 ? 1.0F : 0.0F);
+    std::vector<std::int32_t> exponents(3 * cells, 0);
+    float *const up = products.data(), *const down = up + cells, *const gap = down + cells;
+    lane_terms(lanes, level.data(), vote, terms.data(), sums.data());
+    multiply_products(widths, lanes, width_of, power, vote.n, tied, terms.data(), up, down, gap);
+    if (power > 0) take_exponents(products.size(), products.data(), exponents.data());
+    double alpha = 0.0, second = 0.0, side_alpha = 0.0, side_second = 0.0;
+    for (std::size_t w = 0; w < widths; ++w) {
+        const std::size_t c = w * lanes;
+        const double d = static_cast<double>(width_of[w]);
+        std::fill(costs.begin(), costs.end(), 0.0);
+        if (power > 0) {
+            lane_costs(lanes, d, sums.data(), &sums[lanes], up + c, gap + c, &exponents[c],
+                       &exponents[2 * cells + c], 0.0, costs.data());
+            lane_costs(lanes, d, sums.data(), &sums[2 * lanes], down + c, gap + c,
+                       &exponents[cells + c], &exponents[2 * cells + c], 0.0, &costs[lanes]);
+        }
+        for (std::size_t t = 0; t < 2 * lanes; ++t) {
+            const std::size_t j = t % lanes;
+            const double b = static_cast<double>(level[j]) * (t < lanes ? 1.0 : -1.0);
+            const double k = 1.0 / std::sqrt(1.0 + 3.14159 / 8.0 * (b * b * 0.3 + 0.2));
+            const Terms want = by_the_book(k * (b * static_cast<double>(m) - 0.4), k * d, tied);
+            if (power == 0)
+                costs[t] = d * sums[j] + sums[(t < lanes ? 1 : 2) * lanes + j] +
+                           static_cast<double>((t < lanes ? up : down)[c + j]) -
+                           static_cast<double>(gap[c + j]);
+            NEAR(costs[t], n * want.cost, 4e-6);
+            const double mass = static_cast<double>(q[w * slice + t]);
+            alpha += mass * want.e * b * k;
+            second += mass * want.f * b * k * b * k;
+            side_alpha += mass * want.e * k;
+            side_second += mass * want.f * k * k;
+        }
+    }
+    const std::uint16_t groups[4] = {0, 0, 1, 0};
+    VoteMoments found;
+    vote_moments(lanes, slice, level.data(), width_of, 2, groups, tied, terms.data(), q.data(),
+                 q.data(), found);
+    NEAR(static_cast<double>(found.alpha), alpha, 1e-5);
+    NEAR(static_cast<double>(found.f), second, 1e-5);
+    NEAR(static_cast<double>(found.side_alpha), side_alpha, 1e-5);
+    NEAR(static_cast<double>(found.side_f), side_second, 1e-5);
+}
+
+// Reliability 0: the same for every width.
+void test_zero(float shift, bool tied) {
+    const float widths[8] = {0.02F, 0.1F, 0.4F, 0.75F, 1.0F, 2.0F, 3.0F, 4.5F};
+    const SidedVote vote{0.7F, 0.3F, shift, 0.2F, 2.0F, tied};
+    const VoteTerm term = vote_term(0.0F, vote);
+    std::vector<float> product(8, 1.0F), gap(8, 1.0F), q(8, 0.1F);
+    zero_products(8, widths, 2, 2.0F, tied, term, product.data(), gap.data());
+    const double k = 1.0 / std::sqrt(1.0 + 3.14159 / 8.0 * 0.2);
+    VoteMoments found{0.0F, 0.0F, 0.0F, 0.0F};
+    zero_moments(8, widths, q.data(), tied, term, found);
+    double alpha = 0.0, second = 0.0;
+    for (std::size_t w = 0; w < 8; ++w) {
+        const double d = static_cast<double>(widths[w]);
+        const Terms want = by_the_book(k * static_cast<double>(shift), k * d, tied);
+        const double rest = 2.0 * static_cast<double>(term.cost) + (tied ? 0.0 : 2.0 * k * d);
+        NEAR(rest + std::log(static_cast<double>(product[w] / gap[w])), 2.0 * want.cost, 4e-6);
+        alpha += 0.1 * k * want.e;
+        second += 0.1 * k * k * want.f;
+    }
+    NEAR(static_cast<double>(found.side_alpha), alpha, 1e-5);
+    NEAR(static_cast<double>(found.side_f), second, 1e-5);
+}
+
+void test_logarithms() {
+    for (const double x :
+         {1e-30, 1e-6, 0.01, 0.29, 0.7072, 0.99, 1.0, 1.01, 1.414, 9.0, 80.0, 1e30})
+        NEAR(static_cast<double>(log_positive(static_cast<float>(x))),
+             std::log(static_cast<double>(static_cast<float>(x))), 2e-7);
+    for (const double y : {1e-6, 0.01, 0.29, 0.31, 1.0, 9.0})
+        NEAR(static_cast<double>(
+                 one_minus_exp(static_cast<float>(y), exp_minus(static_cast<float>(y)))) /
+                 y,
+             -std::expm1(-y) / y, 1e-6);
 }
 
 // Votes of all outcomes; the last worker is gold where there is some, the one before has no votes.
@@ -134,9 +185,13 @@ void test_sites(std::size_t n, std::size_t threads, const TypeShape& shape, std:
 }  // namespace
 
 void test_types() {
-    test_log_gap();
-    for (const float width : {1e-6F, 0.02F, 0.75F, 4.5F, 40.0F})
-        for (const float m : {0.0F, -0.7F, 2.0F, 400.0F, -400.0F}) test_kernels(width, m);
+    test_logarithms();
+    for (const bool tied : {false, true}) {
+        for (const float width : {1e-3F, 0.02F, 0.75F, 4.5F})
+            for (const float m : {0.0F, -0.7F, 2.0F, 20.0F, -20.0F})
+                for (const int n : {1, 2, 3, 4, 7}) test_kernels(width, m, n, tied);
+        for (const float shift : {0.0F, 1.5F, -1.5F}) test_zero(shift, tied);
+    }
     const std::vector<double> widths{0.02, 0.4, 2.0}, sides{-2.0, 1.0, 4.0};
     const std::vector<TypeShape> shapes{{{0.0}, sides, {0.0, 0.0, 0.0}, true},
                                         {widths, {}, {}, false},

@@ -52,21 +52,24 @@ CROWDSIFT_INLINE float exp_minus(float x) {
                            static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23));
 }
 
-// log(x) of a positive normal number: exponent and 2 atanh of the mantissa in [sqrt(1/2), sqrt 2].
+// log(x) of a positive normal number: its exponent, and of the mantissa 1 + r in [sqrt(1/2), sqrt
+// 2] r - r^2/2 + r^3 p(r), p by least squares to a relative 1e-8; no division.
 CROWDSIFT_INLINE float log_positive(float x) {
     const std::int32_t bits = float_to_bits(x);
     const std::int32_t offset = bits - 0x3f3504f3;  // sqrt(1/2)
     const std::int32_t exponent = offset >> 23;
-    const float m = float_from_bits(
-        bits - static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23));
-    const float f = (m - 1.0F) / (m + 1.0F);
-    const float g = f * f;
-    float p = 2.0F / 9.0F;
-    p = p * g + 2.0F / 7.0F;
-    p = p * g + 2.0F / 5.0F;
-    p = p * g + 2.0F / 3.0F;
-    p = p * g + 2.0F;
-    return static_cast<float>(exponent) * 0.693147181F + f * p;
+    const float r = float_from_bits(bits - static_cast<std::int32_t>(
+                                               static_cast<std::uint32_t>(exponent) << 23)) -
+                    1.0F;
+    float p = -0.07335189F;
+    p = p * r + 0.1269794F;
+    p = p * r - 0.13257159F;
+    p = p * r + 0.14220442F;
+    p = p * r - 0.16613944F;
+    p = p * r + 0.19999745F;
+    p = p * r - 0.25001106F;
+    p = p * r + 0.33333364F;
+    return static_cast<float>(exponent) * 0.693147181F + (r + r * r * (r * p - 0.5F));
 }
 
 // Cavities of votes from the posterior mean E and variance V of their pairs and their sites:
@@ -90,12 +93,34 @@ inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
     }
 }
 
-// Eight lanes at once, where the compiler has vectors; it lowers them to what the target has.
+// Eight lanes at once; the compiler lowers them to what the target has.
 #if defined(__GNUC__)
 typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
+typedef std::int32_t IntLanes __attribute__((vector_size(32), aligned(4), may_alias));
 
 CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
+
+CROWDSIFT_INLINE const Lanes& load(const float* from) {
+    return *reinterpret_cast<const Lanes*>(from);
+}
+
+// exp_minus of eight; x is at most 55 here.
+CROWDSIFT_INLINE void exp_minus(const Lanes& x, Lanes& out) {
+    const float shifter = 12582912.0F;
+    const Lanes biased = x * -1.44269504F + shifter;
+    const Lanes n = biased - shifter;
+    const Lanes r = (-x - n * 0.693145752F) - n * 1.42860677e-6F;
+    Lanes p = r * 1.3888889e-3F + 8.3333333e-3F;
+    p = p * r + 4.1666667e-2F;
+    p = p * r + 1.6666667e-1F;
+    p = p * r + 0.5F;
+    p = p * r + 1.0F;
+    p = p * r + 1.0F;
+    const IntLanes exponent = reinterpret_cast<const IntLanes&>(biased) - 0x4b400000;
+    const IntLanes bits = reinterpret_cast<const IntLanes&>(p) + (exponent << 23);
+    out = reinterpret_cast<const Lanes&>(bits);
 }
 #endif
 
@@ -220,6 +245,29 @@ inline void likelihoods(std::size_t count, const float* CROWDSIFT_RESTRICT cost,
     for (std::size_t t = 0; t < count; ++t) likelihood[t] = exp_minus(cost[t]);
 }
 
+// What types cost above the cheapest one.
+CROWDSIFT_CLONES
+inline void relative_costs(std::size_t count, const double* CROWDSIFT_RESTRICT total, double top,
+                           float* CROWDSIFT_RESTRICT cost) {
+    for (std::size_t t = 0; t < count; ++t) {
+        const double above = total[t] - top;
+        cost[t] = static_cast<float>(above > 0.0 ? above : 0.0);
+    }
+}
+
+// The least of a number of values that is a multiple of kLaneBlock.
+CROWDSIFT_CLONES
+inline double least(std::size_t count, const double* CROWDSIFT_RESTRICT values) {
+    double lane[kLaneBlock];
+    for (std::size_t l = 0; l < kLaneBlock; ++l) lane[l] = values[l];
+    for (std::size_t t = kLaneBlock; t < count; t += kLaneBlock)
+        for (std::size_t l = 0; l < kLaneBlock; ++l)
+            lane[l] = values[t + l] < lane[l] ? values[t + l] : lane[l];
+    double found = lane[0];
+    for (std::size_t l = 1; l < kLaneBlock; ++l) found = lane[l] < found ? lane[l] : found;
+    return found;
+}
+
 // Sum over types of prior times likelihood.
 CROWDSIFT_CLONES
 inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT prior,
@@ -235,6 +283,12 @@ inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT pri
     for (std::size_t t = 0; t < count; ++t) sum += prior[t] * likelihood[t];
     return sum;
 #endif
+}
+
+// out = scale * x * y; out may be y.
+CROWDSIFT_CLONES
+inline void products(std::size_t count, float scale, const float* x, const float* y, float* out) {
+    for (std::size_t t = 0; t < count; ++t) out[t] = scale * x[t] * y[t];
 }
 
 // sums += scale * x

@@ -92,31 +92,26 @@ public:
     void type_counts(const double* prior, double* counts) {
         types_.set_prior(prior);
         const std::size_t size = types_.size();
-        std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
+        // Few numbers are added up before a second thread is awake.
+        const std::vector<std::size_t> ranges = votes_.n_workers * size < kManyNumbers
+                                                    ? std::vector<std::size_t>{0, votes_.n_workers}
+                                                    : ranges_;
+        std::vector<Partial> parts(ranges.size() - 1, Partial(types_.n_types()));
         pool_.run(parts.size(), [&](std::size_t range) {
-            std::vector<float> own(size), sums(size, 0.0F);
-            std::vector<double> total(size, 0.0);
+            std::vector<float> own(size);
+            LaneCounts shared(size);
             double* const out = parts[range].counts.data();
-            std::size_t since = 0;
-            const auto flush = [&] {
-                for (std::size_t t = 0; t < size; ++t) total[t] += static_cast<double>(sums[t]);
-                std::fill(sums.begin(), sums.end(), 0.0F);
-                since = 0;
-            };
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+            for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
                 if (!counted(s)) continue;
                 const float* const likelihood = likelihood_.data() + s * size;
                 const float* const p = prior_of(s, {}, own);
                 const float scale = 1.0F / weighted_sum(size, p, likelihood);
-                if (grids_.has(s)) {
+                if (grids_.has(s))
                     types_.count(grids_.of(s), p, likelihood, scale, out);
-                } else {  // the common prior is multiplied in below, once
-                    add_scaled(size, scale, likelihood, sums.data());
-                    if (++since == 256) flush();
-                }
+                else  // the common prior is multiplied in below, once
+                    shared.add(scale, likelihood);
             }
-            flush();
-            types_.add_products(total.data(), out);
+            types_.add_products(shared.close(), out);
         });
         add_up(parts, counts);
     }
@@ -151,6 +146,7 @@ public:
     }
 
 private:
+    static constexpr std::size_t kManyNumbers = 400000;
     static constexpr double kFarBehind = 20.0;  // nats: regular types beside the likeliest one
 
     struct Partial {
@@ -159,18 +155,45 @@ private:
         double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
     };
 
+    // Sums over workers of a number a type: float32 partial sums of a few hundred workers.
+    class LaneCounts {
+    public:
+        explicit LaneCounts(std::size_t size) : partial_(size, 0.0F), total_(size, 0.0) {}
+
+        void add(float scale, const float* values) {
+            add_scaled(partial_.size(), scale, values, partial_.data());
+            if (++workers_ == 256) close();
+        }
+
+        const double* close() {
+            for (std::size_t t = 0; t < partial_.size(); ++t) {
+                total_[t] += static_cast<double>(partial_[t]);
+                partial_[t] = 0.0F;
+            }
+            workers_ = 0;
+            return total_.data();
+        }
+
+    private:
+        std::vector<float> partial_;
+        std::vector<double> total_;
+        std::size_t workers_ = 0;
+    };
+
     // What one thread needs beside the data; the buffers of a block of votes stay in cache.
     template <class Kernel>
     struct Scratch {
         explicit Scratch(const WorkerTypes& types)
-            : votes(Kernel::block_votes(types)), kernel(types), cavity(votes), side(votes),
-              b(types.size()), prior(types.size()), cost(types.size()), q(types.size()),
-              given(types.size()), alpha(votes), second(votes), total(types.size()) {}
+            : votes(Kernel::block_votes()), kernel(types), cavity(votes), side(votes),
+              moments(votes), levels(types.grid().lanes()), prior(types.size()), cost(types.size()),
+              q(types.size()), given(types.size()), total(types.size()), counts(types.size()) {}
         const std::size_t votes;
         Kernel kernel;
         CavityBlock cavity, side;
-        std::vector<float> b, prior, cost, q, given, alpha, second;
+        BlockMoments moments;
+        std::vector<float> levels, prior, cost, q, given;
         std::vector<double> total;
+        LaneCounts counts;
     };
 
     // Mean G and variance V of a worker's side bias given all its sites, and its evidence without
@@ -218,6 +241,7 @@ private:
                         push(i, rhs);
                 add_sides(s, out);
             }
+            types_.add_sums(scratch.counts.close(), parts[range].counts.data());
         };
         rhs_.resize(votes_.n_items);
         world_.sums.add(parts.size(), pool_, pass, rhs_.data());
@@ -237,13 +261,13 @@ private:
                        Partial& out, UpdateResult& rows) {
         const std::size_t begin = split_.start[s], count = split_.start[s + 1] - begin;
         const bool sided = types_.sides() && s < crowd_;
-        const float* b = types_.reliabilities();
+        const float* level = types_.levels();
         if (grids_.has(s)) {
-            types_.spread(grids_.of(s), at.b.data());
-            b = at.b.data();
+            types_.spread(grids_.of(s), at.levels.data());
+            level = at.levels.data();
         }
-        SidePosterior side = sided ? side_posterior(s, request) : SidePosterior{};
-        std::fill(at.total.begin(), at.total.end(), 0.0);
+        const SidePosterior side = sided ? side_posterior(s, request) : SidePosterior{};
+        at.kernel.begin(level, at.total);
         const auto read = [&](std::size_t from, double& log_sites, double& log_sides) {
             const std::size_t some = std::min(at.votes, count - from), first = begin + from;
             const double weight = read_block(first, some, request.means, at.cavity, log_sites);
@@ -252,38 +276,44 @@ private:
         };
         double log_sides = 0.0;
         for (std::size_t from = 0; from < count; from += at.votes)
-            at.kernel.evaluate(read(from, out.log_sites, log_sides), b, at.total.data());
-        side.evidence -= log_sides;
+            at.kernel.evaluate(read(from, out.log_sites, log_sides), true);
+        at.kernel.finish(side.evidence - log_sides);
         const float* const prior = prior_of(s, request.own, at.prior);
-        const double regular = posterior_of(s, prior, side.evidence, sided, at, out);
+        const double regular = posterior_of(s, prior, sided, at, out);
         if (counted(s)) {
-            types_.count(levels_of(s), at.q.data(), nullptr, 1.0F, out.counts.data());
+            if (grids_.has(s))
+                types_.count(grids_.of(s), at.q.data(), nullptr, 1.0F, out.counts.data());
+            else
+                at.counts.add(1.0F, at.q.data());
             rows.regular[s] = regular;
         }
-        at.kernel.set_posterior(at.q.data(), at.given.data());
         for (std::size_t from = 0; from < count; from += at.votes) {
-            const std::size_t some = std::min(at.votes, count - from);
+            VoteBlock block{split_,    begin + from, std::min(at.votes, count - from),
+                            at.cavity, nullptr,      0.0};
             if (count > at.votes) {
                 double ignored = 0.0;
-                at.kernel.evaluate(read(from, ignored, ignored), b, nullptr);
+                at.kernel.evaluate(read(from, ignored, ignored), false);
             }
-            move(begin + from, some, b, sided, request, at);
+            move(block, sided, request, at);
         }
     }
 
     // New sites of the block that was evaluated last.
     template <class Kernel>
-    void move(std::size_t first, std::size_t some, const float* b, bool sided,
-              const UpdateRequest& request, Scratch<Kernel>& at) {
+    void move(const VoteBlock& block, bool sided, const UpdateRequest& request,
+              Scratch<Kernel>& at) {
         const float damping = static_cast<float>(request.damping);
-        at.kernel.moments(some, b, at.alpha.data(), at.second.data());
-        move_sites(some, at.alpha.data(), at.second.data(), at.cavity.m.data(), at.cavity.v.data(),
-                   damping, request.clip ? 0.0F : -1e30F, tau_.data() + first, nu_.data() + first);
+        const std::size_t first = block.begin;
+        BlockMoments& found = at.moments;
+        at.kernel.moments(block, found);
+        move_sites(block.count, found.alpha.data(), found.f.data(), at.cavity.m.data(),
+                   at.cavity.v.data(), damping, request.clip ? 0.0F : -1e30F, tau_.data() + first,
+                   nu_.data() + first);
         if (!sided) return;
-        at.kernel.side_moments(some, at.alpha.data(), at.second.data());
-        for (std::size_t i = 0; i < some; ++i) at.alpha[i] *= split_.side(first + i);
-        move_sites(some, at.alpha.data(), at.second.data(), at.side.m.data(), at.side.v.data(),
-                   damping, 0.0F, side_tau_.data() + first, side_nu_.data() + first);
+        for (std::size_t i = 0; i < block.count; ++i) found.side_alpha[i] *= split_.side(first + i);
+        move_sites(block.count, found.side_alpha.data(), found.side_f.data(), at.side.m.data(),
+                   at.side.v.data(), damping, 0.0F, side_tau_.data() + first,
+                   side_nu_.data() + first);
     }
 
     // Sums of a worker's sites on its side bias.
@@ -328,18 +358,15 @@ private:
     }
 
     // q over all types and, where sides are used, over the regular ones given that the worker is
-    // regular; returns the probability of that. `evidence` is what regular types gain.
+    // regular, for the kernel; returns the probability of that.
     template <class Kernel>
-    double posterior_of(std::size_t s, const float* prior, double evidence, bool sided,
-                        Scratch<Kernel>& at, Partial& out) {
+    double posterior_of(std::size_t s, const float* prior, bool sided, Scratch<Kernel>& at,
+                        Partial& out) {
         const std::size_t size = types_.size(), n_regular = types_.n_regular();
-        if (sided)
-            for (std::size_t t = 0; t < n_regular; ++t) at.total[t] -= evidence;
-        const auto begin = at.total.begin();
-        const double best =
-            *std::min_element(begin, begin + static_cast<std::ptrdiff_t>(n_regular));
+        const double best = least(n_regular, at.total.data());
         double top = best;
-        for (std::size_t t = n_regular; t < size; ++t) top = std::min(top, at.total[t]);
+        if (n_regular < size)
+            top = std::min(top, least(size - n_regular, at.total.data() + n_regular));
         float* const likelihood = likelihood_.data() + s * size;
         if (s < crowd_) {
             relative(top, at.total, at.cost, likelihood);
@@ -350,36 +377,26 @@ private:
         }
         const float sum = weighted_sum(size, prior, likelihood);
         out.log_messages += std::log(static_cast<double>(sum)) - top;
-        const float scale = 1.0F / sum;
-        for (std::size_t t = 0; t < size; ++t) at.q[t] = scale * prior[t] * likelihood[t];
-        if (n_regular == size) {
-            if (sided) at.given = at.q;
-            return 1.0;
+        products(size, 1.0F / sum, prior, likelihood, at.q.data());
+        const float share =
+            n_regular == size ? 1.0F : weighted_sum(n_regular, prior, likelihood) / sum;
+        if (!sided) {
+            at.kernel.set_posterior(at.q.data(), nullptr, 1.0F);
+        } else if (best - top <= kFarBehind) {
+            at.kernel.set_posterior(at.q.data(), at.q.data(), 1.0F / share);
+        } else {  // regular types are so unlikely that they are compared among themselves
+            relative(best, at.total, at.cost, at.given.data());
+            const float among = weighted_sum(n_regular, prior, at.given.data());
+            products(size, 1.0F / among, prior, at.given.data(), at.given.data());
+            at.kernel.set_posterior(at.q.data(), at.given.data(), 1.0F);
         }
-        double regular = 0.0;
-        for (std::size_t t = 0; t < n_regular; ++t) regular += static_cast<double>(at.q[t]);
-        if (sided) given_regular(prior, best, best - top > kFarBehind, at);
-        return regular;
-    }
-
-    template <class Kernel>
-    void given_regular(const float* prior, double best, bool far, Scratch<Kernel>& at) const {
-        const std::size_t size = types_.size(), n_regular = types_.n_regular();
-        if (far) relative(best, at.total, at.cost, at.given.data());
-        float total = 0.0F;
-        for (std::size_t t = 0; t < n_regular; ++t) {
-            at.given[t] = far ? prior[t] * at.given[t] : at.q[t];
-            total += at.given[t];
-        }
-        for (std::size_t t = 0; t < size; ++t)
-            at.given[t] = t < n_regular ? at.given[t] / total : 0.0F;
+        return static_cast<double>(share);
     }
 
     // exp(top - cost) of every type.
     static void relative(double top, const std::vector<double>& total, std::vector<float>& cost,
                          float* likelihood) {
-        for (std::size_t t = 0; t < total.size(); ++t)
-            cost[t] = static_cast<float>(std::max(total[t] - top, 0.0));
+        relative_costs(total.size(), total.data(), top, cost.data());
         likelihoods(total.size(), cost.data(), likelihood);
     }
 

@@ -3,13 +3,13 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstddef>
 #include <utility>
 #include <vector>
 
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/type_grid.hpp"
-#include "crowdsift/type_kernels.hpp"
 
 namespace crowdsift {
 
@@ -28,21 +28,7 @@ public:
         half_ = half;
         for (std::size_t w = 0; w < slices_.size(); ++w)
             slices_[w].set(half, levels, prior + w * n_points());
-        b_.assign(size(), 0.0F);
-        d_.assign(size(), 0.0F);
-        g_.assign(size(), 0.0F);
-        r_.assign(size(), 0.0F);
-        spread(levels, b_.data());
-        for (std::size_t w = 0; w < slices_.size(); ++w)
-            for (std::size_t t = w * slice(); t < (w + 1) * slice(); ++t) {
-                d_[t] = static_cast<float>(shape_.widths[w]);
-                r_[t] = 1.0F;
-            }
-        for (std::size_t p = n_regular(); p < size(); ++p) {
-            const std::size_t from = std::min(p - n_regular(), shape_.side_only.size() - 1);
-            d_[p] = static_cast<float>(shape_.side_only_widths[from]);
-            g_[p] = static_cast<float>(shape_.side_only[from]);
-        }
+        set_side_only();
         set_prior(prior);
     }
 
@@ -72,19 +58,20 @@ public:
     }
     const TypeGrid& grid() const { return slices_[0]; }
     const float* prior() const { return prior_.data(); }
-    const float* reliabilities() const { return b_.data(); }
 
-    TypeArrays arrays(const float* b) const { return {b, d_.data(), g_.data(), r_.data(), size()}; }
+    // The levels as lanes, of an adaptive grid or the common one.
+    const float* levels() const { return slices_[0].lane_levels(); }
+    void spread(const double* levels, float* lanes) const {
+        slices_[0].spread_levels(levels, lanes);
+    }
 
-    // Reliabilities of all types for these levels; 0 for side-only ones.
-    void spread(const double* levels, float* b) const {
-        const std::size_t lanes = slices_[0].lanes();
-        std::fill(b, b + size(), 0.0F);
-        for (std::size_t w = 0; w < slices_.size(); ++w) {
-            float* const up = b + w * slice();
-            slices_[w].spread_levels(levels, up);
-            for (std::size_t j = 0; j < lanes; ++j) up[lanes + j] = -up[j];
-        }
+    // -log-likelihoods of side-only types, from the weights of wins by side (first, second) and of
+    // ties: these types do not depend on the items.
+    void side_only_costs(const double* weights, double* costs) const {
+        const std::size_t padded = size() - n_regular();
+        for (std::size_t p = 0; p < padded; ++p)
+            costs[p] = weights[0] * side_costs_[p] + weights[1] * side_costs_[padded + p] +
+                       weights[2] * side_costs_[2 * padded + p];
     }
 
     void own_prior(const double* own, float* prior) const {
@@ -144,6 +131,11 @@ public:
         in_order([&](std::size_t t) { return static_cast<double>(prior_[t]) * sums[t]; }, masses);
     }
 
+    // Sums over workers of a number a type.
+    void add_sums(const double* sums, double* masses) const {
+        in_order([&](std::size_t t) { return sums[t]; }, masses);
+    }
+
     // Likelihoods of one slice's layout, added up over the widths.
     void over_widths(const float* likelihood, float* summed) const {
         std::copy(likelihood, likelihood + slice(), summed);
@@ -162,6 +154,25 @@ public:
     }
 
 private:
+    // Costs of one vote of each kind, log(1 + exp(delta - x gamma)) of a win; padding repeats the
+    // last.
+    void set_side_only() {
+        const std::size_t count = shape_.side_only.size(), padded = size() - n_regular();
+        side_costs_.assign(3 * padded, 0.0);
+        const auto softplus = [](double x) {
+            return std::max(x, 0.0) + std::log1p(std::exp(-std::fabs(x)));
+        };
+        for (std::size_t p = 0; p < padded; ++p) {
+            const double g = shape_.side_only[std::min(p, count - 1)];
+            const double d = shape_.side_only_widths[std::min(p, count - 1)];
+            side_costs_[p] = softplus(d - g);
+            side_costs_[padded + p] = softplus(d + g);
+            if (d > 0.0)
+                side_costs_[2 * padded + p] =
+                    softplus(d - g) + softplus(d + g) - 2.0 * d - std::log(-std::expm1(-2.0 * d));
+        }
+    }
+
     // Adds mass(t) of every type.
     template <class Mass>
     void in_order(const Mass& mass, double* masses) const {
@@ -191,7 +202,8 @@ private:
     TypeShape shape_;
     std::vector<TypeGrid> slices_;
     std::size_t half_ = 0;
-    std::vector<float> b_, d_, g_, r_, prior_;
+    std::vector<float> prior_;
+    std::vector<double> side_costs_;  // of a win by the first item, by the second, of a tie
 };
 
 }  // namespace crowdsift
