@@ -13,9 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 from context_votes import draw_votes
-from engine_scenarios import EXACT, SCENARIOS, Slack, adaptive_grids, contexts
+from engine_scenarios import SCENARIOS, contexts
+from grid_scenarios import adaptive_grids
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scenario_results import EXACT, Slack
 from strategies import comparisons
 
 from crowdsift import Comparisons, simulate
