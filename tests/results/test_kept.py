@@ -129,7 +129,7 @@ def test_decisions_block_nobody_who_is_undecided(tmp_path):
     for name, value in zip(votes, ("i1", "i2", "new"), strict=True):
         votes[name].append(value)
     fit = crowdsift.fit(votes)
-    told = {row["worker"]: row for row in fit.decisions({"coin": 1.5}).records()}
+    told = {row["worker"]: row for row in fit.with_seconds({"coin": 1.5}).decisions().records()}
     assert told["new"]["verdict"] == "undecided"
     assert told["new"]["suggestion"] == "pay"
     assert told["against"]["verdict"] == "adversarial"

@@ -17,8 +17,10 @@ from crowdsift.cli.options import (
     Features,
     FormatName,
     Gold,
+    HideWorkers,
     Level,
     Method,
+    MturkReview,
     NoWorkers,
     OutFolder,
     Partitions,
@@ -84,6 +86,8 @@ def fit(
     time: TimeColumn = None,
     robustness: Robustness = False,
     statistics: Statistics = False,
+    mturk_review: MturkReview = None,
+    hide_workers: HideWorkers = False,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
@@ -113,13 +117,45 @@ def fit(
             anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
         )  # fmt: skip
+    result = _checked(result, robustness, statistics, gold, threads, quiet)
+    result = _for_workers(result, votes, mturk_review, hide_workers, quiet)
+    _show(result, out, report, table, as_json=as_json, threads=threads, quiet=quiet)
+
+
+def _checked(
+    result: "Fit",
+    robustness: bool,
+    statistics: bool,
+    gold: str | None,
+    threads: int | None,
+    quiet: bool,
+) -> "Fit":
+    """The fit with the checks that were asked for."""
     if robustness:
         with step_progress("Searching for votes that the leader hangs on", quiet=quiet):
             result = result.with_robustness(gold=gold, threads=threads)
     if statistics:
         result = result.with_statistics(halves=5, gold=gold, threads=threads)
     raise_if_seen()
-    _show(result, out, report, table, as_json=as_json, threads=threads, quiet=quiet)
+    return result
+
+
+def _for_workers(
+    result: "Fit", votes: str, review: Path | None, hide_workers: bool, quiet: bool
+) -> "Fit":
+    """The fit with times of work where they are known; the review of a batch; pseudonyms."""
+    from crowdsift.io.mturk_review import median_seconds, write_review
+
+    if result.worker_table.height and (seconds := median_seconds(votes)):
+        result = result.with_seconds(seconds)
+    if review is not None:
+        decided = result.decisions()
+        rows = zip(decided["worker"], decided["suggestion"], decided["reason"], strict=True)
+        done = write_review(votes, {who: (what, why) for who, what, why in rows}, review)
+        if not quiet:
+            told = ", ".join(f"{count} {word}" for word, count in done.items())
+            say(f"Written: {review} ({told})")
+    return result.hide_workers() if hide_workers else result
 
 
 def _require_targets(out: Path | None, report: Path | None, table: Path | None) -> None:

@@ -45,6 +45,14 @@ KeepIslands = Annotated[
         "are connected first.",
     ),
 ]
+Reask = Annotated[
+    bool,
+    typer.Option(
+        "--reask",
+        help="Second opinions instead: pairs that were judged, where the order or the worker who "
+        "judged is least certain.",
+    ),
+]
 
 
 def next_(
@@ -53,14 +61,7 @@ def next_(
     workers: Askable = None,
     items: Items = None,
     keep_islands: KeepIslands = False,
-    reask: Annotated[
-        bool,
-        typer.Option(
-            "--reask",
-            help="Second opinions instead: pairs that were judged, where the order or the worker "
-            "who judged is least certain.",
-        ),
-    ] = False,
+    reask: Reask = False,
     out: Annotated[Path | None, typer.Option(help="CSV file for the questions.")] = None,
     format_: FormatName = "auto",
     columns: Columns = None,

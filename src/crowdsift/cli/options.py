@@ -168,6 +168,13 @@ TableFile = Annotated[
     Path | None,
     typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
 ]
+MturkReview = Annotated[
+    Path | None,
+    typer.Option(
+        "--mturk-review",
+        help="File for the Mechanical Turk batch with Approve or Reject filled in, for upload.",
+    ),
+]
 HideWorkers = Annotated[
     bool,
     typer.Option(

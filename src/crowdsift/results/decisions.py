@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -23,7 +22,7 @@ SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to
 _SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_adversarial"}
 
 
-def decisions(fit: FitData, seconds: Mapping[Any, float] | None = None) -> Table:
+def decisions(fit: FitData) -> Table:
     """A row a worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
     Votes that are random, one-sided or adversarial suggest a review; to block takes that verdict
@@ -32,9 +31,8 @@ def decisions(fit: FitData, seconds: Mapping[Any, float] | None = None) -> Table
     Parameters
     ----------
     fit
-        A fit whose method judges workers.
-    seconds
-        The median time of a worker's answers, where it is known. It changes no suggestion.
+        A fit whose method judges workers. The median time of answers is taken from its table of
+        workers, where it is known; it changes no suggestion.
 
     Examples
     --------
@@ -51,15 +49,13 @@ def decisions(fit: FitData, seconds: Mapping[Any, float] | None = None) -> Table
         mine = verdict == word
         sure = table.get(name, np.zeros(table.height)) >= SURE
         suggestion[mine] = np.where(sure & (votes >= ENOUGH), "block", "review")[mine]
-    known = seconds or {}
-    times = [float(known.get(worker, np.nan)) for worker in table["worker"].tolist()]
     return Table(
         {
             "worker": table["worker"],
             "verdict": verdict,
             "reason": reason_texts(fit),
             "votes": table["comparisons"],
-            "median_seconds": np.array(times, dtype=np.float64),
+            "median_seconds": table.get("median_seconds", np.full(table.height, np.nan)),
             "suggestion": suggestion,
         }
     )

@@ -226,13 +226,17 @@ class FitRecord(FitData):
         table = Table({**self.worker_table, "worker": hidden})
         return replace(self, worker_table=table, votes=votes)
 
-    def decisions(self, seconds: Mapping[Any, float] | None = None) -> Table:
-        """What to do about every worker: pay, review or block, and why; see `decisions.csv`.
+    def with_seconds(self, seconds: Mapping[Any, float]) -> Self:
+        """The same fit with the median time of a worker's answers, `median_seconds`, beside it.
 
-        Parameters
-        ----------
-        seconds
-            The median time of a worker's answers, where it is known.
+        Times are shown and written; they change no verdict.
+        """
+        times = [float(seconds.get(who, np.nan)) for who in self.worker_table["worker"].tolist()]
+        column = np.array(times, dtype=np.float64)
+        return replace(self, worker_table=Table({**self.worker_table, "median_seconds": column}))
+
+    def decisions(self) -> Table:
+        """What to do about every worker: pay, review or block, and why; see `decisions.csv`.
 
         Examples
         --------
@@ -241,7 +245,7 @@ class FitRecord(FitData):
         >>> sorted(set(crowdsift.fit(votes).decisions()["suggestion"]))
         ['pay']
         """
-        return decisions(self, seconds)
+        return decisions(self)
 
     def _frames(self, backend: Backend) -> Frames:
         tables = (self.shown_items, self.worker_table)
