@@ -233,6 +233,17 @@ def test_chats_frames_and_files_give_the_same_votes(tmp_path: Path) -> None:
             assert (getattr(votes, name) == getattr(expected, name)).all()
 
 
+def test_data_sets_of_hugging_face(tmp_path: Path) -> None:
+    datasets = pytest.importorskip("datasets")
+    rows = preferences()
+    expected = crowdsift.read(lines(tmp_path / "trl.jsonl", rows))
+    given = datasets.Dataset.from_list([as_chat(row, prompt=True) for row in rows])
+    votes = crowdsift.read(given.shuffle(seed=1))
+    assert votes.items.tolist() == expected.items.tolist()
+    assert (votes.first == expected.first).all()
+    assert crowdsift.read(given.select(range(4))).rows == 4
+
+
 def test_implicit_prompts(tmp_path: Path) -> None:
     rows = preferences()
     chats = [as_chat(row, prompt=False) for row in rows]
