@@ -10,9 +10,9 @@ import crowdsift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
 from crowdsift.models import Sift
-from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.ep.run import propagate
-from crowdsift.solvers.worker_prior import TIE_WIDTHS, WorkerPrior, habits_of, power_grid
+from crowdsift.solvers.null_model import null_evidence
+from crowdsift.solvers.worker_prior import TIE_WIDTHS, WorkerPrior, power_grid, worker_types
 
 # --- odd crowds ----------------------------------------------------------------------------------
 
@@ -92,7 +92,7 @@ def gain_of(votes):
     engine = choose_engine("cpu", votes, 1)
     model = Sift(pair_effect=False, starts=("flat",))
     run = propagate(engine, power_grid(49), model._settings(engine))
-    return run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
+    return run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
 
 
 @pytest.mark.parametrize("kind", CROWDS)
@@ -109,15 +109,15 @@ def test_a_crowd_that_sees_nothing_gains_nothing(kind):
     assert gain_of(seen.with_gold(*gold)) > 10.0
 
 
-def test_blind_evidence_of_coins_is_that_of_coins():
+def test_null_evidence_of_coins_is_that_of_coins():
     votes = votes_of(*drawn(1, width=None, votes=300)[:4])
     engine = choose_engine("cpu", votes, 1)
     prior = WorkerPrior.start(power_grid(17), 1.0, 0.5)
-    assert blind_evidence(engine, prior, SidePrior()) == pytest.approx(300 * np.log(0.5))
+    assert null_evidence(engine, prior, SidePrior()) == pytest.approx(300 * np.log(0.5))
 
 
 def test_types_are_those_of_the_page():
-    types = habits_of(ties=True, sides=True)
+    types = worker_types(ties=True, sides=True)
     assert types.widths.tolist() == list(TIE_WIDTHS)
     assert sorted(set(types.side_only_widths)) == list(TIE_WIDTHS[::2])
     assert len(types.side_only) == 6 * 7

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdsift.engines.grid import mirrored
 from crowdsift.numeric.type_mixture import SHARES
-from crowdsift.solvers.worker_prior import WorkerPrior, habits_of, power_grid
+from crowdsift.solvers.worker_prior import WorkerPrior, power_grid, worker_types
 
 PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
 
@@ -82,7 +82,7 @@ def expected(prior, counts):
 def test_an_update_is_that_of_the_formulas(points, ties, sides, seed):
     rng = np.random.default_rng(seed)
     levels = power_grid(points)
-    prior = WorkerPrior.start(levels, 1.0, 0.5, habits_of(ties=ties, sides=sides))
+    prior = WorkerPrior.start(levels, 1.0, 0.5, worker_types(ties=ties, sides=sides))
     for _ in range(3):  # the first has no mixture yet
         counts = rng.gamma(0.2, size=len(prior.masses)) + 1e-9
         theirs = expected(prior, counts)
@@ -95,7 +95,7 @@ def test_an_update_is_that_of_the_formulas(points, ties, sides, seed):
 
 def test_a_flipped_prior_is_that_of_the_flipped_counts():
     rng = np.random.default_rng(3)
-    prior = WorkerPrior.start(power_grid(9), 0.0, 1.0, habits_of(ties=True, sides=True))
+    prior = WorkerPrior.start(power_grid(9), 0.0, 1.0, worker_types(ties=True, sides=True))
     counts = rng.gamma(0.5, size=len(prior.masses))
     table = prior.by_width(counts)
     turned = np.concatenate([table[:, ::-1].ravel(), counts[table.size :]])

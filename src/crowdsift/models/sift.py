@@ -12,21 +12,22 @@ from crowdsift.engines.grid import WorkerPoints, WorkerTypes
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.blind import blind_evidence
 from crowdsift.solvers.context_types import MOST_SPREAD
 from crowdsift.solvers.contexts import MOST_NUMBERS, ContextSites, in_another
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
-from crowdsift.solvers.crowd import crowd_from, crowd_to
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.kept_sites import kept_sites
+from crowdsift.solvers.null_model import null_evidence
+from crowdsift.solvers.population import population_from, population_to
 from crowdsift.solvers.side_hint import hints_at_sides
 from crowdsift.solvers.type_classes import class_evidence, typical_reliability
 from crowdsift.solvers.type_summary import TypeSummary, summarise
 from crowdsift.solvers.warm import WarmStart, go_on
-from crowdsift.solvers.worker_prior import habits_of, power_grid
+from crowdsift.solvers.worker_prior import power_grid, worker_types
 from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:
@@ -129,7 +130,7 @@ class Sift(Model):
             return plain
         contexts = int(comparisons.item_contexts.max(initial=0)) + 1
         leaves = min(comparisons.n_workers * contexts, len(comparisons))
-        habits = habits_of(
+        habits = worker_types(
             ties=self.ties and comparisons.ties_are_outcomes,
             sides=self.sides and comparisons.sides_known,
         )
@@ -139,7 +140,7 @@ class Sift(Model):
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; the sign by head-count."""
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
-        return self._told(run, engine)
+        return self._estimate(run, engine)
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from where an earlier run ended.
@@ -149,20 +150,20 @@ class Sift(Model):
         """
         if start.crowd.get("by_context"):
             return self.estimate(engine, progress)
-        prior, side, effect, scale = crowd_from(start.crowd)
+        prior, side, effect, scale = population_from(start.crowd)
         habits = prior.types
         fits = habits.ties == (self.ties and engine.facts.ties)
         if not fits or (habits.sides and not (self.sides and engine.facts.sides_known)):
             return self.estimate(engine, progress)
         means, variances = start.scores * scale, start.variances * scale**2
         warm = WarmStart(means, variances, prior, side, effect, start.sites)
-        return self._told(go_on(warm, engine, self._settings(engine), progress), engine)
+        return self._estimate(go_on(warm, engine, self._settings(engine), progress), engine)
 
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.facts.ties
-        families = [habits_of(ties=ties, sides=False)]
+        families = [worker_types(ties=ties, sides=False)]
         if self.sides and engine.facts.sides_known and hints_at_sides(engine):
-            families.append(habits_of(ties=ties, sides=True))
+            families.append(worker_types(ties=ties, sides=True))
         return Settings(
             tolerance=self.tolerance,
             most_iterations=self.most_iterations,
@@ -173,10 +174,10 @@ class Sift(Model):
             families=tuple(families),
         )
 
-    def _told(self, run: Propagation, engine: Engine) -> Estimate:
+    def _estimate(self, run: Propagation, engine: Engine) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign."""
         size, crowd = run.scale(), engine.facts.n_workers - engine.facts.n_gold
-        told = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
+        summary = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
         typical = typical_reliability(run.prior)
         classes = class_evidence(run.sites, run.prior, typical, engine.facts.n_workers)
         apart = run.sites if isinstance(run.sites, ContextSites) else None
@@ -185,34 +186,28 @@ class Sift(Model):
             sides = apart.leaf_sides(engine.facts.n_gold, run.sides.mean_variance)
             leaves = summarise(apart.leaves, run.prior, sides, apart.leaf_priors())
             known = apart.known(leaves.scaled(size).points)
-            told = told._replace(points=in_another(told.points, apart))
+            summary = summary._replace(points=in_another(summary.points, apart))
         scores = _about_mean(run.means / size, engine)
-        margin = float(np.mean(told.positive[:crowd] - told.negative[:crowd]))
+        margin = float(np.mean(summary.positive[:crowd] - summary.negative[:crowd]))
         flip = margin < 0.0 and not engine.facts.n_gold  # gold has settled the sign
-        if flip:
-            told, scores, margin = told.flipped(), -scores, -margin
-            classes[:, [0, 2]] = classes[:, [2, 0]]
-            known = None if known is None else known.mirrored()
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
-            sign = -1.0 if flip else 1.0
-            pairs = pairs._replace(mean=sign * pairs.mean / size, variance=pairs.variance / size**2)
+            pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)
         component = engine.facts.component
         variance = np.maximum(run.variances - 1.0 / np.bincount(component)[component], 0.0)
         sided = run.prior.types.sides
         crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
-        prior = run.prior.flipped() if flip else run.prior
-        return Estimate(
+        estimate = Estimate(
             scores=scores,
-            log_likelihood=required(engine.slopes).log_likelihood(scores, told.mean),
+            log_likelihood=required(engine.slopes).log_likelihood(scores, summary.mean),
             rule=run.rule,
             trace=run.evidence,
             score_sd=np.sqrt(variance) / size,
             precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
-            theta=told.spread,
-            points=told.points,
+            theta=summary.spread,
+            points=summary.points,
             in_context=known,
-            workers=_workers(told, run.prior.types, typical * size, classes),
+            workers=_workers(summary, run.prior.types, typical * size, classes),
             evidence=run.evidence[-1],
             sign_margin=margin,
             crowd_side=crowd_side if sided else None,
@@ -222,10 +217,17 @@ class Sift(Model):
                 "context_side_sd": 0.0 if apart is None else float(np.sqrt(apart.side_spread)),
             },
             pairs=pairs,
-            crowd=crowd_to(prior, run.sides.prior, run.pair_effect, size, apart is not None),
-            sites=None if apart is not None else kept_sites(run.sites, flip),
+            crowd=population_to(
+                run.prior, run.sides.prior, run.pair_effect, size, apart is not None
+            ),
+            sites=None if apart is not None else kept_sites(run.sites),
             diagnostics=tuple(_diagnostics(run, engine)),
         )
+        return mirror(self, estimate) if flip else estimate
+
+    def mirrored(self, theta: Vector, level: float) -> Vector:
+        """Quantiles of -β, in rising order."""
+        return np.ascontiguousarray(super().mirrored(theta, level)[:, ::-1])
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes, averaged over the posteriors of workers and items."""
@@ -239,7 +241,7 @@ class Sift(Model):
             rows = np.append(rows, np.arange(count - engine.facts.n_gold, count))
             below = estimate.in_context.below(points)
             engine, points = apart.engine, WorkerPoints(*(column[rows] for column in below))
-        types = habits_of(ties=bool(points.width.any()), sides=False)
+        types = worker_types(ties=bool(points.width.any()), sides=False)
         sites = required(engine.grid).sites(types, 2.0)
         first, second = sites.pair_posteriors(estimate.scores)[:2]
         differences = estimate.scores[first] - estimate.scores[second]
@@ -272,26 +274,26 @@ class Sift(Model):
         """Those of Rao and Kupper for z = βd ± γ, each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
         width = tie if self.ties else np.zeros(1)
-        told = on_either_side(reliability * difference, width, gamma, variance)
-        return told if self.ties else half_win(told.win, tie)
+        summary = on_either_side(reliability * difference, width, gamma, variance)
+        return summary if self.ties else half_win(summary.win, tie)
 
 
 def _workers(
-    told: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
+    summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
 ) -> WorkerEstimate:
     """What is said of workers."""
     return WorkerEstimate(
-        reliability=told.mean,
-        reliability_sd=told.sd,
-        reliability_lower=told.lower,
-        reliability_upper=told.upper,
-        quantiles=told.spread,
-        side_bias=told.side if types.sides else None,
-        side_sd=told.side_sd if types.sides else None,
-        one_sided=told.pure if types.sides else None,
+        reliability=summary.mean,
+        reliability_sd=summary.sd,
+        reliability_lower=summary.lower,
+        reliability_upper=summary.upper,
+        quantiles=summary.spread,
+        side_bias=summary.side if types.sides else None,
+        side_sd=summary.side_sd if types.sides else None,
+        one_sided=summary.p_side_only if types.sides else None,
         typical=typical,
         class_evidence=classes,
-        extra={"tie_width": told.width} if types.ties else {},
+        extra={"tie_width": summary.width} if types.ties else {},
     )
 
 
@@ -314,7 +316,7 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
 def _diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     """What deserves a look at the end of a run."""
     if float(np.mean(run.means**2)) < _FAINT:
-        gain = run.evidence[-1] - blind_evidence(engine, run.prior, run.sides.prior)
+        gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
         if gain < MIN_LOG_BAYES_FACTOR:
             yield Diagnostic(
                 Kind.INFORMATION,

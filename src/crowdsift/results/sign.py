@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
+from crowdsift.models.mirror import mirror
 from crowdsift.numeric.likelihoods import normal_cdf
 
 if TYPE_CHECKING:
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.io.gold import Gold
-    from crowdsift.models import Estimate, Model
+    from crowdsift.models import Estimate
     from crowdsift.numeric import Vector
 
 __all__ = [
@@ -76,35 +77,6 @@ def count_gold(scores: Vector, component: NDArray[np.uint32], gold: Gold) -> Agr
     difference = (scores[gold.winner] - scores[gold.loser])[inside]
     return Agreement(
         int((difference > 0).sum()), int((difference < 0).sum()), float(difference.sum())
-    )
-
-
-def mirror(model: Model, estimate: Estimate) -> Estimate:
-    """The estimate with the sign of all scores turned, and workers to match."""
-    told, level = estimate.workers, estimate.workers.random_level
-
-    def turned(values: Vector | None) -> Vector | None:
-        return None if values is None else 2.0 * level - values
-
-    quantiles, classes = turned(told.quantiles), told.class_evidence
-    n_classes = 0 if classes is None else classes.shape[1]
-    pairs, points, known = estimate.pairs, estimate.points, estimate.in_context
-    return replace(
-        estimate,
-        scores=0.0 - estimate.scores,
-        theta=model.mirrored(estimate.theta, level),
-        points=None if points is None else points._replace(reliability=-points.reliability),
-        in_context=None if known is None else known.mirrored(),
-        workers=replace(
-            told,
-            reliability=turned(told.reliability),
-            reliability_lower=turned(told.reliability_upper),
-            reliability_upper=turned(told.reliability_lower),
-            quantiles=None if quantiles is None else quantiles[:, ::-1].copy(),
-            class_evidence=None if classes is None else classes[:, [2, 1, 0, *range(3, n_classes)]],
-        ),
-        sign_margin=None if estimate.sign_margin is None else -estimate.sign_margin,
-        pairs=None if pairs is None else pairs._replace(mean=-pairs.mean),
     )
 
 

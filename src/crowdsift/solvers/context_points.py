@@ -19,11 +19,6 @@ class ContextPoints(NamedTuple):
     context: NDArray[np.int64]
     points: WorkerPoints
 
-    def mirrored(self) -> ContextPoints:
-        """The same for scores of the other sign."""
-        points = self.points._replace(reliability=0.0 - self.points.reliability)
-        return self._replace(points=points)
-
     def below(self, common: WorkerPoints) -> WorkerPoints:
         """These rows below those that workers have in contexts where they were not seen."""
         return WorkerPoints(

@@ -1,7 +1,7 @@
 """Reliabilities of a worker that differ from context to context: messages over the grid of types.
 
 In a context a regular worker of reliability β has a reliability of its own, N(β, (κβ)²) on the grid
-of types; tie widths and pure types are the same everywhere. κ, the spread, is learned by EM.
+of types; tie widths and side-only types are the same everywhere. κ, the spread, is learned by EM.
 """
 
 from __future__ import annotations
@@ -46,22 +46,22 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def likelihoods(sites: GridSites, levels: Vector, habits: WorkerTypes, count: int) -> Vector:
+def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, count: int) -> Vector:
     """The likelihood of every type for each of the workers, on the common grid, at most 1.
 
     That of a worker with levels of its own is shared by the common levels about them, so that its
     product with a prior is what the worker's own levels would give.
     """
-    grid, widths = mirrored(levels), len(habits.widths)
+    grid, widths = mirrored(levels), len(types.widths)
     cells = np.gradient(grid)
-    flat = np.concatenate([np.tile(cells, widths), np.ones(len(habits.side_only))])
+    flat = np.concatenate([np.tile(cells, widths), np.ones(len(types.side_only))])
     points, masses = sites.posteriors(flat, slice(0, count))
     regular = masses[:, : widths * len(grid)].reshape(count, widths, len(grid))
     for s in np.flatnonzero((points != grid).any(axis=1)):
         regular[s] = [_shared(levels, points[s], row) for row in regular[s]]
-    told = np.concatenate([regular.reshape(count, -1), masses[:, widths * len(grid) :]], axis=1)
-    told = told / flat
-    return np.asarray(told / told.max(axis=1, keepdims=True), dtype=np.float64)
+    result = np.concatenate([regular.reshape(count, -1), masses[:, widths * len(grid) :]], axis=1)
+    result = result / flat
+    return np.asarray(result / result.max(axis=1, keepdims=True), dtype=np.float64)
 
 
 def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
@@ -97,10 +97,10 @@ class TypeTree:
     Σ_g log m_g(t) of a worker, which for regular types gains what `bonus` says.
     """
 
-    def __init__(self, whole: NDArray[np.int64], n_workers: int, habits: WorkerTypes) -> None:
-        self._whole, self._n, self._habits = whole, n_workers, habits
+    def __init__(self, whole: NDArray[np.int64], n_workers: int, types: WorkerTypes) -> None:
+        self._whole, self._n, self._types = whole, n_workers, types
         contexts = np.bincount(whole, minlength=n_workers)
-        self.voted, self._tells = contexts > 0, (contexts > 1)[whole]
+        self.voted, self._several = contexts > 0, (contexts > 1)[whole]
         self.spread, self._acceleration = 0.3, Aitken()
 
     def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
@@ -121,7 +121,7 @@ class TypeTree:
         return joint / total, float(logs.sum())
 
     def leaf_priors(self, prior: Vector) -> Vector:
-        """What a leaf's worker, but for this leaf, says of its types."""
+        """The prior of a leaf: the message of its worker without this leaf."""
         log = self._messages[self._whole] - np.log(self._m)
         cavity = prior * np.exp(log - log.max(axis=1, keepdims=True))
         found = self._through(cavity / cavity.sum(axis=1, keepdims=True), self._kernel)
@@ -132,11 +132,11 @@ class TypeTree:
         """A step of EM for κ, from workers seen in more than one context."""
         q, _ = self.posterior(prior)
         shape = (-1, len(self._points))
-        share, told = (
-            values[self._tells, : self._regular].reshape(shape)
+        share, likelihood = (
+            values[self._several, : self._regular].reshape(shape)
             for values in (q[self._whole] / self._m, self._leaf)
         )
-        pairs = (share.T @ told) * self._kernel  # expected numbers of leaves
+        pairs = (share.T @ likelihood) * self._kernel  # expected numbers of leaves
 
         def loss(log: float) -> float:
             spread = np.exp(log)
@@ -166,11 +166,11 @@ class TypeTree:
 
     @property
     def _regular(self) -> int:
-        return len(self._habits.widths) * len(self._points)
+        return len(self._types.widths) * len(self._points)
 
     def _through(self, values: Vector, matrix: Vector) -> Vector:
-        """Values of regular types times the matrix, at every tie width; pure types as they are."""
-        widths, points = len(self._habits.widths), len(self._points)
+        """Regular types times the matrix, at every tie width; side-only types as they are."""
+        widths, points = len(self._types.widths), len(self._points)
         regular = values[:, : self._regular].reshape(-1, widths, points) @ matrix
         rest = values[:, self._regular :]
         return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)

@@ -1,7 +1,7 @@
 """Workers who are not quite the same in every context, tried by evidence.
 
 The sites are those of an engine in which a worker in a context ("leaf") is a worker. Between passes
-leaves of one worker exchange messages: each has for a prior what the others say of it.
+leaves of one worker exchange messages: each has for a prior the message of the others.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class ContextSites:
         return q[self.types.voted].sum(axis=0), q[:, :regular].sum(axis=1)
 
 
-def in_another(points: WorkerPoints, told: ContextSites) -> WorkerPoints:
+def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
     """Points of workers in a context in which they were not seen.
 
     Reliabilities are spread by quantiles of N(1, κ²), each a point's own, in an order that has
@@ -193,8 +193,8 @@ def in_another(points: WorkerPoints, told: ContextSites) -> WorkerPoints:
     at = (np.arange(count) * 0.6180339887498949 + 0.5 / count) % 1.0
     normal = np.array([NormalDist().inv_cdf(p) for p in (np.argsort(at) + 0.5) / count])
     return points._replace(
-        reliability=points.reliability * (1.0 + told.reliability_spread * normal),
-        side_variance=points.side_variance + told.side_spread * (points.side_variance > 0.0),
+        reliability=points.reliability * (1.0 + sites.reliability_spread * normal),
+        side_variance=points.side_variance + sites.side_spread * (points.side_variance > 0.0),
     )
 
 

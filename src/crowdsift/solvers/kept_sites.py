@@ -43,13 +43,12 @@ def worker_codes(votes: VoteSites) -> NDArray[np.uint32]:
     return np.repeat(np.arange(len(votes.held), dtype=np.uint32), votes.held)
 
 
-def kept_sites(sites: GridSites, flip: bool) -> SavedSites | None:
-    """The sites of a run, for scores of the other sign where `flip` says so."""
+def kept_sites(sites: GridSites) -> SavedSites | None:
+    """The sites of a run, unless there are too many."""
     if sites.n_votes > KEPT_SITES:
         return None
     votes = sites.vote_sites()
-    saved = SavedSites(worker_codes(votes), *votes[1:])
-    return saved._replace(nu=-saved.nu) if flip else saved
+    return SavedSites(worker_codes(votes), *votes[1:])
 
 
 def recoded(sites: SavedSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int

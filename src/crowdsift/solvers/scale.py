@@ -1,4 +1,4 @@
-"""The scale that scores and slopes share: votes know only the products β(r_w - r_l)."""
+"""The scale that scores and slopes share: votes depend on the products β(r_w - r_l) only."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["SlopeScale"]
 
 _TOLERANCE = 1e-3  # of the logarithm of the scale
 _FARTHEST = float(np.log(64.0))
-_ENOUGH = 50_000  # workers that tell the scale of all
+_ENOUGH = 50_000  # workers, from whom the scale of all is estimated
 
 
 class SlopeScale(NamedTuple):
@@ -43,7 +43,7 @@ class SlopeScale(NamedTuple):
     def along_scores(self, square: float) -> float:
         """The second derivative of the objective along the scores r, where λ‖r‖² is `square`."""
         h = self._information()
-        coupled = self.slopes * h - self._pull()
+        coupled = self.slopes * h - self._prior_gradient()
         return float(np.sum(self.slopes**2 * h - coupled**2 / self.curvature)) + square
 
     def best(self, square: float) -> float | None:
@@ -68,13 +68,15 @@ class SlopeScale(NamedTuple):
         return np.asarray(top / (t**2 * h + self.precision))
 
     def _information(self) -> Vector:
-        """h, what the votes say of a slope."""
+        """h, the information of the votes on a slope."""
         return np.maximum(self.curvature - self.precision, 0.0)
 
-    def _pull(self) -> Vector:
-        """What the prior takes from a slope, which the votes hold."""
+    def _prior_gradient(self) -> Vector:
+        """The gradient of the prior in a slope, which that of the votes balances."""
         return np.asarray(self.precision * (self.slopes - self.mean))
 
     def _optimum(self) -> Vector:
         """θ̂, at which the votes alone are best met."""
-        return np.asarray(self.slopes + self._pull() / np.maximum(self._information(), 1e-12))
+        return np.asarray(
+            self.slopes + self._prior_gradient() / np.maximum(self._information(), 1e-12)
+        )

@@ -1,4 +1,4 @@
-"""Whether votes hint at side habits at all: a test that needs no fit."""
+"""Whether votes hint at side biases at all: a test that needs no fit."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ if TYPE_CHECKING:
 
 __all__ = ["hints_at_sides", "side_scores"]
 
-# Standard deviations, far below those at which the evidence of a habit passes 3 nats.
+# Standard deviations, far below those at which the evidence of a bias passes 3 nats.
 _CROWD, _DISPERSION = 2.0, 1.5
 
 
 def hints_at_sides(engine: Engine) -> bool:
-    """Whether a side habit is worth a fit: all workers lean to one side, or some do to either.
+    """Whether a side bias is worth a fit: all workers lean to one side, or some do to either.
 
-    Without habits and with sides drawn at random, the answers for the first item less those for
+    Without biases and with sides drawn at random, the answers for the first item less those for
     the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
     drawn at random, S spreads more, and the fit decides.
     """

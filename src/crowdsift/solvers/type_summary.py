@@ -1,4 +1,4 @@
-"""What the posterior over types says of a worker: reliability, tie width, side, and points."""
+"""Summaries of the posterior over types: reliability, tie width, side bias, and points."""
 
 from __future__ import annotations
 
@@ -19,15 +19,15 @@ __all__ = ["TypeSummary", "quantiles", "summarise"]
 
 _NUMBERS = 4_000_000  # of an array over workers and types at a time
 _LEVELS = (0.05, 0.95)
-_PURE_SPREAD = 1.0 / 3.0  # a pure type stands for sides within so much of its own
+_SIDE_ONLY_SPREAD = 1.0 / 3.0  # a side-only type stands for sides within so much of its own
 
 
 class TypeSummary(NamedTuple):
     """Per worker: mean, sd, limits of the 90 % interval, P(β > 0), P(β < 0), and more.
 
     `spread` has one row a worker: quantiles of equal probability that stand for the posterior of
-    β. `pure` is the probability of seeing only sides, `width` the mean tie width, `side` and
-    `side_sd` mean and sd of the side habit; `points` stand for the joint posterior.
+    β. `p_side_only` is the probability of a side-only type, `width` the mean tie width, `side` and
+    `side_sd` mean and sd of the side bias; `points` stand for the joint posterior.
     """
 
     mean: Vector
@@ -37,18 +37,11 @@ class TypeSummary(NamedTuple):
     positive: Vector
     negative: Vector
     spread: Vector
-    pure: Vector
+    p_side_only: Vector
     width: Vector
     side: Vector
     side_sd: Vector
     points: WorkerPoints
-
-    def flipped(self) -> TypeSummary:
-        """The summary of -β; 0 stays 0, without a sign."""
-        points = self.points._replace(reliability=0.0 - self.points.reliability)
-        return self._replace(mean=0.0 - self.mean, lower=0.0 - self.upper, upper=0.0 - self.lower,
-                             positive=self.negative, negative=self.positive,
-                             spread=0.0 - self.spread[:, ::-1], points=points)  # fmt: skip
 
     def scaled(self, factor: float) -> TypeSummary:
         """The summary of β·factor, for a positive factor."""
@@ -88,19 +81,19 @@ def _summary(
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = found.masses[:, : len(widths) * types].reshape(rows, len(widths), types)
-    pure_masses = found.masses[:, len(widths) * types :]
-    pure = pure_masses.sum(axis=1)
+    side_masses = found.masses[:, len(widths) * types :]
+    p_side_only = side_masses.sum(axis=1)
     masses = regular.sum(axis=1)
     mean = np.sum(found.points * masses, axis=1)
     square = np.sum(found.points**2 * masses, axis=1)
     at = np.array([*_LEVELS, *((np.arange(16) + 0.5) / 16)])
-    limits = quantiles(found.points, masses, at, pure)
-    width = regular.sum(axis=2) @ widths + pure_masses @ side_only_widths
+    limits = quantiles(found.points, masses, at, p_side_only)
+    width = regular.sum(axis=2) @ widths + side_masses @ side_only_widths
     side, side_sd = np.zeros(rows), np.zeros(rows)
     if sided:
-        side = (1.0 - pure) * side_mean + pure_masses @ side_only
-        second = (1.0 - pure) * (side_mean**2 + side_variance)
-        second = second + pure_masses @ (side_only**2 * (1.0 + _PURE_SPREAD**2))
+        side = (1.0 - p_side_only) * side_mean + side_masses @ side_only
+        second = (1.0 - p_side_only) * (side_mean**2 + side_variance)
+        second = second + side_masses @ (side_only**2 * (1.0 + _SIDE_ONLY_SPREAD**2))
         side_sd = np.sqrt(np.maximum(second - side**2, 0.0))
     if len(widths) == 1 and not len(side_only):
         reliability = limits[:, 2:]
@@ -115,7 +108,7 @@ def _summary(
         positive=np.sum(masses * (found.points > 0), axis=1),
         negative=np.sum(masses * (found.points < 0), axis=1),
         spread=limits[:, 2:],
-        pure=pure,
+        p_side_only=p_side_only,
         width=width,
         side=side,
         side_sd=side_sd,

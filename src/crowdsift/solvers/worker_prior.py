@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "habits_of", "power_grid"]
+__all__ = ["TIE_WIDTHS", "WorkerPrior", "gaussian_on", "power_grid", "worker_types"]
 
 # Tie widths from almost none to where nearly every vote is a tie.
 TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
-_PURE_SIDES = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of pure types
+_SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of side-only types
 
 _FAR = 6.0
 _PI = 5  # where π begins in the vector of (μ, log τ, ρ, π)
@@ -45,21 +45,21 @@ def power_grid(points: int) -> Vector:
     return np.asarray(_FAR * (np.arange(1, half + 1) / half) ** 1.5, dtype=np.float64)
 
 
-def habits_of(*, ties: bool, sides: bool) -> WorkerTypes:
-    """The types beside reliabilities: tie widths, and pure types at every second width.
+def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
+    """The types beside reliabilities: tie widths, and side-only types at every second width.
 
     Examples
     --------
-    >>> from crowdsift.solvers.worker_prior import habits_of
-    >>> habits_of(ties=False, sides=True).side_only.tolist()
+    >>> from crowdsift.solvers.worker_prior import worker_types
+    >>> worker_types(ties=False, sides=True).side_only.tolist()
     [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
     """
     if not ties and not sides:
         return RELIABILITY_ONLY
     widths = np.array(TIE_WIDTHS) if ties else np.zeros(1)
     some = widths[::2] if sides else widths[:0]
-    pure = np.tile(_PURE_SIDES, len(some))
-    return WorkerTypes(widths, pure, np.repeat(some, len(_PURE_SIDES)), sides)
+    side_only = np.tile(_SIDE_ONLY, len(some))
+    return WorkerTypes(widths, side_only, np.repeat(some, len(_SIDE_ONLY)), sides)
 
 
 def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
@@ -85,15 +85,15 @@ class WorkerPrior:
 
     @staticmethod
     def start(
-        levels: Vector, mean: float, sd: float, habits: WorkerTypes = RELIABILITY_ONLY
+        levels: Vector, mean: float, sd: float, types: WorkerTypes = RELIABILITY_ONLY
     ) -> WorkerPrior:
         """N(mean, sd²) at every tie width alike, mixed with 3 % of uniform over all types."""
-        points, widths = mirrored(levels), len(habits.widths)
-        types = habits.n_types(levels)
-        masses = np.full(types, 0.03 / types)
+        points, widths = mirrored(levels), len(types.widths)
+        n_types = types.n_types(levels)
+        masses = np.full(n_types, 0.03 / n_types)
         regular = np.tile(gaussian_on(points, mean, sd) / widths, widths)
         masses[: len(regular)] += 0.97 * regular
-        return WorkerPrior(levels, masses, types=habits)
+        return WorkerPrior(levels, masses, types=types)
 
     def learned(
         self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float, *, ahead: float

@@ -1,4 +1,4 @@
-"""What a run learned of workers in general, as JSON can hold it, and back."""
+"""What a run learned of the worker population, as JSON can hold it, and back."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ import numpy as np
 
 from crowdsift.engines.grid import SidePrior
 from crowdsift.errors import RequestError
-from crowdsift.solvers.worker_prior import WorkerPrior, habits_of
+from crowdsift.solvers.worker_prior import WorkerPrior, worker_types
 
-__all__ = ["crowd_from", "crowd_to"]
+__all__ = ["mirrored_population", "population_from", "population_to"]
 
 
-def crowd_to(
+def population_to(
     prior: WorkerPrior,
     side: SidePrior,
     pair_effect: float,
@@ -30,10 +30,10 @@ def crowd_to(
     --------
     >>> import numpy as np
     >>> from crowdsift.engines.grid import SidePrior
-    >>> from crowdsift.solvers.crowd import crowd_from, crowd_to
+    >>> from crowdsift.solvers.population import population_from, population_to
     >>> from crowdsift.solvers.worker_prior import WorkerPrior
     >>> prior = WorkerPrior.start(np.array([1.0, 2.0]), 1.0, 0.5)
-    >>> crowd_from(crowd_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
+    >>> population_from(population_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
     SidePrior(mean=0.1, variance=0.2)
     """
     return {
@@ -52,17 +52,24 @@ def crowd_to(
     }
 
 
-def crowd_from(crowd: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
-    """The inverse of `crowd_to`."""
+def population_from(crowd: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
+    """The inverse of `population_to`."""
     try:
-        habits = habits_of(ties=bool(crowd["ties"]), sides=bool(crowd["sides"]))
+        types = worker_types(ties=bool(crowd["ties"]), sides=bool(crowd["sides"]))
         levels, masses = (np.array(crowd[name], np.float64) for name in ("levels", "masses"))
-        if len(masses) != habits.n_types(levels):
-            raise ValueError(f"{len(masses)} masses for {habits.n_types(levels)} types")
+        if len(masses) != types.n_types(levels):
+            raise ValueError(f"{len(masses)} masses for {types.n_types(levels)} types")
         centre = None if crowd["centre"] is None else float(crowd["centre"])
         shares = np.array(crowd["shares"], np.float64)
-        prior = WorkerPrior(levels, masses, centre, float(crowd["spread"]), shares, habits)
+        prior = WorkerPrior(levels, masses, centre, float(crowd["spread"]), shares, types)
         side = SidePrior(float(crowd["side_mean"]), float(crowd["side_variance"]))
         return prior, side, float(crowd["pair_effect"]), float(crowd["scale"])
     except (KeyError, TypeError, ValueError) as error:
         raise RequestError(f"the crowd of the earlier fit is damaged ({error})") from None
+
+
+def mirrored_population(crowd: dict[str, Any]) -> dict[str, Any]:
+    """The same for scores and reliabilities of the other sign."""
+    prior, side, pair_effect, scale = population_from(crowd)
+    by_context = bool(crowd.get("by_context"))
+    return population_to(prior.flipped(), side, pair_effect, scale, by_context)

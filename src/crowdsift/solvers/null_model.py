@@ -1,4 +1,4 @@
-"""The evidence of a crowd that does not see the items at all."""
+"""The null model: workers whose votes do not depend on the items."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.worker_prior import WorkerPrior
 
-__all__ = ["blind_evidence"]
+__all__ = ["null_evidence"]
 
 _PASSES = 20  # to settle tie widths and side habits, and what known workers say of the items
 
 
-def blind_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
-    """Evidence with the reliabilities of the crowd 0: it answers by tie widths and sides alone.
+def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
+    """Evidence with all reliabilities 0: votes depend on tie widths and sides alone.
 
-    Without ties and side habits every vote is a coin. Known workers still see the items, and widths
-    and sides are learned as the prior learns them: what differs is the crowd's reliability only.
+    Without ties and side biases every vote is a coin. Votes of gold still depend on the items, and
+    widths and sides are learned as the prior learns them: only the reliabilities differ.
     """
     if prior.types is RELIABILITY_ONLY and not engine.facts.n_gold:
         return float(engine.facts.total_weight * np.log(0.5))
     sites = required(engine.grid).sites(prior.types, 2.0)
     exact = Factorisation(engine)
-    masses, means = _blind(prior, prior.masses), np.zeros(engine.facts.n_items)
+    masses, means = _without_reliability(prior, prior.masses), np.zeros(engine.facts.n_items)
     system = sites.system(sites.pair_sums())
     evidence = determinant = 0.0
     messages = None
@@ -43,7 +43,7 @@ def blind_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float
         )
         evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
         prior, side = prior.updated(update.counts), PopulationSide(side).learned(update).prior
-        masses, system = _blind(prior, prior.masses), sites.system(sites.pair_sums())
+        masses, system = _without_reliability(prior, prior.masses), sites.system(sites.pair_sums())
         if engine.facts.n_gold:
             solution = system.laplacian.solve(
                 system.rhs, means, shift=1.0, tolerance=1e-6, most=2_000
@@ -56,7 +56,7 @@ def blind_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float
     return evidence
 
 
-def _blind(prior: WorkerPrior, masses: Vector) -> Vector:
+def _without_reliability(prior: WorkerPrior, masses: Vector) -> Vector:
     """What all reliabilities hold at a tie width, moved to reliability 0."""
     table = prior.by_width(masses)
     moved = np.zeros_like(table)
