@@ -39,9 +39,13 @@ torture: $(VENV)/.developing
 	PYTHONPATH=tests $(BIN)/python -m torture --minutes $(MINUTES)
 
 # The core by itself, under sanitizers of memory, undefined behaviour and threads.
-test-core: build/core_tests-address,undefined build/core_tests-thread
-	build/core_tests-address,undefined
-	build/core_tests-thread
+# Both at once: a compiler uses one core.
+test-core:
+	$(MAKE) --no-print-directory -j 2 run-core-address,undefined run-core-thread
+
+.PRECIOUS: build/core_tests-%
+run-core-%: build/core_tests-%
+	$<
 
 CORE_TESTS := $(wildcard cpp/tests/*.cpp)
 build/core_tests-%: $(CORE_TESTS) $(wildcard cpp/tests/*.hpp) $(SOURCES)
