@@ -17,6 +17,7 @@ from crowdsift.report import figures
 from crowdsift.report.checks import overall, run_checks
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
+from crowdsift.report.top import matrix_figure, top_sentences
 from crowdsift.results.reasons import TEMPLATES
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import chance, count, decimal, item_label, label, many, percent
@@ -82,6 +83,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         answer=answer,
         sentence=sentence,
         checks=checks,
+        top=top_sentences(facts.fit),
         items=items,
         workers=workers,
         first_rows=FIRST_ROWS,
@@ -127,6 +129,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
     overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
     drawn: dict[str, Callable[[float], str]] = {
         "scores": lambda width: figures.scores_figure(facts, width) if overview else "",
+        "matrix": lambda width: matrix_figure(facts, width),
         "workers": lambda width: figures.workers_figure(facts, width),
         "without": lambda width: (
             figures.without_figure(facts, without, width) if isinstance(without, Without) else ""
