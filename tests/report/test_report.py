@@ -168,9 +168,9 @@ def _table(verdict: str, **figures: float) -> Table:
     [
         ("reliable", {"p_reliable": 1.0}, "follow the quality of the items (over 99 % sure)"),
         ("weak", {"p_reliable": 0.95, "reliability": 0.3}, "of the typical worker's reliability"),
-        ("weak", {"p_reliable": 0.8}, "not clear by how much"),
+        ("weak", {"p_reliable": 0.4}, "not clear by how much"),
         ("random", {"p_random": 0.96}, "next to nothing to do with the quality of the items (96 %"),
-        ("random", {"p_random": 0.6}, "At best half as reliable"),
+        ("random", {"p_random": 0.4}, "At best half as reliable"),
         ("adversarial", {"p_adversarial": 0.93}, "against the quality of the items (93 % sure)"),
         ("one-sided", {"p_one_sided": 0.97}, "not how good it is (97 % sure)"),
         ("undecided", {}, "Not settled by 30 votes: it could be useful (50 %), random (30 %) or"),

@@ -133,7 +133,7 @@ def test_gold_is_one_more_worker_the_last(data):
     np.testing.assert_array_equal(told.offsets[:-1], data.offsets)
     for name in ("cpu", "reference"):
         assert crowdsift.engines.choose_engine(name, told).facts.n_gold == 1
-        assert crowdsift.engines.choose_engine(name, data).known_workers == 0
+        assert crowdsift.engines.choose_engine(name, data).facts.n_gold == 0
     with pytest.raises(InputError, match="already"):
         told.with_gold(winner, loser)
 
