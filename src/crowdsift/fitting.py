@@ -244,7 +244,7 @@ def fit(
     refuse_unused(
         chosen,
         chosen.name in MODELS,
-        features=comparisons.features is not None,
+        features=bool(reading.get("features")),
         classes=classes is not None,
         tune=tune,
     )

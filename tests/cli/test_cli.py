@@ -13,26 +13,8 @@ import time
 import pytest
 
 import crowdsift
-from crowdsift import cli
 
 GOOD = "winner,loser,worker\na,b,x\nb,c,y\na,c,x\n"
-
-
-@pytest.fixture
-def run(monkeypatch, capsys):
-    """Run the command line in this process: exit status, output, errors."""
-
-    def call(*arguments):
-        monkeypatch.setattr(sys, "argv", ["crowdsift", *map(str, arguments)])
-        try:
-            cli.main()
-            status = 0
-        except SystemExit as stop:
-            status = stop.code or 0
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return call
 
 
 @pytest.fixture

@@ -111,6 +111,7 @@ def fit(
     )  # fmt: skip
     read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
+    _refuse_unused(chosen, features, classes, tune)
     with fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
@@ -120,6 +121,13 @@ def fit(
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, quiet)
     _show(result, out, report, table, as_json=as_json, threads=threads, quiet=quiet)
+
+
+def _refuse_unused(chosen: Any, features: str | None, classes: str | None, tune: bool) -> None:
+    """Refuse options that the method would ignore; the votes are read already."""
+    from crowdsift.models.unused import refuse_unused
+
+    refuse_unused(chosen, True, features=bool(features), classes=bool(classes), tune=tune)
 
 
 def _checked(

@@ -54,6 +54,7 @@ def summary(
         "components": int(fitted.component.max()) + 1,
         "by": votes.by or None,
         "sides_known": votes.sides_known,
+        "intake": None if votes.intake is None else votes.intake.to_json(),
         "converged": rule.converged,
         "measure": rule.measure,
         "iterations": rule.iterations,
