@@ -66,9 +66,10 @@ def class_evidence(
         end = min(begin + chunk, n_workers)
         found = sites.posteriors(even, slice(begin, end))
         regular = found.masses[:, : found.masses.shape[1] - side_only]
-        own = np.tile(_class_of(found.points, typical), (1, len(prior.types.widths)))
+        by_reliability = regular.reshape(end - begin, -1, found.points.shape[1]).sum(axis=1)
+        own = _class_of(found.points, typical)
         for number in range(3):
-            result[begin:end, number] = np.sum(regular * (own == number), axis=1)
+            result[begin:end, number] = np.sum(by_reliability * (own == number), axis=1)
         if side_only:
             result[begin:end, 3] = found.masses[:, regular.shape[1] :].sum(axis=1)
     return np.asarray(np.log(np.maximum(result, _SMALLEST)))
