@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from crowdsift.errors import RequestError
-from crowdsift.models import DEFAULT, Model
+from crowdsift.lab.experiments.names import DEFAULT, EIGHT, FIGURES, METRICS, Record, Setting
+from crowdsift.models import Model
 
 if TYPE_CHECKING:
     import numpy as np
@@ -39,13 +40,6 @@ __all__ = [
     "fitted",
     "judged",
 ]
-
-Setting = Mapping[str, Any]
-Record = dict[str, Any]  # setting, method, figures, seconds, note
-
-EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
-METRICS = ("accuracy", "weighted_accuracy", "kendall_tau")
-FIGURES = (*METRICS, *(f"{name}_up_to_sign" for name in METRICS))
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crowdsift.lab.experiments.base import DEFAULT, EIGHT, FIGURES, METRICS, Record
+from crowdsift.lab.experiments.names import DEFAULT, EIGHT, FIGURES, METRICS, Record
 
 __all__ = [
     "MARGIN",

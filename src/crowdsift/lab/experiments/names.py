@@ -1,0 +1,17 @@
+"""The names that experiments share: what a record holds, the methods of the paper, the figures."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from crowdsift.models import DEFAULT
+
+__all__ = ["DEFAULT", "EIGHT", "FIGURES", "METRICS", "Record", "Setting"]
+
+Setting = Mapping[str, Any]
+Record = dict[str, Any]  # setting, method, figures, seconds, note
+
+EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
+METRICS = ("accuracy", "weighted_accuracy", "kendall_tau")
+FIGURES = (*METRICS, *(f"{name}_up_to_sign" for name in METRICS))
