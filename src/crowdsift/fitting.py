@@ -363,7 +363,10 @@ def _refitter(
         with warnings.catch_warnings():
             for kind in (ConvergenceWarning, SignWarning):
                 warnings.simplefilter("ignore", kind)
-            return fit(votes, chosen, gold=gold, start=start, threads=threads, seed=seed)
+            given = start  # which must hold most of the votes to be of use
+            if start is not None and 2.0 * votes.total_weight < start.summary["votes"]:
+                given = None
+            return fit(votes, chosen, gold=gold, start=given, threads=threads, seed=seed)
 
     return refit
 

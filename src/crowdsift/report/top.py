@@ -85,7 +85,7 @@ def _reliability(fit: FitRecord) -> list[str]:
     share = fit.summary.get("separation_reliability")
     if share is None:
         return []
-    return [f"{percent(float(share))} of the variance of the scores is true, not error (scale "
+    return [f"Of the variance of the scores {percent(float(share))} is true, not error (scale "
             "separation reliability)."]  # fmt: skip
 
 
@@ -125,7 +125,7 @@ def matrix_figure(facts: Facts, width: float) -> str:
     picture = Drawing(width, top + cell * shown + 4.0, "Who is preferred to whom")
     for i in range(shown):
         name = item_label(fit.labels[i], fit.summary.get("by"))
-        short = isolated(shortened(name, 26 if width > 500 else 14))
+        short = isolated(shortened(name, 26 if width > 500 else 11))
         middle = top + cell * (i + 0.5) + 4.0
         picture.label(left - 8.0, middle, f"{short} {i + 1}", "item end", name)
         picture.label(left + cell * (i + 0.5), top - 8.0, str(i + 1), "tick middle")
