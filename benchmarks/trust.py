@@ -39,8 +39,8 @@ def joint(options: argparse.Namespace) -> None:
         fit = crowdsift.fit(drawn.comparisons(), options.method, threads=1)
         truth = dict(zip(drawn.items, drawn.scores - drawn.scores.mean(), strict=True))
         true = np.array([truth[item] for item in fit.items["item"]])
-        if options.method != "bt":  # which fixes no scale: root mean square 1
-            true = true / np.sqrt(np.mean(true**2))
+        if options.method != "bt":  # whose scale is its own: E[r²] = 1, the unknown level included
+            true = true / np.sqrt(np.mean(true**2)) * np.sqrt(1.0 - 1.0 / len(true))
         table, found = fit.items, fit.joint()
         for name, at in (("one by one", table), ("simultaneous", found)):
             held[name].append(bool(((at["lower"] <= true) & (true <= at["upper"])).all()))

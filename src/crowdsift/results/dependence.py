@@ -44,8 +44,7 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
     --------
     >>> import numpy as np
     >>> from crowdsift.results.dependence import sandwich
-    >>> from crowdsift.results.drift import drift
-    from crowdsift.results.influence import ScoreModel
+    >>> from crowdsift.results.influence import ScoreModel
     >>> one, two = np.zeros(4, int), np.ones(4, int)
     >>> model = ScoreModel(one, two, np.array([1.0, 0, 1, 0]), np.ones(4), 2, 1e-9)
     >>> copied = sandwich(model, np.ones(4), np.array([0, 1, 0, 1]), np.zeros(2))
