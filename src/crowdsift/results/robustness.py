@@ -48,7 +48,8 @@ class Turned:
     removed
         These votes: worker, first, second, outcome and how many.
     workers
-        The smallest set of workers found, likewise; None where none was.
+        The smallest set of workers found, likewise; None where none was. For a leader they may
+        put another item above it than the votes do.
     """
 
     above: Any
@@ -89,7 +90,8 @@ class Robustness:
             f"would be above {turned.above}"
         )
         if turned.workers is not None:
-            text += f"; without at most {len(turned.workers)} of the {self.total_workers} workers"
+            many = f"{len(turned.workers)} of the {self.total_workers} workers"
+            text += f"; without at most {many} some other item would be"
         return text
 
     def to_json(self) -> dict[str, Any]:
