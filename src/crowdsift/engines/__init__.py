@@ -20,6 +20,7 @@ ENGINES = {
     "cpu": "crowdsift.engines.cpu",
     "reference": "crowdsift.engines.reference",
     "sharded": "crowdsift.engines.sharded",
+    "torch": "crowdsift.engines.torch",
 }
 
 

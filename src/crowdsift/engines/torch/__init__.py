@@ -1,0 +1,39 @@
+"""The passes on PyTorch: a GPU, or the CPU where there is none; Triton kernels on a GPU."""
+
+from __future__ import annotations
+
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from crowdsift.errors import RequestError
+
+if TYPE_CHECKING:
+    from crowdsift.engines.shards import SharedPairs
+    from crowdsift.engines.torch.torch_engine import TorchEngine
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["engine"]
+
+
+def engine(
+    comparisons: Comparisons,
+    threads: int,
+    shared: SharedPairs | None = None,
+    device: str | None = None,
+) -> TorchEngine:
+    """The votes on a device: the one named, else a GPU where there is one, else the CPU.
+
+    Raises
+    ------
+    RequestError
+        Without PyTorch, and for a device that is not there.
+    """
+    if find_spec("torch") is None:
+        raise RequestError(
+            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', "
+            "or use engine 'cpu'"
+        )
+    from crowdsift.engines.torch.device import chosen_device
+    from crowdsift.engines.torch.torch_engine import TorchEngine
+
+    return TorchEngine(comparisons, chosen_device(device), shared)

@@ -1,0 +1,182 @@
+"""Adaptive grids of all workers at once; `engines.reference.adaptive_grid` is the specification.
+
+The levels of a worker's grid are evenly spaced, so its two ends are all that is kept of it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+from crowdsift.engines.torch.sums import fixed_point
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+__all__ = ["Transfer", "interpolated", "own_levels", "refined_ends", "transfer"]
+
+# See `engines.reference.adaptive_grid`.
+_NARROW, _SPAN, _SLACK = 1.0, 7.0, 0.15
+
+
+def own_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
+    """The levels between the ends, a row a worker."""
+    place = torch.arange(half, dtype=torch.float64, device=low.device) / max(half - 1, 1)
+    levels: Tensor = low[:, None] + (high - low)[:, None] * place[None, :]
+    return levels
+
+
+def refined_ends(
+    common: Tensor, low: Tensor, high: Tensor, likelihood: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Ends of grids that resolve the workers' likelihoods; NaN where the common one does."""
+    half, has = len(common), torch.isfinite(low)
+    levels = torch.where(has[:, None], own_levels(low, high, half), common[None, :])
+    size = likelihood[:, half + 1 :] + likelihood[:, :half].flip(1)
+    size = size * _gradient(levels)
+    total = size.sum(dim=1)
+    mean = (levels * size).sum(dim=1) / total
+    square = (levels * levels * size).sum(dim=1) / total - mean * mean
+    sd = square.clamp(min=0.0).sqrt()
+    cell = _cells(common, mean)
+    own_cell = torch.where(has, (high - low) / (half - 1), cell)
+    reach = torch.maximum(_SPAN * sd, 1.5 * own_cell)
+    start, end = (mean - reach).clamp(min=0.0), torch.minimum(mean + reach, common[-1])
+    wide = (~has & (sd >= _NARROW * cell)) | (end - start > 2 * half * cell)
+    new = torch.where(start == 0.0, end / half, start)
+    slack = _SLACK * (end - start)
+    stays = has & ((new - low).abs() <= slack) & ((end - high).abs() <= slack)
+    nothing = torch.full_like(low, torch.nan)
+    new = torch.where(wide, nothing, torch.where(stays, low, new))
+    end = torch.where(wide, nothing, torch.where(stays, high, end))
+    return new, end
+
+
+def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
+    """Priors (workers x widths x types) on the workers' own grids; the mass at 0 stays there."""
+    half = len(common)
+    density = priors / _signed_widths(common)
+    place, share = _places(common, own)
+    widths = _gradient(own)[:, None, :]
+
+    def at(side: Tensor) -> Tensor:
+        shape = side.shape[:2] + (half,)
+        one = torch.gather(side, 2, place[:, None, :].expand(shape))
+        two = torch.gather(side, 2, (place + 1)[:, None, :].expand(shape))
+        found: Tensor = ((1.0 - share)[:, None, :] * one + share[:, None, :] * two) * widths
+        return found
+
+    up, down = at(density[:, :, half + 1 :]), at(density[:, :, :half].flip(2))
+    result: Tensor = torch.cat([down.flip(2), priors[:, :, half : half + 1], up], dim=2)
+    return result
+
+
+class Transfer(NamedTuple):
+    """What prior mass at a type and at its two neighbours adds to a type's share, a row a worker.
+
+    Interpolating the prior to a worker's grid, weighing by the likelihood and sharing out among
+    neighbours again couples a type of the common grid with its neighbours only.
+    """
+
+    same: Tensor
+    above: Tensor  # mass of the next type up
+    below: Tensor
+
+    def total(self, prior: Tensor, size: int) -> Tensor:
+        """Σ over types, of every worker; `prior` is common or a row a worker."""
+        up, down = _neighbours(prior, size)
+        if prior.dim() == 1:
+            return self.same @ prior + self.above @ up + self.below @ down
+        total: Tensor = (self.same * prior + self.above * up + self.below * down).sum(dim=1)
+        return total
+
+    def counts(self, prior: Tensor, share: Tensor, size: int) -> Tensor:
+        """Σ over workers, each times its share."""
+        up, down = _neighbours(prior, size)
+        if prior.dim() == 1:
+            above, below = up * (self.above.T @ share), down * (self.below.T @ share)
+            return prior * (self.same.T @ share) + above + below
+        counts: Tensor = (self.same * prior + self.above * up + self.below * down).T @ share
+        return counts
+
+
+def transfer(common: Tensor, own: Tensor, likelihood: Tensor) -> Transfer:
+    """From likelihoods (workers x widths x types) on the workers' own grids."""
+    half, shape = len(common), likelihood.shape
+    cell = _signed_widths(common)[half:]  # of 0 and of the positive levels
+    weight = _gradient(own)[:, None, :]
+    up = _one_side(common, own, cell, likelihood[:, :, half + 1 :] * weight)
+    down = _one_side(common, own, cell, likelihood[:, :, :half].flip(2) * weight)
+    zero = likelihood[:, :, half : half + 1]
+    same = torch.cat([down.same[:, :, 1:].flip(2), zero, up.same[:, :, 1:]], dim=2)
+    above = torch.cat([down.below[:, :, 1:].flip(2), up.above], dim=2)
+    below = torch.cat([down.above.flip(2), up.below[:, :, 1:]], dim=2)
+    return Transfer(*(x.reshape(shape[0], -1).contiguous() for x in (same, above, below)))
+
+
+def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transfer:
+    """The same for the levels of one sign, counted from 0 outwards; `above` is farther from 0."""
+    place, share = _places(common, own)
+    place = place + 1
+    inside = own < common[0]  # between 0 and the first level, whose density holds there
+    place = torch.where(inside, 0, place)
+    to_upper = torch.where(inside, own / common[0], share)
+    of_lower = torch.where(inside, 0.0, 1.0 - share) / cell[place]
+    of_upper = torch.where(inside, 1.0, share) / cell[place + 1]
+    bins = mass.shape[:2] + (len(common) + 1,)
+    at = place[:, None, :].expand(mass.shape)
+
+    def gathered(*pieces: tuple[Tensor, Tensor]) -> Tensor:
+        """Masses times factors by type, exactly whatever the order."""
+        values = [mass * factor[:, None, :] for _, factor in pieces]
+        bound = torch.stack([value.abs().max() for value in values]).max()
+        shift = fixed_point(bound, 2 * mass.shape[2])
+        sums = torch.zeros(bins, dtype=torch.int64, device=mass.device)
+        for (index, _), value in zip(pieces, values, strict=True):
+            sums.scatter_add_(2, index, torch.ldexp(value, shift).round().to(torch.int64))
+        return torch.ldexp(sums.to(torch.float64), -shift)
+
+    return Transfer(
+        gathered((at, (1.0 - to_upper) * of_lower), (at + 1, to_upper * of_upper)),
+        gathered((at, (1.0 - to_upper) * of_upper)),
+        gathered((at + 1, to_upper * of_lower)),
+    )
+
+
+def _neighbours(prior: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    """The prior of the next type up and of the next type down, 0 beyond a grid's ends."""
+    grid = prior.reshape(*prior.shape[:-1], -1, size)
+    none = torch.zeros_like(grid[..., :1])
+    up = torch.cat([grid[..., 1:], none], dim=-1)
+    down = torch.cat([none, grid[..., :-1]], dim=-1)
+    return up.reshape(prior.shape), down.reshape(prior.shape)
+
+
+def _gradient(x: Tensor) -> Tensor:
+    """Central differences along rows, one-sided at the ends."""
+    if x.shape[-1] < 2:
+        return torch.ones_like(x)
+    inner = 0.5 * (x[..., 2:] - x[..., :-2])
+    first, last = x[..., 1:2] - x[..., :1], x[..., -1:] - x[..., -2:-1]
+    found: Tensor = torch.cat([first, inner, last], dim=-1)
+    return found
+
+
+def _signed_widths(common: Tensor) -> Tensor:
+    """Widths of the cells of the signed grid."""
+    return _gradient(torch.cat([-common.flip(0), torch.zeros_like(common[:1]), common]))
+
+
+def _places(common: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
+    """The common level below each own one, and how far it is on the way to the next."""
+    place = torch.searchsorted(common, own.contiguous(), right=True) - 1
+    place = place.clamp(0, len(common) - 2)
+    step = common[place + 1] - common[place]
+    return place, ((own - common[place]) / step).clamp(0.0, 1.0)
+
+
+def _cells(common: Tensor, place: Tensor) -> Tensor:
+    """The distance of the two levels about each place, or of the nearest two."""
+    at = torch.searchsorted(common, place).clamp(1, len(common) - 1)
+    return common[at] - common[at - 1]

@@ -1,0 +1,154 @@
+"""Matrices over items that live on the device, and their solves there."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from crowdsift.engines.operators import Solution, WeightedPairs
+from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.engines.torch.votes import to_host
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from crowdsift.numeric import Vector
+
+__all__ = ["PairLaplacian", "TorchOperator", "conjugate_gradients"]
+
+# Steps of conjugate gradients between two looks at the residual, which make the device wait.
+_STEPS = {"cpu": 1, "cuda": 8}
+# Up to so many items a matrix is dense: a product then is one call.
+_DENSE = 2_048
+
+
+class TorchOperator(ABC):
+    """A symmetric matrix over items; products and diagonal are given by those who inherit."""
+
+    def __init__(self, device: torch.device) -> None:
+        self._device = device
+
+    @abstractmethod
+    def product(self, v: Tensor) -> Tensor:
+        """The product with a tensor."""
+
+    @abstractmethod
+    def diagonal_there(self) -> Tensor:
+        """The diagonal as a tensor."""
+
+    def multiply(self, v: Vector) -> Vector:
+        """The product with v; see the protocol."""
+        return to_host(self.product(torch.tensor(v, dtype=torch.float64, device=self._device)))
+
+    def diagonal(self) -> Vector:
+        """The diagonal; see the protocol."""
+        return to_host(self.diagonal_there())
+
+    def pairs(self) -> WeightedPairs:
+        """Of a Laplacian; see the protocol."""
+        raise TypeError("the matrix is no Laplacian of pairs")
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Conjugate gradients on the device; see the protocol."""
+        size = float(np.linalg.norm(rhs))
+        if size == 0.0:
+            return Solution(np.zeros_like(rhs), 0, 0.0, True)
+        b, x = (torch.tensor(v, dtype=torch.float64, device=self._device) for v in (rhs, start))
+        pivot = self.diagonal_there() + shift
+        inverse = torch.where(pivot > 0.0, 1.0 / pivot, 1.0)
+        x, steps, square = conjugate_gradients(
+            self.product, inverse, b, x, shift, tolerance * size, most
+        )
+        relative = float(np.sqrt(square)) / size
+        return Solution(to_host(x), steps, relative, relative <= tolerance)
+
+
+def conjugate_gradients(
+    product: Callable[[Tensor], Tensor], inverse: Tensor, rhs: Tensor, x: Tensor, shift: float,
+    goal: float, most: int,
+) -> tuple[Tensor, int, float]:  # fmt: skip
+    """Solve (A + shift I) x = rhs to a residual of `goal`; returns x, steps, squared residual.
+
+    `inverse` is that of the preconditioner's diagonal. Lengths of steps stay on the device; it is
+    asked only now and then whether to go on, and steps after the last one move nothing. Ends where
+    A is not positive along a direction.
+    """
+    residual = rhs - product(x) - shift * x
+    direction = inverse * residual
+    gain, square = (residual * direction).sum(), (residual * residual).sum()
+    steps, alive = torch.zeros_like(gain), square > goal * goal
+    often, done = _STEPS[x.device.type], 0
+    while bool(alive) and done < most:
+        for _ in range(min(often, most - done)):
+            image = product(direction) + shift * direction
+            curvature = (direction * image).sum()
+            alive = alive & (square > goal * goal) & (curvature > 0.0)
+            length = torch.where(alive, gain / curvature, 0.0)
+            x = x + length * direction
+            residual = residual - length * image
+            scaled = inverse * residual
+            following = (residual * scaled).sum()
+            square = (residual * residual).sum()
+            direction = torch.where(alive, scaled + (following / gain) * direction, direction)
+            gain = torch.where(alive, following, gain)
+            steps = steps + alive
+        done += often
+        alive = alive & (square > goal * goal)
+    return x, int(steps), float(square)
+
+
+class PairLaplacian(TorchOperator):
+    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may be there more than once.
+
+    `most` is how many entries an item has at most. With few items it is held as a matrix.
+    """
+
+    def __init__(self, n_items: int, low: Tensor, high: Tensor, weight: Tensor, most: int) -> None:
+        super().__init__(weight.device)
+        self._n, self._low, self._high, self._weight, self._most = n_items, low, high, weight, most
+        self._bound = weight.abs().max() if len(weight) else weight.new_zeros(())
+        self._matrix: Tensor | None = None
+        if n_items <= _DENSE and len(weight) > n_items:
+            self._matrix = self._dense()
+
+    def product(self, v: Tensor) -> Tensor:
+        """The product with a tensor."""
+        if self._matrix is not None:
+            return self._matrix @ v
+        flow = v.index_select(0, self._low) - v.index_select(0, self._high)
+        sums = ExactSum(self._n, self._most, self._bound * (2.0 * v.abs().max()))
+        flow = flow * self._weight
+        sums.add(self._low, flow)
+        sums.add(self._high, flow, sign=-1)
+        return sums.total()
+
+    def diagonal_there(self) -> Tensor:
+        """The diagonal as a tensor."""
+        if self._matrix is not None:
+            return self._matrix.diagonal()
+        sums = ExactSum(self._n, self._most, self._bound)
+        sums.add(self._low, self._weight)
+        sums.add(self._high, self._weight)
+        return sums.total()
+
+    def pairs(self) -> WeightedPairs:
+        """The entries off the diagonal; see the protocol."""
+        low, high = torch.minimum(self._low, self._high), torch.maximum(self._low, self._high)
+        codes = (x.cpu().numpy().astype(np.uint32) for x in (low, high))
+        return WeightedPairs(*codes, to_host(self._weight))
+
+    def _dense(self) -> Tensor:
+        n = self._n
+        sums = ExactSum(n * n, self._most, self._bound)
+        sums.add(self._low.to(torch.int64) * n + self._high, self._weight)
+        half = sums.total().reshape(n, n)
+        whole = half + half.T
+        matrix: Tensor = torch.diag(whole.sum(dim=1)) - whole
+        return matrix

@@ -1,0 +1,192 @@
+"""The pairs of items that votes compare: their weights, posteriors and messages, on a device."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+import torch
+
+from crowdsift.engines.grid import LEAST_DENOMINATOR, Messages, PairPosteriors, SiteSystem
+from crowdsift.engines.torch.operators import PairLaplacian
+from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.engines.torch.votes import to_host
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crowdsift.engines.torch.rows import SiteRows
+    from crowdsift.numeric import Vector
+
+__all__ = ["PairState"]
+
+# Beyond so many pairs their numbers are in single precision.
+_DOUBLE = 20_000_000
+
+
+class PairState:
+    """Every pair with a = Σ n·τ, H = Σ ±n·ν, D = 1 + s·a and V, and its messages M to both ends.
+
+    Tensors are replaced, never changed: a copy is a copy of the names.
+    """
+
+    def __init__(self, rows: SiteRows, n_items: int, variance: float) -> None:
+        self._rows, self._pairs, self._n_items = rows, rows.pairs, n_items
+        count, device = len(rows.pairs), rows.device
+        self._real = torch.float64 if count <= _DOUBLE else torch.float32
+        zeros = torch.zeros(count, dtype=self._real, device=device)
+        self._V: Tensor | None = torch.full_like(zeros, variance)
+        self._a = self._H = zeros
+        self._effect = 0.0
+        self._to_low = self._to_high = zeros[:0]
+        own = rows.pairs.mine
+        self._low, self._high = self._of_mine(rows.pairs.low), self._of_mine(rows.pairs.high)
+        self.n_owned, self.n_held = count if own is None else len(own), count
+
+    def copy(self) -> Self:
+        """The same once more."""
+        return copy(self)
+
+    def suspend(self) -> None:
+        """No variances and no messages."""
+        self._V, self._to_low, self._to_high = None, self._a[:0], self._a[:0]
+
+    def shared_sums(self, tau: Tensor, nu: Tensor) -> Vector:
+        """Sums over this shard's votes on shared pairs."""
+        place = self._pairs.shared
+        if not len(place):
+            return np.zeros((0, 2))
+        a, H = self._sums(tau, nu)
+        return to_host(torch.stack([a[place], H[place]], dim=1))
+
+    def system(self, tau: Tensor, nu: Tensor, shared: Vector, pair_effect: float) -> SiteSystem:
+        """What items receive; see the protocol."""
+        a, H = self._sums(tau, nu)
+        if len(self._pairs.shared):
+            totals = torch.tensor(shared, dtype=self._real, device=a.device)
+            a[self._pairs.shared], H[self._pairs.shared] = totals[:, 0], totals[:, 1]
+        self._a, self._H, self._effect = a, H, pair_effect
+        a, H = self._of_mine(a), self._of_mine(H)
+        D = torch.clamp(1.0 + pair_effect * a, min=LEAST_DENOMINATOR) if pair_effect else None
+        if D is not None:
+            log_pairs = 0.5 * float((pair_effect * H * H / D - torch.log(D)).sum())
+            a, H = a / D, H / D
+        rhs = ExactSum(self._n_items, self._pairs.most, _largest(H))
+        rhs.add(self._low, H)
+        rhs.add(self._high, H, sign=-1)
+        laplacian = PairLaplacian(self._n_items, self._low, self._high, a, self._pairs.most)
+        return SiteSystem(laplacian, to_host(rhs.total()), 0.0 if D is None else log_pairs)
+
+    def posteriors(self, means: Tensor) -> tuple[Tensor, Tensor]:
+        """E and V of every pair, the lower item less the higher."""
+        E = means.index_select(0, self._pairs.low) - means.index_select(0, self._pairs.high)
+        V, s = self._variances(), self._effect
+        if not s:
+            return E.to(self._real), V
+        D = self._denominator()
+        return ((E + s * self._H) / D).to(self._real), V / (D * D) + s / D
+
+    def pair_posteriors(self, means: Tensor) -> PairPosteriors:
+        """E and V of every pair; see the protocol."""
+        E, V = self.posteriors(means)
+        a, H, e, v = (self._of_mine(x).to(torch.float64) for x in (self._a, self._H, E, V))
+        slope = 0.5 * float(((H - a * e) ** 2 + a * a * v - a).sum())
+        low, high = (
+            x.cpu().numpy().astype(np.uint32) for x in (self._pairs.low, self._pairs.high)
+        )
+        return PairPosteriors(low, high, to_host(E), to_host(V), slope)
+
+    def set_variances(self, variances: Vector | None, shared: Vector | None) -> None:
+        """V of all pairs, or of shared ones."""
+        device = self._a.device
+        if variances is None:
+            if shared is None or not len(self._pairs.shared):
+                return
+            new = self._variances().clone()
+        else:
+            new = torch.tensor(variances, dtype=self._real, device=device)
+        if shared is not None and len(self._pairs.shared):
+            new[self._pairs.shared] = torch.tensor(shared, dtype=self._real, device=device)
+        self._V = new
+
+    def rescale(self, factor: float) -> None:
+        """V for scores divided by the factor."""
+        self._V = None if self._V is None else self._V / factor**2
+
+    def propagate(self, precision: Tensor, settled: Tensor, fresh: bool, last: bool) -> Messages:
+        """A sweep of belief propagation; see the protocol."""
+        W = self._of_mine(self._a)
+        if self._effect:
+            W = W / self._of_mine(self._denominator())
+        if fresh or len(self._to_low) != len(W):
+            self._to_low = self._to_high = torch.zeros_like(W)
+        to_low, to_high = self._to_low, self._to_high
+        la = precision.index_select(0, self._low).to(self._real) + to_low
+        lb = precision.index_select(0, self._high).to(self._real) + to_high
+        proper = (la > 0.0) & (lb > 0.0)
+        if last:
+            return self._last_sweep(W, la, lb, proper)
+        square = W * W
+        new_low, new_high = square / lb, square / la
+        moved = (new_low - to_low).abs() > settled.index_select(0, self._low)
+        moved_too = (new_high - to_high).abs() > settled.index_select(0, self._high)
+        self._to_low, self._to_high = new_low, new_high
+        found = torch.stack([moved.sum() + moved_too.sum(), (~proper).sum()]).cpu()
+        return Messages(
+            to_host(self._message_sums()), float(found[0]), float(found[1]), 0.0,
+            np.zeros(self._n_items), np.zeros(len(self._pairs.shared)),
+        )  # fmt: skip
+
+    def _last_sweep(self, W: Tensor, la: Tensor, lb: Tensor, proper: Tensor) -> Messages:
+        """Variances of pairs from the messages as they stand."""
+        determinant, top = la * lb - W * W, la + lb - 2.0 * W
+        proper = proper & (determinant > 0.0) & (top > 0.0)
+        logs = torch.where(proper, torch.log(determinant), 0.0)
+        log_determinant = float(logs.sum(dtype=torch.float64))
+        V, mine, place = top / determinant, self._pairs.mine, self._pairs.shared
+        if mine is not None:
+            whole = self._variances().clone()
+            whole[mine] = V
+            V = whole
+        self._V = V
+        shared = torch.where(self._pairs.shared_mine, V[place], 0.0)
+        degrees = torch.bincount(self._low, minlength=self._n_items)
+        degrees += torch.bincount(self._high, minlength=self._n_items)
+        return Messages(
+            to_host(self._message_sums()), 0.0, float((~proper).sum()), log_determinant,
+            to_host(degrees), to_host(shared),
+        )  # fmt: skip
+
+    def _message_sums(self) -> Tensor:
+        largest = torch.maximum(_largest(self._to_low), _largest(self._to_high))
+        sums = ExactSum(self._n_items, self._pairs.most, largest)
+        sums.add(self._low, self._to_low)
+        sums.add(self._high, self._to_high)
+        return sums.total()
+
+    def _sums(self, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
+        """Sums of n·τ and ±n·ν over the votes on every pair."""
+        rows, found = self._rows, []
+        for values, signed in ((tau, False), (nu, True)):
+            sums = ExactSum(self.n_held, len(rows), rows.heaviest * _largest(values))
+            for part in rows.parts():
+                some = rows.n[part].to(torch.float64) * values[part]
+                some = some * rows.sign[part] if signed else some
+                sums.add(rows.pair[part], some)
+            found.append(sums.total().to(self._real))
+        return found[0], found[1]
+
+    def _denominator(self) -> Tensor:
+        return torch.clamp(1.0 + self._effect * self._a, min=LEAST_DENOMINATOR)
+
+    def _variances(self) -> Tensor:
+        return torch.full_like(self._a, torch.nan) if self._V is None else self._V
+
+    def _of_mine(self, values: Tensor) -> Tensor:
+        mine = self._pairs.mine
+        return values if mine is None else values.index_select(0, mine)
+
+
+def _largest(values: Tensor) -> Tensor:
+    return values.abs().max() if len(values) else values.new_zeros(())

@@ -1,0 +1,111 @@
+"""What has a site: the votes by outcome, a soft one as a win and a loss, and their pairs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from torch import Tensor
+
+    from crowdsift.engines.shards import SharedPairs
+    from crowdsift.engines.torch.votes import VoteTensors
+
+__all__ = ["PairIndex", "SiteRows"]
+
+_NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # that a pass over votes and types holds at once
+
+
+class PairIndex(NamedTuple):
+    """Compared pairs, the lower item first, in rising order.
+
+    `mine` are those that this shard owns, None where it owns all; `shared` the places of those that
+    other shards compare, too, and `shared_mine` which of them are owned. `most` is how many pairs
+    an item has at most.
+    """
+
+    low: Tensor
+    high: Tensor
+    mine: Tensor | None
+    shared: Tensor
+    shared_mine: Tensor
+    most: int
+
+    def __len__(self) -> int:
+        return len(self.low)
+
+
+class SiteRows:
+    """Rows with a site, by worker: pair, sign, kind and weight; the same for all runs.
+
+    `sign` is +1 where the winner is the lower item. `kind` is 1 where the first item won, -1 where
+    the second did, 2 for a tie. Of every worker the rows begin at `offsets`.
+    """
+
+    def __init__(self, votes: VoteTensors, shared: SharedPairs | None, ties: bool) -> None:
+        self.device, self.votes = votes.device, votes
+        y = votes.y
+        tied = (y == 0.5) & ties
+        won, lost = (y > 0) & ~tied, (y < 1) & ~tied
+        first, second, self.worker, n = votes.first, votes.second, votes.worker, votes.n
+        if bool((won & lost).any()):
+            rows = torch.cat([torch.nonzero(kind)[:, 0] for kind in (won, lost, tied)])
+            counts = torch.tensor([int(kind.sum()) for kind in (won, lost, tied)])
+            kinds = torch.tensor([1, -1, 2], dtype=torch.int8)
+            kind = torch.repeat_interleave(kinds, counts).to(self.device)
+            order = torch.argsort(votes.worker[rows], stable=True)
+            rows, self.kind = rows[order], kind[order]
+            back = self.kind == -1
+            share = torch.where(back, 1.0 - y[rows], y[rows])
+            n = n[rows] * torch.where(self.kind == 2, 1.0, share)
+            first, second, self.worker = first[rows], second[rows], self.worker[rows]
+        else:
+            self.kind = torch.where(tied, 2, torch.where(lost, -1, 1)).to(torch.int8)
+            back = lost
+        self.n = n
+        self.sign = torch.where((first < second) != back, 1, -1).to(torch.int8)
+        held = torch.bincount(self.worker, minlength=votes.n_workers)
+        self.offsets = torch.zeros(len(held) + 1, dtype=torch.int64, device=self.device)
+        torch.cumsum(held, 0, out=self.offsets[1:])
+        self.held, self.most_of_worker = held, int(held.max()) if len(held) else 0
+        self.heaviest = n.max().to(torch.float64) if len(n) else votes.zero()
+        self.load = float(self.heaviest) * max(self.most_of_worker, 1)
+        self.pairs, self.pair = _pairs(first, second, votes.n_items, shared)
+
+    def __len__(self) -> int:
+        return len(self.kind)
+
+    def parts(self, numbers: int = 1) -> Iterator[slice]:
+        """All rows, some at a time, for so many numbers a row."""
+        size = max(_NUMBERS[self.device.type] // numbers, 1)
+        for begin in range(0, len(self), size):
+            yield slice(begin, min(begin + size, len(self)))
+
+    def side(self, rows: slice, crowd: int) -> Tensor:
+        """+1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""
+        x = torch.where(self.kind[rows] == -1, -1.0, 1.0)
+        return torch.where(self.worker[rows] < crowd, x, 0.0).to(torch.float64)
+
+
+def _pairs(
+    first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None
+) -> tuple[PairIndex, Tensor]:
+    """The pairs that are compared, and the number of every row's."""
+    low, high = torch.minimum(first, second), torch.maximum(first, second)
+    key, pair = torch.unique(low.to(torch.int64) * n_items + high, return_inverse=True)
+    pair = pair.to(torch.int32)
+    low, high = (key // n_items).to(torch.int32), (key % n_items).to(torch.int32)
+    held = torch.bincount(low, minlength=n_items) + torch.bincount(high, minlength=n_items)
+    place = torch.zeros(0, dtype=torch.int64, device=key.device)
+    mine, owner = None, torch.zeros(0, dtype=torch.bool, device=key.device)
+    if shared is not None:
+        ends = [torch.from_numpy(x.astype("int64")).to(key.device) for x in shared[:2]]
+        place = torch.searchsorted(key, ends[0] * n_items + ends[1])
+        owner = torch.from_numpy(shared.owner.copy()).to(key.device)
+        owned = torch.ones(len(key), dtype=torch.bool, device=key.device)
+        owned[place] = owner
+        mine = torch.nonzero(owned)[:, 0]
+    return PairIndex(low, high, mine, place, owner, int(held.max())), pair

@@ -1,0 +1,298 @@
+"""The sites of one run of expectation propagation, on a device."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from crowdsift.engines.grid import SiteUpdate, TypePosteriors, VoteSites
+from crowdsift.engines.torch.moments import Cavities, cavity, moved
+from crowdsift.engines.torch.pairs import PairState
+from crowdsift.engines.torch.passes import grid_passes
+from crowdsift.engines.torch.sums import exact_sum
+from crowdsift.engines.torch.types import TypeState
+from crowdsift.engines.torch.votes import to_host
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from crowdsift.engines.grid import (
+        Messages,
+        PairPosteriors,
+        SidePrior,
+        SiteSystem,
+        WorkerPoints,
+        WorkerPriors,
+        WorkerTypes,
+    )
+    from crowdsift.engines.torch.passes import Passes
+    from crowdsift.engines.torch.rows import SiteRows
+    from crowdsift.engines.torch.votes import VoteTensors
+    from crowdsift.numeric import Vector
+
+__all__ = ["TorchSites"]
+
+
+class TorchSites:
+    """`crowdsift.engines.grid.GridSites` on tensors; sites are in single precision.
+
+    Tensors are replaced, never changed, so that copies share them.
+    """
+
+    def __init__(
+        self, votes: VoteTensors, rows: SiteRows, types: WorkerTypes, variance: float
+    ) -> None:
+        self._votes, self._rows, self._crowd = votes, rows, votes.n_workers - votes.n_gold
+        self._types = TypeState(types, votes.n_workers, votes.n_gold, votes.device)
+        self._pairs = PairState(rows, votes.n_items, variance)
+        zeros = torch.zeros(len(rows), dtype=torch.float32, device=votes.device)
+        self._tau = self._nu = zeros
+        self._side_tau = self._side_nu = zeros if types.sides else zeros[:0]
+        self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
+        self.pairs_held = float(self._pairs.n_held)
+
+    def update(
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:
+        """Messages and sites; see the protocol."""
+        rows, types, votes = self._rows, self._types, self._votes
+        types.set_levels(levels)
+        marked = torch.ones(votes.n_workers, dtype=torch.bool, device=votes.device)
+        if workers is not None:
+            marked = torch.tensor(workers, device=votes.device)
+        votes.passes += float((rows.held * marked).sum()) / max(len(rows), 1)
+        posteriors = self._pairs.posteriors(votes.numbers(means))
+        sides, family = self._side_posteriors(side, own)
+        passes = grid_passes(rows, types)
+        log_sites = votes.zero()
+        for part in passes.parts():
+            at, log_site = self._cavities(part, posteriors, sides)
+            weight = rows.n[part] * marked.index_select(0, rows.worker[part])
+            log_sites = log_sites + (weight * log_site).sum()
+            passes.add_messages(part, at)
+        regular = types.points().regular
+        types.messages = passes.messages() + regular * family[:, None]
+        q, log_messages = types.posterior(prior, own)
+        given = types.posterior(prior, own, regular)[0] if types.shape.sides else None
+        if damping:
+            self._move(passes, posteriors, sides, q, given, marked, damping, clip)
+        counted = marked & (rows.held > 0)
+        counted &= torch.arange(votes.n_workers, device=votes.device) < self._crowd
+        side_tau, side_nu = self._side_sums()
+        return SiteUpdate(
+            to_host(types.counts(prior, counted.to(torch.float64), self._own(prior, own))),
+            float(log_messages[marked].sum()), float(log_sites), types.gold_margin(),
+            to_host(torch.where(counted, q @ regular, 0.0)), to_host(side_tau), to_host(side_nu),
+        )  # fmt: skip
+
+    def type_counts(self, prior: Vector) -> Vector:
+        """Counts of types; see the protocol."""
+        held = self._rows.held > 0
+        held[self._crowd :] = False
+        return to_host(self._types.counts(prior, held.to(torch.float64)))
+
+    def posteriors(
+        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
+    ) -> TypePosteriors:
+        """Posterior over types; see the protocol."""
+        numbers = torch.arange(self._votes.n_workers, device=self._votes.device)[rows]
+        masses, _ = self._types.posterior(prior, own, rows=rows)
+        return TypePosteriors(to_host(self._types.reliabilities(numbers)), to_host(masses))
+
+    def refine(self) -> float:
+        """Adaptive grids for workers with narrow likelihoods; see the protocol."""
+        return float(self._types.refine())
+
+    def pair_sums(self) -> Vector:
+        """Sums of shared pairs; see the protocol."""
+        return self._pairs.shared_sums(self._tau, self._nu)
+
+    def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
+        """The Laplacian and the right-hand side; see the protocol."""
+        return self._pairs.system(self._tau, self._nu, shared, pair_effect)
+
+    def pair_posteriors(self, means: Vector) -> PairPosteriors:
+        """Differences of pairs; see the protocol."""
+        return self._pairs.pair_posteriors(self._votes.numbers(means))
+
+    def set_pair_variances(
+        self, variances: Vector | None = None, shared: Vector | None = None
+    ) -> None:
+        """Variances of pairs; see the protocol."""
+        self._pairs.set_variances(variances, shared)
+
+    def propagate(
+        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
+    ) -> Messages:
+        """A sweep of belief propagation; see the protocol."""
+        numbers = self._votes.numbers
+        return self._pairs.propagate(numbers(precision), numbers(settled), fresh, last)
+
+    def transform(
+        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
+    ) -> None:
+        """Sites in other units; see the protocol."""
+        self._tau, self._nu = self._tau * scale**2, self._nu * (-scale if flip else scale)
+        self._tau = self._tau.clamp(min=0.0) if clip else self._tau
+        self._pairs.rescale(scale)
+        if grids:
+            self._types.rescale(scale)
+
+    def copy(self) -> TorchSites:
+        """The same sites once more; see the protocol."""
+        twin = copy(self)
+        twin._pairs, twin._types = self._pairs.copy(), self._types.copy()
+        return twin
+
+    def suspend(self) -> None:
+        """Less memory; see the protocol."""
+        self._pairs.suspend()
+        self._types.suspend()
+
+    def vote_sites(self) -> VoteSites:
+        """Votes and sites; see the protocol."""
+        rows, index = self._rows, self._rows.pairs
+        low, high = (x.index_select(0, rows.pair) for x in (index.low, index.high))
+        won = rows.sign > 0
+        ends = torch.where(won, low, high), torch.where(won, high, low)
+        winner, loser = (x.cpu().numpy().astype(np.uint32) for x in ends)
+        none = torch.zeros_like(self._tau)
+        side = (self._side_tau, self._side_nu) if self._types.shape.sides else (none, none)
+        sites = (x.cpu().numpy() for x in (self._tau, self._nu, *side))
+        ends_of = (to_host(x) for x in (self._types.low, self._types.high))
+        held = rows.held.cpu().numpy()
+        return VoteSites(held, winner, loser, rows.kind.cpu().numpy(), *sites, *ends_of)
+
+    def set_vote_sites(self, sites: VoteSites, half: int) -> None:
+        """Sites and adaptive grids; see the protocol."""
+        device = self._votes.device
+        given = [torch.tensor(x, dtype=torch.float32, device=device) for x in sites[4:8]]
+        self._tau, self._nu = given[:2]
+        if self._types.shape.sides:
+            self._side_tau, self._side_nu = given[2:]
+        self._types.set_ends(self._votes.numbers(sites.low), self._votes.numbers(sites.high))
+
+    def pair_likelihood(
+        self, differences: Vector, variances: Vector, points: WorkerPoints
+    ) -> float:
+        """Predictive log-likelihood; see the protocol."""
+        rows, numbers = self._rows, self._votes.numbers
+        d, v, total = numbers(differences), numbers(variances), self._votes.zero()
+        columns = [numbers(column) for column in points]
+        for part in rows.parts(8 * columns[0].shape[1]):
+            beta, width, bias, spread = (x.index_select(0, rows.worker[part]) for x in columns)
+            pair = rows.pair[part]
+            signed = d.index_select(0, pair) * rows.sign[part]
+            variance = beta * beta * v.index_select(0, pair)[:, None] + spread
+            k = torch.rsqrt(1.0 + PROBIT_SMOOTHING * variance)
+            z = beta * signed[:, None] + rows.side(part, self._crowd)[:, None] * bias
+            Z = _probability(k * z, k * width, rows.kind[part] == 2)
+            total = total + (rows.n[part] * torch.log(Z.mean(dim=1).clamp(min=1e-300))).sum()
+        return float(total)
+
+    def _cavities(
+        self, part: slice, posteriors: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor] | None
+    ) -> tuple[Cavities, Tensor]:
+        """Cavities of some rows, and log-normalisers of their sites."""
+        rows, pair = self._rows, self._rows.pair[part]
+        E = posteriors[0].index_select(0, pair).to(torch.float64) * rows.sign[part]
+        V = posteriors[1].index_select(0, pair).to(torch.float64)
+        m, v, log_site = cavity(E, V, self._tau[part].double(), self._nu[part].double())
+        x = rows.side(part, self._crowd)
+        if sides is None:
+            none = torch.zeros_like(m)
+            return Cavities(m, v, x, none, none), log_site
+        m_side, v_side, _ = self._side_cavity(part, sides)
+        return Cavities(m, v, x, x * m_side, x.abs() * v_side), log_site
+
+    def _side_cavity(
+        self, part: slice, sides: tuple[Tensor, Tensor]
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        mean, variance = (value.index_select(0, self._rows.worker[part]) for value in sides)
+        return cavity(mean, variance, self._side_tau[part].double(), self._side_nu[part].double())
+
+    def _side_posteriors(
+        self, side: SidePrior, own: WorkerPriors | None
+    ) -> tuple[tuple[Tensor, Tensor] | None, Tensor]:
+        """Mean and variance of every worker's γ, and its evidence."""
+        rows, m = self._rows, self._votes.n_workers
+        nothing = torch.zeros(m, dtype=torch.float64, device=self._votes.device)
+        if not self._types.shape.sides:
+            return None, nothing
+        g0, t2 = nothing + side.mean, nothing + side.variance
+        if own is not None:
+            g0[: self._crowd] = self._votes.numbers(own.side_mean)
+            t2[: self._crowd] = self._votes.numbers(own.side_variance)
+        tau, nu = self._side_sums()
+        D = 1.0 + t2 * tau
+        evidence = -0.5 * torch.log(D) + 0.5 * (t2 * nu**2 + 2.0 * g0 * nu - g0**2 * tau) / D
+        sides = (g0 + t2 * nu) / D, t2 / D
+        logs = [rows.n[part] * self._side_cavity(part, sides)[2] for part in rows.parts()]
+        sums = exact_sum(rows.worker, torch.cat(logs), m, rows.most_of_worker)
+        return sides, evidence - sums
+
+    def _side_sums(self) -> tuple[Tensor, Tensor]:
+        rows, m = self._rows, self._votes.n_workers
+        if not self._types.shape.sides:
+            none = torch.zeros(m, dtype=torch.float64, device=self._votes.device)
+            return none, none
+        sums = [
+            exact_sum(rows.worker, rows.n.double() * values, m, rows.most_of_worker)
+            for values in (self._side_tau, self._side_nu)
+        ]
+        return sums[0], sums[1]
+
+    def _move(
+        self, passes: Passes, posteriors: tuple[Tensor, Tensor],
+        sides: tuple[Tensor, Tensor] | None, q: Tensor, given: Tensor | None, marked: Tensor,
+        damping: float, clip: bool,
+    ) -> None:  # fmt: skip
+        """The sites of marked workers, `damping` of the way to those of the moments."""
+        rows = self._rows
+        tau, nu = torch.empty_like(self._tau), torch.empty_like(self._nu)
+        side_tau, side_nu = torch.empty_like(self._side_tau), torch.empty_like(self._side_nu)
+        for part in passes.parts():
+            at, _ = self._cavities(part, posteriors, sides)
+            found = passes.moments(part, at, q, given)
+            moving = marked.index_select(0, rows.worker[part])
+            old = self._tau[part].double(), self._nu[part].double()
+            new = moved(*old, found.alpha, found.kappa, at.mean, at.variance, damping, clip)
+            for out, one, two in zip((tau, nu), new, old, strict=True):
+                out[part] = torch.where(moving, one, two)
+            if found.side_alpha is None or found.side_kappa is None:
+                continue
+            old = self._side_tau[part].double(), self._side_nu[part].double()
+            m, v = at.side * at.side_mean, at.side_variance
+            new = moved(*old, found.side_alpha, found.side_kappa, m, v, damping, True)
+            for out, one, two in zip((side_tau, side_nu), new, old, strict=True):
+                out[part] = torch.where(moving, one, two)
+        self._tau, self._nu, self._side_tau, self._side_nu = tau, nu, side_tau, side_nu
+
+    def _own(self, prior: Vector, own: WorkerPriors | None) -> Tensor | None:
+        """Priors of all workers, gold included, where they have their own."""
+        if own is None:
+            return None
+        common = self._votes.numbers(prior).expand(self._votes.n_gold, -1)
+        whole: Tensor = torch.cat([self._votes.numbers(own.masses), common])
+        return whole
+
+
+def _probability(z: Tensor, width: Tensor, tied: Tensor) -> Tensor:
+    """The probability of the outcome."""
+    p1, p2 = torch.sigmoid(z - width), torch.sigmoid(-z - width)
+    tie = torch.expm1((2.0 * width).clamp(max=700.0)) * p1 * p2
+    return torch.where(tied[:, None], tie, p1)

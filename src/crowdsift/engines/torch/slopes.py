@@ -1,0 +1,173 @@
+"""The logistic model with a slope for every worker, on a device."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import torch
+
+from crowdsift.engines.base import Profile, ScoreCurvature, SlopePrior
+from crowdsift.engines.torch.links import logistic
+from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
+from crowdsift.engines.torch.votes import to_host
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crowdsift.engines.torch.votes import VoteTensors
+    from crowdsift.numeric import Vector
+
+__all__ = ["TorchSlopes"]
+
+_MOST_STEPS = 60  # Newton steps of a slope; bisection alone would be at its end
+# Beyond so many votes what the Hessian keeps of each is in single precision.
+_DOUBLE = 50_000_000
+
+
+class TorchSlopes:
+    """`crowdsift.engines.base.Slopes` on tensors, always in double precision."""
+
+    def __init__(self, votes: VoteTensors) -> None:
+        self._votes = votes
+
+    def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
+        """Log-likelihood; see the protocol."""
+        votes = self._votes
+        votes.passes += 1
+        r, s, value = votes.numbers(scores), votes.numbers(slopes), votes.zero()
+        for part in votes.parts():
+            eta = s.index_select(0, part.worker) * part.differences(r)
+            value = value + (part.n * logistic(eta, part.y)[0]).sum()
+        return float(value)
+
+    def profile(
+        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *,
+        resolution: float = 0.0,
+    ) -> Profile:  # fmt: skip
+        """Value, gradient and Hessian with slopes eliminated; see the protocol."""
+        votes = self._votes
+        votes.passes += 1
+        r, s = votes.numbers(scores), votes.numbers(slopes)
+        curvature = torch.full_like(s, torch.inf)
+        if prior is not None:
+            s = self._settled(r, s, prior)
+        hessian = SlopeHessian(votes, s)
+        value, gradient = votes.zero(), votes.item_sums(votes.heaviest * s.abs().max())
+        information = votes.worker_sums(votes.heaviest * 0.25 * _square(2.0 * r.abs().max()))
+        for part in votes.parts():
+            d, t = part.differences(r), s.index_select(0, part.worker)
+            at, first, second = logistic(t * d, part.y)
+            value = value + (part.n * at).sum()
+            gradient.between(part, part.n * first * t)
+            information.add(part.worker, -part.n * second * d * d)
+            hessian.keep(part.rows, -part.n * second * t * t, -part.n * (first + second * t * d))
+        if prior is not None:
+            curvature = information.total() + prior.precision
+        hessian.finish(curvature)
+        return Profile(
+            float(value), to_host(gradient.total()), to_host(s), to_host(curvature), hessian
+        )
+
+    def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
+        """Derivatives in the scores; see the protocol."""
+        votes = self._votes
+        votes.passes += 1
+        r, s, value = votes.numbers(scores), votes.numbers(slopes), votes.zero()
+        gradient = votes.item_sums(votes.heaviest * s.abs().max())
+        information = votes.worker_sums(votes.heaviest * 0.25 * _square(2.0 * r.abs().max()))
+        weight = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
+        for part in votes.parts():
+            d, t = part.differences(r), s.index_select(0, part.worker)
+            at, first, second = logistic(t * d, part.y)
+            value = value + (part.n * at).sum()
+            gradient.between(part, part.n * first * t)
+            information.add(part.worker, -part.n * second * d * d)
+            weight[part.rows] = -part.n * second * t * t
+        return ScoreCurvature(
+            float(value), to_host(gradient.total()), to_host(information.total()),
+            PairLaplacian(votes.n_items, votes.first, votes.second, weight, votes.most_of_item),
+        )  # fmt: skip
+
+    def _settled(self, r: Tensor, s: Tensor, prior: SlopePrior) -> Tensor:
+        """Every slope at its optimum, by Newton steps inside what is known to hold it.
+
+        The gradient falls in the slope, so its sign says on which side the optimum is; a step that
+        would leave what is left is replaced by its middle.
+        """
+        votes = self._votes
+        low, high = torch.full_like(s, -torch.inf), torch.full_like(s, torch.inf)
+        largest = 2.0 * r.abs().max()
+        for _ in range(_MOST_STEPS):
+            slope = votes.worker_sums(votes.heaviest * largest)
+            bend = votes.worker_sums(votes.heaviest * 0.25 * _square(largest))
+            for part in votes.parts():
+                d = part.differences(r)
+                _, first, second = logistic(s.index_select(0, part.worker) * d, part.y)
+                slope.add(part.worker, part.n * first * d)
+                bend.add(part.worker, -part.n * second * d * d)
+            gradient = slope.total() - prior.precision * (s - prior.mean)
+            hessian = bend.total() + prior.precision
+            low = torch.where(gradient > 0.0, s, low)
+            high = torch.where(gradient < 0.0, s, high)
+            new = s + gradient / hessian
+            middle = 0.5 * (low + high)
+            new = torch.where((new < low) | (new > high), middle, new)
+            size = torch.maximum(s.abs(), hessian.rsqrt())
+            far = ((new - s).abs() > prior.last_step * size).any()
+            s = new
+            if not bool(far):
+                break
+        return s
+
+
+class SlopeHessian(TorchOperator):
+    """A - B D⁻¹ B', held as the numbers a and b of every vote."""
+
+    def __init__(self, votes: VoteTensors, slopes: Tensor) -> None:
+        super().__init__(votes.device)
+        kind = torch.float64 if len(votes) <= _DOUBLE else torch.float32
+        self._votes = votes
+        self._a, self._b = (
+            torch.empty(len(votes), dtype=kind, device=votes.device) for _ in range(2)
+        )
+        self._inverse = self._a_most = self._b_most = votes.zero()
+
+    def keep(self, rows: slice, a: Tensor, b: Tensor) -> None:
+        """What belongs to some votes."""
+        self._a[rows], self._b[rows] = a, b
+        self._a_most = torch.maximum(self._a_most, a.abs().max())
+        self._b_most = torch.maximum(self._b_most, b.abs().max())
+
+    def finish(self, curvature: Tensor) -> None:
+        """D of every worker; infinite where slopes were given."""
+        self._inverse = 1.0 / curvature
+
+    def product(self, v: Tensor) -> Tensor:
+        """The product with a tensor, in two sweeps over votes."""
+        votes, most = self._votes, 2.0 * v.abs().max()
+        votes.passes += 1
+        coupled = votes.worker_sums(self._b_most * most)
+        for part in votes.parts():
+            coupled.add(part.worker, self._b[part.rows] * part.differences(v))
+        u = coupled.total() * self._inverse
+        result = votes.item_sums(self._a_most * most + self._b_most * u.abs().max())
+        for part in votes.parts():
+            back = self._b[part.rows] * u.index_select(0, part.worker)
+            result.between(part, self._a[part.rows] * part.differences(v) - back)
+        return result.total()
+
+    def diagonal_there(self) -> Tensor:
+        """The diagonal of A."""
+        votes = self._votes
+        sums = votes.item_sums(self._a_most)
+        for part in votes.parts():
+            size = self._a[part.rows].to(torch.float64).abs()
+            sums.add(part.first, size)
+            sums.add(part.second, size)
+        return sums.total()
+
+
+def _square(x: Tensor) -> Tensor:
+    return x * x
+
+

@@ -1,0 +1,62 @@
+"""The engine on tensors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import torch
+
+from crowdsift.engines.base import ContextEngine, Facts
+from crowdsift.engines.torch.counts import TorchCounts
+from crowdsift.engines.torch.em import TorchEM
+from crowdsift.engines.torch.grid import TorchGrid
+from crowdsift.engines.torch.likelihood import TorchLikelihood
+from crowdsift.engines.torch.slopes import TorchSlopes
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.votes.contexts import by_context
+from crowdsift.votes.kernels import components
+
+if TYPE_CHECKING:
+    from crowdsift.engines.shards import SharedPairs
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["TorchEngine"]
+
+
+class TorchEngine:
+    """All capabilities on tensors of one device."""
+
+    def __init__(
+        self, comparisons: Comparisons, device: Any, shared: SharedPairs | None = None
+    ) -> None:
+        self._comparisons, self._device = comparisons, device
+        self._votes = votes = VoteTensors(comparisons, device)
+        self.facts = Facts(
+            n_items=comparisons.n_items,
+            n_workers=comparisons.n_workers,
+            n_features=votes.x.shape[1],
+            total_weight=comparisons.total_weight,
+            sides_known=comparisons.sides_known,
+            ties=comparisons.ties_are_outcomes,
+            n_gold=comparisons.n_gold,
+            component=components(comparisons.first, comparisons.second, comparisons.n_items),
+        )
+        self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
+        self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
+        self.grid = TorchGrid(votes, shared)
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far."""
+        return self._votes.passes
+
+    def by_context(self) -> ContextEngine | None:
+        """An engine over workers in contexts; see the protocol."""
+        found = by_context(self._comparisons)
+        if found is None:
+            return None
+        return ContextEngine(TorchEngine(found.votes, self._device), found.worker, found.context)
+
+    def describe(self) -> str:
+        """Which device the passes run on, and in what way."""
+        return f"torch {torch.__version__} on {self._device}"

@@ -1,0 +1,217 @@
+"""Workers and their types on a device: points of the grid, messages, posteriors over types."""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple, Self
+
+import numpy as np
+import torch
+
+from crowdsift.engines.torch.adaptive_grid import (
+    interpolated,
+    own_levels,
+    refined_ends,
+    transfer,
+)
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crowdsift.engines.grid import WorkerPriors, WorkerTypes
+    from crowdsift.engines.torch.adaptive_grid import Transfer
+    from crowdsift.numeric import Vector
+
+__all__ = ["Points", "TypeState"]
+
+
+class Points(NamedTuple):
+    """Tie widths, side biases of side-only types, and which types are regular, an entry a type."""
+
+    width: Tensor
+    side_only: Tensor
+    regular: Tensor
+
+
+class TypeState:
+    """The grid of types, ends of workers' adaptive grids (NaN: none), messages of the last pass.
+
+    Tensors are replaced, never changed.
+    """
+
+    def __init__(self, shape: WorkerTypes, n_workers: int, n_gold: int, device: object) -> None:
+        self.shape, self._n, self._crowd = shape, n_workers, n_workers - n_gold
+        self._device = device
+        self.levels: Tensor = torch.zeros(0, dtype=torch.float64, device=device)
+        self.messages: Tensor = torch.zeros((0, 0), dtype=torch.float64, device=device)
+        none = torch.full((n_workers,), torch.nan, dtype=torch.float64, device=device)
+        self.low, self.high = none, none
+        self._adaptive: Tensor | None = None
+        self._transfer: tuple[Tensor, Transfer | None] | None = None
+
+    def copy(self) -> Self:
+        """The same once more."""
+        return copy(self)
+
+    def suspend(self) -> None:
+        """No messages."""
+        self.messages, self._transfer = self.messages[:0], None
+
+    def set_levels(self, levels: Vector) -> None:
+        """The common grid of a pass."""
+        self.levels = torch.tensor(levels, dtype=torch.float64, device=self._device)
+        self._transfer = None
+
+    def set_ends(self, low: Tensor, high: Tensor) -> None:
+        """Other adaptive grids."""
+        self.low, self.high, self._adaptive, self._transfer = low, high, None, None
+
+    def adaptive(self) -> Tensor:
+        """Workers with a grid of their own."""
+        if self._adaptive is None:
+            self._adaptive = torch.nonzero(torch.isfinite(self.low))[:, 0]
+        return self._adaptive
+
+    def points(self) -> Points:
+        """Widths and side biases of the types."""
+        widths, side_only, side_only_widths, _ = self.shape
+        size = 2 * len(self.levels) + 1
+        regular = np.arange(self.n_types()) < self._n_regular()
+        columns = (
+            np.concatenate([np.repeat(widths, size), side_only_widths]),
+            np.concatenate([np.zeros(self._n_regular()), side_only]),
+            regular.astype(np.float64),
+        )
+        return Points(*(self._numbers(column) for column in columns))
+
+    def n_types(self) -> int:
+        """How many types there are."""
+        return self._n_regular() + len(self.shape.side_only)
+
+    def positive_levels(self, workers: Tensor) -> Tensor:
+        """The positive levels of some workers, a row each."""
+        low, high = self.low.index_select(0, workers), self.high.index_select(0, workers)
+        own = own_levels(low, high, len(self.levels))
+        return torch.where(torch.isfinite(low)[:, None], own, self.levels[None, :])
+
+    def reliabilities(self, workers: Tensor) -> Tensor:
+        """The signed grids of some workers, a row each."""
+        up = self.positive_levels(workers)
+        found: Tensor = torch.cat([-up.flip(1), torch.zeros_like(up[:, :1]), up], dim=1)
+        return found
+
+    def posterior(
+        self, prior: Vector, own: WorkerPriors | None, among: Tensor | None = None,
+        rows: slice = slice(None),
+    ) -> tuple[Tensor, Tensor]:  # fmt: skip
+        """q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
+        messages = self.messages[rows]
+        priors = self._priors(prior, own, among, rows)
+        top = torch.where(priors > 0.0, messages, -torch.inf).amax(dim=1, keepdim=True)
+        joint = priors * torch.exp(torch.clamp(messages - top, max=0.0))
+        total = joint.sum(dim=1, keepdim=True)
+        return joint / total, (torch.log(total) + top)[:, 0]
+
+    def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
+        """Σ_s q_s(t) over workers marked 1; masses of adaptive grids go to their neighbours.
+
+        Products of matrices: on a worker's grid the prior is interpolated, which is linear, and so
+        is the sharing out of its posterior, up to a factor.
+        """
+        direct, banded = self._matrices()
+        pi = self._numbers(prior) if own is None else own
+        regular = self._n_regular()
+        total = direct @ pi if own is None else (direct * pi).sum(dim=1)
+        if banded is not None:
+            part = pi[..., :regular]
+            if own is not None:
+                part = part.index_select(0, self.adaptive())
+            total = total.index_add(0, self.adaptive(), banded.total(part, self._size()))
+        share = torch.where(total > 0.0, workers / total, 0.0)
+        if own is None:
+            counts = pi * (direct.T @ share)
+        else:
+            counts = (direct * pi).T @ share
+        if banded is not None:
+            beside = banded.counts(part, share.index_select(0, self.adaptive()), self._size())
+            counts = torch.cat([counts[:regular] + beside, counts[regular:]])
+        return counts
+
+    def refine(self) -> int:
+        """Adaptive grids for workers with narrow likelihoods; returns how many moved."""
+        messages = self.messages[: self._crowd]
+        relative = torch.exp((messages - messages.amax(dim=1, keepdim=True)).clamp(min=-55.0))
+        slices = relative[:, : self._n_regular()].reshape(len(messages), -1, self._size())
+        likelihood = slices.sum(dim=1)
+        ends = refined_ends(
+            self.levels, self.low[: self._crowd], self.high[: self._crowd], likelihood
+        )
+        gold = self.low[self._crowd :]
+        low, high = torch.cat([ends[0], gold]), torch.cat([ends[1], gold])
+        same = (low == self.low) | (torch.isnan(low) & torch.isnan(self.low))
+        same &= (high == self.high) | (torch.isnan(high) & torch.isnan(self.high))
+        self.set_ends(low, high)
+        return int((~same).sum())
+
+    def gold_margin(self) -> float:
+        """Log-odds that gold is of the largest reliability, against the smallest."""
+        gold = self.messages[self._crowd :]
+        return float((gold[:, self._size() - 1] - gold[:, 0]).sum())
+
+    def rescale(self, factor: float) -> None:
+        """Adaptive grids times the factor."""
+        self.set_ends(self.low * factor, self.high * factor)
+
+    def _priors(
+        self, prior: Vector, own: WorkerPriors | None, among: Tensor | None, rows: slice
+    ) -> Tensor:
+        """The prior of some workers on their own grids, a row each."""
+        numbers = torch.arange(self._n, device=self._device)[rows]
+        if own is None:
+            priors = self._numbers(prior).expand(len(numbers), -1)
+        else:
+            masses = self._numbers(own.masses)
+            gold = self._numbers(prior).expand(self._n - self._crowd, -1)
+            priors = torch.cat([masses, gold])[rows]
+        if among is not None:
+            priors = priors * among
+        special = torch.isfinite(self.low[rows])
+        gold_rows = numbers >= self._crowd
+        if not bool((special | gold_rows).any()):
+            return priors
+        priors = priors.clone()
+        places = torch.nonzero(special)[:, 0]
+        if len(places):
+            regular = self._n_regular()
+            part = priors.index_select(0, places)[:, :regular]
+            part = part.reshape(len(places), -1, self._size())
+            new = interpolated(self.levels, part, self.positive_levels(numbers[places]))
+            priors[places, :regular] = new.reshape(len(places), -1)
+        priors[gold_rows] = 0.0
+        priors[gold_rows, self._size() - 1] = 1.0
+        return priors
+
+    def _matrices(self) -> tuple[Tensor, Transfer | None]:
+        """Relative likelihoods of workers without adaptive grids, and what those with one add."""
+        if self._transfer is None:
+            top = self.messages.amax(dim=1, keepdim=True)
+            relative = torch.exp(self.messages - top)
+            banded, who = None, self.adaptive()
+            if len(who):
+                regular = self._n_regular()
+                part = relative.index_select(0, who)[:, :regular]
+                part = part.reshape(len(who), -1, self._size())
+                banded = transfer(self.levels, self.positive_levels(who), part)
+                relative[who, :regular] = 0.0
+            self._transfer = relative, banded
+        return self._transfer
+
+    def _size(self) -> int:
+        return 2 * len(self.levels) + 1
+
+    def _n_regular(self) -> int:
+        return len(self.shape.widths) * self._size()
+
+    def _numbers(self, values: object) -> Tensor:
+        return torch.tensor(np.asarray(values, np.float64), device=self._device)
+

@@ -1,0 +1,132 @@
+"""The votes as tensors of a device, sorted by worker, and sums over them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+import torch
+
+from crowdsift.engines.torch.sums import ExactSum
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["VotePart", "VoteTensors", "to_host"]
+
+# Votes of which a pass holds temporary numbers at once.
+_PART = {"cpu": 1 << 20, "cuda": 1 << 25}
+
+
+class VotePart(NamedTuple):
+    """Some votes in a row: items, worker, outcome y and weight n, in double precision."""
+
+    rows: slice
+    first: Tensor
+    second: Tensor
+    worker: Tensor
+    y: Tensor
+    n: Tensor
+
+    def differences(self, scores: Tensor) -> Tensor:
+        """D of every vote."""
+        d: Tensor = scores.index_select(0, self.first) - scores.index_select(0, self.second)
+        return d
+
+
+class VoteTensors:
+    """First and second item, worker, outcome y, weight n and features x of every vote."""
+
+    def __init__(self, comparisons: Comparisons, device: Any) -> None:
+        self.device, self.passes = device, 0.0
+        self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
+        self.n_gold, self.sides_known = comparisons.n_gold, comparisons.sides_known
+        self.first = self.codes(comparisons.first)
+        self.second = self.codes(comparisons.second)
+        self.offsets = torch.from_numpy(np.ascontiguousarray(comparisons.offsets)).to(device)
+        workers = torch.arange(self.n_workers, dtype=torch.int32, device=device)
+        self.worker = torch.repeat_interleave(
+            workers, self.offsets.diff(), output_size=len(comparisons)
+        )
+        self.y = self._plain(comparisons.outcome)
+        self.n = self._plain(comparisons.weight)
+        given = comparisons.features
+        self.x = self.numbers(np.zeros((len(comparisons), 0)) if given is None else given)
+        held = torch.bincount(self.first, minlength=self.n_items)
+        held += torch.bincount(self.second, minlength=self.n_items)
+        self.most_of_item = int(held.max())
+        self.most_of_worker = int(self.offsets.diff().max()) if self.n_workers else 0
+        self.heaviest = self.n.max().to(torch.float64) if len(self.n) else self.zero()
+
+    def __len__(self) -> int:
+        return len(self.first)
+
+    def zero(self) -> Tensor:
+        """The number 0 there."""
+        return torch.zeros((), dtype=torch.float64, device=self.device)
+
+    def codes(self, values: NDArray[np.uint32]) -> Tensor:
+        """Codes of items; there are fewer than 2³¹."""
+        return self._plain(np.asarray(values, np.uint32).view(np.int32))
+
+    def numbers(self, values: Any) -> Tensor:
+        """Numbers in double precision."""
+        return torch.tensor(np.asarray(values, np.float64), device=self.device)
+
+    def parts(self) -> Iterator[VotePart]:
+        """All votes, some at a time."""
+        size = _PART[self.device.type]
+        for begin in range(0, len(self), size):
+            rows = slice(begin, min(begin + size, len(self)))
+            yield VotePart(
+                rows, self.first[rows], self.second[rows], self.worker[rows],
+                self.y[rows].to(torch.float64), self.n[rows].to(torch.float64),
+            )  # fmt: skip
+
+    def item_sums(self, bound: Tensor) -> ItemSums:
+        """Sums by item of values of at most the bound."""
+        return ItemSums(self.n_items, self.most_of_item, bound)
+
+    def worker_sums(self, bound: Tensor, *shape: int) -> ExactSum:
+        """Sums by worker of values of at most the bound."""
+        return ExactSum((self.n_workers, *shape), self.most_of_worker, bound)
+
+    def _plain(self, values: NDArray[Any]) -> Tensor:
+        if len(values) == 0:
+            return torch.zeros(0, dtype=torch.float32, device=self.device)
+        if not values.flags.writeable and self.device.type == "cpu":
+            values = values.copy()
+        elif not values.flags.writeable:  # read only: torch would warn, though it only reads
+            values = np.lib.stride_tricks.as_strided(values, writeable=False)
+            return _uploaded(values, self.device)
+        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+
+
+class ItemSums(ExactSum):
+    """Sums by item over votes, for the first item and for the second."""
+
+    def between(self, part: VotePart, values: Tensor) -> None:
+        """Values added to the first item and taken from the second."""
+        self.add(part.first, values)
+        self.add(part.second, values, sign=-1)
+
+
+def _uploaded(values: NDArray[Any], device: Any) -> Tensor:
+    """Values on the device, part by part through a buffer that may be written to."""
+    part = 1 << 24
+    kind = torch.from_numpy(np.zeros(1, values.dtype)).dtype
+    result = torch.empty(len(values), dtype=kind, device=device)
+    for begin in range(0, len(values), part):
+        result[begin : begin + part] = torch.from_numpy(values[begin : begin + part].copy())
+    return result
+
+
+def to_host(values: Tensor) -> Vector:
+    """Numbers in double precision as an array of the host."""
+    return np.asarray(values.to(torch.float64).cpu().numpy(), dtype=np.float64)
