@@ -8,8 +8,6 @@ from functools import cache
 from threading import Lock
 from typing import TYPE_CHECKING
 
-from threadpoolctl import ThreadpoolController
-
 from crowdsift.numeric.arguments import whole_number
 
 if TYPE_CHECKING:
@@ -127,5 +125,9 @@ def _apply() -> None:
 @cache
 def _libraries() -> list[tuple[LibController, int]]:
     """The BLAS libraries of this process, and how many threads they had."""
+    try:
+        from threadpoolctl import ThreadpoolController
+    except ImportError:  # a source tree beside NumPy and torch alone: BLAS keeps its threads
+        return []
     found = ThreadpoolController().select(user_api="blas").lib_controllers
     return [(library, library.num_threads) for library in found]

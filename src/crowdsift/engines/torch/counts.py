@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from crowdsift.engines.base import Tally
+from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.votes import to_host
 
 if TYPE_CHECKING:
@@ -53,20 +54,24 @@ class TorchCounts:
         return TorchMargins(self._votes, prior)
 
 
-class TorchMargins:
+class TorchMargins(TorchOperator):
     """The antisymmetric matrix of smoothed margins."""
 
     def __init__(self, votes: VoteTensors, prior: float) -> None:
+        super().__init__(votes.device)
         self._votes, self._prior = votes, prior
 
-    def multiply(self, x: Vector) -> Vector:
-        """The product with x; see the protocol."""
+    def product(self, v: Tensor) -> Tensor:
+        """The product with a tensor."""
         votes = self._votes
         votes.passes += 1
-        v: Tensor = votes.numbers(x)
         sums = votes.item_sums(0.5 * v.abs().max())
         for part in votes.parts():
             c = (part.n * part.y + self._prior) / (part.n + 2 * self._prior) - 0.5
             sums.add(part.first, c * v.index_select(0, part.second))
             sums.add(part.second, c * v.index_select(0, part.first), sign=-1)
-        return to_host(sums.total())
+        return sums.total()
+
+    def diagonal_there(self) -> Tensor:
+        """Nothing."""
+        return torch.zeros(self._votes.n_items, dtype=torch.float64, device=self._votes.device)

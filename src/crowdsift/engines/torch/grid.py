@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from crowdsift.engines.torch.sites import TorchSites
+from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.votes import to_host
 
@@ -61,7 +62,7 @@ class DenseFactoriser:
         self._low, self._high = (torch.from_numpy(x.astype(np.int64)).to(device) for x in (low, high))
         self._cell = (low.astype(np.int64) * n_items + high, n_items)
 
-    def variances(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
+    def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
         """Variances and log-determinant; see the protocol."""
         cell, n = self._cell
         half = np.bincount(cell, weight, n * n).reshape(n, n)
@@ -78,10 +79,11 @@ class DenseFactoriser:
         return to_host(items), to_host(pairs), log_determinant, True
 
 
-class TorchCorrelations:
+class TorchCorrelations(TorchOperator):
     """XᵀX - L(n e²)."""
 
     def __init__(self, votes: VoteTensors) -> None:
+        super().__init__(votes.device)
         self._votes = votes
         self._centre = torch.zeros(votes.n_workers, dtype=torch.float64, device=votes.device)
         if votes.sides_known:
@@ -91,9 +93,9 @@ class TorchCorrelations:
                 leaning.add(part.worker, part.n * (2.0 * part.y - 1.0))
             self._centre = leaning.total() / loads.total().clamp(min=1e-300)
 
-    def multiply(self, v: Vector) -> Vector:
-        """The product with v; see the protocol."""
-        votes, x = self._votes, self._votes.numbers(v)
+    def product(self, v: Tensor) -> Tensor:
+        """The product with a tensor."""
+        votes, x = self._votes, v
         most = 4.0 * x.abs().max()  # |e| is at most 2, |d| twice the largest
         product = votes.worker_sums(votes.heaviest * most)
         for part in votes.parts():
@@ -105,9 +107,9 @@ class TorchCorrelations:
             e = self._signed(part.y, part.worker)
             rest = own.index_select(0, part.worker) - e * part.differences(x)
             result.between(part, part.n * e * rest)
-        return to_host(result.total())
+        return result.total()
 
-    def degrees(self) -> Vector:
+    def diagonal_there(self) -> Tensor:
         """The diagonal of L(n e²)."""
         votes = self._votes
         sums = votes.item_sums(4.0 * votes.heaviest)
@@ -115,7 +117,7 @@ class TorchCorrelations:
             weight = part.n * self._signed(part.y, part.worker) ** 2
             sums.add(part.first, weight)
             sums.add(part.second, weight)
-        return to_host(sums.total())
+        return sums.total()
 
     def _signed(self, y: Tensor, worker: Tensor) -> Tensor:
         """2y - 1, less the worker's mean answer where sides are known."""

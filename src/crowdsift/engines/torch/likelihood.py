@@ -121,16 +121,14 @@ class TorchSchur:
     def __init__(self, votes: VoteTensors, a: Tensor, b: Tensor) -> None:
         self._votes, self._a, self._b = votes, a, b
 
-    def reduced(self, inverse: Vector) -> Reduced:
+    def reduced(self, inverse: Vector | None) -> TorchOperator:
         """A - B·inverse·B'; see the protocol."""
-        return Reduced(self._votes, self._a, self._b, self._votes.numbers(inverse))
-
-    def laplacian(self) -> PairLaplacian:
-        """A; see the protocol."""
         votes = self._votes
-        return PairLaplacian(
-            votes.n_items, votes.first, votes.second, self._a, votes.most_of_item
-        )
+        if inverse is None:
+            return PairLaplacian(
+                votes.n_items, votes.first, votes.second, self._a, votes.most_of_item
+            )
+        return Reduced(votes, self._a, self._b, votes.numbers(inverse))
 
 
 class Reduced(TorchOperator):

@@ -42,6 +42,10 @@ class PairState:
         self._to_low = self._to_high = zeros[:0]
         own = rows.pairs.mine
         self._low, self._high = self._of_mine(rows.pairs.low), self._of_mine(rows.pairs.high)
+        self._owned = torch.ones_like(zeros[:0])
+        if own is not None:
+            self._owned = torch.zeros_like(zeros)
+            self._owned[own] = 1.0
         self.n_owned, self.n_held = count if own is None else len(own), count
 
     def copy(self) -> Self:
@@ -67,15 +71,17 @@ class PairState:
             totals = torch.tensor(shared, dtype=self._real, device=a.device)
             a[self._pairs.shared], H[self._pairs.shared] = totals[:, 0], totals[:, 1]
         self._a, self._H, self._effect = a, H, pair_effect
-        a, H = self._of_mine(a), self._of_mine(H)
+        if self._pairs.mine is not None:  # what another shard owns is 0 here
+            a, H = (x * self._owned for x in (a, H))
         D = torch.clamp(1.0 + pair_effect * a, min=LEAST_DENOMINATOR) if pair_effect else None
         if D is not None:
             log_pairs = 0.5 * float((pair_effect * H * H / D - torch.log(D)).sum())
             a, H = a / D, H / D
         rhs = ExactSum(self._n_items, self._pairs.most, _largest(H))
-        rhs.add(self._low, H)
-        rhs.add(self._high, H, sign=-1)
-        laplacian = PairLaplacian(self._n_items, self._low, self._high, a, self._pairs.most)
+        low, high = self._pairs.low, self._pairs.high
+        rhs.add(low, H)
+        rhs.add(high, H, sign=-1)
+        laplacian = PairLaplacian(self._n_items, low, high, a, self._pairs.most)
         return SiteSystem(laplacian, to_host(rhs.total()), 0.0 if D is None else log_pairs)
 
     def posteriors(self, means: Tensor) -> tuple[Tensor, Tensor]:

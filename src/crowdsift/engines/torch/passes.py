@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
 from crowdsift.engines.torch.moments import PlainPasses
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-__all__ = ["Passes", "grid_passes"]
+__all__ = ["Passes", "grid_passes", "has_triton"]
 
 
 class Passes(Protocol):
@@ -34,4 +36,14 @@ class Passes(Protocol):
 
 def grid_passes(rows: SiteRows, types: TypeState) -> Passes:
     """The passes over these rows."""
+    if rows.device.type == "cuda" and has_triton():
+        from crowdsift.engines.torch.triton_grid import TritonPasses
+
+        return TritonPasses(rows, types)
     return PlainPasses(rows, types)
+
+
+@cache
+def has_triton() -> bool:
+    """Whether there is Triton, which compiles the kernels."""
+    return find_spec("triton") is not None

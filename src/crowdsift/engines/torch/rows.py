@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -14,8 +15,9 @@ if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.engines.torch.votes import VoteTensors
 
-__all__ = ["PairIndex", "SiteRows"]
+__all__ = ["Chunks", "PairIndex", "SiteRows"]
 
+_CHUNK = 256  # votes of one worker that one program of a kernel goes through, at most
 _NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # that a pass over votes and types holds at once
 
 
@@ -38,6 +40,31 @@ class PairIndex(NamedTuple):
         return len(self.low)
 
 
+class Chunks(NamedTuple):
+    """Runs of rows of one worker each, at most so long; `most` is how many a worker has."""
+
+    worker: Tensor
+    begin: Tensor
+    end: Tensor
+    most: int
+    bounds: list[tuple[int, int]]  # where a part may begin: the number of a chunk, and its row
+
+    def parts(self, size: int) -> list[slice]:
+        """All rows in whole chunks, at most about so many at a time."""
+        starts = [0]
+        for _, row in self.bounds[1:]:
+            if row - starts[-1] >= size:
+                starts.append(row)
+        if self.bounds[-1][1] > starts[-1]:
+            starts.append(self.bounds[-1][1])
+        return [slice(a, b) for a, b in pairwise(starts)]
+
+    def between(self, part: slice) -> tuple[int, int]:
+        """The numbers of the chunks of a part."""
+        number = {row: chunk for chunk, row in reversed(self.bounds)}
+        return number[part.start], number[part.stop]
+
+
 class SiteRows:
     """Rows with a site, by worker: pair, sign, kind and weight; the same for all runs.
 
@@ -47,6 +74,7 @@ class SiteRows:
 
     def __init__(self, votes: VoteTensors, shared: SharedPairs | None, ties: bool) -> None:
         self.device, self.votes = votes.device, votes
+        self._chunks: Chunks | None = None
         y = votes.y
         tied = (y == 0.5) & ties
         won, lost = (y > 0) & ~tied, (y < 1) & ~tied
@@ -83,6 +111,26 @@ class SiteRows:
         size = max(_NUMBERS[self.device.type] // numbers, 1)
         for begin in range(0, len(self), size):
             yield slice(begin, min(begin + size, len(self)))
+
+    def chunks(self) -> Chunks:
+        """Runs of rows of one worker each, found once."""
+        if self._chunks is None:
+            self._chunks = self._cut()
+        return self._chunks
+
+    def _cut(self) -> Chunks:
+        each = torch.div(self.held + (_CHUNK - 1), _CHUNK, rounding_mode="floor")
+        workers = torch.arange(len(each), dtype=torch.int32, device=self.device)
+        worker = torch.repeat_interleave(workers, each)
+        first = torch.cumsum(each, 0) - each
+        number = torch.arange(len(worker), device=self.device) - first.index_select(0, worker)
+        begin = self.offsets.index_select(0, worker) + _CHUNK * number
+        end = torch.minimum(begin + _CHUNK, self.offsets.index_select(0, worker + 1))
+        every = max(len(worker) // 64, 1)
+        some = torch.arange(0, len(worker), every, device=self.device)
+        bounds = [*zip(some.tolist(), begin[some].tolist(), strict=True)]
+        bounds.append((len(worker), len(self)))
+        return Chunks(worker, begin, end, int(each.max()), bounds)
 
     def side(self, rows: slice, crowd: int) -> Tensor:
         """+1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""

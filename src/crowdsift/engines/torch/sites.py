@@ -241,8 +241,10 @@ class TorchSites:
         D = 1.0 + t2 * tau
         evidence = -0.5 * torch.log(D) + 0.5 * (t2 * nu**2 + 2.0 * g0 * nu - g0**2 * tau) / D
         sides = (g0 + t2 * nu) / D, t2 / D
-        logs = [rows.n[part] * self._side_cavity(part, sides)[2] for part in rows.parts()]
-        sums = exact_sum(rows.worker, torch.cat(logs), m, rows.most_of_worker)
+        logs = torch.zeros(len(rows), dtype=torch.float64, device=self._votes.device)
+        for part in rows.parts():
+            logs[part] = rows.n[part] * self._side_cavity(part, sides)[2]
+        sums = exact_sum(rows.worker, logs, m, rows.most_of_worker)
         return sides, evidence - sums
 
     def _side_sums(self) -> tuple[Tensor, Tensor]:

@@ -29,7 +29,7 @@ class TorchEngine:
     def __init__(
         self, comparisons: Comparisons, device: Any, shared: SharedPairs | None = None
     ) -> None:
-        self._comparisons, self._device = comparisons, device
+        self._comparisons, self._device, self._shared = comparisons, device, shared
         self._votes = votes = VoteTensors(comparisons, device)
         self.facts = Facts(
             n_items=comparisons.n_items,
@@ -55,7 +55,8 @@ class TorchEngine:
         found = by_context(self._comparisons)
         if found is None:
             return None
-        return ContextEngine(TorchEngine(found.votes, self._device), found.worker, found.context)
+        apart = TorchEngine(found.votes, self._device, self._shared)  # the same pairs
+        return ContextEngine(apart, found.worker, found.context)
 
     def describe(self) -> str:
         """Which device the passes run on, and in what way."""

@@ -49,7 +49,7 @@ class VoteTensors:
         self.n_gold, self.sides_known = comparisons.n_gold, comparisons.sides_known
         self.first = self.codes(comparisons.first)
         self.second = self.codes(comparisons.second)
-        self.offsets = torch.from_numpy(np.ascontiguousarray(comparisons.offsets)).to(device)
+        self.offsets = self._plain(comparisons.offsets)
         workers = torch.arange(self.n_workers, dtype=torch.int32, device=device)
         self.worker = torch.repeat_interleave(
             workers, self.offsets.diff(), output_size=len(comparisons)
@@ -61,7 +61,7 @@ class VoteTensors:
         held = torch.bincount(self.first, minlength=self.n_items)
         held += torch.bincount(self.second, minlength=self.n_items)
         self.most_of_item = int(held.max())
-        self.most_of_worker = int(self.offsets.diff().max()) if self.n_workers else 0
+        self.most_of_worker = int(self.offsets.diff().max())
         self.heaviest = self.n.max().to(torch.float64) if len(self.n) else self.zero()
 
     def __len__(self) -> int:
@@ -98,14 +98,13 @@ class VoteTensors:
         return ExactSum((self.n_workers, *shape), self.most_of_worker, bound)
 
     def _plain(self, values: NDArray[Any]) -> Tensor:
-        if len(values) == 0:
-            return torch.zeros(0, dtype=torch.float32, device=self.device)
-        if not values.flags.writeable and self.device.type == "cpu":
-            values = values.copy()
-        elif not values.flags.writeable:  # read only: torch would warn, though it only reads
-            values = np.lib.stride_tricks.as_strided(values, writeable=False)
-            return _uploaded(values, self.device)
-        return torch.from_numpy(np.ascontiguousarray(values)).to(self.device)
+        """An array as it is, on the device; part by part, since arrays may be read-only."""
+        part, values = 1 << 24, np.ascontiguousarray(values)
+        kind = torch.from_numpy(np.zeros(1, values.dtype)).dtype
+        result = torch.empty(len(values), dtype=kind, device=self.device)
+        for begin in range(0, len(values), part):
+            result[begin : begin + part] = torch.from_numpy(values[begin : begin + part].copy())
+        return result
 
 
 class ItemSums(ExactSum):
@@ -115,16 +114,6 @@ class ItemSums(ExactSum):
         """Values added to the first item and taken from the second."""
         self.add(part.first, values)
         self.add(part.second, values, sign=-1)
-
-
-def _uploaded(values: NDArray[Any], device: Any) -> Tensor:
-    """Values on the device, part by part through a buffer that may be written to."""
-    part = 1 << 24
-    kind = torch.from_numpy(np.zeros(1, values.dtype)).dtype
-    result = torch.empty(len(values), dtype=kind, device=device)
-    for begin in range(0, len(values), part):
-        result[begin : begin + part] = torch.from_numpy(values[begin : begin + part].copy())
-    return result
 
 
 def to_host(values: Tensor) -> Vector:
