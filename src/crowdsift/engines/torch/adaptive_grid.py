@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import torch
 
-from crowdsift.engines.torch.sums import fixed_point
+from crowdsift.engines.torch.sums import FixedPoint
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -131,11 +131,11 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
         """Masses times factors by type, exactly whatever the order."""
         values = [mass * factor[:, None, :] for _, factor in pieces]
         bound = torch.stack([value.abs().max() for value in values]).max()
-        shift = fixed_point(bound, 2 * mass.shape[2])
+        scale = FixedPoint(bound, 2 * mass.shape[2])
         sums = torch.zeros(bins, dtype=torch.int64, device=mass.device)
         for (index, _), value in zip(pieces, values, strict=True):
-            sums.scatter_add_(2, index, torch.ldexp(value, shift).round().to(torch.int64))
-        return torch.ldexp(sums.to(torch.float64), -shift)
+            sums.scatter_add_(2, index, scale.whole(value))
+        return scale.values(sums)
 
     return Transfer(
         gathered((at, (1.0 - to_upper) * of_lower), (at + 1, to_upper * of_upper)),

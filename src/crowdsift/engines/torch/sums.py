@@ -15,16 +15,34 @@ import torch
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ExactSum", "exact_sum", "fixed_point"]
+__all__ = ["ExactSum", "FixedPoint", "exact_sum"]
 
-_BITS = 62
+_BITS, _FARTHEST = 62, 1_000
 _PART = 1 << 26  # values that are turned into integers at once
 
 
-def fixed_point(bound: Tensor, most: int) -> Tensor:
-    """The exponent e for which `most` values of at most `bound`, times 2ᵉ, add up to below 2⁶²."""
-    exponent = torch.frexp(bound.to(torch.float64))[1]
-    found: Tensor = _BITS - max(int(most), 1).bit_length() - exponent
+class FixedPoint:
+    """A power of two for which `most` values of at most `bound`, times it, add up to below 2⁶²."""
+
+    def __init__(self, bound: Tensor, most: int) -> None:
+        exponent = torch.frexp(bound.to(torch.float64))[1].to(torch.int64)
+        shift = _BITS - max(int(most), 1).bit_length() - exponent
+        self._shift = shift.clamp(-_FARTHEST, _FARTHEST)
+        self._up, self._down = _power_of_two(self._shift), _power_of_two(-self._shift)
+
+    def whole(self, values: Tensor) -> Tensor:
+        """Values as integers."""
+        found: Tensor = (values.to(torch.float64) * self._up).round_().to(torch.int64)
+        return found
+
+    def values(self, whole: Tensor) -> Tensor:
+        """Integers as values."""
+        return whole.to(torch.float64) * self._down
+
+
+def _power_of_two(exponent: Tensor) -> Tensor:
+    """2 to a whole number, by its bits: powers of devices are not exact."""
+    found: Tensor = ((exponent + 1023) << 52).view(torch.float64)
     return found
 
 
@@ -36,20 +54,18 @@ class ExactSum:
 
     def __init__(self, shape: Any, most: int, bound: Tensor) -> None:
         self._bound = bound.to(torch.float64)
-        self._shift = fixed_point(self._bound, most)
+        self._scale = FixedPoint(self._bound, most)
         self._sums = torch.zeros(shape, dtype=torch.int64, device=bound.device)
 
     def add(self, index: Tensor, values: Tensor, *, sign: int = 1) -> None:
         """Add values, or take them away."""
         for begin in range(0, len(values), _PART):
-            some = values[begin : begin + _PART].to(torch.float64)
-            whole = torch.ldexp(some, self._shift).round_().to(torch.int64)
+            whole = self._scale.whole(values[begin : begin + _PART])
             self._sums.index_add_(0, index[begin : begin + _PART], whole, alpha=sign)
 
     def total(self) -> Tensor:
         """The sums in double precision."""
-        sums: Tensor = torch.ldexp(self._sums.to(torch.float64), -self._shift)
-        return sums + 0.0 * self._bound
+        return self._scale.values(self._sums) + 0.0 * self._bound
 
 
 def exact_sum(index: Tensor, values: Tensor, size: int, most: int) -> Tensor:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from crowdsift.engines.base import ContextEngine, Facts
+from crowdsift.engines.torch.components import components
 from crowdsift.engines.torch.counts import TorchCounts
 from crowdsift.engines.torch.em import TorchEM
 from crowdsift.engines.torch.grid import TorchGrid
@@ -14,7 +15,6 @@ from crowdsift.engines.torch.likelihood import TorchLikelihood
 from crowdsift.engines.torch.slopes import TorchSlopes
 from crowdsift.engines.torch.votes import VoteTensors
 from crowdsift.votes.contexts import by_context
-from crowdsift.votes.kernels import components
 
 if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
@@ -39,7 +39,7 @@ class TorchEngine:
             sides_known=comparisons.sides_known,
             ties=comparisons.ties_are_outcomes,
             n_gold=comparisons.n_gold,
-            component=components(comparisons.first, comparisons.second, comparisons.n_items),
+            component=components(votes),
         )
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)

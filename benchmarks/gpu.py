@@ -1,0 +1,400 @@
+"""The torch engine on a GPU: agreement with the CPU, times, and what the card itself can do.
+
+``python benchmarks/gpu.py --prepare FOLDER`` here writes small data sets and CPU answers;
+``python benchmarks/gpu.py --data FOLDER [--parts ...] [--seconds N]`` on the machine with the card
+needs torch and NumPy alone, draws the large data sets there, and prints one table. Times are of
+fits after a first one, whose time, compilation included, stands beside; votes are encoded, in host
+memory, and their transfer is counted.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import sys
+import time
+import traceback
+import warnings
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
+
+from crowdsift.models import MODELS, Model, model
+from crowdsift.votes.comparisons import Comparisons
+
+REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
+PARTS = ("ceilings", "agreement", "em", "paper", "sift", "map", "more")
+QUICK = ("bt", "rank-centrality", "bora-em", "bora-map", "sift")  # on the look-alike
+ARRAYS = ("first", "second", "outcome", "weight", "offsets")
+TOLERANCE = 1e-9
+
+
+def tight(name: str) -> Model:
+    """The method at the tolerance of the comparison."""
+    return model(name, tolerance=TOLERANCE)
+
+
+def bare(arrays: dict[str, Any], n_items: int, sides: bool) -> Comparisons:
+    """Encoded votes; labels are codes."""
+    return Comparisons(
+        **{name: np.ascontiguousarray(arrays[name]) for name in ARRAYS},
+        items=np.arange(n_items).astype(object),
+        workers=np.arange(len(arrays["offsets"]) - 1).astype(object),
+        sides_known=sides,
+        rows=len(arrays["first"]),
+    )
+
+
+# --- here ------------------------------------------------------------------------------------
+
+
+def prepare(folder: Path, names: list[str]) -> None:
+    """Data sets and answers of the CPU engine, one file each."""
+    import crowdsift
+    from benchmarks.data import data_folder, look_alike
+    from crowdsift.engines import choose_engine
+
+    folder.mkdir(parents=True, exist_ok=True)
+    for name in names:
+        votes = look_alike() if name == "look-alike" else crowdsift.read(data_folder() / f"{name}.csv")
+        kept = {array: getattr(votes, array) for array in ARRAYS}
+        kept |= {"n_items": np.array(votes.n_items), "sides": np.array(votes.sides_known)}
+        votes = bare(kept, votes.n_items, votes.sides_known)
+        for method in MODELS if name != "look-alike" else QUICK:
+            begun = time.perf_counter()
+            try:
+                chosen = tight(method)
+                chosen, _ = chosen.relax(votes)
+                estimate = chosen.estimate(choose_engine("cpu", chosen.prepare(votes)))
+            except crowdsift.CrowdsiftError as error:
+                print(f"{name} {method}: {error}", flush=True)
+                continue
+            took = time.perf_counter() - begun
+            kept[f"scores {method}"] = estimate.scores
+            kept[f"seconds {method}"] = np.array(took)
+            print(f"{name} {method}: {took:.2f} s, {estimate.rule.iterations} iterations, "
+                  f"converged {estimate.rule.converged}", flush=True)  # fmt: skip
+            np.savez_compressed(folder / f"{name}.npz", **kept)
+
+
+# --- there -----------------------------------------------------------------------------------
+
+
+class Bench:
+    """The device, the clock, and the rows of the table."""
+
+    def __init__(self, device: str, seconds: float) -> None:
+        import torch
+
+        self.torch, self.device, self.begun, self.seconds = torch, device, time.time(), seconds
+        self.rows: list[tuple[str, str, str]] = []
+
+    def left(self) -> float:
+        """Seconds that are left."""
+        return self.seconds - (time.time() - self.begun)
+
+    def wait(self) -> None:
+        """Until the device has done what it was told."""
+        if self.device.startswith("cuda"):
+            self.torch.cuda.synchronize()
+
+    def row(self, what: str, figure: str, note: str = "") -> None:
+        """A row of the table, printed at once."""
+        self.rows.append((what, figure, note))
+        print(f"{time.time() - self.begun:6.1f} s  {what:44s} {figure:>24s}  {note}", flush=True)
+
+    def engine(self, votes: Comparisons) -> Any:
+        """The votes on the device."""
+        from crowdsift.engines.torch import engine
+
+        return engine(votes, 1, device=self.device)
+
+    def fit(self, chosen: Model, votes: Comparisons) -> tuple[float, Any]:
+        """Seconds of a fit, transfer of the votes included, and its estimate."""
+        self.wait()
+        begun = time.perf_counter()
+        estimate = chosen.estimate(self.engine(votes))
+        self.wait()
+        return time.perf_counter() - begun, estimate
+
+    def memory(self) -> str:
+        """The most that was held on the device."""
+        if not self.device.startswith("cuda"):
+            return ""
+        most = self.torch.cuda.max_memory_allocated() / 2**30
+        self.torch.cuda.reset_peak_memory_stats()
+        return f"{most:.1f} GiB"
+
+
+def event_time(bench: Bench, work: Callable[[], Any], repeats: int = 10) -> float:
+    """Median seconds of a call."""
+    work()
+    times = []
+    for _ in range(repeats):
+        bench.wait()
+        begun = time.perf_counter()
+        work()
+        bench.wait()
+        times.append(time.perf_counter() - begun)
+    return float(np.median(times))
+
+
+def ceilings(bench: Bench, folder: Path) -> None:
+    """A copy, exponentials, and the way from and to the host."""
+    torch, device = bench.torch, bench.device
+    size = 1 << 29 if device.startswith("cuda") else 1 << 22
+    one = torch.rand(size, device=device)
+    two = torch.empty_like(one)
+    took = event_time(bench, lambda: two.copy_(one))
+    bench.row("copy on the device", f"{8 * size / took / 1e9:,.0f} GB/s", "read and written")
+    host = np.ones(size // 4, np.float32)
+    took = event_time(bench, lambda: torch.from_numpy(host).to(device), 3)
+    bench.row("copy to the device", f"{size / took / 1e9:,.1f} GB/s", "pageable memory")
+    index = torch.randint(0, 1_000_000, (size // 8,), device=device, dtype=torch.int32)
+    sums = torch.zeros(1_000_000, dtype=torch.int64, device=device)
+    values = torch.ones(size // 8, dtype=torch.int64, device=device)
+    took = event_time(bench, lambda: sums.index_add_(0, index, values))
+    bench.row("sums by index in integers", f"{size / 8 / took / 1e9:,.1f} G/s", "1e6 sums")
+    if device.startswith("cuda"):
+        from benchmarks.gpu_kernels import exponentials
+
+        count, work = exponentials(one)
+        took = event_time(bench, work)
+        bench.row("exponentials", f"{count / took / 1e12:,.2f} T/s", "float32, Triton")
+
+
+def agreement(bench: Bench, folder: Path, names: tuple[str, ...], share: float) -> None:
+    """Scores against the CPU engine's, and two runs against each other."""
+    for name in names:
+        if not (folder / f"{name}.npz").exists():
+            continue
+        stored = dict(np.load(folder / f"{name}.npz"))
+        votes = bare(stored, int(stored["n_items"]), bool(stored["sides"]))
+        until = time.time() + share
+        keys = [key for key in stored if key.startswith("scores ")]
+        for key in sorted(keys, key=lambda key: "sift bora-em bora-map bt".find(key[7:]) % 99):
+            if time.time() > until or bench.left() < 30:
+                continue
+            method = key.removeprefix("scores ")
+            with row_on_error(bench, f"{name} {method}"):
+                chosen, _ = tight(method).relax(votes)
+                prepared = chosen.prepare(votes)
+                first, one = bench.fit(chosen, prepared)
+                again, two = first, None
+                if first < 0.1 * bench.left():
+                    again, two = bench.fit(chosen, prepared)
+                wanted = stored[key]
+                off = float(np.abs(one.scores - wanted).max() / max(wanted.std(), 1e-300))
+                same = "one run"
+                if two is not None:
+                    equal = one.scores.tobytes() == two.scores.tobytes()
+                    same = "same bytes" if equal else "BYTES DIFFER"
+                bench.row(
+                    f"{name} {method}", f"{off:.1e} sd",
+                    f"{again:.3f} s, first {first:.3f}, CPU {float(stored[f'seconds {method}']):.3f}; "
+                    f"{one.rule.iterations} it., {same}",
+                )  # fmt: skip
+
+
+@contextmanager
+def row_on_error(bench: Bench, what: str) -> Iterator[None]:
+    """A failure is a row, not the end."""
+    try:
+        yield
+    except Exception as error:  # noqa: BLE001 - whatever it is, the next row may work
+        bench.row(what, "FAILED", f"{type(error).__name__}: {error}"[:200])
+        traceback.print_exc(limit=-4)
+        if bench.device.startswith("cuda"):
+            bench.torch.cuda.empty_cache()
+
+
+def em(bench: Bench, folder: Path) -> None:
+    """bora-em to its fixed point, as the paper's stopping rule has it."""
+    for name in ("look-alike", "passage"):
+        stored = dict(np.load(folder / f"{name}.npz"))
+        votes = bare(stored, int(stored["n_items"]), bool(stored["sides"]))
+        with row_on_error(bench, f"bora-em {name}"), spent(bench) as shares:
+            first, _ = bench.fit(model("bora-em"), votes)
+            shares.clear()
+            again, estimate = bench.fit(model("bora-em"), votes)
+            note = f"first {first:.3f} s, {estimate.rule.iterations} iterations {told(shares)}"
+            bench.row(f"bora-em {name}", f"{again:.3f} s", note)
+
+
+def paper(bench: Bench, folder: Path) -> None:
+    """The paper's algorithm written plainly in torch, on the same card."""
+    from benchmarks.gpu_kernels import plain_em
+
+    for name in ("look-alike", "passage"):
+        stored = dict(np.load(folder / f"{name}.npz"))
+        with row_on_error(bench, f"paper's EM {name}"):
+            for _ in range(2):
+                bench.wait()
+                begun = time.perf_counter()
+                iterations = plain_em(stored, int(stored["n_items"]), bench.device)
+                bench.wait()
+                took = time.perf_counter() - begun
+            bench.row(f"paper's EM, plain torch, {name}", f"{took:.3f} s", f"{iterations} it.")
+
+
+def large(bench: Bench, count: int) -> Comparisons:
+    """So many votes as `benchmarks.data.large` draws, 200 of every worker, drawn on the device."""
+    torch, device = bench.torch, bench.device
+    items, workers = max(count // 80, 50), max(count // 200, 20)
+    made = torch.Generator(device=device)
+    made.manual_seed(1)
+    score = torch.rand(items, generator=made, device=device) * 6 - 3
+    reliability = torch.rand(workers, generator=made, device=device) * 1.4 - 0.2
+    arrays = {name: np.empty(count, np.uint32) for name in ("first", "second")}
+    for begin in range(0, count, 1 << 26):
+        rows = slice(begin, min(begin + (1 << 26), count))
+        n = rows.stop - begin
+        one = torch.randint(items, (n,), generator=made, device=device)
+        two = (one + torch.randint(1, items, (n,), generator=made, device=device)) % items
+        who = torch.arange(begin, rows.stop, device=device) // 200
+        margin = reliability[who.clamp(max=workers - 1)] * (score[one] - score[two])
+        won = torch.rand(n, generator=made, device=device) < torch.sigmoid(margin)
+        arrays["first"][rows] = torch.where(won, one, two).int().cpu().numpy().view(np.uint32)
+        arrays["second"][rows] = torch.where(won, two, one).int().cpu().numpy().view(np.uint32)
+    ones = np.ones(count, np.float32)
+    offsets = np.minimum(np.arange(workers + 1, dtype=np.int64) * 200, count)
+    offsets[-1] = count
+    return bare({**arrays, "outcome": ones, "weight": ones, "offsets": offsets}, items, False)
+
+
+def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
+    """A method on drawn votes of several sizes, as long as time is left."""
+    for size in sizes.split(","):
+        count = int(float(size))
+        if bench.left() < 40 + count / 1e7:
+            bench.row(f"{method} {size}", "no time left")
+            continue
+        with row_on_error(bench, f"{method} {size}"), spent(bench) as shares:
+            votes = large(bench, count)
+            first, estimate = bench.fit(model(method), votes)
+            again, note = first, "the only run"
+            if first < 0.3 * bench.left():
+                shares.clear()
+                again, estimate = bench.fit(model(method), votes)
+                note = f"first {first:.3f} s"
+            done = f"{estimate.rule.iterations} it., converged {estimate.rule.converged}"
+            bench.row(f"{method} {size}", f"{again:.3f} s", f"{note}; {done}; {bench.memory()}")
+            print("         " + told(shares), flush=True)
+            if profile and count <= 1e7:
+                profiled(bench, model(method), votes)
+
+
+def profiled(bench: Bench, chosen: Model, votes: Comparisons) -> None:
+    """Where the device's time goes, kernel by kernel."""
+    from torch.profiler import ProfilerActivity
+    from torch.profiler import profile as recorder
+
+    with recorder(activities=[ProfilerActivity.CUDA]) as found:
+        bench.fit(chosen, votes)
+    rows = sorted(found.key_averages(), key=lambda row: -row.device_time_total)[:14]
+    for row in rows:
+        print(f"         {row.device_time_total / 1e3:9.2f} ms {row.count:7d} x {row.key[:90]}")
+
+
+WATCHED = (
+    ("sites", "TorchSites", ("update", "type_counts", "refine", "system", "propagate")),
+    ("operators", "TorchOperator", ("solve", "multiply")),
+    ("grid", "TorchCorrelations", ("multiply",)),
+    ("slopes", "TorchSlopes", ("profile", "curvature", "log_likelihood")),
+    ("em", "TorchEM", ("e_step",)),
+    ("em", "TorchEStep", ("regress",)),
+    ("torch_engine", "TorchEngine", ("__init__",)),
+)
+
+
+@contextmanager
+def spent(bench: Bench) -> Iterator[dict[str, list[float]]]:
+    """Seconds and calls of the passes, the device waited for; so much slower is everything."""
+    from importlib import import_module
+
+    shares: dict[str, list[float]] = {}
+    before = []
+
+    def watch(holder: Any, name: str, label: str) -> None:
+        plain = getattr(holder, name)
+
+        def timed(*given: Any, **named: Any) -> Any:
+            begun = time.perf_counter()
+            result = plain(*given, **named)
+            bench.wait()
+            entry = shares.setdefault(label, [0.0, 0])
+            entry[0] += time.perf_counter() - begun
+            entry[1] += 1
+            return result
+
+        before.append((holder, name, plain, name in vars(holder)))
+        setattr(holder, name, timed)
+
+    for module, kind, names in WATCHED:
+        holder = getattr(import_module(f"crowdsift.engines.torch.{module}"), kind)
+        for name in names:
+            watch(holder, name, f"{kind.removeprefix('Torch')}.{name}")
+    try:
+        yield shares
+    finally:
+        for holder, name, plain, own in before:
+            setattr(holder, name, plain) if own else delattr(holder, name)
+
+
+def told(shares: dict[str, list[float]]) -> str:
+    """Where the time went."""
+    order = sorted(shares.items(), key=lambda entry: -entry[1][0])
+    return "; ".join(f"{name} {took:.3f} s / {int(calls)}" for name, (took, calls) in order)
+
+
+def main() -> None:
+    """Prepare, or measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--prepare", type=Path)
+    parser.add_argument("--data", type=Path, default=Path("bench-output/gpu"))
+    parser.add_argument("--parts", default=",".join(PARTS))
+    parser.add_argument("--device", default="cuda:0")
+    parser.add_argument("--seconds", type=float, default=500.0)
+    parser.add_argument("--sift", default="1e6,1e7,1e8")
+    parser.add_argument("--map", default="1e7,1e8")
+    parser.add_argument("--sets", default=",".join(REAL))
+    parser.add_argument("--profile", action="store_true")
+    given = parser.parse_args()
+    warnings.simplefilter("ignore")
+    if given.prepare:
+        prepare(given.prepare, given.sets.split(","))
+        return
+    import torch
+
+    bench = Bench(given.device, given.seconds)
+    name = torch.cuda.get_device_name() if given.device.startswith("cuda") else platform.machine()
+    print(f"{name}; torch {torch.__version__}, NumPy {np.__version__}, Python "
+          f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}", flush=True)  # fmt: skip
+    work: dict[str, Callable[[], None]] = {
+        "ceilings": lambda: ceilings(bench, given.data),
+        "agreement": lambda: agreement(bench, given.data, REAL[:1], 80.0),
+        "more": lambda: agreement(bench, given.data, REAL[1:], 150.0),
+        "em": lambda: em(bench, given.data),
+        "paper": lambda: paper(bench, given.data),
+        "sift": lambda: sized(bench, "sift", given.sift, given.profile),
+        "map": lambda: sized(bench, "bora-map", given.map, given.profile),
+    }
+    for part in given.parts.split(","):
+        with row_on_error(bench, part):
+            work[part]()
+    print("\n| what | figure | note |\n|---|---|---|")
+    for row in bench.rows:
+        print("| " + " | ".join(row) + " |")
+    if "OUT" in os.environ:
+        Path(os.environ["OUT"], "gpu.json").write_text(json.dumps(bench.rows))
+
+
+if __name__ == "__main__":
+    main()
