@@ -26,8 +26,8 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
 
-from crowdsift.models import MODELS, Model, model
-from crowdsift.votes.comparisons import Comparisons
+from crowdsift.models import MODELS, Model, model  # noqa: E402
+from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
 PARTS = ("ceilings", "agreement", "em", "paper", "sift", "map", "more")
@@ -43,8 +43,9 @@ def tight(name: str) -> Model:
 
 def bare(arrays: dict[str, Any], n_items: int, sides: bool) -> Comparisons:
     """Encoded votes; labels are codes."""
+    held: dict[str, Any] = {name: np.ascontiguousarray(arrays[name]) for name in ARRAYS}
     return Comparisons(
-        **{name: np.ascontiguousarray(arrays[name]) for name in ARRAYS},
+        **held,
         items=np.arange(n_items).astype(object),
         workers=np.arange(len(arrays["offsets"]) - 1).astype(object),
         sides_known=sides,
@@ -63,7 +64,9 @@ def prepare(folder: Path, names: list[str]) -> None:
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in names:
-        votes = look_alike() if name == "look-alike" else crowdsift.read(data_folder() / f"{name}.csv")
+        votes = (
+            look_alike() if name == "look-alike" else crowdsift.read(data_folder() / f"{name}.csv")
+        )
         kept = {array: getattr(votes, array) for array in ARRAYS}
         kept |= {"n_items": np.array(votes.n_items), "sides": np.array(votes.sides_known)}
         votes = bare(kept, votes.n_items, votes.sides_known)
@@ -196,9 +199,10 @@ def agreement(bench: Bench, folder: Path, names: tuple[str, ...], share: float) 
                 if two is not None:
                     equal = one.scores.tobytes() == two.scores.tobytes()
                     same = "same bytes" if equal else "BYTES DIFFER"
+                cpu = float(stored[f"seconds {method}"])
                 bench.row(
                     f"{name} {method}", f"{off:.1e} sd",
-                    f"{again:.3f} s, first {first:.3f}, CPU {float(stored[f'seconds {method}']):.3f}; "
+                    f"{again:.3f} s, first {first:.3f}, CPU {cpu:.3f}; "
                     f"{one.rule.iterations} it., {same}",
                 )  # fmt: skip
 
@@ -208,7 +212,7 @@ def row_on_error(bench: Bench, what: str) -> Iterator[None]:
     """A failure is a row, not the end."""
     try:
         yield
-    except Exception as error:  # noqa: BLE001 - whatever it is, the next row may work
+    except Exception as error:
         bench.row(what, "FAILED", f"{type(error).__name__}: {error}"[:200])
         traceback.print_exc(limit=-4)
         if bench.device.startswith("cuda"):

@@ -9,7 +9,7 @@ __all__ = ["repeated_exponential"]
 
 
 @triton.jit
-def repeated_exponential(values, out, size, B: tl.constexpr, EACH: tl.constexpr):  # type: ignore[no-untyped-def]
+def repeated_exponential(values, out, size, B: tl.constexpr, EACH: tl.constexpr):
     """So many exponentials of every value, each of the one before."""
     i = tl.program_id(0) * B + tl.arange(0, B)
     x = tl.load(values + i, mask=i < size, other=0.0)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 from importlib import import_module
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -43,13 +44,19 @@ class Variant(NamedTuple):
 
 
 # "sharded" is made of others already; the reference by itself is what all are held against.
+SHARDS = {"sharded": (0,), "torch": (0, 3)}
 VARIANTS = [
     Variant(name, shards)
     for name in ENGINES
-    for shards in ((0,) if name == "sharded" else (0, 1, 2, 3, 5))
+    for shards in SHARDS.get(name, (0, 1, 2, 3, 5))
     if (name, shards) != ("reference", 0)
 ]
-every_engine = pytest.mark.parametrize("make", VARIANTS, ids=lambda make: f"{make[0]}-{make[1]}")
+no_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+every_engine = pytest.mark.parametrize(
+    "make",
+    [pytest.param(make, marks=no_torch if make.name == "torch" else ()) for make in VARIANTS],
+    ids=lambda make: f"{make[0]}-{make[1]}",
+)
 # Conjugate gradients and sums in another order: what is left between engines in double precision.
 ROUNDING = Slack(1e-8, 1e-8)
 

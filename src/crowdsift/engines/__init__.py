@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from importlib import import_module
+from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.engines.base import CAPABILITIES
 from crowdsift.errors import RequestError
 from crowdsift.numeric.threads import thread_count
+from crowdsift.votes.kernels import COMPILED
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
@@ -15,6 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["ENGINES", "choose_engine", "offers"]
 
+# Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
+_MANY_VOTES = 2_000_000
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
 ENGINES = {
     "cpu": "crowdsift.engines.cpu",
@@ -35,12 +39,22 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     >>> choose_engine("auto", votes).facts.n_items
     2
     """
-    chosen = "cpu" if name == "auto" else name
+    chosen = _fastest(len(comparisons)) if name == "auto" else name
     if chosen not in ENGINES:
         raise RequestError(f"unknown engine {name!r}; the engines are auto, {', '.join(ENGINES)}")
     module: Any = import_module(ENGINES[chosen])
     made: Engine = module.engine(comparisons, thread_count(threads))
     return made
+
+
+def _fastest(votes: int) -> str:
+    """Without a choice: a GPU for many votes, else the compiled core, else what is there."""
+    if find_spec("torch") is not None and (votes >= _MANY_VOTES or not COMPILED):
+        import torch
+
+        if not COMPILED or torch.cuda.is_available():
+            return "torch"
+    return "cpu" if COMPILED else "reference"
 
 
 def offers(engine: Engine) -> tuple[str, ...]:

@@ -27,13 +27,25 @@ def engine(
     ------
     RequestError
         Without PyTorch, and for a device that is not there.
+    ResourceError
+        Where the votes do not fit into its memory.
     """
-    if find_spec("torch") is None:
+    if not _installed():
         raise RequestError(
             "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', "
             "or use engine 'cpu'"
         )
-    from crowdsift.engines.torch.device import chosen_device
+    from crowdsift.engines.torch.device import chosen_device, memory_errors
     from crowdsift.engines.torch.torch_engine import TorchEngine
 
-    return TorchEngine(comparisons, chosen_device(device), shared)
+    place = chosen_device(device, threads)
+    with memory_errors(place, len(comparisons)):
+        return TorchEngine(comparisons, place, shared)
+
+
+def _installed() -> bool:
+    """Whether there is PyTorch; this package has its name, but not its place."""
+    try:
+        return find_spec("torch") is not None
+    except ImportError:
+        return False

@@ -61,7 +61,7 @@ def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
     widths = _gradient(own)[:, None, :]
 
     def at(side: Tensor) -> Tensor:
-        shape = side.shape[:2] + (half,)
+        shape = (*side.shape[:2], half)
         one = torch.gather(side, 2, place[:, None, :].expand(shape))
         two = torch.gather(side, 2, (place + 1)[:, None, :].expand(shape))
         found: Tensor = ((1.0 - share)[:, None, :] * one + share[:, None, :] * two) * widths
@@ -124,7 +124,7 @@ def _one_side(common: Tensor, own: Tensor, cell: Tensor, mass: Tensor) -> Transf
     to_upper = torch.where(inside, own / common[0], share)
     of_lower = torch.where(inside, 0.0, 1.0 - share) / cell[place]
     of_upper = torch.where(inside, 1.0, share) / cell[place + 1]
-    bins = mass.shape[:2] + (len(common) + 1,)
+    bins = (*mass.shape[:2], len(common) + 1)
     at = place[:, None, :].expand(mass.shape)
 
     def gathered(*pieces: tuple[Tensor, Tensor]) -> Tensor:

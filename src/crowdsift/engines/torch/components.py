@@ -32,4 +32,4 @@ def components(votes: VoteTensors) -> NDArray[np.uint32]:
         if torch.equal(label, before):
             break
     found = torch.unique(label, return_inverse=True)[1]
-    return found.cpu().numpy().astype(np.uint32)
+    return np.asarray(found.cpu().numpy(), dtype=np.uint32)

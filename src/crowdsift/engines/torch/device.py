@@ -2,17 +2,50 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
 import torch
 
-from crowdsift.errors import RequestError
+from crowdsift.errors import RequestError, ResourceError
 
-__all__ = ["chosen_device"]
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = ["BYTES_A_VOTE", "chosen_device", "memory_errors"]
+
+# What the engine and one run of sift hold of a vote, each pair compared once.
+BYTES_A_VOTE = 100
 
 
-def chosen_device(name: str | None) -> torch.device:
-    """The device of that name; without one a GPU where there is one, else the CPU."""
+def chosen_device(name: str | None, threads: int = 1) -> torch.device:
+    """The device of that name; without one a GPU where there is one, else the CPU.
+
+    On the CPU so many threads are used.
+    """
     if name is None:
-        return torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+        name = "cuda:0" if torch.cuda.is_available() else "cpu"
+    device = _checked(name)
+    if device.type == "cpu" and torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    return device
+
+
+@contextmanager
+def memory_errors(device: torch.device, votes: int) -> Iterator[None]:
+    """What to do where the device's memory is too small, with figures."""
+    try:
+        yield
+    except torch.OutOfMemoryError:
+        free, total = torch.cuda.mem_get_info(device)
+        raise ResourceError(
+            f"{votes:,} votes need about {votes * BYTES_A_VOTE / 2**30:.0f} GiB on {device}, which "
+            f"has {total / 2**30:.0f} GiB, {free / 2**30:.0f} GiB of them free: use engine 'cpu', "
+            "or fit fewer votes"
+        ) from None
+
+
+def _checked(name: str) -> torch.device:
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from crowdsift.engines.torch.sites import TorchSites
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
+from crowdsift.engines.torch.sites import TorchSites
 from crowdsift.engines.torch.votes import to_host
 
 if TYPE_CHECKING:
@@ -59,7 +59,9 @@ class DenseFactoriser:
     def __init__(
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, device: torch.device
     ) -> None:
-        self._low, self._high = (torch.from_numpy(x.astype(np.int64)).to(device) for x in (low, high))
+        self._low, self._high = (
+            torch.from_numpy(x.astype(np.int64)).to(device) for x in (low, high)
+        )
         self._cell = (low.astype(np.int64) * n_items + high, n_items)
 
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:

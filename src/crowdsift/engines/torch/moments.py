@@ -132,9 +132,7 @@ class PlainPasses:
         return k * z, k * width, k
 
 
-def _outcomes(
-    z: Tensor, width: Tensor, tied: Tensor, ties: bool
-) -> tuple[Tensor, Tensor, Tensor]:
+def _outcomes(z: Tensor, width: Tensor, tied: Tensor, ties: bool) -> tuple[Tensor, Tensor, Tensor]:
     """Log Z and its first two derivatives in z, the second as f: e² + (log Z)''."""
     up = z - width
     p1 = torch.sigmoid(up)

@@ -141,8 +141,8 @@ class PairLaplacian(TorchOperator):
     def pairs(self) -> WeightedPairs:
         """The entries off the diagonal; see the protocol."""
         low, high = torch.minimum(self._low, self._high), torch.maximum(self._low, self._high)
-        codes = (x.cpu().numpy().astype(np.uint32) for x in (low, high))
-        return WeightedPairs(*codes, to_host(self._weight))
+        one, two = (x.cpu().numpy().astype(np.uint32) for x in (low, high))
+        return WeightedPairs(one, two, to_host(self._weight))
 
     def _dense(self) -> Tensor:
         n = self._n

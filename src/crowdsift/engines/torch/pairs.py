@@ -98,9 +98,7 @@ class PairState:
         E, V = self.posteriors(means)
         a, H, e, v = (self._of_mine(x).to(torch.float64) for x in (self._a, self._H, E, V))
         slope = 0.5 * float(((H - a * e) ** 2 + a * a * v - a).sum())
-        low, high = (
-            x.cpu().numpy().astype(np.uint32) for x in (self._pairs.low, self._pairs.high)
-        )
+        low, high = (x.cpu().numpy().astype(np.uint32) for x in (self._pairs.low, self._pairs.high))
         return PairPosteriors(low, high, to_host(E), to_host(V), slope)
 
     def set_variances(self, variances: Vector | None, shared: Vector | None) -> None:

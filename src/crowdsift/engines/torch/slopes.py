@@ -169,5 +169,3 @@ class SlopeHessian(TorchOperator):
 
 def _square(x: Tensor) -> Tensor:
     return x * x
-
-

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ExactSum", "FixedPoint", "exact_sum"]
 
-_BITS, _FARTHEST = 62, 1_000
+_BITS, _FARTHEST = 62, 1_022
 _PART = 1 << 26  # values that are turned into integers at once
 
 

@@ -30,7 +30,7 @@ _ROWS = 1 << 28  # rows of which cavities are held at once
 
 
 @triton.jit
-def _reliabilities(t, inside, worker, half, low, high, levels, place):  # type: ignore[no-untyped-def]
+def _reliabilities(t, inside, worker, half, low, high, levels, place):
     """β of types: of the worker's own grid where it has one, else of the common grid."""
     at = tl.load(place + t, mask=inside, other=0)
     size = tl.abs(at)
@@ -43,7 +43,7 @@ def _reliabilities(t, inside, worker, half, low, high, levels, place):  # type: 
 
 
 @triton.jit
-def _halves(x):  # type: ignore[no-untyped-def]
+def _halves(x):
     """σ(x), σ(-x) and log(1 + e^-|x|)."""
     small = tl.exp(-tl.abs(x))
     big = 1.0 / (1.0 + small)
@@ -52,14 +52,14 @@ def _halves(x):  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _log_expm1(x):  # type: ignore[no-untyped-def]
+def _log_expm1(x):
     """log(e^x - 1) for x > 0."""
     series = x * (1.0 - x * (0.5 - x * (0.16666667 - x * (0.041666667 - x * 0.0083333333))))
     return x + tl.log(tl.where(x < 0.25, series, 1.0 - tl.exp(-x)))
 
 
 @triton.jit
-def _messages(  # type: ignore[no-untyped-def]
+def _messages(
     chunk_worker, chunk_begin, chunk_end, base, n, kind, mean, variance, side, side_mean,
     side_variance, low, high, levels, place, width, only, regular, out, n_types, half,
     C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
@@ -102,7 +102,7 @@ def _messages(  # type: ignore[no-untyped-def]
 
 
 @triton.jit
-def _sums(  # type: ignore[no-untyped-def]
+def _sums(
     chunk_worker, chunk_begin, chunk_end, base, kind, mean, variance, side, side_mean,
     side_variance, low, high, levels, place, width, only, regular, q, given, alpha, bend,
     side_alpha, side_bend, n_types, half,

@@ -128,10 +128,7 @@ class TypeState:
                 part = part.index_select(0, self.adaptive())
             total = total.index_add(0, self.adaptive(), banded.total(part, self._size()))
         share = torch.where(total > 0.0, workers / total, 0.0)
-        if own is None:
-            counts = pi * (direct.T @ share)
-        else:
-            counts = (direct * pi).T @ share
+        counts = pi * (direct.T @ share) if own is None else (direct * pi).T @ share
         if banded is not None:
             beside = banded.counts(part, share.index_select(0, self.adaptive()), self._size())
             counts = torch.cat([counts[:regular] + beside, counts[regular:]])
@@ -214,4 +211,3 @@ class TypeState:
 
     def _numbers(self, values: object) -> Tensor:
         return torch.tensor(np.asarray(values, np.float64), device=self._device)
-

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -58,6 +59,7 @@ class VoteTensors:
         self.n = self._plain(comparisons.weight)
         given = comparisons.features
         self.x = self.numbers(np.zeros((len(comparisons), 0)) if given is None else given)
+        self._refuse_codes()
         held = torch.bincount(self.first, minlength=self.n_items)
         held += torch.bincount(self.second, minlength=self.n_items)
         self.most_of_item = int(held.max())
@@ -66,6 +68,17 @@ class VoteTensors:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    def _refuse_codes(self) -> None:
+        """A code out of range would read memory of something else, and on a GPU end the process."""
+        for codes in (self.first, self.second):
+            wrong = (codes < 0) | (codes >= self.n_items)
+            if len(codes) and bool(wrong.any()):
+                row = int(wrong.to(torch.uint8).argmax())
+                raise RequestError(
+                    f"comparison {row + 1} has the item code {int(codes[row])}, but there are "
+                    f"{self.n_items} items, numbered from 0"
+                )
 
     def zero(self) -> Tensor:
         """The number 0 there."""

@@ -1,0 +1,152 @@
+"""What the torch engine has beside the contract: errors, exact sums, and life without the core."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from crowdsift import Comparisons, fit, simulate
+from crowdsift.engines import choose_engine
+from crowdsift.errors import RequestError
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
+
+SOURCE = Path(__file__).resolve().parents[2] / "src"
+
+
+def votes() -> Comparisons:
+    return simulate(12, 8, 600, seed=4).comparisons()
+
+
+def test_sums_do_not_depend_on_the_order():
+    from crowdsift.engines.torch.sums import exact_sum
+
+    rng = np.random.default_rng(1)
+    index, values = rng.integers(0, 5, 1000), rng.normal(size=1000) * 10.0 ** rng.integers(-9, 9)
+    found = set()
+    for seed in range(4):
+        order = np.random.default_rng(seed).permutation(1000)
+        sums = exact_sum(torch.tensor(index[order]), torch.tensor(values[order]), 5, 1000)
+        found.add(sums.numpy().tobytes())
+    assert len(found) == 1
+    np.testing.assert_allclose(sums.numpy(), np.bincount(index, values, 5), rtol=1e-12)
+
+
+@pytest.mark.parametrize("size", [1e-280, 1e-30, 1.0, 1e30, 1e250])
+def test_sums_of_any_size(size):
+    from crowdsift.engines.torch.sums import exact_sum
+
+    values = torch.tensor([size, -3.0 * size, 0.5 * size], dtype=torch.float64)
+    found = exact_sum(torch.tensor([0, 1, 0]), values, 3, 2)
+    np.testing.assert_allclose(found.numpy(), [1.5 * size, -3.0 * size, 0.0], rtol=1e-14)
+
+
+def test_a_sum_of_what_is_no_number_is_none():
+    from crowdsift.engines.torch.sums import exact_sum
+
+    values = torch.tensor([1.0, torch.nan], dtype=torch.float64)
+    assert torch.isnan(exact_sum(torch.tensor([0, 1]), values, 2, 1)).any()
+
+
+@pytest.mark.parametrize("method", ["bt", "bora-em", "bora-map", "crowd-bt", "sift"])
+def test_fits_are_those_of_the_cpu_and_the_same_every_time(method):
+    given = votes()
+    ours = [fit(given, method, engine="torch", threads=1) for _ in range(2)]
+    theirs = fit(given, method, engine="cpu", threads=1)
+    scores = [np.asarray(each.items["score"]) for each in (*ours, theirs)]
+    assert scores[0].tobytes() == scores[1].tobytes()
+    np.testing.assert_allclose(scores[0], scores[2], atol=2e-4)
+
+
+def test_the_engine_says_what_it_is():
+    engine = choose_engine("torch", votes())
+    assert torch.__version__ in engine.describe()
+    assert "cpu" in engine.describe() or "cuda" in engine.describe()
+
+
+@pytest.mark.parametrize(
+    ("device", "message"),
+    [
+        ("gpu", "no device 'gpu'"),
+        ("meta", "cpu and cuda"),
+        pytest.param(
+            "cuda:0", "no CUDA device",
+            marks=pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU"),
+        ),
+    ],
+)  # fmt: skip
+def test_devices_that_are_not_there(device, message):
+    from crowdsift.engines.torch import engine
+
+    with pytest.raises(RequestError, match=message):
+        engine(votes(), 1, device=device)
+
+
+def test_codes_out_of_range_are_refused():
+    from dataclasses import replace
+
+    given = votes()
+    first = given.first.copy()
+    first[3] = given.n_items
+    with pytest.raises(RequestError, match="item code 12, but there are 12"):
+        choose_engine("torch", replace(given, first=first))
+
+
+HIDDEN = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names} or name == "crowdsift._core":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Hidden())
+import numpy as np
+import crowdsift
+rng = np.random.default_rng(1)
+first, step = rng.integers(0, 9, 400), rng.integers(1, 9, 400)
+votes = crowdsift.Comparisons.from_arrays(first, (first + step) % 9, worker=rng.integers(0, 5, 400))
+for method in ("bt", "bora-em", "bora-map", "sift"):
+    fit = crowdsift.fit(votes, method, engine="{engine}", threads=1)
+    assert np.isfinite(fit.items["score"]).all()
+print("fitted", "crowdsift._core" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("engine", ["torch", "auto"])
+def test_fits_without_the_core_and_without_duckdb(engine):
+    names = {"duckdb", "narwhals", "typer", "rich", "jinja2", "threadpoolctl", "pandas", "pyarrow"}
+    program = HIDDEN.replace("{names}", repr(names)).replace("{engine}", engine)
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", program],
+        capture_output=True, text=True, timeout=300, env={"PYTHONPATH": str(SOURCE), "PATH": ""},
+    )  # fmt: skip
+    assert run.stdout.split() == ["fitted", "False"], run.stderr
+
+
+def test_without_torch_the_message_names_the_extra():
+    program = """
+import sys
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] == "torch":
+            raise ModuleNotFoundError(name)
+
+sys.meta_path.insert(0, Hidden())
+import crowdsift
+votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+try:
+    crowdsift.fit(votes, "bt", engine="torch")
+except crowdsift.RequestError as error:
+    print(error)
+"""
+    run = subprocess.run(
+        [sys.executable, "-c", program],
+        capture_output=True, text=True, timeout=300, env={"PYTHONPATH": str(SOURCE), "PATH": ""},
+    )  # fmt: skip
+    assert "crowdsift[gpu]" in run.stdout, run.stderr
