@@ -15,15 +15,41 @@ from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-__all__ = ["Cavities", "Moments", "PlainPasses", "cavity", "moved"]
+__all__ = ["Cavities", "NewSites", "PlainPasses", "SiteState", "cavity", "moved", "side_cavity"]
 
 # A log Z below this tells no more: sums of fixed point must not overflow.
 _LEAST_LOG = -16_000.0
+
+
+class SiteState(NamedTuple):
+    """Where a pass starts: E and V of every pair, the sites, and γ of every worker.
+
+    `sides` are mean and variance of γ, None where sides are not used; the sites of γ are empty then.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    tau: Tensor
+    nu: Tensor
+    side_tau: Tensor
+    side_nu: Tensor
+    sides: tuple[Tensor, Tensor] | None
+
+
+class NewSites(NamedTuple):
+    """The sites after a pass."""
+
+    tau: Tensor
+    nu: Tensor
+    side_tau: Tensor
+    side_nu: Tensor
 
 
 class Cavities(NamedTuple):
@@ -38,15 +64,6 @@ class Cavities(NamedTuple):
     side: Tensor
     side_mean: Tensor
     side_variance: Tensor
-
-
-class Moments(NamedTuple):
-    """First and second derivatives of log Z of some rows, in the difference and in the bias."""
-
-    alpha: Tensor
-    kappa: Tensor
-    side_alpha: Tensor | None
-    side_kappa: Tensor | None
 
 
 def cavity(E: Tensor, V: Tensor, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor, Tensor]:
@@ -69,36 +86,77 @@ def moved(
     )
 
 
+def side_cavity(
+    rows: SiteRows, state: SiteState, sides: tuple[Tensor, Tensor], part: slice
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and variance of γ without the site, for some rows, and the site's log-normaliser."""
+    mean, variance = (value.index_select(0, rows.worker[part]) for value in sides)
+    return cavity(mean, variance, state.side_tau[part].double(), state.side_nu[part].double())
+
+
 class PlainPasses:
-    """The two sweeps of a pass over votes and types: messages of workers, moments of sites."""
+    """The two sweeps of a pass over votes and types: messages of workers, then the sites."""
 
-    name = "torch"
+    def __init__(self, rows: SiteRows, types: TypeState, crowd: int) -> None:
+        self._rows, self._types, self._crowd = rows, types, crowd
+        self._points = types.points()
 
-    def __init__(self, rows: SiteRows, types: TypeState) -> None:
-        self._rows, self._types, self._points = rows, types, types.points()
-        n_types = types.n_types()
-        bound = rows.heaviest * -_LEAST_LOG
-        shape = (rows.votes.n_workers, n_types)
-        self._messages = ExactSum(shape, rows.most_of_worker, bound)
+    def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
+        rows, total = self._rows, self._rows.votes.zero()
+        shape = (rows.votes.n_workers, self._types.n_types())
+        sums = ExactSum(shape, rows.most_of_worker, rows.heaviest * -_LEAST_LOG)
+        for part in self._parts():
+            at, log_site = self._cavities(part, state)
+            n, worker = rows.n[part].double(), rows.worker[part]
+            total = total + (n * log_site * marked.index_select(0, worker)).sum()
+            z, width, _ = self._arguments(part, at)
+            log_Z, _, _ = _outcomes(z, width, rows.kind[part] == 2, self._types.shape.ties)
+            sums.add(worker, n[:, None] * log_Z.clamp(min=_LEAST_LOG))
+        return sums.total(), total
 
-    def parts(self) -> list[slice]:
-        """The rows, some at a time."""
-        return list(self._rows.parts(8 * self._types.n_types()))
+    def move(
+        self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
+        clip: bool,
+    ) -> NewSites:  # fmt: skip
+        """The sites of marked workers, `damping` of the way to those of the moments.
 
-    def add_messages(self, part: slice, at: Cavities) -> None:
-        """n·log Z of every row and type, to the row's worker."""
-        rows = self._rows
-        z, width, _ = self._arguments(part, at)
-        log_Z, _, _ = _outcomes(z, width, rows.kind[part] == 2, self._types.shape.ties)
-        n = rows.n[part].to(torch.float64)
-        self._messages.add(rows.worker[part], n[:, None] * log_Z.clamp(min=_LEAST_LOG))
+        Moments are under the types' posterior q, those of the side under `given`, of regular types.
+        """
+        old = state.tau, state.nu, state.side_tau, state.side_nu
+        new = NewSites(*(torch.empty_like(x) for x in old))
+        for part in self._parts():
+            at, _ = self._cavities(part, state)
+            moving = marked.index_select(0, self._rows.worker[part])
+            alpha, kappa, side_alpha, side_kappa = self._moments(part, at, q, given)
+            was = [x[part].double() for x in old[: 2 if given is None else 4]]
+            now = [*moved(*was[:2], alpha, kappa, at.mean, at.variance, damping, clip)]
+            if given is not None:
+                m, v = at.side * at.side_mean, at.side_variance
+                now += moved(*was[2:], side_alpha, side_kappa, m, v, damping, True)
+            for out, one, two in zip(new, now, was, strict=False):
+                out[part] = torch.where(moving, one, two)
+        return new
 
-    def messages(self) -> Tensor:
-        """Sums of all rows, a row a worker."""
-        return self._messages.total()
+    def _parts(self) -> Iterator[slice]:
+        return self._rows.parts(8 * self._types.n_types())
 
-    def moments(self, part: slice, at: Cavities, q: Tensor, given: Tensor | None) -> Moments:
-        """Moments under the types' posterior; those of the side under `given`, of regular ones."""
+    def _cavities(self, part: slice, state: SiteState) -> tuple[Cavities, Tensor]:
+        """Cavities of some rows, and log-normalisers of their sites."""
+        rows, pair = self._rows, self._rows.pair[part]
+        E = state.mean.index_select(0, pair).double() * rows.sign[part]
+        V = state.variance.index_select(0, pair).double()
+        m, v, log_site = cavity(E, V, state.tau[part].double(), state.nu[part].double())
+        x, none = rows.side(part, self._crowd), torch.zeros_like(m)
+        if state.sides is None:
+            return Cavities(m, v, x, none, none), log_site
+        m_side, v_side, _ = side_cavity(rows, state, state.sides, part)
+        return Cavities(m, v, x, x * m_side, x.abs() * v_side), log_site
+
+    def _moments(
+        self, part: slice, at: Cavities, q: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """First and second derivatives of log Z, in the difference and in the side bias."""
         rows, regular = self._rows, self._points.regular
         z, width, k = self._arguments(part, at)
         _, e, f = _outcomes(z, width, rows.kind[part] == 2, self._types.shape.ties)
@@ -107,11 +165,11 @@ class PlainPasses:
         alpha = (own * e * slope).sum(dim=1)
         kappa = alpha * alpha - (own * f * slope * slope).sum(dim=1)
         if given is None:
-            return Moments(alpha, kappa, None, None)
+            return alpha, kappa, alpha, kappa
         among, x = given.index_select(0, worker) * regular, at.side
         side = x * (among * e * k).sum(dim=1)
         bend = x.abs() * (side * side - (among * f * k * k).sum(dim=1))
-        return Moments(alpha, kappa, side, bend)
+        return alpha, kappa, side, bend
 
     def _beta(self, part: slice) -> Tensor:
         """The reliability of every type for every row."""

@@ -11,7 +11,7 @@ from crowdsift.engines.torch.moments import PlainPasses
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crowdsift.engines.torch.moments import Cavities, Moments
+    from crowdsift.engines.torch.moments import NewSites, SiteState
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
@@ -21,26 +21,23 @@ __all__ = ["Passes", "grid_passes", "has_triton"]
 class Passes(Protocol):
     """Two sweeps over votes and types."""
 
-    def parts(self) -> list[slice]:
-        """The rows, some at a time."""
+    def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
+        """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
 
-    def add_messages(self, part: slice, at: Cavities) -> None:
-        """n·log Z of every row and type, to the row's worker."""
-
-    def messages(self) -> Tensor:
-        """Sums of all rows, a row a worker."""
-
-    def moments(self, part: slice, at: Cavities, q: Tensor, given: Tensor | None) -> Moments:
-        """Moments under the types' posterior; those of the side under `given`, of regular ones."""
+    def move(
+        self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
+        clip: bool,
+    ) -> NewSites:  # fmt: skip
+        """The sites of marked workers, `damping` of the way to those of the moments."""
 
 
-def grid_passes(rows: SiteRows, types: TypeState) -> Passes:
-    """The passes over these rows."""
+def grid_passes(rows: SiteRows, types: TypeState, crowd: int) -> Passes:
+    """The passes over these rows; the first `crowd` workers are not gold."""
     if rows.device.type == "cuda" and has_triton():
         from crowdsift.engines.torch.triton_grid import TritonPasses
 
-        return TritonPasses(rows, types)
-    return PlainPasses(rows, types)
+        return TritonPasses(rows, types, crowd)
+    return PlainPasses(rows, types, crowd)
 
 
 @cache

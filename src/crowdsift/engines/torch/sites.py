@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from crowdsift.engines.grid import SiteUpdate, TypePosteriors, VoteSites
-from crowdsift.engines.torch.moments import Cavities, cavity, moved
+from crowdsift.engines.torch.moments import SiteState, side_cavity
 from crowdsift.engines.torch.pairs import PairState
 from crowdsift.engines.torch.passes import grid_passes
 from crowdsift.engines.torch.sums import exact_sum
@@ -30,7 +30,6 @@ if TYPE_CHECKING:
         WorkerPriors,
         WorkerTypes,
     )
-    from crowdsift.engines.torch.passes import Passes
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
@@ -75,21 +74,16 @@ class TorchSites:
         if workers is not None:
             marked = torch.tensor(workers, device=votes.device)
         votes.passes += float((rows.held * marked).sum()) / max(len(rows), 1)
-        posteriors = self._pairs.posteriors(votes.numbers(means))
-        sides, family = self._side_posteriors(side, own)
-        passes = grid_passes(rows, types)
-        log_sites = votes.zero()
-        for part in passes.parts():
-            at, log_site = self._cavities(part, posteriors, sides)
-            weight = rows.n[part] * marked.index_select(0, rows.worker[part])
-            log_sites = log_sites + (weight * log_site).sum()
-            passes.add_messages(part, at)
+        state, family = self._state(votes.numbers(means), side, own)
+        passes = grid_passes(rows, types, self._crowd)
+        messages, log_sites = passes.messages(state, marked)
         regular = types.points().regular
-        types.messages = passes.messages() + regular * family[:, None]
+        types.messages = messages + regular * family[:, None]
         q, log_messages = types.posterior(prior, own)
         given = types.posterior(prior, own, regular)[0] if types.shape.sides else None
         if damping:
-            self._move(passes, posteriors, sides, q, given, marked, damping, clip)
+            new = passes.move(state, q, given, marked, damping, clip)
+            self._tau, self._nu, self._side_tau, self._side_nu = new
         counted = marked & (rows.held > 0)
         counted &= torch.arange(votes.n_workers, device=votes.device) < self._crowd
         side_tau, side_nu = self._side_sums()
@@ -204,35 +198,16 @@ class TorchSites:
             total = total + (rows.n[part] * torch.log(Z.mean(dim=1).clamp(min=1e-300))).sum()
         return float(total)
 
-    def _cavities(
-        self, part: slice, posteriors: tuple[Tensor, Tensor], sides: tuple[Tensor, Tensor] | None
-    ) -> tuple[Cavities, Tensor]:
-        """Cavities of some rows, and log-normalisers of their sites."""
-        rows, pair = self._rows, self._rows.pair[part]
-        E = posteriors[0].index_select(0, pair).to(torch.float64) * rows.sign[part]
-        V = posteriors[1].index_select(0, pair).to(torch.float64)
-        m, v, log_site = cavity(E, V, self._tau[part].double(), self._nu[part].double())
-        x = rows.side(part, self._crowd)
-        if sides is None:
-            none = torch.zeros_like(m)
-            return Cavities(m, v, x, none, none), log_site
-        m_side, v_side, _ = self._side_cavity(part, sides)
-        return Cavities(m, v, x, x * m_side, x.abs() * v_side), log_site
-
-    def _side_cavity(
-        self, part: slice, sides: tuple[Tensor, Tensor]
-    ) -> tuple[Tensor, Tensor, Tensor]:
-        mean, variance = (value.index_select(0, self._rows.worker[part]) for value in sides)
-        return cavity(mean, variance, self._side_tau[part].double(), self._side_nu[part].double())
-
-    def _side_posteriors(
-        self, side: SidePrior, own: WorkerPriors | None
-    ) -> tuple[tuple[Tensor, Tensor] | None, Tensor]:
-        """Mean and variance of every worker's γ, and its evidence."""
+    def _state(
+        self, means: Tensor, side: SidePrior, own: WorkerPriors | None
+    ) -> tuple[SiteState, Tensor]:
+        """Where a pass starts, and the evidence of every worker's γ."""
+        E, V = self._pairs.posteriors(means)
+        sites = self._tau, self._nu, self._side_tau, self._side_nu
         rows, m = self._rows, self._votes.n_workers
         nothing = torch.zeros(m, dtype=torch.float64, device=self._votes.device)
         if not self._types.shape.sides:
-            return None, nothing
+            return SiteState(E, V, *sites, None), nothing
         g0, t2 = nothing + side.mean, nothing + side.variance
         if own is not None:
             g0[: self._crowd] = self._votes.numbers(own.side_mean)
@@ -241,11 +216,11 @@ class TorchSites:
         D = 1.0 + t2 * tau
         evidence = -0.5 * torch.log(D) + 0.5 * (t2 * nu**2 + 2.0 * g0 * nu - g0**2 * tau) / D
         sides = (g0 + t2 * nu) / D, t2 / D
+        state = SiteState(E, V, *sites, sides)
         logs = torch.zeros(len(rows), dtype=torch.float64, device=self._votes.device)
         for part in rows.parts():
-            logs[part] = rows.n[part] * self._side_cavity(part, sides)[2]
-        sums = exact_sum(rows.worker, logs, m, rows.most_of_worker)
-        return sides, evidence - sums
+            logs[part] = rows.n[part] * side_cavity(rows, state, sides, part)[2]
+        return state, evidence - exact_sum(rows.worker, logs, m, rows.most_of_worker)
 
     def _side_sums(self) -> tuple[Tensor, Tensor]:
         rows, m = self._rows, self._votes.n_workers
@@ -257,32 +232,6 @@ class TorchSites:
             for values in (self._side_tau, self._side_nu)
         ]
         return sums[0], sums[1]
-
-    def _move(
-        self, passes: Passes, posteriors: tuple[Tensor, Tensor],
-        sides: tuple[Tensor, Tensor] | None, q: Tensor, given: Tensor | None, marked: Tensor,
-        damping: float, clip: bool,
-    ) -> None:  # fmt: skip
-        """The sites of marked workers, `damping` of the way to those of the moments."""
-        rows = self._rows
-        tau, nu = torch.empty_like(self._tau), torch.empty_like(self._nu)
-        side_tau, side_nu = torch.empty_like(self._side_tau), torch.empty_like(self._side_nu)
-        for part in passes.parts():
-            at, _ = self._cavities(part, posteriors, sides)
-            found = passes.moments(part, at, q, given)
-            moving = marked.index_select(0, rows.worker[part])
-            old = self._tau[part].double(), self._nu[part].double()
-            new = moved(*old, found.alpha, found.kappa, at.mean, at.variance, damping, clip)
-            for out, one, two in zip((tau, nu), new, old, strict=True):
-                out[part] = torch.where(moving, one, two)
-            if found.side_alpha is None or found.side_kappa is None:
-                continue
-            old = self._side_tau[part].double(), self._side_nu[part].double()
-            m, v = at.side * at.side_mean, at.side_variance
-            new = moved(*old, found.side_alpha, found.side_kappa, m, v, damping, True)
-            for out, one, two in zip((side_tau, side_nu), new, old, strict=True):
-                out[part] = torch.where(moving, one, two)
-        self._tau, self._nu, self._side_tau, self._side_nu = tau, nu, side_tau, side_nu
 
     def _own(self, prior: Vector, own: WorkerPriors | None) -> Tensor | None:
         """Priors of all workers, gold included, where they have their own."""
