@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from contextlib import contextmanager
+from functools import cache
+from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 import torch
@@ -12,7 +14,7 @@ from crowdsift.errors import RequestError, ResourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BYTES_A_VOTE", "chosen_device", "memory_errors"]
+__all__ = ["BYTES_A_VOTE", "chosen_device", "memory_errors", "uses_triton"]
 
 # What the engine and one run of sift hold of a vote, each pair compared once.
 BYTES_A_VOTE = 100
@@ -29,6 +31,16 @@ def chosen_device(name: str | None, threads: int = 1) -> torch.device:
     if device.type == "cpu" and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     return device
+
+
+def uses_triton(device: torch.device) -> bool:
+    """Whether passes run as Triton kernels: on a GPU, where Triton is installed."""
+    return device.type == "cuda" and _has_triton()
+
+
+@cache
+def _has_triton() -> bool:
+    return find_spec("triton") is not None
 
 
 @contextmanager

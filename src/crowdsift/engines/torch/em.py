@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from crowdsift.engines.base import ItemSystem
+from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.links import logistic, polya_gamma_mean
 from crowdsift.engines.torch.operators import PairLaplacian
 from crowdsift.engines.torch.votes import to_host
@@ -54,6 +55,11 @@ class TorchEStep:
         votes = self._votes
         votes.passes += 1
         r = votes.numbers(scores)
+        if uses_triton(votes.device):
+            from crowdsift.engines.torch.triton_em import regressed
+
+            slopes = regressed(votes, self._omega, r, ridge)
+            return to_host(slopes), self._system(slopes)
         most = 2.0 * r.abs().max()
         top = votes.worker_sums(votes.heaviest * 0.5 * most)
         bottom = votes.worker_sums(votes.heaviest * 0.25 * most * most)
@@ -67,13 +73,24 @@ class TorchEStep:
 
     def _system(self, s: Tensor) -> ItemSystem:
         votes = self._votes
+        if uses_triton(votes.device):
+            from crowdsift.engines.torch.triton_em import item_system
+
+            weight, pull = item_system(votes, self._omega, s)
+        else:
+            weight, pull = self._plain_system(s)
+        laplacian = PairLaplacian(
+            votes.n_items, votes.first, votes.second, weight, votes.most_of_item, votes.solvers
+        )
+        return ItemSystem(laplacian, to_host(pull))
+
+    def _plain_system(self, s: Tensor) -> tuple[Tensor, Tensor]:
+        """Weights of votes, and the right-hand side of items."""
+        votes = self._votes
         weight = torch.empty_like(self._omega)
         rhs = votes.item_sums(votes.heaviest * 0.5 * s.abs().max())
         for part in votes.parts():
             t = s.index_select(0, part.worker)
             weight[part.rows] = t * t * self._omega[part.rows]
             rhs.between(part, t * part.n * (part.y - 0.5))
-        laplacian = PairLaplacian(
-            votes.n_items, votes.first, votes.second, weight, votes.most_of_item
-        )
-        return ItemSystem(laplacian, to_host(rhs.total()))
+        return weight, rhs.total()

@@ -31,7 +31,7 @@ _LEAST_LOG = -16_000.0
 class SiteState(NamedTuple):
     """Where a pass starts: E and V of every pair, the sites, and γ of every worker.
 
-    `sides` are mean and variance of γ, None where sides are not used; the sites of γ are empty then.
+    `sides` are mean and variance of γ, None where sides are not used; its sites are empty then.
     """
 
     mean: Tensor

@@ -9,7 +9,8 @@ import numpy as np
 import torch
 
 from crowdsift.engines.operators import Solution, WeightedPairs
-from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.engines.torch.device import uses_triton
+from crowdsift.engines.torch.sums import ExactSum, FixedPoint
 from crowdsift.engines.torch.votes import to_host
 
 if TYPE_CHECKING:
@@ -17,14 +18,17 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
+    from crowdsift.engines.torch.triton_solve import GraphSolver
     from crowdsift.numeric import Vector
 
 __all__ = ["PairLaplacian", "TorchOperator", "conjugate_gradients"]
 
-# Steps of conjugate gradients between two looks at the residual, which make the device wait.
-_STEPS = {"cpu": 1, "cuda": 8}
+# Steps of conjugate gradients between two looks at the residual, which make a GPU wait.
+_STEPS = 8
 # Up to so many items a matrix is dense: a product then is one call.
 _DENSE = 2_048
+# Up to so many pairs and items steps of a solve are recorded and played again.
+_SMALL, _FEW_ITEMS = 4_000_000, 65_536
 
 
 class TorchOperator(ABC):
@@ -63,11 +67,14 @@ class TorchOperator(ABC):
         b, x = (torch.tensor(v, dtype=torch.float64, device=self._device) for v in (rhs, start))
         pivot = self.diagonal_there() + shift
         inverse = torch.where(pivot > 0.0, 1.0 / pivot, 1.0)
-        x, steps, square = conjugate_gradients(
-            self.product, inverse, b, x, shift, tolerance * size, most
-        )
+        x, steps, square = self._solved(b, x, inverse, shift, tolerance * size, most)
         relative = float(np.sqrt(square)) / size
         return Solution(to_host(x), steps, relative, relative <= tolerance)
+
+    def _solved(
+        self, rhs: Tensor, x: Tensor, inverse: Tensor, shift: float, goal: float, most: int
+    ) -> tuple[Tensor, int, float]:
+        return conjugate_gradients(self.product, inverse, rhs, x, shift, goal, most)
 
 
 def conjugate_gradients(
@@ -84,7 +91,7 @@ def conjugate_gradients(
     direction = inverse * residual
     gain, square = (residual * direction).sum(), (residual * residual).sum()
     steps, alive = torch.zeros_like(gain), square > goal * goal
-    often, done = _STEPS[x.device.type], 0
+    often, done = _STEPS if x.device.type == "cuda" and len(x) <= _FEW_ITEMS else 1, 0
     while bool(alive) and done < most:
         for _ in range(min(often, most - done)):
             image = product(direction) + shift * direction
@@ -107,11 +114,16 @@ def conjugate_gradients(
 class PairLaplacian(TorchOperator):
     """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may be there more than once.
 
-    `most` is how many entries an item has at most. With few items it is held as a matrix.
+    `most` is how many entries an item has at most. With few items it is held as a matrix. `solvers`
+    keeps what solves with the same pairs share.
     """
 
-    def __init__(self, n_items: int, low: Tensor, high: Tensor, weight: Tensor, most: int) -> None:
+    def __init__(
+        self, n_items: int, low: Tensor, high: Tensor, weight: Tensor, most: int,
+        solvers: dict[object, GraphSolver] | None = None,
+    ) -> None:  # fmt: skip
         super().__init__(weight.device)
+        self._solvers = solvers
         self._n, self._low, self._high, self._weight, self._most = n_items, low, high, weight, most
         self._bound = weight.abs().max() if len(weight) else weight.new_zeros(())
         self._matrix: Tensor | None = None
@@ -122,21 +134,47 @@ class PairLaplacian(TorchOperator):
         """The product with a tensor."""
         if self._matrix is not None:
             return self._matrix @ v
+        scale = FixedPoint(self._bound * (2.0 * v.abs().max()), self._most)
+        if uses_triton(self._device):
+            from crowdsift.engines.torch.triton_pairs import laplacian_product
+
+            return laplacian_product(self._low, self._high, self._weight, v, scale)
         flow = v.index_select(0, self._low) - v.index_select(0, self._high)
-        sums = ExactSum(self._n, self._most, self._bound * (2.0 * v.abs().max()))
-        flow = flow * self._weight
-        sums.add(self._low, flow)
-        sums.add(self._high, flow, sign=-1)
-        return sums.total()
+        whole = scale.whole(flow * self._weight)
+        sums = torch.zeros(self._n, dtype=torch.int64, device=self._device)
+        sums.index_add_(0, self._low, whole).index_add_(0, self._high, whole, alpha=-1)
+        return scale.values(sums)
 
     def diagonal_there(self) -> Tensor:
         """The diagonal as a tensor."""
         if self._matrix is not None:
             return self._matrix.diagonal()
+        if uses_triton(self._device):
+            from crowdsift.engines.torch.triton_pairs import laplacian_diagonal
+
+            scale = FixedPoint(self._bound, self._most)
+            return laplacian_diagonal(self._low, self._high, self._weight, self._n, scale)
         sums = ExactSum(self._n, self._most, self._bound)
         sums.add(self._low, self._weight)
         sums.add(self._high, self._weight)
         return sums.total()
+
+    def _solved(
+        self, rhs: Tensor, x: Tensor, inverse: Tensor, shift: float, goal: float, most: int
+    ) -> tuple[Tensor, int, float]:
+        small = len(self._weight) <= _SMALL and self._n <= _FEW_ITEMS
+        if self._solvers is None or not small or not uses_triton(self._device):
+            return super()._solved(rhs, x, inverse, shift, goal, most)
+        from crowdsift.engines.torch.triton_solve import GraphSolver
+
+        dense = self._matrix is not None
+        key = (self._low.data_ptr(), len(self._low), dense)
+        if key not in self._solvers:
+            self._solvers[key] = GraphSolver(self._n, self._low, self._high, self._most, dense)
+        weight = self._weight if self._matrix is None else self._matrix
+        residual = rhs - self.product(x) - shift * x
+        bound = self._bound.to(torch.float64)
+        return self._solvers[key].solve(weight, bound, residual, inverse, x, shift, goal, most)
 
     def pairs(self) -> WeightedPairs:
         """The entries off the diagonal; see the protocol."""

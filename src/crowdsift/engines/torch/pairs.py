@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR, Messages, PairPosteriors, SiteSystem
+from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.operators import PairLaplacian
-from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.engines.torch.sums import ExactSum, FixedPoint
 from crowdsift.engines.torch.votes import to_host
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ __all__ = ["PairState"]
 
 # Beyond so many pairs their numbers are in single precision.
 _DOUBLE = 20_000_000
+_FAR_ABOVE = 1024.0  # times the largest weight: no message of a proper Gaussian is as large
 
 
 class PairState:
@@ -81,7 +83,9 @@ class PairState:
         low, high = self._pairs.low, self._pairs.high
         rhs.add(low, H)
         rhs.add(high, H, sign=-1)
-        laplacian = PairLaplacian(self._n_items, low, high, a, self._pairs.most)
+        laplacian = PairLaplacian(
+            self._n_items, low, high, a, self._pairs.most, self._rows.votes.solvers
+        )
         return SiteSystem(laplacian, to_host(rhs.total()), 0.0 if D is None else log_pairs)
 
     def posteriors(self, means: Tensor) -> tuple[Tensor, Tensor]:
@@ -126,6 +130,8 @@ class PairState:
         if fresh or len(self._to_low) != len(W):
             self._to_low = self._to_high = torch.zeros_like(W)
         to_low, to_high = self._to_low, self._to_high
+        if not last and uses_triton(W.device):
+            return self._kernel_sweep(W, precision, settled)
         la = precision.index_select(0, self._low).to(self._real) + to_low
         lb = precision.index_select(0, self._high).to(self._real) + to_high
         proper = (la > 0.0) & (lb > 0.0)
@@ -141,6 +147,19 @@ class PairState:
             to_host(self._message_sums()), float(found[0]), float(found[1]), 0.0,
             np.zeros(self._n_items), np.zeros(len(self._pairs.shared)),
         )  # fmt: skip
+
+    def _kernel_sweep(self, W: Tensor, precision: Tensor, settled: Tensor) -> Messages:
+        """A sweep by a kernel; messages above every weight by far have no proper Gaussian."""
+        from crowdsift.engines.torch.triton_pairs import sweep
+
+        bound = _FAR_ABOVE * _largest(W).to(torch.float64)
+        self._to_low, self._to_high, sums, found = sweep(
+            self._low, self._high, W, self._to_low, self._to_high, precision, settled, bound,
+            self._pairs.most,
+        )  # fmt: skip
+        moved, wrong = found.tolist()
+        nothing, none = np.zeros(self._n_items), np.zeros(len(self._pairs.shared))
+        return Messages(to_host(sums), float(moved), float(wrong), 0.0, nothing, none)
 
     def _last_sweep(self, W: Tensor, la: Tensor, lb: Tensor, proper: Tensor) -> Messages:
         """Variances of pairs from the messages as they stand."""
@@ -172,8 +191,16 @@ class PairState:
     def _sums(self, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
         """Sums of n·τ and ±n·ν over the votes on every pair."""
         rows, found = self._rows, []
+        if uses_triton(tau.device):
+            from crowdsift.engines.torch.triton_pairs import pair_sums
+
+            scales = [FixedPoint(rows.heaviest * _largest(x), rows.most_of_pair) for x in (tau, nu)]
+            a, H = pair_sums(
+                rows.pair, rows.sign, rows.n, tau, nu, self.n_held, (scales[0], scales[1])
+            )
+            return a.to(self._real), H.to(self._real)
         for values, signed in ((tau, False), (nu, True)):
-            sums = ExactSum(self.n_held, len(rows), rows.heaviest * _largest(values))
+            sums = ExactSum(self.n_held, rows.most_of_pair, rows.heaviest * _largest(values))
             for part in rows.parts():
                 some = rows.n[part].to(torch.float64) * values[part]
                 some = some * rows.sign[part] if signed else some

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from functools import cache
-from importlib.util import find_spec
 from typing import TYPE_CHECKING, Protocol
 
+from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.moments import PlainPasses
 
 if TYPE_CHECKING:
@@ -15,7 +14,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-__all__ = ["Passes", "grid_passes", "has_triton"]
+__all__ = ["Passes", "grid_passes"]
 
 
 class Passes(Protocol):
@@ -33,14 +32,8 @@ class Passes(Protocol):
 
 def grid_passes(rows: SiteRows, types: TypeState, crowd: int) -> Passes:
     """The passes over these rows; the first `crowd` workers are not gold."""
-    if rows.device.type == "cuda" and has_triton():
+    if uses_triton(rows.device):
         from crowdsift.engines.torch.triton_grid import TritonPasses
 
         return TritonPasses(rows, types, crowd)
     return PlainPasses(rows, types, crowd)
-
-
-@cache
-def has_triton() -> bool:
-    """Whether there is Triton, which compiles the kernels."""
-    return find_spec("triton") is not None

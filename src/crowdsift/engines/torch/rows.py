@@ -85,6 +85,8 @@ class SiteRows:
         self.heaviest = n.max().to(torch.float64) if len(n) else votes.zero()
         self.load = float(self.heaviest) * max(self.most_of_worker, 1)
         self.pairs, self.pair = _pairs(first, second, votes.n_items, shared)
+        held = torch.bincount(self.pair, minlength=1)
+        self.most_of_pair = int(held.max())
 
     def __len__(self) -> int:
         return len(self.kind)

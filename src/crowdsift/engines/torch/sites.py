@@ -163,10 +163,10 @@ class TorchSites:
         low, high = (x.index_select(0, rows.pair) for x in (index.low, index.high))
         won = rows.sign > 0
         ends = torch.where(won, low, high), torch.where(won, high, low)
-        winner, loser = (x.cpu().numpy().astype(np.uint32) for x in ends)
-        none = torch.zeros_like(self._tau)
-        side = (self._side_tau, self._side_nu) if self._types.shape.sides else (none, none)
-        sites = (x.cpu().numpy() for x in (self._tau, self._nu, *side))
+        winner, loser = (x.cpu().numpy().view(np.uint32) for x in ends)
+        sites = [x.cpu().numpy() for x in (self._tau, self._nu, self._side_tau, self._side_nu)]
+        if not self._types.shape.sides:
+            sites[2:] = [np.zeros(len(rows), np.float32)] * 2
         ends_of = (to_host(x) for x in (self._types.low, self._types.high))
         held = rows.held.cpu().numpy()
         return VoteSites(held, winner, loser, rows.kind.cpu().numpy(), *sites, *ends_of)

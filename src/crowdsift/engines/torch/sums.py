@@ -22,22 +22,22 @@ _PART = 1 << 26  # values that are turned into integers at once
 
 
 class FixedPoint:
-    """A power of two for which `most` values of at most `bound`, times it, add up to below 2⁶²."""
+    """`up`, a power of two, and its inverse: `most` values up to `bound` add up to below 2⁶²."""
 
     def __init__(self, bound: Tensor, most: int) -> None:
         exponent = torch.frexp(bound.to(torch.float64))[1].to(torch.int64)
         shift = _BITS - max(int(most), 1).bit_length() - exponent
         self._shift = shift.clamp(-_FARTHEST, _FARTHEST)
-        self._up, self._down = _power_of_two(self._shift), _power_of_two(-self._shift)
+        self.up, self.down = _power_of_two(self._shift), _power_of_two(-self._shift)
 
     def whole(self, values: Tensor) -> Tensor:
         """Values as integers."""
-        found: Tensor = (values.to(torch.float64) * self._up).round_().to(torch.int64)
+        found: Tensor = (values.to(torch.float64) * self.up).round_().to(torch.int64)
         return found
 
     def values(self, whole: Tensor) -> Tensor:
         """Integers as values."""
-        return whole.to(torch.float64) * self._down
+        return whole.to(torch.float64) * self.down
 
 
 def _power_of_two(exponent: Tensor) -> Tensor:

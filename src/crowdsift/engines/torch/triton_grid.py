@@ -158,6 +158,7 @@ def _move(
     worker = tl.load(chunk_worker + chunk)
     begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
     row, moving = worker.to(tl.int64) * n_types, tl.load(marked + worker) > 0.0
+    part = tl.load(damping)
     for at in range(begin, end, V):
         i = at + tl.arange(0, V)
         good = i < end
@@ -206,18 +207,18 @@ def _move(
         bottom = tl.maximum(1.0 - kappa * v, LEAST)
         old_tau = tl.load(tau + i, mask=good, other=0.0)
         old_nu = tl.load(nu + i, mask=good, other=0.0)
-        tl.store(new_tau + i, _moved(old_tau, kappa / bottom, damping, moving), mask=good)
+        tl.store(new_tau + i, _moved(old_tau, kappa / bottom, part, moving), mask=good)
         target = (alpha + kappa * m) / bottom
-        tl.store(new_nu + i, _moved(old_nu, target, damping, moving), mask=good)
+        tl.store(new_nu + i, _moved(old_nu, target, part, moving), mask=good)
         if SIDES:
             alpha = x * side_first.to(tl.float64)
             kappa = tl.maximum(tl.abs(x) * (alpha * alpha - side_second.to(tl.float64)), 0.0)
             bottom = tl.maximum(1.0 - kappa * vs, LEAST)
             old_tau = tl.load(side_tau + i, mask=good, other=0.0)
             old_nu = tl.load(side_nu + i, mask=good, other=0.0)
-            tl.store(new_side_tau + i, _moved(old_tau, kappa / bottom, damping, moving), mask=good)
+            tl.store(new_side_tau + i, _moved(old_tau, kappa / bottom, part, moving), mask=good)
             target = (alpha + kappa * (x * ms)) / bottom
-            tl.store(new_side_nu + i, _moved(old_nu, target, damping, moving), mask=good)
+            tl.store(new_side_nu + i, _moved(old_nu, target, part, moving), mask=good)
 
 
 class TritonPasses:
@@ -265,11 +266,12 @@ class TritonPasses:
         old = state.tau, state.nu, state.side_tau, state.side_nu
         new = NewSites(*(torch.empty_like(x) for x in old))
         mass = q.to(torch.float32)
+        share = torch.full((1,), damping, dtype=torch.float64, device=rows.device)  # not rounded
         among = mass if given is None else given.to(torch.float32)
         if len(chunks.worker):
             _move[(len(chunks.worker),)](
                 *chunks[:3], rows.pair, rows.sign, rows.kind, *_tensors(state),
-                marked.to(torch.float64), *self._grid, mass, among, *new, damping, *self._sizes,
+                marked.to(torch.float64), *self._grid, mass, among, *new, share, *self._sizes,
                 **self._flags, CLIP=clip,
             )  # fmt: skip
         return new

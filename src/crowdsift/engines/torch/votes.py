@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,12 +17,14 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from crowdsift.engines.torch.triton_solve import GraphSolver
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["VotePart", "VoteTensors", "to_host"]
 
 # Votes of which a pass holds temporary numbers at once.
+_STAGE, _LONG = 1 << 24, 1 << 14  # numbers that are copied at once, and that are many
 _PART = {"cpu": 1 << 20, "cuda": 1 << 25}
 
 
@@ -46,6 +49,7 @@ class VoteTensors:
 
     def __init__(self, comparisons: Comparisons, device: Any) -> None:
         self.device, self.passes = device, 0.0
+        self.solvers: dict[object, GraphSolver] = {}
         self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
         self.n_gold, self.sides_known = comparisons.n_gold, comparisons.sides_known
         self.first = self.codes(comparisons.first)
@@ -111,13 +115,13 @@ class VoteTensors:
         return ExactSum((self.n_workers, *shape), self.most_of_worker, bound)
 
     def _plain(self, values: NDArray[Any]) -> Tensor:
-        """An array as it is, on the device; part by part, since arrays may be read-only."""
-        part, values = 1 << 24, np.ascontiguousarray(values)
-        kind = torch.from_numpy(np.zeros(1, values.dtype)).dtype
-        result = torch.empty(len(values), dtype=kind, device=self.device)
-        for begin in range(0, len(values), part):
-            result[begin : begin + part] = torch.from_numpy(values[begin : begin + part].copy())
-        return result
+        """An array as it is, on the device."""
+        with warnings.catch_warnings():  # arrays are read-only, and are only read
+            warnings.simplefilter("ignore", UserWarning)
+            source = torch.from_numpy(np.ascontiguousarray(values))
+        if self.device.type == "cpu" or len(source) < 2 * _STAGE:
+            return source.to(self.device, copy=True)
+        return _staged(source, self.device)
 
 
 class ItemSums(ExactSum):
@@ -129,6 +133,25 @@ class ItemSums(ExactSum):
         self.add(part.second, values, sign=-1)
 
 
+def _staged(source: Tensor, device: Any) -> Tensor:
+    """A long tensor on the device, through two buffers from which it copies by itself."""
+    result = torch.empty(len(source), dtype=source.dtype, device=device)
+    buffers = [torch.empty(_STAGE, dtype=source.dtype, pin_memory=True) for _ in range(2)]
+    free = [torch.cuda.Event() for _ in range(2)]
+    for number, begin in enumerate(range(0, len(source), _STAGE)):
+        part, at = source[begin : begin + _STAGE], number % 2
+        free[at].synchronize()
+        held = buffers[at][: len(part)].copy_(part)
+        result[begin : begin + _STAGE].copy_(held, non_blocking=True)
+        free[at].record()
+    torch.cuda.synchronize(device)
+    return result
+
+
 def to_host(values: Tensor) -> Vector:
     """Numbers in double precision as an array of the host."""
-    return np.asarray(values.to(torch.float64).cpu().numpy(), dtype=np.float64)
+    found = values.to(torch.float64)
+    if found.device.type == "cuda" and found.numel() >= _LONG:  # memory that a GPU can write to
+        pinned = torch.empty(found.shape, dtype=torch.float64, pin_memory=True)
+        found = pinned.copy_(found)
+    return np.asarray(found.cpu().numpy(), dtype=np.float64)

@@ -21,6 +21,10 @@ __all__ = ["Factorisation", "loopy_bp"]
 _TOLERANCE, _SWEEPS = 1e-5, 30
 # Multiplications of a factorisation that takes milliseconds, and of one of a tenth of a second.
 _CHEAP, _MOST = 4e6, 5e7
+# Beyond so many items no factorisation is dense. A sparse one of P pairs and n items then takes
+# at least ½P²/n multiplications, half the sum of squared column counts: where that is too much,
+# pairs, which may be as many as votes, need not leave the engine.
+_DENSE_ITEMS = 1_200
 
 
 def loopy_bp(
@@ -71,11 +75,13 @@ class Factorisation:
         fast as belief propagation.
         """
         most = _MOST if exact else _CHEAP
+        grid, n = required(self._engine.grid), self._engine.facts.n_items
+        if n > _DENSE_ITEMS and 0.5 * sites.n_pairs**2 / n > most:
+            self._known[most] = None
         if most in self._known and self._known[most] is None:
             return None
         low, high, weight = laplacian.pairs()
         if most not in self._known:
-            grid, n = required(self._engine.grid), self._engine.facts.n_items
             self._known[most] = grid.factoriser(low, high, n, most)
         found = self._known[most]
         if found is None:
