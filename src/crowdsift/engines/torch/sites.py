@@ -89,7 +89,7 @@ class TorchSites:
         side_tau, side_nu = self._side_sums()
         return SiteUpdate(
             to_host(types.counts(prior, counted.to(torch.float64), self._own(prior, own))),
-            float(log_messages[marked].sum()), float(log_sites), types.gold_margin(),
+            float(log_messages[marked].sum()), float(log_sites), types.gold_margin(marked),
             to_host(torch.where(counted, q @ regular, 0.0)), to_host(side_tau), to_host(side_nu),
         )  # fmt: skip
 

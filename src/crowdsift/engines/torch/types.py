@@ -150,9 +150,9 @@ class TypeState:
         self.set_ends(low, high)
         return int((~same).sum())
 
-    def gold_margin(self) -> float:
-        """Log-odds that gold is of the largest reliability, against the smallest."""
-        gold = self.messages[self._crowd :]
+    def gold_margin(self, marked: Tensor) -> float:
+        """Log-odds that marked gold is of the largest reliability, against the smallest."""
+        gold = self.messages[self._crowd :][marked[self._crowd :]]
         return float((gold[:, self._size() - 1] - gold[:, 0]).sum())
 
     def rescale(self, factor: float) -> None:
