@@ -7,8 +7,10 @@ from typing import TYPE_CHECKING
 import torch
 
 from crowdsift.engines.base import Profile, ScoreCurvature, SlopePrior
+from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.links import logistic
 from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
+from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.votes import to_host
 
 if TYPE_CHECKING:
@@ -48,10 +50,12 @@ class TorchSlopes:
         votes = self._votes
         votes.passes += 1
         r, s = votes.numbers(scores), votes.numbers(slopes)
+        if uses_triton(votes.device) and len(votes):
+            return self._by_kernels(r, s, prior)
         curvature = torch.full_like(s, torch.inf)
         if prior is not None:
             s = self._settled(r, s, prior)
-        hessian = SlopeHessian(votes, s)
+        hessian = SlopeHessian(votes)
         value, gradient = votes.zero(), votes.item_sums(votes.heaviest * s.abs().max())
         information = votes.worker_sums(votes.heaviest * 0.25 * _square(2.0 * r.abs().max()))
         for part in votes.parts():
@@ -66,6 +70,21 @@ class TorchSlopes:
         hessian.finish(curvature)
         return Profile(
             float(value), to_host(gradient.total()), to_host(s), to_host(curvature), hessian
+        )
+
+    def _by_kernels(self, r: Tensor, s: Tensor, prior: SlopePrior | None) -> Profile:
+        """The same by kernels, in three sweeps over the votes and Newton's."""
+        from crowdsift.engines.torch.triton_slopes import derivatives, settled
+
+        votes = self._votes
+        curvature = torch.full_like(s, torch.inf)
+        if prior is not None:
+            s, curvature = settled(votes, r, s, prior)
+        hessian = SlopeHessian(votes)
+        at = derivatives(votes, r, s, hessian.a, hessian.b)
+        hessian.finish(curvature, at.a_most, at.b_most)
+        return Profile(
+            float(at.value), to_host(at.gradient), to_host(s), to_host(curvature), hessian
         )
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
@@ -123,47 +142,60 @@ class TorchSlopes:
 class SlopeHessian(TorchOperator):
     """A - B D⁻¹ B', held as the numbers a and b of every vote."""
 
-    def __init__(self, votes: VoteTensors, slopes: Tensor) -> None:
+    def __init__(self, votes: VoteTensors) -> None:
         super().__init__(votes.device)
         kind = torch.float64 if len(votes) <= _DOUBLE else torch.float32
         self._votes = votes
-        self._a, self._b = (
+        self.a, self.b = (
             torch.empty(len(votes), dtype=kind, device=votes.device) for _ in range(2)
         )
         self._inverse = self._a_most = self._b_most = votes.zero()
 
     def keep(self, rows: slice, a: Tensor, b: Tensor) -> None:
         """What belongs to some votes."""
-        self._a[rows], self._b[rows] = a, b
+        self.a[rows], self.b[rows] = a, b
         self._a_most = torch.maximum(self._a_most, a.abs().max())
         self._b_most = torch.maximum(self._b_most, b.abs().max())
 
-    def finish(self, curvature: Tensor) -> None:
-        """D of every worker; infinite where slopes were given."""
+    def finish(
+        self, curvature: Tensor, a_most: Tensor | None = None, b_most: Tensor | None = None
+    ) -> None:
+        """D of every worker, infinite where slopes were given; the largest |a| and |b|."""
         self._inverse = 1.0 / curvature
+        self._a_most = self._a_most if a_most is None else a_most
+        self._b_most = self._b_most if b_most is None else b_most
 
     def product(self, v: Tensor) -> Tensor:
         """The product with a tensor, in two sweeps over votes."""
         votes, most = self._votes, 2.0 * v.abs().max()
         votes.passes += 1
+        if uses_triton(votes.device) and len(votes):
+            from crowdsift.engines.torch.triton_slopes import reduced_product
+
+            largest = self._a_most, self._b_most
+            return reduced_product(votes, self.a, self.b, largest, self._inverse, v)
         coupled = votes.worker_sums(self._b_most * most)
         for part in votes.parts():
-            coupled.add(part.worker, self._b[part.rows] * part.differences(v))
+            coupled.add(part.worker, self.b[part.rows] * part.differences(v))
         u = coupled.total() * self._inverse
         result = votes.item_sums(self._a_most * most + self._b_most * u.abs().max())
         for part in votes.parts():
-            back = self._b[part.rows] * u.index_select(0, part.worker)
-            result.between(part, self._a[part.rows] * part.differences(v) - back)
+            back = self.b[part.rows] * u.index_select(0, part.worker)
+            result.between(part, self.a[part.rows] * part.differences(v) - back)
         return result.total()
 
     def diagonal_there(self) -> Tensor:
-        """The diagonal of A."""
+        """The diagonal of A; no entry of it is negative."""
         votes = self._votes
+        if uses_triton(votes.device) and len(votes):
+            from crowdsift.engines.torch.triton_pairs import laplacian_diagonal
+
+            scale = FixedPoint(self._a_most, votes.most_of_item)
+            return laplacian_diagonal(votes.first, votes.second, self.a, votes.n_items, scale)
         sums = votes.item_sums(self._a_most)
         for part in votes.parts():
-            size = self._a[part.rows].to(torch.float64).abs()
-            sums.add(part.first, size)
-            sums.add(part.second, size)
+            sums.add(part.first, self.a[part.rows])
+            sums.add(part.second, self.a[part.rows])
         return sums.total()
 
 

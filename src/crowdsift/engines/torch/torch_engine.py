@@ -27,10 +27,14 @@ class TorchEngine:
     """All capabilities on tensors of one device."""
 
     def __init__(
-        self, comparisons: Comparisons, device: Any, shared: SharedPairs | None = None
+        self,
+        comparisons: Comparisons,
+        device: Any,
+        shared: SharedPairs | None = None,
+        counted_with: VoteTensors | None = None,
     ) -> None:
         self._comparisons, self._device, self._shared = comparisons, device, shared
-        self._votes = votes = VoteTensors(comparisons, device)
+        self._votes = votes = VoteTensors(comparisons, device, counted_with)
         self.facts = Facts(
             n_items=comparisons.n_items,
             n_workers=comparisons.n_workers,
@@ -55,7 +59,7 @@ class TorchEngine:
         found = by_context(self._comparisons)
         if found is None:
             return None
-        apart = TorchEngine(found.votes, self._device, self._shared)  # the same pairs
+        apart = TorchEngine(found.votes, self._device, self._shared, self._votes)
         return ContextEngine(apart, found.worker, found.context)
 
     def describe(self) -> str:

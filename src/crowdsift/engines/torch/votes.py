@@ -47,8 +47,11 @@ class VotePart(NamedTuple):
 class VoteTensors:
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
-    def __init__(self, comparisons: Comparisons, device: Any) -> None:
-        self.device, self.passes = device, 0.0
+    def __init__(
+        self, comparisons: Comparisons, device: Any, counted_with: VoteTensors | None = None
+    ) -> None:
+        self.device = device
+        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
         self.solvers: dict[object, GraphSolver] = {}
         self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
         self.n_gold, self.sides_known = comparisons.n_gold, comparisons.sides_known
@@ -72,6 +75,15 @@ class VoteTensors:
 
     def __len__(self) -> int:
         return len(self.first)
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far, by the engine and by the one of its contexts."""
+        return self._count[0]
+
+    @passes.setter
+    def passes(self, passes: float) -> None:
+        self._count[0] = passes
 
     def _refuse_codes(self) -> None:
         """A code out of range would read memory of something else, and on a GPU end the process."""
