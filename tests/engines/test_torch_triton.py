@@ -16,11 +16,32 @@ if torch.cuda.is_available():
 from grid_cases import SHAPES, SIDE  # noqa: E402
 
 from crowdsift import Comparisons  # noqa: E402
-from crowdsift.engines.torch import rows, sites  # noqa: E402
+from crowdsift.engines.base import SlopePrior  # noqa: E402
+from crowdsift.engines.torch import (  # noqa: E402
+    em,
+    operators,
+    pairs,
+    passes,
+    rows,
+    sites,
+    slopes,
+    triton_solve,
+)
 from crowdsift.engines.torch.moments import PlainPasses  # noqa: E402
+from crowdsift.engines.torch.sums import FixedPoint  # noqa: E402
 from crowdsift.engines.torch.torch_engine import TorchEngine  # noqa: E402
 from crowdsift.engines.torch.triton_grid import TritonPasses  # noqa: E402
 from crowdsift.solvers.worker_prior import power_grid  # noqa: E402
+
+
+def drawn(seed: int) -> Comparisons:
+    rng = np.random.default_rng(seed)
+    first = rng.integers(0, 9, 300)
+    outcome = rng.choice([0.0, 0.5, 1.0], 300, p=[0.3, 0.2, 0.5])
+    return Comparisons.from_arrays(
+        first, (first + rng.integers(1, 9, 300)) % 9, worker=rng.integers(0, 6, 300),
+        outcome=outcome, sides_known=True,
+    )  # fmt: skip
 
 
 @pytest.mark.parametrize("shape", range(len(SHAPES)))
@@ -28,18 +49,12 @@ from crowdsift.solvers.worker_prior import power_grid  # noqa: E402
 def test_kernels(monkeypatch, shape, points):
     """Two updates, workers' own grids between them; some workers have several chunks of votes."""
     monkeypatch.setattr(rows, "_CHUNK", 16)
-    rng = np.random.default_rng(10 + shape)
-    first = rng.integers(0, 9, 300)
-    outcome = rng.choice([0.0, 0.5, 1.0], 300, p=[0.3, 0.2, 0.5])
-    votes = Comparisons.from_arrays(
-        first, (first + rng.integers(1, 9, 300)) % 9, worker=rng.integers(0, 6, 300),
-        outcome=outcome, sides_known=True,
-    )  # fmt: skip
+    votes = drawn(10 + shape)
     types, levels = SHAPES[shape], power_grid(points)
     prior = np.random.default_rng(shape).dirichlet(np.ones(types.n_types(levels)))
     found = []
-    for passes in (PlainPasses, TritonPasses):
-        monkeypatch.setattr(sites, "grid_passes", passes)
+    for made in (PlainPasses, TritonPasses):
+        monkeypatch.setattr(sites, "grid_passes", made)
         run = TorchEngine(votes, torch.device("cpu")).grid.sites(types, 1.5)
         means = np.linspace(-1.0, 1.0, 9)
         first = run.update(levels, prior, means, damping=1.0, clip=True, side=SIDE)
@@ -50,3 +65,71 @@ def test_kernels(monkeypatch, shape, points):
         found.append([moved, *first, *second, *kept[4:8], run.type_counts(prior[::-1].copy())])
     for ours, theirs in zip(found[1], found[0], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
+
+
+def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
+    """From here on passes are kernels; solves stay plain, since graphs need a GPU."""
+    for module in (em, operators, pairs, passes, slopes):
+        monkeypatch.setattr(module, "uses_triton", lambda device: True)
+    monkeypatch.setattr(operators, "_SMALL", -1)
+    monkeypatch.setattr(operators, "_DENSE", 0)
+
+
+def told(engine: TorchEngine) -> list[object]:
+    """What the passes of the logistic model and of pairs return."""
+    scores, other = np.linspace(-1.0, 1.0, 9), np.cos(np.arange(9.0))
+    given = np.linspace(-0.5, 1.5, 6)
+    step = engine.em.e_step(scores, given)
+    fitted, system = step.regress(other, 1.0 / 3.0)
+    at = engine.slopes.profile(scores, given, SlopePrior(1.0, 0.7, 1e-10))
+    run = engine.grid.sites(SHAPES[0], 1.5)
+    levels = power_grid(9)
+    prior = np.full(9, 1.0 / 9.0)
+    run.update(levels, prior, scores, damping=1.0, clip=True, side=SIDE)
+    found = run.system(run.pair_sums())
+    precision = 1.0 + found.laplacian.diagonal()
+    sweeps = [run.propagate(precision, 1e-3 * precision, fresh=True)]
+    sweeps.append(run.propagate(precision - sweeps[0].sums, 1e-3 * precision))
+    return [
+        fitted, system.rhs, system.laplacian.multiply(other), system.laplacian.diagonal(),
+        *at[:4], at.hessian.multiply(other), at.hessian.diagonal(),
+        found.rhs, found.laplacian.multiply(other), *sweeps[0], *sweeps[1],
+    ]  # fmt: skip
+
+
+def test_other_kernels(monkeypatch):
+    plain = told(TorchEngine(drawn(3), torch.device("cpu")))
+    by_kernels(monkeypatch)
+    for ours, theirs in zip(told(TorchEngine(drawn(3), torch.device("cpu"))), plain, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
+
+
+@pytest.mark.parametrize("dense", [False, True])
+def test_steps_of_a_solve(monkeypatch, dense):
+    """Steps of conjugate gradients, as a graph would play them, end at the solution and stay."""
+    monkeypatch.setattr(triton_solve, "_BLOCK", 16)
+    rng = np.random.default_rng(5)
+    n, shift = 50, 0.3
+    low = rng.integers(0, n, 200).astype(np.int32)
+    high = ((low + rng.integers(1, n, 200)) % n).astype(np.int32)
+    weight, rhs = rng.random(200), rng.normal(size=n)
+    matrix = np.zeros((n, n))
+    for a, b, w in zip(low, high, weight, strict=True):
+        matrix[[a, b], [a, b]] += w
+        matrix[[a, b], [b, a]] -= w
+    inverse = 1.0 / (np.diag(matrix) + shift)
+    direction = inverse * rhs
+    scale = FixedPoint(torch.tensor(2.0 * np.abs(direction).max()), 40)
+    state = [rhs @ direction, rhs @ rhs, 0.0, 1.0, 1e-20, shift, 1.0, float(scale.up)]
+    numbers = (np.zeros(n), rhs, direction, inverse, np.zeros(n))
+    problem = triton_solve.Problem(
+        *(torch.tensor(each) for each in numbers), torch.zeros(n, dtype=torch.int64),
+        torch.tensor([*state, float(scale.down)]), torch.tensor(matrix) if dense else None,
+        torch.tensor(low), torch.tensor(high), torch.tensor(weight),
+    )  # fmt: skip
+    for _ in range(50):
+        triton_solve.one_step(problem, 40)
+    wanted = np.linalg.solve(matrix + shift * np.eye(n), rhs)
+    np.testing.assert_allclose(problem.x.numpy(), wanted, atol=1e-9)
+    assert problem.state[3] == 0.0
+    assert 10 < problem.state[2] < 50

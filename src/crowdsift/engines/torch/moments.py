@@ -130,10 +130,11 @@ class PlainPasses:
             moving = marked.index_select(0, self._rows.worker[part])
             alpha, kappa, side_alpha, side_kappa = self._moments(part, at, q, given)
             was = [x[part].double() for x in old[: 2 if given is None else 4]]
-            now = [*moved(*was[:2], alpha, kappa, at.mean, at.variance, damping, clip)]
+            m, v = at.mean, at.variance
+            now = [*moved(was[0], was[1], alpha, kappa, m, v, damping, clip)]
             if given is not None:
                 m, v = at.side * at.side_mean, at.side_variance
-                now += moved(*was[2:], side_alpha, side_kappa, m, v, damping, True)
+                now += moved(was[2], was[3], side_alpha, side_kappa, m, v, damping, True)
             for out, one, two in zip(new, now, was, strict=False):
                 out[part] = torch.where(moving, one, two)
         return new

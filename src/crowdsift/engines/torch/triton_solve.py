@@ -139,12 +139,13 @@ class GraphSolver:
         def numbers(*shape: int) -> Tensor:
             return torch.zeros(shape, dtype=torch.float64, device=device)
 
+        x, residual, direction, inverse, image = (numbers(n_items) for _ in range(5))
+        sums = torch.zeros(n_items, dtype=torch.int64, device=device)
+        matrix = numbers(n_items, n_items) if dense else None
+        weight = numbers(0 if dense else len(low))
         self._problem = Problem(
-            *(numbers(n_items) for _ in range(5)),
-            torch.zeros(n_items, dtype=torch.int64, device=device), numbers(9),
-            numbers(n_items, n_items) if dense else None, low, high,
-            numbers(0 if dense else len(low)),
-        )  # fmt: skip
+            x, residual, direction, inverse, image, sums, numbers(9), matrix, low, high, weight
+        )
         self._graph = torch.cuda.CUDAGraph()
         aside = torch.cuda.Stream()
         aside.wait_stream(torch.cuda.current_stream())
