@@ -146,6 +146,49 @@ def _messages(
 
 
 @triton.jit
+def _moments(
+    worker, vote, x, m, v, ms, vs, low, high, levels, place, width, only, regular, q, given,
+    n_types, half, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, ONLY: tl.constexpr,
+    V: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Σ q e βk and Σ q f (βk)² of votes over all types, and the same of the side with k."""
+    row = worker.to(tl.int64) * n_types
+    first, second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
+    side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
+    for start in range(0, n_types, T):
+        t = start + tl.arange(0, T)
+        inside = t < n_types
+        beta = _reliabilities(t, inside, worker, half, low, high, levels, place)[None, :]
+        delta = tl.load(width + t, mask=inside, other=0.0)[None, :]
+        mass = tl.load(q + row + t, mask=inside, other=0.0)[None, :]
+        vary = beta * beta * v
+        z = beta * m
+        if SIDES:
+            share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
+            vary += share * vs
+            z += share * ms
+        if ONLY:
+            z += tl.load(only + t, mask=inside, other=0.0)[None, :] * x[:, None]
+        k = tl.rsqrt(1.0 + C * vary)
+        p1, e, _ = _halves(k * (z - delta))
+        f = e * (e - p1)
+        if TIES:
+            p2, q2, _ = _halves(-k * (z + delta))
+            e_tie = p2 - p1
+            f_tie = e_tie * e_tie - p1 * e - p2 * q2
+            tie = (vote == 2)[:, None]
+            e, f = tl.where(tie, e_tie, e), tl.where(tie, f_tie, f)
+        slope = beta * k
+        first += tl.sum(mass * e * slope, axis=1)
+        second += tl.sum(mass * f * slope * slope, axis=1)
+        if SIDES:
+            among = tl.load(given + row + t, mask=inside, other=0.0)[None, :]
+            side_first += tl.sum(among * e * k, axis=1)
+            side_second += tl.sum(among * f * k * k, axis=1)
+    return first, second, side_first, side_second
+
+
+@triton.jit
 def _move(
     chunk_worker, chunk_begin, chunk_end, pair, sign, kind, mean, variance, tau, nu, centre,
     spread, side_tau, side_nu, marked, low, high, levels, place, width, only, regular, q, given,
@@ -157,8 +200,7 @@ def _move(
     chunk = tl.program_id(0).to(tl.int64)
     worker = tl.load(chunk_worker + chunk)
     begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
-    row, moving = worker.to(tl.int64) * n_types, tl.load(marked + worker) > 0.0
-    part = tl.load(damping)
+    moving, part = tl.load(marked + worker) > 0.0, tl.load(damping)
     for at in range(begin, end, V):
         i = at + tl.arange(0, V)
         good = i < end
@@ -168,38 +210,11 @@ def _move(
         ms, vs = m, v
         if SIDES:
             ms, vs = _side_loaded(i, good, x, worker, centre, spread, side_tau, side_nu, LEAST)
-        first, second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
-        side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
-        for start in range(0, n_types, T):
-            t = start + tl.arange(0, T)
-            inside = t < n_types
-            beta = _reliabilities(t, inside, worker, half, low, high, levels, place)[None, :]
-            delta = tl.load(width + t, mask=inside, other=0.0)[None, :]
-            mass = tl.load(q + row + t, mask=inside, other=0.0)[None, :]
-            vary = beta * beta * v.to(tl.float32)[:, None]
-            z = beta * m.to(tl.float32)[:, None]
-            if SIDES:
-                share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
-                vary += share * vs.to(tl.float32)[:, None]
-                z += share * ms.to(tl.float32)[:, None]
-            if ONLY:
-                z += tl.load(only + t, mask=inside, other=0.0)[None, :] * x[:, None]
-            k = tl.rsqrt(1.0 + C * vary)
-            p1, e, _ = _halves(k * (z - delta))
-            f = e * (e - p1)
-            if TIES:
-                p2, q2, _ = _halves(-k * (z + delta))
-                e_tie = p2 - p1
-                f_tie = e_tie * e_tie - p1 * e - p2 * q2
-                tie = (vote == 2)[:, None]
-                e, f = tl.where(tie, e_tie, e), tl.where(tie, f_tie, f)
-            slope = beta * k
-            first += tl.sum(mass * e * slope, axis=1)
-            second += tl.sum(mass * f * slope * slope, axis=1)
-            if SIDES:
-                among = tl.load(given + row + t, mask=inside, other=0.0)[None, :]
-                side_first += tl.sum(among * e * k, axis=1)
-                side_second += tl.sum(among * f * k * k, axis=1)
+        first, second, side_first, side_second = _moments(
+            worker, vote, x, m.to(tl.float32)[:, None], v.to(tl.float32)[:, None],
+            ms.to(tl.float32)[:, None], vs.to(tl.float32)[:, None], low, high, levels, place,
+            width, only, regular, q, given, n_types, half, C, TIES, SIDES, ONLY, V, T,
+        )  # fmt: skip
         alpha = first.to(tl.float64)
         kappa = alpha * alpha - second.to(tl.float64)
         if CLIP:
