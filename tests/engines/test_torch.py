@@ -11,6 +11,7 @@ import pytest
 
 from crowdsift import Comparisons, fit, simulate
 from crowdsift.engines import choose_engine
+from crowdsift.engines.base import SlopePrior, required
 from crowdsift.errors import RequestError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
@@ -60,6 +61,17 @@ def test_fits_are_those_of_the_cpu_and_the_same_every_time(method):
     scores = [np.asarray(each.items["score"]) for each in (*ours, theirs)]
     assert scores[0].tobytes() == scores[1].tobytes()
     np.testing.assert_allclose(scores[0], scores[2], atol=2e-4)
+
+
+def test_a_slope_for_which_newtons_steps_go_in_circles():
+    """One vote against a large difference of scores: plain steps leap to and fro."""
+    given = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    scores, start = np.array([-2.5, 2.9]), np.array([1.8])
+    found = []
+    for name in ("torch", "reference"):
+        slopes = required(choose_engine(name, given).slopes)
+        found.append(slopes.profile(scores, start, SlopePrior(0.8, 2.0, 1e-9)).slopes)
+    np.testing.assert_allclose(found[0], found[1], atol=1e-8)
 
 
 def test_the_engine_says_what_it_is():

@@ -110,11 +110,12 @@ class TorchSlopes:
     def _settled(self, r: Tensor, s: Tensor, prior: SlopePrior) -> Tensor:
         """Every slope at its optimum, by Newton steps inside what is known to hold it.
 
-        The gradient falls in the slope, so its sign says on which side the optimum is; a step that
-        would leave what is left is replaced by its middle.
+        The gradient falls in the slope, so its sign says on which side the optimum is. A step that
+        would leave what is left, or is more than half of the one before, is replaced by the middle.
         """
         votes = self._votes
         low, high = torch.full_like(s, -torch.inf), torch.full_like(s, torch.inf)
+        before = high
         largest = 2.0 * r.abs().max()
         for _ in range(_MOST_STEPS):
             slope = votes.worker_sums(votes.heaviest * largest)
@@ -128,12 +129,12 @@ class TorchSlopes:
             hessian = bend.total() + prior.precision
             low = torch.where(gradient > 0.0, s, low)
             high = torch.where(gradient < 0.0, s, high)
-            new = s + gradient / hessian
-            middle = 0.5 * (low + high)
-            new = torch.where((new < low) | (new > high), middle, new)
-            size = torch.maximum(s.abs(), hessian.rsqrt())
-            far = ((new - s).abs() > prior.last_step * size).any()
+            new, middle = s + gradient / hessian, 0.5 * (low + high)
+            slow = (new < low) | (new > high) | ((new - s).abs() > 0.5 * before)
+            new = torch.where(slow & torch.isfinite(middle), middle, new)
+            size, before = torch.maximum(s.abs(), hessian.rsqrt()), (new - s).abs()
             s = new
+            far = (before > prior.last_step * size).any()
             if not bool(far):
                 break
         return s

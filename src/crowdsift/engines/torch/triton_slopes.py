@@ -71,16 +71,19 @@ def _settle(
     mean, precision, last = tl.load(prior), tl.load(prior + 1), tl.load(prior + 2)
     s = tl.load(start + worker)
     low, high = s - float("inf"), s + float("inf")
+    before = high
     far, steps = s == s, 0
     while far:
         slope, bend = _sums_of_worker(s, begin, end, first, second, y, n, scores, B)
         gradient, hessian = slope - precision * (s - mean), bend + precision
         low, high = tl.where(gradient > 0.0, s, low), tl.where(gradient < 0.0, s, high)
-        new = s + gradient / hessian
-        new = tl.where((new < low) | (new > high), 0.5 * (low + high), new)
+        new, middle = s + gradient / hessian, 0.5 * (low + high)
+        slow = (new < low) | (new > high) | (tl.abs(new - s) > 0.5 * before)
+        new = tl.where(slow & (tl.abs(middle) < float("inf")), middle, new)
         size = tl.maximum(tl.abs(s), tl.rsqrt(hessian))
+        before = tl.abs(new - s)
         steps += 1
-        far = (tl.abs(new - s) > last * size) & (steps < MOST)
+        far = (before > last * size) & (steps < MOST)
         s = new
     _, bend = _sums_of_worker(s, begin, end, first, second, y, n, scores, B)
     tl.store(slopes + worker, s)
