@@ -195,10 +195,8 @@ class PairState:
             from crowdsift.engines.torch.triton_pairs import pair_sums
 
             scales = [FixedPoint(rows.heaviest * _largest(x), rows.most_of_pair) for x in (tau, nu)]
-            a, H = pair_sums(
-                rows.pair, rows.sign, rows.n, tau, nu, self.n_held, (scales[0], scales[1])
-            )
-            return a.to(self._real), H.to(self._real)
+            where = rows.pair, rows.sign, rows.n
+            return pair_sums(*where, tau, nu, self.n_held, (scales[0], scales[1]), self._real)
         for values, signed in ((tau, False), (nu, True)):
             sums = ExactSum(self.n_held, rows.most_of_pair, rows.heaviest * _largest(values))
             for part in rows.parts():

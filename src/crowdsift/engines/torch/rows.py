@@ -123,8 +123,8 @@ def _pairs(
     first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None
 ) -> tuple[PairIndex, Tensor]:
     """The pairs that are compared, and the number of every row's."""
-    low, high = torch.minimum(first, second), torch.maximum(first, second)
-    key, pair = torch.unique(low.to(torch.int64) * n_items + high, return_inverse=True)
+    key = torch.minimum(first, second).to(torch.int64) * n_items
+    key, pair = torch.unique(key.add_(torch.maximum(first, second)), return_inverse=True)
     pair = pair.to(torch.int32)
     low, high = (key // n_items).to(torch.int32), (key % n_items).to(torch.int32)
     held = torch.bincount(low, minlength=n_items) + torch.bincount(high, minlength=n_items)

@@ -119,13 +119,14 @@ def laplacian_diagonal(
 
 def pair_sums(
     pair: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor, count: int,
-    scales: tuple[FixedPoint, FixedPoint],
+    scales: tuple[FixedPoint, FixedPoint], kind: torch.dtype,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Σ n·τ and Σ ±n·ν of every pair."""
+    """Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind."""
     sums = [torch.zeros(count, dtype=torch.int64, device=tau.device) for _ in range(2)]
     ups = [scale.up for scale in scales]
     _launch(_pair_sums, len(pair), pair, sign, n, tau, nu, *ups, *sums)
-    return scales[0].values(sums[0]), scales[1].values(sums[1])
+    first = scales[0].values(sums.pop(0)).to(kind)  # memory of one is free for the other
+    return first, scales[1].values(sums.pop(0)).to(kind)
 
 
 def sweep(
