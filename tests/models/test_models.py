@@ -35,6 +35,8 @@ def by_item(fit):
 @pytest.mark.parametrize("engine", ENGINES)
 @pytest.mark.parametrize("method", METHODS)
 def test_contract(method, engine, crowd):
+    if engine == "torch":
+        pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
     votes = crowd.comparisons()
     chosen = relaxed(method, votes)
     fit = crowdsift.fit(votes, chosen, engine=engine)
