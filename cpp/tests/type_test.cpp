@@ -182,10 +182,44 @@ void test_sites(std::size_t n, std::size_t threads, const TypeShape& shape, std:
          1.0, 0.0);
 }
 
+// Workers with the same votes are evaluated once; marked apart, each by itself, with the same
+// result.
+void test_equal_workers() {
+    const std::size_t workers = 60;
+    std::vector<std::int64_t> offsets(workers + 1);
+    for (std::size_t s = 0; s <= workers; ++s) offsets[s] = static_cast<std::int64_t>(s);
+    SiteSample sample(workers, 3, offsets, 3, 2, 5);
+    const TypeShape shape{{0.1, 0.4}, {-2.0, 2.0}, {0.1, 0.4}, true};
+    GridSites together = sample.sites(shape, 1), apart = sample.sites(shape, 1);
+    NEAR(EqualWorkers(together.split(), {0, workers}, workers).pays(), 1.0, 0.0);
+    const std::vector<std::uint8_t> all(workers, 1);
+    for (int round = 0; round < 3; ++round) {
+        UpdateRequest request = sample.request(0.7, true);
+        const UpdateResult one = together.update(request);
+        request.marked = all.data();
+        const UpdateResult two = apart.update(request);
+        NEAR(one.log_messages, two.log_messages, 1e-6);
+        NEAR(one.log_sites, two.log_sites, 1e-6);
+        for (std::size_t t = 0; t < one.counts.size(); ++t)
+            NEAR(one.counts[t], two.counts[t], 1e-5);
+        for (std::size_t s = 0; s < workers; ++s) {
+            NEAR(one.regular[s], two.regular[s], 1e-6);
+            NEAR(one.side_tau[s], two.side_tau[s], 1e-6);
+            NEAR(static_cast<double>(together.tau()[s]), static_cast<double>(apart.tau()[s]), 1e-6);
+        }
+        std::vector<double> counts(one.counts.size());
+        together.type_counts(sample.prior.data(), counts.data());
+        for (std::size_t t = 0; t < counts.size(); ++t) NEAR(counts[t], one.counts[t], 1e-5);
+        together.system(nullptr, 0.0);
+        apart.system(nullptr, 0.0);
+    }
+}
+
 }  // namespace
 
 void test_types() {
     test_logarithms();
+    test_equal_workers();
     for (const bool tied : {false, true}) {
         for (const float width : {1e-3F, 0.02F, 0.75F, 4.5F})
             for (const float m : {0.0F, -0.7F, 2.0F, 20.0F, -20.0F})

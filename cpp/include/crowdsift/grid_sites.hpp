@@ -5,47 +5,20 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
-#include <cstdint>
 #include <memory>
 #include <utility>
 #include <vector>
 
 #include "crowdsift/adaptive_grids.hpp"
 #include "crowdsift/array.hpp"
+#include "crowdsift/equal_workers.hpp"
 #include "crowdsift/kernel_policies.hpp"
+#include "crowdsift/lane_counts.hpp"
 #include "crowdsift/site_store.hpp"
+#include "crowdsift/site_update.hpp"
 #include "crowdsift/worker_types.hpp"
 
 namespace crowdsift {
-
-struct SidePrior {
-    double mean = 0.0, variance = 0.25;
-};
-
-// Priors that workers have of their own in place of the common one, gold left out; null: none.
-struct OwnPriors {
-    const double *masses = nullptr, *side_mean = nullptr, *side_variance = nullptr;
-};
-
-// The arguments of an update.
-struct UpdateRequest {
-    std::size_t half;
-    const double *levels, *prior, *means;
-    double damping;
-    bool clip;
-    SidePrior side;
-    OwnPriors own;
-    const std::uint8_t* marked;  // the workers whose sites move; null: all
-};
-
-// What an update adds up to; a number a worker in the last three.
-struct UpdateResult {
-    explicit UpdateResult(std::size_t workers)
-        : regular(workers, 0.0), side_tau(workers, 0.0), side_nu(workers, 0.0) {}
-    std::vector<double> counts;
-    double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
-    std::vector<double> regular, side_tau, side_nu;
-};
 
 // The last `n_gold` workers are of the largest reliability and the least width, have no side bias,
 // and are not counted.
@@ -56,7 +29,10 @@ public:
               double variance)
         : SiteStore(votes, world, shared, std::move(split), variance), types_(std::move(shape)),
           grids_(votes.n_workers), crowd_(votes.n_workers - n_gold),
-          side_tau_(types_.sides() ? split_.size() : 0, 0.0F), side_nu_(side_tau_.size(), 0.0F) {}
+          side_tau_(types_.sides() ? split_.size() : 0, 0.0F), side_nu_(side_tau_.size(), 0.0F),
+          equal_(std::make_shared<const EqualWorkers>(split_, ranges_, crowd_)) {
+        if (!equal_->pays()) equal_.reset();
+    }
 
     const WorkerTypes& types() const { return types_; }
     AdaptiveGrids& grids() { return grids_; }
@@ -66,6 +42,10 @@ public:
     // Sites on the side bias, in the order of the votes; none where there is no such bias.
     const Array<float>& side_tau() const { return side_tau_; }
     const Array<float>& side_nu() const { return side_nu_; }
+    void set_sites(const float* tau, const float* nu) {
+        separate();
+        SiteStore::set_sites(tau, nu);
+    }
     void set_side_sites(const float* tau, const float* nu) {
         std::copy(tau, tau + side_tau_.size(), side_tau_.begin());
         std::copy(nu, nu + side_nu_.size(), side_nu_.begin());
@@ -83,6 +63,7 @@ public:
 
     UpdateResult update(const UpdateRequest& request) {
         const TypeShape& shape = types_.shape();
+        if (request.own.masses != nullptr || request.marked != nullptr) separate();
         const bool plain = shape.widths.size() == 1 && !(shape.widths[0] > 0.0) &&
                            shape.side_only.empty() && !shape.sides;
         return plain ? update_with<ReliabilityKernel>(request) : update_with<TypeKernel>(request);
@@ -91,28 +72,12 @@ public:
     // Counts of types under another prior, for the messages of the last update.
     void type_counts(const double* prior, double* counts) {
         types_.set_prior(prior);
-        const std::size_t size = types_.size();
-        // Few numbers are added up before a second thread is awake.
-        const std::vector<std::size_t> ranges = votes_.n_workers * size < kManyNumbers
-                                                    ? std::vector<std::size_t>{0, votes_.n_workers}
-                                                    : ranges_;
-        std::vector<Partial> parts(ranges.size() - 1, Partial(types_.n_types()));
-        pool_.run(parts.size(), [&](std::size_t range) {
-            std::vector<float> own(size);
-            LaneCounts shared(size);
-            double* const out = parts[range].counts.data();
-            for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
-                if (!counted(s)) continue;
-                const float* const likelihood = likelihood_.data() + s * size;
-                const float* const p = prior_of(s, {}, own);
-                const float scale = 1.0F / weighted_sum(size, p, likelihood);
-                if (grids_.has(s))
-                    types_.count(grids_.of(s), p, likelihood, scale, out);
-                else  // the common prior is multiplied in below, once
-                    shared.add(scale, likelihood);
-            }
-            types_.add_products(shared.close(), out);
-        });
+        std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
+        const auto count = [&](std::size_t range) { count_range(range, parts[range]); };
+        if (votes_.n_workers * types_.size() >= kManyNumbers)
+            pool_.run(parts.size(), count);
+        else  // added up before a second thread is awake
+            for (std::size_t range = 0; range < parts.size(); ++range) count(range);
         add_up(parts, counts);
     }
 
@@ -123,7 +88,7 @@ public:
         const std::size_t size = types_.size();
         std::vector<float> room(size);
         for (std::size_t s = begin; s < end; ++s) {
-            const float* const likelihood = likelihood_.data() + s * size;
+            const float* const likelihood = likelihood_.data() + first_of(s) * size;
             const float* const p = prior_of(s, own, room);
             const float scale = 1.0F / weighted_sum(size, p, likelihood);
             double* const mass = masses + (s - begin) * types_.n_types();
@@ -139,7 +104,7 @@ public:
         std::vector<float> summed(types_.slice());
         std::size_t moved = 0;
         for (std::size_t s = 0; s < crowd_; ++s) {
-            types_.over_widths(likelihood_.data() + s * types_.size(), summed.data());
+            types_.over_widths(likelihood_.data() + first_of(s) * types_.size(), summed.data());
             moved += grids_.refine(s, types_.grid(), summed.data(), levels);
         }
         return moved;
@@ -153,31 +118,6 @@ private:
         explicit Partial(std::size_t types) : counts(types, 0.0) {}
         std::vector<double> counts;
         double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
-    };
-
-    // Sums over workers of a number a type: float32 partial sums of a few hundred workers.
-    class LaneCounts {
-    public:
-        explicit LaneCounts(std::size_t size) : partial_(size, 0.0F), total_(size, 0.0) {}
-
-        void add(float scale, const float* values) {
-            add_scaled(partial_.size(), scale, values, partial_.data());
-            if (++workers_ == 256) close();
-        }
-
-        const double* close() {
-            for (std::size_t t = 0; t < partial_.size(); ++t) {
-                total_[t] += static_cast<double>(partial_[t]);
-                partial_[t] = 0.0F;
-            }
-            workers_ = 0;
-            return total_.data();
-        }
-
-    private:
-        std::vector<float> partial_;
-        std::vector<double> total_;
-        std::size_t workers_ = 0;
     };
 
     // What one thread needs beside the data; the buffers of a block of votes stay in cache.
@@ -201,6 +141,46 @@ private:
     struct SidePosterior {
         double mean = 0.0, variance = 0.0, evidence = 0.0;
     };
+
+    // Of workers with the same votes, the one that stands for all, and for how many.
+    std::size_t first_of(std::size_t s) const { return equal_ ? equal_->first(s) : s; }
+    float times(std::size_t s) const { return equal_ ? equal_->count(s) : 1.0F; }
+
+    // From now on their sites may differ.
+    void separate() {
+        if (!equal_) return;
+        const std::size_t size = likelihood_.empty() ? 0 : types_.size();
+        for (std::size_t s = 0; s < votes_.n_workers; ++s)
+            if (first_of(s) != s)
+                std::copy_n(likelihood_.data() + first_of(s) * size, size,
+                            likelihood_.data() + s * size);
+        equal_.reset();
+    }
+
+    // Counts of types over the workers of a range, for the likelihoods as they stand.
+    void count_range(std::size_t range, Partial& out) const {
+        const std::size_t size = types_.size();
+        std::vector<float> own(size);
+        LaneCounts shared(size);
+        for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+            if (!counted(s) || first_of(s) != s) continue;
+            const float* const likelihood = likelihood_.data() + s * size;
+            const float* const p = prior_of(s, {}, own);
+            const float scale = times(s) / weighted_sum(size, p, likelihood);
+            if (grids_.has(s))
+                types_.count(grids_.of(s), p, likelihood, scale, out.counts.data());
+            else  // the common prior is multiplied in below, once
+                shared.add(scale, likelihood);
+        }
+        types_.add_products(shared.close(), out.counts.data());
+    }
+
+    void copy_sites(std::size_t from, std::size_t to) {
+        const std::size_t at = split_.start[from], count = split_.start[from + 1] - at;
+        for (Array<float>* sites : {&tau_, &nu_, &side_tau_, &side_nu_})
+            if (!sites->empty())
+                std::copy_n(sites->data() + at, count, sites->data() + split_.start[to]);
+    }
 
     bool counted(std::size_t s) const {
         return s < crowd_ && split_.start[s] < split_.start[s + 1];
@@ -234,8 +214,12 @@ private:
         const auto pass = [&](std::size_t range, double* rhs) {
             Scratch<Kernel> scratch(types_);
             for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                if (request.marked == nullptr || request.marked[s] != 0)
+                if (first_of(s) != s) {
+                    copy_sites(first_of(s), s);
+                    out.regular[s] = out.regular[first_of(s)];
+                } else if (request.marked == nullptr || request.marked[s] != 0) {
                     update_worker(s, request, scratch, parts[range], out);
+                }
                 if (!effect_.on())
                     for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i)
                         push(i, rhs);
@@ -268,23 +252,24 @@ private:
         }
         const SidePosterior side = sided ? side_posterior(s, request) : SidePosterior{};
         at.kernel.begin(level, at.total);
-        const auto read = [&](std::size_t from, double& log_sites, double& log_sides) {
+        const auto read = [&](std::size_t from, double& of_sites, double& of_sides) {
             const std::size_t some = std::min(at.votes, count - from), first = begin + from;
-            const double weight = read_block(first, some, request.means, at.cavity, log_sites);
-            if (sided) log_sides += read_sides(first, some, side, at.side);
+            const double weight = read_block(first, some, request.means, at.cavity, of_sites);
+            if (sided) of_sides += read_sides(first, some, side, at.side);
             return VoteBlock{split_, first, some, at.cavity, sided ? &at.side : nullptr, weight};
         };
-        double log_sides = 0.0;
+        double log_sites = 0.0, log_sides = 0.0;
         for (std::size_t from = 0; from < count; from += at.votes)
-            at.kernel.evaluate(read(from, out.log_sites, log_sides), true);
+            at.kernel.evaluate(read(from, log_sites, log_sides), true);
+        out.log_sites += static_cast<double>(times(s)) * log_sites;
         at.kernel.finish(side.evidence - log_sides);
         const float* const prior = prior_of(s, request.own, at.prior);
         const double regular = posterior_of(s, prior, sided, at, out);
         if (counted(s)) {
             if (grids_.has(s))
-                types_.count(grids_.of(s), at.q.data(), nullptr, 1.0F, out.counts.data());
+                types_.count(grids_.of(s), at.q.data(), nullptr, times(s), out.counts.data());
             else
-                at.counts.add(1.0F, at.q.data());
+                at.counts.add(times(s), at.q.data());
             rows.regular[s] = regular;
         }
         for (std::size_t from = 0; from < count; from += at.votes) {
@@ -376,7 +361,8 @@ private:
             std::fill(likelihood, likelihood + size, 1.0F);
         }
         const float sum = weighted_sum(size, prior, likelihood);
-        out.log_messages += std::log(static_cast<double>(sum)) - top;
+        out.log_messages +=
+            static_cast<double>(times(s)) * (std::log(static_cast<double>(sum)) - top);
         products(size, 1.0F / sum, prior, likelihood, at.q.data());
         const float share =
             n_regular == size ? 1.0F : weighted_sum(n_regular, prior, likelihood) / sum;
@@ -404,6 +390,7 @@ private:
     AdaptiveGrids grids_;
     std::size_t crowd_;  // workers before gold
     Array<float> side_tau_, side_nu_, likelihood_;
+    std::shared_ptr<const EqualWorkers> equal_;  // null where all differ, or may
 };
 
 }  // namespace crowdsift

@@ -214,7 +214,7 @@ public:
 
 private:
     static constexpr std::size_t kVotes = 64, kTerms = 7;
-    static constexpr float kNegligible = 1e-7F;
+    static constexpr float kNegligible = 1e-6F;
 
     static std::size_t padded(std::size_t count) {
         return (count + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
