@@ -9,7 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift import BoraEM
-from crowdsift.numeric.extrapolation import Aitken, Anderson, aitken_step, squarem
+from crowdsift.numeric.extrapolation import Anderson, squarem
 
 
 def iterate(image, x, depth, steps):
@@ -74,20 +74,6 @@ def test_squarem_takes_em_to_its_fixed_point_sooner():
         fast, taken = (two if ahead is None else np.clip(ahead, 0.0, 1.0)), taken + 2
     assert fast[0] == pytest.approx(plain[0], abs=1e-6)
     assert taken < 0.3 * steps
-
-
-def test_aitken_sums_a_geometric_series_and_nothing_else():
-    assert aitken_step(0.9, 1.0) == pytest.approx(9.0)
-    for now, before in ((1.0, 1.0), (-0.5, 1.0), (0.1, 1.0), (2.0, 1.0), (0.5, 0.0)):
-        assert aitken_step(now, before) == now  # steps that do not shrink steadily
-    assert aitken_step(0.999, 1.0) == pytest.approx(0.999 / 0.05)  # not farther than that
-
-
-def test_aitken_goes_no_farther_than_it_may():
-    method, x = Aitken(every=2, farthest=0.5), 1.0
-    x = method.propose(x, 2.0)
-    assert method.propose(2.0, 3.9) == pytest.approx(2.0 * np.exp(0.5))
-    assert x == 2.0
 
 
 def tight(votes, **values):

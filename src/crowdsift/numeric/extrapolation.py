@@ -1,13 +1,11 @@
 """Where a fixed-point iteration x ← G(x) is going, from its last steps.
 
-Three members of one family. `Anderson` combines many past steps and is for iterations that run to
-their end; `squarem` needs two steps and is for a few cycles of EM; `Aitken` follows one positive
-number whose steps are seen one at a time, among other things that move.
+`Anderson` combines many past steps and is for iterations that run to their end; `squarem` needs two
+steps and is for a few cycles of EM.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -15,9 +13,7 @@ import numpy as np
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["Aitken", "Anderson", "aitken_step", "squarem"]
-
-_MIN_RATE, _MAX_RATE = 0.3, 0.95  # of steps that shrink steadily
+__all__ = ["Anderson", "squarem"]
 
 
 class Anderson:
@@ -93,56 +89,3 @@ def squarem(zero: Vector, one: Vector, two: Vector, most: float) -> Vector | Non
         return None
     a = min(max(float(np.linalg.norm(r)) / size, 1.0), most)
     return np.asarray(zero + 2.0 * a * r + a**2 * v)
-
-
-def aitken_step(now: float, before: float) -> float:
-    """The sum of this step and all to come, if they shrink at the rate of the last two.
-
-    That is Aitken's extrapolation of a geometric series; where the rate is not one of steps that
-    shrink steadily it is the step itself.
-
-    Examples
-    --------
-    >>> from crowdsift.numeric.extrapolation import aitken_step
-    >>> aitken_step(0.5, 1.0)
-    1.0
-    """
-    rate = now / before if before else 0.0
-    return now / (1.0 - min(rate, _MAX_RATE)) if _MIN_RATE < rate < 1.0 else now
-
-
-class Aitken:
-    """A positive number that EM moves, extrapolated in its logarithm after every few steps.
-
-    Parameters
-    ----------
-    every
-        How many steps there are from one extrapolation to the next.
-    farthest
-        The largest move, in the logarithm.
-
-    Examples
-    --------
-    >>> from crowdsift.numeric.extrapolation import Aitken
-    >>> method, x = Aitken(), 2.0
-    >>> for _ in range(12):
-    ...     x = method.propose(x, x**0.9)  # EM that creeps to 1
-    >>> 0.9 < x < 1.1
-    True
-    """
-
-    def __init__(self, every: int = 4, farthest: float = 2.0) -> None:
-        self._every, self._farthest = every, farthest
-        self._last: float | None = None
-        self._steps = 0
-
-    def propose(self, x: float, image: float) -> float:
-        """The next value, given a value and its image; both positive."""
-        step = math.log(image / x)
-        self._steps += 1
-        if self._last is None or self._steps % self._every:
-            self._last = step
-            return image
-        ahead = aitken_step(step, self._last)
-        self._last = None
-        return x * math.exp(min(max(ahead, -self._farthest), self._farthest))

@@ -1,7 +1,8 @@
 """Reliabilities of a worker that differ from context to context: messages over the grid of types.
 
 In a context a regular worker of reliability β has a reliability of its own, N(β, (κβ)²) on the grid
-of types; tie widths and side-only types are the same everywhere. κ, the spread, is learned by EM.
+of types; tie widths and side-only types are the same everywhere. κ, the spread, is learned by
+maximum evidence.
 """
 
 from __future__ import annotations
@@ -11,12 +12,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import mirrored
-from crowdsift.numeric.extrapolation import Aitken
 from crowdsift.numeric.grids import deposit
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
-
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import GridSites, WorkerTypes
@@ -24,7 +22,8 @@ if TYPE_CHECKING:
 
 __all__ = ["MOST_SPREAD", "TypeTree", "likelihoods", "spread_kernel"]
 
-_LEAST_SPREAD, MOST_SPREAD, _CLOSE = 0.02, 2.0, 1e-4  # and how close in the logarithm
+_LEAST_SPREAD, MOST_SPREAD = 0.02, 2.0
+_PROBE, _FARTHEST = 0.02, 0.5  # in log κ: to see the evidence bend, and to go at a time
 _TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads, to see whether any is better than none
 _PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
 _TINY = 1e-300
@@ -73,23 +72,6 @@ def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
     return np.concatenate([down[::-1], masses[half : half + 1], up])
 
 
-def _least(loss: Callable[[float], float], low: float, high: float) -> float:
-    """Where a function of one minimum is least, by golden section."""
-    share = 0.5 * (np.sqrt(5.0) - 1.0)
-    one, two = high - share * (high - low), low + share * (high - low)
-    at_one, at_two = loss(one), loss(two)
-    while high - low > _CLOSE:
-        if at_one < at_two:
-            high, two, at_two = two, one, at_one
-            one = high - share * (high - low)
-            at_one = loss(one)
-        else:
-            low, one, at_one = one, two, at_two
-            two = low + share * (high - low)
-            at_two = loss(two)
-    return float(0.5 * (low + high))
-
-
 class TypeTree:
     """Types of workers, and of each worker in each of its contexts ("leaf").
 
@@ -101,7 +83,8 @@ class TypeTree:
         self._whole, self._n, self._types = whole, n_workers, types
         contexts = np.bincount(whole, minlength=n_workers)
         self.voted, self._several = contexts > 0, (contexts > 1)[whole]
-        self.spread, self._acceleration = 0.3, Aitken()
+        self._workers = np.unique(whole[self._several], return_inverse=True)
+        self.spread = 0.3
 
     def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
         """Messages of leaves to their workers."""
@@ -129,40 +112,41 @@ class TypeTree:
         return np.asarray(found / found.sum(axis=1, keepdims=True), dtype=np.float64)
 
     def learn(self, prior: Vector) -> None:
-        """A step of EM for κ, from workers seen in more than one context."""
-        q, _ = self.posterior(prior)
-        shape = (-1, len(self._points))
-        share, likelihood = (
-            values[self._several, : self._regular].reshape(shape)
-            for values in (q[self._whole] / self._m, self._leaf)
-        )
-        pairs = (share.T @ likelihood) * self._kernel  # expected numbers of leaves
+        """A step in log κ to the top of the parabola through three values of the evidence.
 
-        def loss(log: float) -> float:
-            spread = np.exp(log)
-            kernel = np.maximum(spread_kernel(self._points, spread), _TINY)
-            before = log + 0.5 * (_PRIOR_SPREAD / spread) ** 2
-            return float(before - np.sum(pairs * np.log(kernel)))
+        From workers seen in more than one context, with one observation of prior. (Steps of EM are
+        for the same maximum, but shrink by less than a hundredth each.)
+        """
+        if not self._several.any():
+            return
 
+        def value(log: float) -> float:
+            spread = float(np.exp(log))
+            return self._evidence(prior, spread) - log - 0.5 * (_PRIOR_SPREAD / spread) ** 2
+
+        at = float(np.log(self.spread))
+        below, here, above = (value(at + step) for step in (-_PROBE, 0.0, _PROBE))
+        slope, bend = (above - below) / (2.0 * _PROBE), (above - 2.0 * here + below) / _PROBE**2
+        step = -slope / bend if bend < 0.0 else np.sign(slope) * _FARTHEST
         bounds = np.log(_LEAST_SPREAD), np.log(MOST_SPREAD)
-        found = float(np.exp(_least(loss, *bounds)))
-        ahead = self._acceleration.propose(self.spread, found)
-        self.spread = float(np.clip(ahead, _LEAST_SPREAD, MOST_SPREAD))
+        ahead = np.clip(at + np.clip(step, -_FARTHEST, _FARTHEST), *bounds)
+        self.spread = float(np.exp(ahead))
 
     def gain(self, prior: Vector) -> float:
         """The largest evidence over some values of κ less that of the smallest, at least 0."""
+        none = self._evidence(prior, _LEAST_SPREAD)
+        return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
-        def evidence(spread: float) -> float:
-            kernel = spread_kernel(self._points, spread)
-            m = np.maximum(self._through(self._leaf, kernel.T), _TINY)
-            messages = np.zeros_like(self._messages)
-            np.add.at(messages, self._whole, np.log(m))
-            messages[:, : self._regular] += self._bonus[:, None]
-            top = messages.max(axis=1, keepdims=True)
-            return float(np.log(np.exp(messages - top) @ prior).sum() + top.sum())
-
-        none = evidence(_LEAST_SPREAD)
-        return max(0.0, *(evidence(spread) - none for spread in _TRIED))
+    def _evidence(self, prior: Vector, spread: float) -> float:
+        """Σ_s log Σ_t prior_t exp(message_st) at this κ, of workers with more than one leaf."""
+        workers, place = self._workers
+        kernel = spread_kernel(self._points, spread)
+        m = np.maximum(self._through(self._leaf[self._several], kernel.T), _TINY)
+        messages = np.zeros((len(workers), m.shape[1]))
+        np.add.at(messages, place, np.log(m))
+        messages[:, : self._regular] += self._bonus[workers, None]
+        top = messages.max(axis=1, keepdims=True)
+        return float(np.log(np.exp(messages - top) @ prior).sum() + top.sum())
 
     @property
     def _regular(self) -> int:
