@@ -69,3 +69,15 @@ def test_hidden_workers_are_hidden_in_the_summary() -> None:
     assert named
     assert set(named) <= set(fit.workers["worker"].tolist())
     assert not set(named) & set(votes.workers.tolist())
+
+
+def test_a_page_stays_below_5_mb_whatever_the_labels() -> None:
+    count = 20_000
+    text = "A prompt that goes on and on, with details. " * 20
+    items = [f"{i}: {text}" for i in range(count)]
+    chain = crowdsift.Comparisons.from_arrays(
+        items[:-1], items[1:], worker=[f"w{i} {text}" for i in range(count - 1)]
+    )
+    page = crowdsift.fit(chain, "bt").report(refit=False).html
+    assert len(page.encode()) < 5_000_000
+    assert "The table holds the first" in page

@@ -20,7 +20,16 @@ from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.top import matrix_figure, top_sentences
 from crowdsift.results.reasons import TEMPLATES
 from crowdsift.results.scales import level_text
-from crowdsift.results.words import chance, count, decimal, item_label, label, many, percent
+from crowdsift.results.words import (
+    chance,
+    count,
+    decimal,
+    item_label,
+    label,
+    many,
+    percent,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from jinja2 import Environment
@@ -31,6 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
 
 MOST_ROWS = 100_000  # of a table; the CSV files hold all
+MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
+_LONGEST_NAME = 300  # characters of a label in a table that is too large
+_NUMBER_BYTES, _REASON_BYTES = 8, 60  # of a value, and of the reasons of a worker
 FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
 _OVERVIEW = 40  # items from which on the picture of all scores helps
 _MOVERS = 8
@@ -194,7 +206,7 @@ def _workers(facts: Facts) -> dict[str, Any]:
     told = _columns({name: column[order] for name, column in columns.items()})
     told["why"] = [
         [[reason.code, *reason.figures] for reason in crowd.reasons[i]]
-        for i in order[:MOST_ROWS].tolist()
+        for i in order[: len(told["name"])].tolist()
     ]
     told["why_text"] = [" ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()]
     told["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
@@ -208,15 +220,32 @@ def _workers(facts: Facts) -> dict[str, Any]:
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Columns as lists: texts as they read, numbers to four digits, None where missing."""
     told: dict[str, Any] = {"total": len(next(iter(columns.values())))}
+    texts = {
+        name: [label(value) for value in column[:MOST_ROWS]]
+        for name, column in columns.items()
+        if name in ("name", "context")
+    }
+    others = _NUMBER_BYTES * len(columns) + _REASON_BYTES
+    rows = _rows_within(texts, others)
+    if rows < min(told["total"], MOST_ROWS):  # shorter labels leave room for more rows
+        for name, long in texts.items():
+            texts[name] = [shortened(text, _LONGEST_NAME) for text in long]
+        rows = _rows_within(texts, others)
     for name, column in columns.items():
-        values = column[:MOST_ROWS]
-        if name == "name":
-            told[name] = [label(value) for value in values]
+        values = column[:rows]
+        if name in texts:
+            told[name] = texts[name][:rows]
         elif values.dtype.kind == "f":
             told[name] = [float(f"{v:.4g}") if v - v == 0 else None for v in values.tolist()]
         else:
             told[name] = values.tolist()
     return told
+
+
+def _rows_within(texts: dict[str, list[str]], others: int) -> int:
+    """How many rows fit into `MOST_BYTES`, each of its texts and so many bytes of other values."""
+    sizes = [sum(len(text.encode()) for text in row) for row in zip(*texts.values(), strict=True)]
+    return int(np.searchsorted(np.cumsum(np.array(sizes, np.int64) + others), MOST_BYTES))
 
 
 def value_range(*columns: Any) -> list[float]:
