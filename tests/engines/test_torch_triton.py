@@ -25,6 +25,7 @@ from crowdsift.engines.torch import (  # noqa: E402
     rows,
     sites,
     slopes,
+    triton_grid,
     triton_solve,
 )
 from crowdsift.engines.torch.moments import PlainPasses  # noqa: E402
@@ -49,6 +50,7 @@ def drawn(seed: int) -> Comparisons:
 def test_kernels(monkeypatch, shape, points):
     """Two updates, workers' own grids between them; some workers have several chunks of votes."""
     monkeypatch.setattr(rows, "_CHUNK", 16)
+    monkeypatch.setattr(triton_grid, "_ROWS", 100)  # several parts
     votes = drawn(10 + shape)
     types, levels = SHAPES[shape], power_grid(points)
     prior = np.random.default_rng(shape).dirichlet(np.ones(types.n_types(levels)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -46,6 +47,22 @@ class Chunks(NamedTuple):
     begin: Tensor
     end: Tensor
     most: int
+    bounds: list[tuple[int, int]]  # where a part may begin: the number of a chunk, and its row
+
+    def parts(self, size: int) -> list[slice]:
+        """All rows in whole chunks, at most about so many at a time."""
+        starts = [0]
+        for _, row in self.bounds[1:]:
+            if row - starts[-1] >= size:
+                starts.append(row)
+        if self.bounds[-1][1] > starts[-1]:
+            starts.append(self.bounds[-1][1])
+        return [slice(a, b) for a, b in pairwise(starts)]
+
+    def between(self, part: slice) -> tuple[int, int]:
+        """The numbers of the chunks of a part."""
+        number = {row: chunk for chunk, row in reversed(self.bounds)}
+        return number[part.start], number[part.stop]
 
 
 class SiteRows:
@@ -111,7 +128,11 @@ class SiteRows:
         number = torch.arange(len(worker), device=self.device) - first.index_select(0, worker)
         begin = self.offsets.index_select(0, worker) + _CHUNK * number
         end = torch.minimum(begin + _CHUNK, self.offsets.index_select(0, worker + 1))
-        return Chunks(worker, begin, end, int(each.max()))
+        every = max(len(worker) // 64, 1)
+        some = torch.arange(0, len(worker), every, device=self.device)
+        bounds = [*zip(some.tolist(), begin[some].tolist(), strict=True)]
+        bounds.append((len(worker), len(self)))
+        return Chunks(worker, begin, end, int(each.max()), bounds)
 
     def side(self, rows: slice, crowd: int) -> Tensor:
         """+1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""

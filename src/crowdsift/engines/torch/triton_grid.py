@@ -12,22 +12,23 @@ import torch
 import triton
 import triton.language as tl
 
-from crowdsift.engines.grid import LEAST_DENOMINATOR
-from crowdsift.engines.torch.moments import NewSites
+from crowdsift.engines.torch.moments import PlainPasses
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from torch import Tensor
 
-    from crowdsift.engines.torch.moments import SiteState
+    from crowdsift.engines.torch.moments import Cavities, SiteState
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
 __all__ = ["TritonPasses"]
 
 _TYPES = 64  # types that a program holds in registers at once, at most
-_TILE = 2048  # numbers, one a vote and type, that it computes at once
+_ROWS = 1 << 26  # rows of which cavities are held at once
 
 
 @triton.jit
@@ -60,240 +61,172 @@ def _log_expm1(x):
 
 
 @triton.jit
-def _cavity(E, V, tau, nu, LEAST: tl.constexpr):
-    """Mean and variance without one site, in double precision, and the site's log-normaliser."""
-    rest = tl.maximum(1.0 - tau * V, LEAST)
-    log_site = 0.5 * tl.log(rest) + 0.5 * (2.0 * E * nu - tau * E * E - V * nu * nu) / rest
-    return (E - V * nu) / rest, V / rest, log_site
-
-
-@triton.jit
-def _loaded(i, good, pair, sign, mean, variance, tau, nu, LEAST: tl.constexpr):
-    """Cavities of votes, winner less loser, and log-normalisers of their sites."""
-    place = tl.load(pair + i, mask=good, other=0)
-    E = tl.load(mean + place, mask=good, other=0.0).to(tl.float64)
-    E = E * tl.load(sign + i, mask=good, other=0).to(tl.float64)
-    V = tl.load(variance + place, mask=good, other=1.0).to(tl.float64)
-    A = tl.load(tau + i, mask=good, other=0.0).to(tl.float64)
-    return _cavity(E, V, A, tl.load(nu + i, mask=good, other=0.0).to(tl.float64), LEAST)
-
-
-@triton.jit
-def _side_loaded(i, good, x, worker, centre, spread, tau, nu, LEAST: tl.constexpr):
-    """Cavities of γ; the mean has the sign of the side, both are 0 for gold."""
-    E, V = tl.load(centre + worker), tl.load(spread + worker)
-    A = tl.load(tau + i, mask=good, other=0.0).to(tl.float64)
-    h = tl.load(nu + i, mask=good, other=0.0).to(tl.float64)
-    m, v, _ = _cavity(E, V, A, h, LEAST)
-    return x * m, tl.abs(x) * v
-
-
-@triton.jit
-def _moved(old, target, damping, moving):
-    """A site, so much of the way to a new one, where it moves."""
-    was = old.to(tl.float64)
-    return tl.where(moving, was + damping * (target - was), was).to(tl.float32)
-
-
-@triton.jit
 def _messages(
-    chunk_worker, chunk_begin, chunk_end, pair, sign, kind, n, mean, variance, tau, nu, centre,
-    spread, side_tau, side_nu, marked, low, high, levels, place, width, only, regular, out, logs,
-    n_types, half, crowd, C: tl.constexpr, LEAST: tl.constexpr, TIES: tl.constexpr,
-    SIDES: tl.constexpr, ONLY: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
+    chunk_worker, chunk_begin, chunk_end, base, n, kind, mean, variance, side, side_mean,
+    side_variance, low, high, levels, place, width, only, regular, out, n_types, half,
+    C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """Σ n·log Z over the votes of a chunk, for a tile of types, and Σ n·log Z̃ of their sites."""
-    chunk, tile = tl.program_id(0).to(tl.int64), tl.program_id(1)
-    t = tile * T + tl.arange(0, T)
+    """Σ n·log Z over the votes of a chunk, for a tile of types."""
+    chunk = tl.program_id(0).to(tl.int64)
+    t = tl.program_id(1) * T + tl.arange(0, T)
     inside = t < n_types
     worker = tl.load(chunk_worker + chunk)
-    begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
+    begin, end = tl.load(chunk_begin + chunk) - base, tl.load(chunk_end + chunk) - base
     beta = _reliabilities(t, inside, worker, half, low, high, levels, place)[None, :]
     share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
     bias = tl.load(only + t, mask=inside, other=0.0)[None, :]
     delta = tl.load(width + t, mask=inside, other=0.0)[None, :]
-    total, log_sites = tl.zeros([T], tl.float64), tl.zeros([V], tl.float64)
+    total = tl.zeros([T], tl.float64)
     for at in range(begin, end, V):
         i = at + tl.arange(0, V)
         good = i < end
-        m, v, log_site = _loaded(i, good, pair, sign, mean, variance, tau, nu, LEAST)
-        vote = tl.load(kind + i, mask=good, other=1)
-        weight = tl.load(n + i, mask=good, other=0.0)
-        log_sites += tl.where(good, weight.to(tl.float64) * log_site, 0.0)
-        vary = beta * beta * v.to(tl.float32)[:, None]
-        z = beta * m.to(tl.float32)[:, None]
-        x = tl.where(worker < crowd, tl.where(vote == -1, -1.0, 1.0), 0.0)
+        m = tl.load(mean + i, mask=good, other=0.0)[:, None]
+        v = tl.load(variance + i, mask=good, other=0.0)[:, None]
+        spread, z = beta * beta * v, beta * m
         if SIDES:
-            ms, vs = _side_loaded(i, good, x, worker, centre, spread, side_tau, side_nu, LEAST)
-            vary += share * vs.to(tl.float32)[:, None]
-            z += share * ms.to(tl.float32)[:, None]
-        if ONLY:
-            z += bias * x[:, None]
-        k = tl.rsqrt(1.0 + C * vary)
+            x = tl.load(side + i, mask=good, other=0.0)[:, None]
+            spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
+            z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None] + bias * x
+        k = tl.rsqrt(1.0 + C * spread)
         up = k * (z - delta)
         _, _, tail = _halves(up)
         log_z = tl.minimum(up, 0.0) - tail
         if TIES:
+            tie = tl.load(kind + i, mask=good, other=0)[:, None] == 2
             down = -k * (z + delta)
             _, _, rest = _halves(down)
             log_tie = _log_expm1(tl.maximum(2.0 * k * delta, 1e-30))
             log_tie += log_z + tl.minimum(down, 0.0) - rest
-            log_z = tl.where((vote == 2)[:, None], log_tie, log_z)
-        total += tl.sum(weight[:, None] * log_z, axis=0).to(tl.float64)
+            log_z = tl.where(tie, log_tie, log_z)
+        weight = tl.load(n + i, mask=good, other=0.0)[:, None]
+        total += tl.sum(weight * log_z, axis=0).to(tl.float64)
     tl.store(out + chunk * n_types + t, total, mask=inside)
-    if tile == 0:
-        tl.store(logs + chunk, tl.sum(log_sites, axis=0) * tl.load(marked + worker))
 
 
 @triton.jit
-def _moments(
-    worker, vote, x, m, v, ms, vs, low, high, levels, place, width, only, regular, q, given,
-    n_types, half, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, ONLY: tl.constexpr,
-    V: tl.constexpr, T: tl.constexpr,
+def _sums(
+    chunk_worker, chunk_begin, chunk_end, base, kind, mean, variance, side, side_mean,
+    side_variance, low, high, levels, place, width, only, regular, q, given, alpha, bend,
+    side_alpha, side_bend, n_types, half,
+    C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """Σ q e βk and Σ q f (βk)² of votes over all types, and the same of the side with k."""
-    row = worker.to(tl.int64) * n_types
-    first, second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
-    side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
-    for start in range(0, n_types, T):
-        t = start + tl.arange(0, T)
-        inside = t < n_types
-        beta = _reliabilities(t, inside, worker, half, low, high, levels, place)[None, :]
-        delta = tl.load(width + t, mask=inside, other=0.0)[None, :]
-        mass = tl.load(q + row + t, mask=inside, other=0.0)[None, :]
-        vary = beta * beta * v
-        z = beta * m
-        if SIDES:
-            share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
-            vary += share * vs
-            z += share * ms
-        if ONLY:
-            z += tl.load(only + t, mask=inside, other=0.0)[None, :] * x[:, None]
-        k = tl.rsqrt(1.0 + C * vary)
-        p1, e, _ = _halves(k * (z - delta))
-        f = e * (e - p1)
-        if TIES:
-            p2, q2, _ = _halves(-k * (z + delta))
-            e_tie = p2 - p1
-            f_tie = e_tie * e_tie - p1 * e - p2 * q2
-            tie = (vote == 2)[:, None]
-            e, f = tl.where(tie, e_tie, e), tl.where(tie, f_tie, f)
-        slope = beta * k
-        first += tl.sum(mass * e * slope, axis=1)
-        second += tl.sum(mass * f * slope * slope, axis=1)
-        if SIDES:
-            among = tl.load(given + row + t, mask=inside, other=0.0)[None, :]
-            side_first += tl.sum(among * e * k, axis=1)
-            side_second += tl.sum(among * f * k * k, axis=1)
-    return first, second, side_first, side_second
-
-
-@triton.jit
-def _move(
-    chunk_worker, chunk_begin, chunk_end, pair, sign, kind, mean, variance, tau, nu, centre,
-    spread, side_tau, side_nu, marked, low, high, levels, place, width, only, regular, q, given,
-    new_tau, new_nu, new_side_tau, new_side_nu, damping, n_types, half, crowd,
-    C: tl.constexpr, LEAST: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr,
-    ONLY: tl.constexpr, V: tl.constexpr, T: tl.constexpr, CLIP: tl.constexpr,
-):  # fmt: skip
-    """New sites of the votes of a chunk: moments over all types, then damped."""
+    """α and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
     chunk = tl.program_id(0).to(tl.int64)
     worker = tl.load(chunk_worker + chunk)
-    begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
-    moving, part = tl.load(marked + worker) > 0.0, tl.load(damping)
+    begin, end = tl.load(chunk_begin + chunk) - base, tl.load(chunk_end + chunk) - base
+    row = worker.to(tl.int64) * n_types
     for at in range(begin, end, V):
         i = at + tl.arange(0, V)
         good = i < end
-        m, v, _ = _loaded(i, good, pair, sign, mean, variance, tau, nu, LEAST)
-        vote = tl.load(kind + i, mask=good, other=1)
-        x = tl.where(worker < crowd, tl.where(vote == -1, -1.0, 1.0), 0.0)
-        ms, vs = m, v
+        m = tl.load(mean + i, mask=good, other=0.0)[:, None]
+        v = tl.load(variance + i, mask=good, other=0.0)[:, None]
+        first, second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
+        side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
+        for start in range(0, n_types, T):
+            t = start + tl.arange(0, T)
+            inside = t < n_types
+            beta = _reliabilities(t, inside, worker, half, low, high, levels, place)[None, :]
+            delta = tl.load(width + t, mask=inside, other=0.0)[None, :]
+            mass = tl.load(q + row + t, mask=inside, other=0.0)[None, :]
+            spread, z = beta * beta * v, beta * m
+            if SIDES:
+                share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
+                bias = tl.load(only + t, mask=inside, other=0.0)[None, :]
+                x = tl.load(side + i, mask=good, other=0.0)[:, None]
+                spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
+                z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None] + bias * x
+            k = tl.rsqrt(1.0 + C * spread)
+            p1, e, _ = _halves(k * (z - delta))
+            f = e * (e - p1)
+            if TIES:
+                tie = tl.load(kind + i, mask=good, other=0)[:, None] == 2
+                p2, q2, _ = _halves(-k * (z + delta))
+                e_tie = p2 - p1
+                f_tie = e_tie * e_tie - p1 * e - p2 * q2
+                e, f = tl.where(tie, e_tie, e), tl.where(tie, f_tie, f)
+            slope = beta * k
+            first += tl.sum(mass * e * slope, axis=1)
+            second += tl.sum(mass * f * slope * slope, axis=1)
+            if SIDES:
+                among = tl.load(given + row + t, mask=inside, other=0.0)[None, :]
+                side_first += tl.sum(among * e * k, axis=1)
+                side_second += tl.sum(among * f * k * k, axis=1)
+        tl.store(alpha + i, first, mask=good)
+        tl.store(bend + i, second, mask=good)
         if SIDES:
-            ms, vs = _side_loaded(i, good, x, worker, centre, spread, side_tau, side_nu, LEAST)
-        first, second, side_first, side_second = _moments(
-            worker, vote, x, m.to(tl.float32)[:, None], v.to(tl.float32)[:, None],
-            ms.to(tl.float32)[:, None], vs.to(tl.float32)[:, None], low, high, levels, place,
-            width, only, regular, q, given, n_types, half, C, TIES, SIDES, ONLY, V, T,
-        )  # fmt: skip
-        alpha = first.to(tl.float64)
-        kappa = alpha * alpha - second.to(tl.float64)
-        if CLIP:
-            kappa = tl.maximum(kappa, 0.0)
-        bottom = tl.maximum(1.0 - kappa * v, LEAST)
-        old_tau = tl.load(tau + i, mask=good, other=0.0)
-        old_nu = tl.load(nu + i, mask=good, other=0.0)
-        tl.store(new_tau + i, _moved(old_tau, kappa / bottom, part, moving), mask=good)
-        target = (alpha + kappa * m) / bottom
-        tl.store(new_nu + i, _moved(old_nu, target, part, moving), mask=good)
-        if SIDES:
-            alpha = x * side_first.to(tl.float64)
-            kappa = tl.maximum(tl.abs(x) * (alpha * alpha - side_second.to(tl.float64)), 0.0)
-            bottom = tl.maximum(1.0 - kappa * vs, LEAST)
-            old_tau = tl.load(side_tau + i, mask=good, other=0.0)
-            old_nu = tl.load(side_nu + i, mask=good, other=0.0)
-            tl.store(new_side_tau + i, _moved(old_tau, kappa / bottom, part, moving), mask=good)
-            target = (alpha + kappa * (x * ms)) / bottom
-            tl.store(new_side_nu + i, _moved(old_nu, target, part, moving), mask=good)
+            tl.store(side_alpha + i, side_first, mask=good)
+            tl.store(side_bend + i, side_second, mask=good)
 
 
-class TritonPasses:
-    """`moments.PlainPasses` by kernels."""
+class TritonPasses(PlainPasses):
+    """`moments.PlainPasses` with kernels for what is computed of votes and types."""
 
     def __init__(self, rows: SiteRows, types: TypeState, crowd: int) -> None:
-        self._rows, self._types, self._chunks = rows, types, rows.chunks()
-        points, half, device = types.points(), len(types.levels), rows.device
+        super().__init__(rows, types, crowd)
+        self._chunks = rows.chunks()
+        points, half, device = self._points, len(types.levels), rows.device
         single = [x.to(torch.float32) for x in (points.width, points.side_only, points.regular)]
         place = torch.arange(-half, half + 1, dtype=torch.int32, device=device)
         none = torch.zeros(len(types.shape.side_only), dtype=torch.int32, device=device)
         place = torch.cat([place.repeat(len(types.shape.widths)), none])
         ends = types.low.to(torch.float32), types.high.to(torch.float32)
         self._grid = (*ends, types.levels.to(torch.float32), place, *single)
-        self._sizes = (types.n_types(), half, crowd)
-        wide = min(_TYPES, triton.next_power_of_2(types.n_types()))
+        self._shape, self._half = (len(self._chunks.worker), types.n_types()), half
+        wide = min(_TYPES, triton.next_power_of_2(self._shape[1]))
         self._flags: dict[str, Any] = {
-            "C": float(PROBIT_SMOOTHING), "LEAST": LEAST_DENOMINATOR, "TIES": types.shape.ties,
-            "SIDES": types.shape.sides, "ONLY": len(types.shape.side_only) > 0,
-            "V": _TILE // wide, "T": wide,
+            "C": float(PROBIT_SMOOTHING), "TIES": types.shape.ties, "SIDES": types.shape.sides
+            or len(types.shape.side_only) > 0, "T": wide, "V": 2048 // wide,
         }  # fmt: skip
 
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
         """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
-        rows, chunks, types = self._rows, self._chunks, self._sizes[0]
-        count, workers = len(chunks.worker), rows.votes.n_workers
-        out = torch.zeros((count, types), dtype=torch.float64, device=rows.device)
-        logs = torch.zeros(count, dtype=torch.float64, device=rows.device)
-        if count:
-            _messages[(count, triton.cdiv(types, self._flags["T"]))](
-                *chunks[:3], rows.pair, rows.sign, rows.kind, rows.n, *_tensors(state),
-                marked.to(torch.float64), *self._grid, out, logs, *self._sizes, **self._flags,
+        rows, workers = self._rows, self._rows.votes.n_workers
+        total = rows.votes.zero()
+        out = torch.zeros(self._shape, dtype=torch.float64, device=rows.device)
+        tiles = triton.cdiv(self._shape[1], self._flags["T"])
+        for part in self._parts():
+            at, log_site = self._cavities(part, state)
+            voted = marked.index_select(0, rows.worker[part])
+            total = total + (rows.n[part] * log_site * voted).sum()
+            chunks, begin, count = self._of(part)
+            _messages[(count, tiles)](
+                *chunks, part.start, rows.n[part], rows.kind[part], *_single(at), *self._grid,
+                out[begin:], self._shape[1], self._half, **self._flags,
             )  # fmt: skip
-        if chunks.most > 1:
-            return exact_sum(chunks.worker, out, workers, chunks.most), logs.sum()
-        whole = torch.zeros((workers, types), dtype=torch.float64, device=rows.device)
-        return whole.index_copy_(0, chunks.worker.to(torch.int64), out), logs.sum()
+        where, most = self._chunks.worker, self._chunks.most
+        if most > 1:
+            return exact_sum(where, out, workers, most), total
+        whole = torch.zeros((workers, self._shape[1]), dtype=torch.float64, device=rows.device)
+        return whole.index_copy_(0, where.to(torch.int64), out), total
 
-    def move(
-        self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
-        clip: bool,
-    ) -> NewSites:  # fmt: skip
-        """The sites of marked workers, `damping` of the way to those of the moments."""
-        rows, chunks = self._rows, self._chunks
-        old = state.tau, state.nu, state.side_tau, state.side_nu
-        new = NewSites(*(torch.empty_like(x) for x in old))
+    def _parts(self) -> Iterator[slice]:
+        yield from self._chunks.parts(_ROWS)
+
+    def _moments(
+        self, part: slice, at: Cavities, q: Tensor, given: Tensor | None
+    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """First and second derivatives of log Z, in the difference and in the side bias."""
+        chunks, _, count = self._of(part)
+        sums = [torch.empty_like(at.mean, dtype=torch.float32) for _ in range(4)]
         mass = q.to(torch.float32)
-        share = torch.full((1,), damping, dtype=torch.float64, device=rows.device)  # not rounded
         among = mass if given is None else given.to(torch.float32)
-        if len(chunks.worker):
-            _move[(len(chunks.worker),)](
-                *chunks[:3], rows.pair, rows.sign, rows.kind, *_tensors(state),
-                marked.to(torch.float64), *self._grid, mass, among, *new, share, *self._sizes,
-                **self._flags, CLIP=clip,
-            )  # fmt: skip
-        return new
+        _sums[(count,)](
+            *chunks, part.start, self._rows.kind[part], *_single(at), *self._grid, mass, among,
+            *sums, self._shape[1], self._half, **self._flags,
+        )  # fmt: skip
+        alpha, bend, side_alpha, side_bend = (x.to(torch.float64) for x in sums)
+        own = at.side * side_alpha
+        side = at.side.abs() * (own * own - side_bend)
+        return alpha, alpha * alpha - bend, own, side
+
+    def _of(self, part: slice) -> tuple[tuple[Tensor, Tensor, Tensor], int, int]:
+        """The chunks of a part, the number of the first, and how many there are."""
+        chunks = self._chunks
+        begin, end = chunks.between(part)
+        some = (chunks.worker[begin:end], chunks.begin[begin:end], chunks.end[begin:end])
+        return some, begin, end - begin
 
 
-def _tensors(state: SiteState) -> tuple[Tensor, ...]:
-    """What kernels take of a state; where there are no sides, anything for them."""
-    centre, spread = (state.tau, state.tau) if state.sides is None else state.sides
-    sites = (state.tau, state.nu, centre, spread, state.side_tau, state.side_nu)
-    return (state.mean, state.variance, *sites)
+def _single(at: Cavities) -> tuple[Tensor, ...]:
+    order = (at.mean, at.variance, at.side, at.side_mean, at.side_variance)
+    return tuple(x.to(torch.float32) for x in order)
