@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <memory>
 #include <numeric>
+#include <stdexcept>
 #include <utility>
 #include <vector>
 
@@ -90,6 +91,7 @@ private:
             }
             start[s + 1] = pair_of.size();
         }
+        if (pair_of.size() >= UINT32_MAX) throw std::invalid_argument("more than 2^32 votes");
         pair = std::move(pair_of);
         rows->by_pair_start.assign(pairs.size() + 1, 0);
         for (const std::uint32_t p : pair) ++rows->by_pair_start[p + 1];
