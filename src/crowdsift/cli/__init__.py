@@ -62,7 +62,11 @@ app.command("next")(next_)
 
 def main() -> None:
     """Entry point: errors of ours become one line and status 1, never a traceback."""
-    heed_signals()
+    with heed_signals():
+        _run()
+
+
+def _run() -> None:
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that the terminal does not know are shown

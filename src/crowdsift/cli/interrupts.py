@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 __all__ = ["Interrupted", "heed_signals", "raise_if_seen", "signal_seen"]
 
@@ -22,11 +24,16 @@ class Interrupted(BaseException):
         return 128 + self.number
 
 
-def heed_signals() -> None:
-    """Raise `Interrupted` at Ctrl-C and at SIGTERM, so that temporary files are removed."""
+@contextmanager
+def heed_signals() -> Iterator[None]:
+    """Raise `Interrupted` at Ctrl-C and at SIGTERM meanwhile, so that files are removed."""
     _seen.clear()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, _raise)
+    before = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def signal_seen() -> int | None:
