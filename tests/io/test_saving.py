@@ -141,10 +141,61 @@ while True:
             assert one.read() == two.read(), name
     if status == 0:
         break
-    n += 1
+    n += 5  # at every call: see FOLDER_KILLS
 assert seen == sorted(seen), seen  # once the new fit is there it stays
 print(n, sum(seen))
 """
+
+
+FOLDER_KILLS = """
+import os, shutil, sys
+from crowdsift.io.folders import RecordedFolder, write_recorded
+place = sys.argv[1]
+watched = ("open", "os.rename", "os.remove", "os.chmod", "os.chown", "os.mkdir", "os.scandir",
+           "fcntl.flock")
+old = {"a.csv": b"old a", "b.csv": b"old b", "gone.json": b"old"}
+new = {"a.csv": b"new a!", "b.csv": b"new b", "more.json": b"new"}
+seen, n = [], 0
+while True:
+    shutil.rmtree(place, ignore_errors=True)
+    write_recorded(place, "all.json", {"n": 1}, old)
+    child = os.fork()
+    if not child:
+        count = 0
+        def hook(event, _):
+            global count
+            if event in watched:
+                if count == n:
+                    os._exit(9)
+                count += 1
+        sys.addaudithook(hook)
+        write_recorded(place, "all.json", {"n": 2}, new)
+        os._exit(0)
+    status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    found = RecordedFolder(place, "all.json")
+    wanted = {1: old, 2: new}[found.record["n"]]
+    assert {name: found.read(name) for name in wanted} == wanted, n
+    seen.append(found.record["n"])
+    write_recorded(place, "all.json", {"n": 2}, new, ours=("gone.json",))
+    assert sorted(os.listdir(place)) == ["a.csv", "all.json", "b.csv", "more.json"], n
+    if status == 0:
+        break
+    n += 1
+assert seen == sorted(seen), seen
+print(n, seen.count(2))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="forks")
+def test_killed_at_every_call_the_old_files_or_the_new_ones_are_there(tmp_path):
+    done = subprocess.run(
+        [sys.executable, "-c", FOLDER_KILLS, str(tmp_path / "place")],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    kills, new = map(int, done.stdout.split())
+    assert kills > 20
+    assert 1 < new < kills
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="forks")
