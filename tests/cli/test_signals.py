@@ -1,6 +1,6 @@
 """Signals, closed streams and poor terminals: a clear end, nothing left behind.
 
-Every test here failed on the code before it.
+These were not run on the code before.
 """
 
 from __future__ import annotations
