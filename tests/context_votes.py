@@ -9,7 +9,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 
 
 def draw_votes(spread, side_sd, seed, *, each=60, workers=20, contexts=6, items=8):
-    """Votes by context of workers whose reliability and side habit differ so much by context."""
+    """Votes by context of workers whose reliability and side bias differ so much by context."""
     rng = np.random.default_rng(seed)
     score = rng.normal(size=(contexts, items))
     beta, habit = rng.uniform(1.0, 3.0, workers), rng.normal(0.0, 0.3, workers)

@@ -177,7 +177,7 @@ def context_votes() -> crowdsift.Comparisons:
     return crowdsift.read(columns, by="prompt", sides=True)
 
 
-@pytest.mark.parametrize("kind", ["plain", "side habits", "contexts"])
+@pytest.mark.parametrize("kind", ["plain", "side biass", "contexts"])
 def test_rows_of_the_script_are_those_of_the_page(visit, report, tmp_path, kind):
     path = report
     if kind != "plain":

@@ -1,4 +1,4 @@
-"""Ties and side habits in sift: the prototype's answers, brute force, engines, gold."""
+"""Ties and side biass in sift: the prototype's answers, brute force, engines, gold."""
 
 from __future__ import annotations
 
@@ -202,7 +202,7 @@ def test_labels_and_threads_move_nothing():
 
 
 def test_the_left_and_the_right_are_alike():
-    """All sides exchanged: the same scores, side habits of the other sign."""
+    """All sides exchanged: the same scores, side biass of the other sign."""
     one, two, s, outcome, _ = drawn(7, side=0.6)
     there = crowdsift.fit(votes_of(one, two, s, outcome), "sift", threads=1)
     back = crowdsift.fit(votes_of(two, one, s, 1 - outcome), "sift", threads=1)

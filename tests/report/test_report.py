@@ -175,7 +175,7 @@ def _table(verdict: str, **figures: float) -> Table:
         ("one-sided", {"p_one_sided": 0.97}, "not how good it is (97 % sure)"),
         ("undecided", {}, "Not settled by 30 votes: it could be useful (50 %), random (30 %) or"),
         ("weak", {"side_bias": 1.2, "side_lower": 0.8, "side_upper": 1.5},
-         "Side habit +1.2 (interval +0.8 to +1.5"),
+         "Side bias +1.2 (interval +0.8 to +1.5"),
         ("weak", {"agreement": 0.61}, "Agrees with the order by the votes of others in 61 % of"),
     ],
 )  # fmt: skip

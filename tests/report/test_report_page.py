@@ -179,7 +179,7 @@ def test_refits_that_take_long_are_left_out_with_the_reason(facts, monkeypatch):
 
 
 def test_refits_keep_the_habits_that_were_found_and_drop_the_others(facts):
-    rule = settled(facts.fit)  # a crowd without side habits or repeated pairs
+    rule = settled(facts.fit)  # a crowd without side biass or repeated pairs
     assert (rule.sides, rule.pair_effect, rule.ties) == (False, False, True)
     sided = replace(
         facts.fit,

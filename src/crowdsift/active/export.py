@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.active.told import Told, told_by
+from crowdsift.active.vote_labels import VoteLabels, vote_labels
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
 from crowdsift.io.duck_write import Added
@@ -131,13 +131,13 @@ def export_votes(
                 "export a file with one vote a row"
             )
         found = _fit_of(coded, method, fitted, threads, progress)
-        told = told_by(coded, found)
-        turned = np.zeros(len(told.turned), bool)
+        result = vote_labels(coded, found)
+        turned = np.zeros(len(result.turned), bool)
         if to == "trl" and flip != "never":
-            turned = told.turned & (told.surer >= (SURE if flip == "sure" else 0.0))
-        values = told.speaking_for(turned)
+            turned = result.turned & (result.surer >= (SURE if flip == "sure" else 0.0))
+        values = result.speaking_for(turned)
         kept = np.flatnonzero(values["probability"] >= keep)
-        added = _added(coded, told, turned, values, kept, texts, to)
+        added = _added(coded, result, turned, values, kept, texts, to)
         coded.table.write(str(draft), kind, added)
         names = (*(added.turned[0] if added.turned else ()), *added.labels, *added.numbers)
         return Exported(len(kept), names, found, int(turned[kept].sum()), len(turned) - len(kept))
@@ -152,16 +152,16 @@ def soft_labels(
     --------
     >>> import crowdsift
     >>> votes = {"winner": ["a", "a", "b"], "loser": ["b", "b", "a"], "worker": [1, 2, 3]}
-    >>> told = crowdsift.soft_labels(votes)
-    >>> list(told)
+    >>> result = crowdsift.soft_labels(votes)
+    >>> list(result)
     ['probability', 'margin', 'soft_label', 'weight']
-    >>> bool(told["probability"][0] > 0.5 > told["probability"][2])
+    >>> bool(result["probability"][0] > 0.5 > result["probability"][2])
     True
     """
     with coded_votes(votes, ReadOptions(**{**reading, "threads": threads})) as coded:
         found = _fit_of(coded, method, None, threads, None)
-        told = told_by(coded, found)
-    return told.speaking_for(np.zeros(len(told.turned), bool))
+        result = vote_labels(coded, found)
+    return result.speaking_for(np.zeros(len(result.turned), bool))
 
 
 def _fit_of(
@@ -190,7 +190,7 @@ def _require_method(name: str) -> None:
 
 def _added(
     coded: CodedVotes,
-    told: Told,
+    result: VoteLabels,
     turned: NDArray[np.bool_],
     values: dict[str, NDArray[np.float64]],
     kept: NDArray[np.intp],
@@ -208,7 +208,7 @@ def _added(
     numbers = {_PREFIX + name if name in free else name: values[name][kept] for name in _NUMBERS}
     if to != "trl":
         return Added(numbers, rows=kept)
-    swap = (told.against ^ turned)[kept]
+    swap = (result.against ^ turned)[kept]
     if texts is None:
         return Added(numbers, {}, (("chosen", "rejected"), coded.pair, swap), renamed, kept)
     entries = _entries(coded, texts)

@@ -58,8 +58,8 @@ def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector
     """Types of the crowd and of every worker; who has no votes is as the crowd."""
     quantiles = None if found.posterior is None else found.posterior.quantiles
     if quantiles is None:  # a model without a posterior of workers, or without workers
-        told = found.worker_table["reliability"].astype(np.float64)
-        known = np.where(np.isfinite(told), told, 1.0) if len(told) else np.ones(1)
+        result = found.worker_table["reliability"].astype(np.float64)
+        known = np.where(np.isfinite(result), result, 1.0) if len(result) else np.ones(1)
         quantiles = np.repeat(known[:, None], TYPES, axis=1)
     crowd = np.quantile(quantiles[voted], (np.arange(TYPES) + 0.5) / TYPES)
     return crowd, np.where(voted[:, None], quantiles, crowd)

@@ -161,8 +161,8 @@ def _for_workers(
         rows = zip(decided["worker"], decided["suggestion"], decided["reason"], strict=True)
         done = write_review(votes, {who: (what, why) for who, what, why in rows}, review)
         if not quiet:
-            told = ", ".join(f"{count} {word}" for word, count in done.items())
-            say(f"Written: {review} ({told})")
+            found = ", ".join(f"{count} {word}" for word, count in done.items())
+            say(f"Written: {review} ({found})")
     return result.hide_workers() if hide_workers else result
 
 

@@ -152,11 +152,11 @@ def _refuse_cycle(
     if cycle:
         around = [*cycle, cycle[0]]
         rows = [row_of[step] for step in pairwise(around)]
-        told = " over ".join(repr(items[code]) for code in around[:6])
-        told += f" over ... ({len(cycle)} items)" if len(around) > 6 else ""
+        result = " over ".join(repr(items[code]) for code in around[:6])
+        result += f" over ... ({len(cycle)} items)" if len(around) > 6 else ""
         numbers = ", ".join(str(table.place(row)[1]) for row in sorted(rows)[:6])
         raise InputError(
-            f"the gold contradicts itself: {told} is a cycle (rows {numbers}"
+            f"the gold contradicts itself: {result} is a cycle (rows {numbers}"
             f"{', ...' if len(rows) > 6 else ''}); remove at least one of these rows",
             source=table.source,
         )

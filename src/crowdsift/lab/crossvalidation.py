@@ -71,7 +71,7 @@ def cross_validate(
     tune, engine, threads, seed
         As in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
     progress
-        Told what is being fitted.
+        Called with what is being fitted.
 
     Returns
     -------

@@ -53,8 +53,8 @@ def run(out: Path, seed: int = 0) -> None:
     print("\nWhat the verdicts say of the workers that were planted:")
     for kind, members in planted.items():
         names, counts = np.unique(verdict[members], return_counts=True)
-        told = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
-        print(f"  {int(members.sum()):2d} {kind:9s} {told}")
+        found = ", ".join(f"{count} {name}" for name, count in zip(names, counts, strict=True))
+        print(f"  {int(members.sum()):2d} {kind:9s} {found}")
     print()
     truth = dict(zip(crowd.items, crowd.scores, strict=True))
     console.show_evaluation(evaluate(votes, truth))

@@ -63,7 +63,7 @@ def evaluate(
     classes, tune, engine, threads, seed
         As in `crowdsift.fit`.
     progress
-        Told the name of every method before it runs.
+        Called with the name of every method before it runs.
 
     Returns
     -------

@@ -58,7 +58,7 @@ class Sift(Model):
     A worker is a point on a symmetric grid of reliabilities; the distribution of workers over it
     is learned from the votes; items have a Gaussian posterior; the two exchange messages by
     expectation propagation. Where there are ties a worker also has a tie width, and where sides
-    are known it may have a side habit, or see nothing but sides.
+    are known it may have a side bias, or see nothing but sides.
 
     Parameters
     ----------
@@ -70,10 +70,10 @@ class Sift(Model):
         Whether a tie is an outcome of its own, with a tie width for every worker; otherwise it is
         half a win and half a loss. Soft outcomes are always shares of a win and a loss.
     sides
-        Whether workers may have a side habit, if sides are known, the votes hint at one, and the
+        Whether workers may have a side bias, if sides are known, the votes hint at one, and the
         evidence rises by more than 3 nats.
     contexts
-        Where votes have a context column, let reliability and side habit of a worker differ from
+        Where votes have a context column, let reliability and side bias of a worker differ from
         context to context, if the evidence rises by more than 3 nats.
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
@@ -130,11 +130,11 @@ class Sift(Model):
             return plain
         contexts = int(comparisons.item_contexts.max(initial=0)) + 1
         leaves = min(comparisons.n_workers * contexts, len(comparisons))
-        habits = worker_types(
+        shape = worker_types(
             ties=self.ties and comparisons.ties_are_outcomes,
             sides=self.sides and comparisons.sides_known,
         )
-        types = habits.n_types(power_grid(self.grid_points))
+        types = shape.n_types(power_grid(self.grid_points))
         return 2 * plain + _BYTES_A_TYPE * min(leaves * types, MOST_NUMBERS)
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
@@ -151,9 +151,9 @@ class Sift(Model):
         if start.crowd.get("by_context"):
             return self.estimate(engine, progress)
         prior, side, effect, scale = population_from(start.crowd)
-        habits = prior.types
-        fits = habits.ties == (self.ties and engine.facts.ties)
-        if not fits or (habits.sides and not (self.sides and engine.facts.sides_known)):
+        shape = prior.types
+        fits = shape.ties == (self.ties and engine.facts.ties)
+        if not fits or (shape.sides and not (self.sides and engine.facts.sides_known)):
             return self.estimate(engine, progress)
         means, variances = start.scores * scale, start.variances * scale**2
         warm = WarmStart(means, variances, prior, side, effect, start.sites)

@@ -79,16 +79,16 @@ def overall(checks: list[Check]) -> tuple[State, str, str]:
     care = [check.title for check in checks if check.state == "care"]
     passed = sum(check.state == "good" for check in checks)
     open_ones = sum(check.state == "none" for check in checks)
-    told = f"{passed} of {len(checks)} checks pass"
+    result = f"{passed} of {len(checks)} checks pass"
     if open_ones:
-        told += f", {open_ones} could not be made"
+        result += f", {open_ones} could not be made"
     if bad:
-        return "bad", "Not yet", f"{told}. Look first at: {_listed(bad + care)}."
+        return "bad", "Not yet", f"{result}. Look first at: {_listed(bad + care)}."
     if care:
-        return "care", "Mostly, with care", f"{told}. Look at: {_listed(care)}."
+        return "care", "Mostly, with care", f"{result}. Look at: {_listed(care)}."
     if open_ones * 2 > len(checks):
-        return "none", "Hard to say", f"{told}."
-    return "good", "Yes", f"{told}; nothing found that speaks against the ranking."
+        return "none", "Hard to say", f"{result}."
+    return "good", "Yes", f"{result}; nothing found that speaks against the ranking."
 
 
 def _listed(titles: list[str]) -> str:
@@ -171,7 +171,7 @@ def _sign(facts: Facts) -> Check:
     state: State = "good" if margin >= SIGN[0] else "care" if margin >= SIGN[1] else "bad"
     if state == "good" and s.get("sign_unsettled"):
         state = "care"
-    told = {
+    result = {
         "good": "most workers vote with the ranking rather than against it",
         "care": "those who vote with the ranking are only somewhat more than those against it",
         "bad": "about as many workers vote against the ranking as with it: it might be upside down",
@@ -179,16 +179,16 @@ def _sign(facts: Facts) -> Check:
     needed = s.get("gold_needed")
     pairs = many(int(needed), "pair") if needed else "A few pairs"
     advice = f"{pairs} with a known answer would settle it: --gold FILE."
-    return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {told}.",
+    return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {result}.",
                  advice if state != "good" else "")  # fmt: skip
 
 
 def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
     """The sign where pairs with a known answer were given."""
-    told = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
+    result = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
     if agree > disagree:
-        return Check("sign", title, "good", f"{told} with the ranking.")
-    return Check("sign", title, "bad", f"Only {told} with the ranking.",
+        return Check("sign", title, "good", f"{result} with the ranking.")
+    return Check("sign", title, "bad", f"Only {result} with the ranking.",
                  "The votes contradict the known answers: look at both.")  # fmt: skip
 
 
@@ -272,7 +272,7 @@ def _sides(facts: Facts) -> Check:
         else "No worker nearly always chose one side."
     )
     if modelled:
-        finding += " The fit knows a side habit of every worker and corrects the scores for it."
+        finding += " The fit knows a side bias of every worker and corrects the scores for it."
     advice = "Show every pair in both orders, and look at the one-sided workers."
     return Check("sides", title, state, finding, advice if state != "good" else "")
 

@@ -201,7 +201,7 @@ def _side_excess(
 
 def _fingerprint(votes: Comparisons) -> str:
     """Equal for equal votes, whatever file or order they came in."""
-    told = sha256()
+    result = sha256()
     for column in (votes.first, votes.second, votes.outcome, votes.weight, votes.offsets):
-        told.update(np.ascontiguousarray(column).data)
-    return told.hexdigest()[:16]
+        result.update(np.ascontiguousarray(column).data)
+    return result.hexdigest()[:16]

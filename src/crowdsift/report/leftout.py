@@ -105,7 +105,7 @@ def calibrate(
     except CrowdsiftError as error:
         return f"The part that was kept could not be fitted: {error}"
     if estimate.points is None and estimate.workers.side_bias is not None:
-        return "Predictions by the side habits of this method are not made here."
+        return "Predictions by the side biases of this method are not made here."
     p = predicted_probability(left_out, rule, estimate)
     outcome, weight = left_out.outcome.astype(np.float64), left_out.weight.astype(np.float64)
     follows = np.where(p > 0.5, outcome, np.where(p < 0.5, 1.0 - outcome, 0.5))
@@ -133,18 +133,18 @@ def predicted_probability(
 ) -> NDArray[np.float64]:
     """The expected outcome of every vote, a tie being one half, averaged over what is not known.
 
-    With points of a worker's posterior (reliability β, tie width δ, side habit γ), x = 1 where
+    With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
     sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
-    where there are no ties. Scores and side habits of variance v count as arguments smaller by
+    where there are no ties. Scores and side biases of variance v count as arguments smaller by
     √(1 + πv/8), which is the average of the logistic function.
     """
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
-    told, points = estimate.workers, estimate.points
+    found, points = estimate.workers, estimate.points
     known = None if points is None else estimate.difference_variance(first, second)
     if points is None or known is None:
-        beta = np.ones(votes.n_workers) if told.reliability is None else told.reliability
+        beta = np.ones(votes.n_workers) if found.reliability is None else found.reliability
         return rule.probability(difference, beta[worker])
     variance = known + (estimate.details.get("pair_effect") or 0.0)
     side = 1.0 if votes.sides_known else 0.0

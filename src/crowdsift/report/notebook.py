@@ -60,6 +60,6 @@ def _row(fit: FitRecord, i: int, scale: list[float]) -> dict[str, Any]:
         "name": shortened(item_label(fit.labels[i], fit.summary.get("by")), _LONGEST),
         "score": score,
         "at": bar(score, low, high, scale) if known else [],
-        "told": f"{low:.2f} to {high:.2f}",
+        "interval": f"{low:.2f} to {high:.2f}",
         "votes": float(table["comparisons"][i]),
     }

@@ -177,11 +177,11 @@ def _items(facts: Facts) -> dict[str, Any]:
     by = facts.fit.summary.get("by")
     if by:
         columns["context"] = np.array([label(value) for value in table[by]], dtype=object)
-    told = _columns(columns)
-    told["scale"] = value_range(table["score"], table["lower"], table["upper"])
+    result = _columns(columns)
+    result["scale"] = value_range(table["score"], table["lower"], table["upper"])
     last = int(table["rank"].max(initial=1))
-    told["ranks"] = [1 - 0.03 * last, 1.03 * last]
-    return told
+    result["ranks"] = [1 - 0.03 * last, 1.03 * last]
+    return result
 
 
 def _workers(facts: Facts) -> dict[str, Any]:
@@ -203,23 +203,23 @@ def _workers(facts: Facts) -> dict[str, Any]:
         columns |= {name: table[name] for name in ("side_bias", "side_lower", "side_upper")}
     if np.isfinite(crowd.left_share).any():
         columns["left"] = crowd.left_share
-    told = _columns({name: column[order] for name, column in columns.items()})
-    told["why"] = [
+    result = _columns({name: column[order] for name, column in columns.items()})
+    result["why"] = [
         [[reason.code, *reason.figures] for reason in crowd.reasons[i]]
-        for i in order[: len(told["name"])].tolist()
+        for i in order[: len(result["name"])].tolist()
     ]
-    told["why_text"] = [" ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()]
-    told["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
-    told["level"] = crowd.level
+    result["why_text"] = [" ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()]
+    result["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
+    result["level"] = crowd.level
     if "side_bias" in columns:
         names = ("side_bias", "side_lower", "side_upper")
-        told["side_scale"] = value_range(*(table[name] for name in names), 0.0)
-    return told
+        result["side_scale"] = value_range(*(table[name] for name in names), 0.0)
+    return result
 
 
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     """Columns as lists: texts as they read, numbers to four digits, None where missing."""
-    told: dict[str, Any] = {"total": len(next(iter(columns.values())))}
+    result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
     texts = {
         name: [label(value) for value in column[:MOST_ROWS]]
         for name, column in columns.items()
@@ -227,19 +227,19 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
     }
     others = _NUMBER_BYTES * len(columns) + _REASON_BYTES
     rows = _rows_within(texts, others)
-    if rows < min(told["total"], MOST_ROWS):  # shorter labels leave room for more rows
+    if rows < min(result["total"], MOST_ROWS):  # shorter labels leave room for more rows
         for name, long in texts.items():
             texts[name] = [shortened(text, _LONGEST_NAME) for text in long]
         rows = _rows_within(texts, others)
     for name, column in columns.items():
         values = column[:rows]
         if name in texts:
-            told[name] = texts[name][:rows]
+            result[name] = texts[name][:rows]
         elif values.dtype.kind == "f":
-            told[name] = [float(f"{v:.4g}") if v - v == 0 else None for v in values.tolist()]
+            result[name] = [float(f"{v:.4g}") if v - v == 0 else None for v in values.tolist()]
         else:
-            told[name] = values.tolist()
-    return told
+            result[name] = values.tolist()
+    return result
 
 
 def _rows_within(texts: dict[str, list[str]], others: int) -> int:

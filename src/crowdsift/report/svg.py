@@ -174,17 +174,17 @@ class Drawing:
     def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
         """Grid lines, figures and the title of a horizontal axis."""
         ticks = scale.ticks(most)
-        for tick, told in zip(ticks, tick_labels(ticks), strict=True):
+        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
             self.line(scale(tick), top, scale(tick), bottom, "grid")
-            self.label(scale(tick), bottom + 16, told, "tick middle")
+            self.label(scale(tick), bottom + 16, result, "tick middle")
         self.label(0.5 * (scale(scale.low) + scale(scale.high)), bottom + 36, title, "name middle")
 
     def axis_y(self, scale: Scale, left: float, right: float, title: str, most: int = 6) -> None:
         """Grid lines, figures and, above them, the title of a vertical axis."""
         ticks = scale.ticks(most)
-        for tick, told in zip(ticks, tick_labels(ticks), strict=True):
+        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
             self.line(left, scale(tick), right, scale(tick), "grid")
-            self.label(left - 6, scale(tick) + 4, told, "tick end")
+            self.label(left - 6, scale(tick) + 4, result, "tick end")
         self.label(4, 14, title, "name")
 
 

@@ -177,9 +177,9 @@ def _worker_table(fit: FitRecord) -> Table:
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:
         counts[verdict] = counts.get(verdict, 0) + 1
-    told = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _STYLES if verdict in counts)
+    result = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _STYLES if verdict in counts)
     more = f"; {_SHOWN} of the {len(rows)} others below" if len(rows) > _SHOWN else ""
-    table = Table(title=f"Workers: {told}{more}", title_justify="left")
+    table = Table(title=f"Workers: {result}{more}", title_justify="left")
     table.add_column("worker")
     for name in ("reliability", f"{level_text(fit.level)} interval", "votes", "agreement"):
         table.add_column(name, justify="right")

@@ -34,24 +34,24 @@ def top_sentences(fit: FitRecord) -> list[str]:
     >>> len(top_sentences(crowdsift.fit(votes, "bt")))
     3
     """
-    told = [*_joint(fit), *_reliability(fit)]
+    result = [*_joint(fit), *_reliability(fit)]
     robust = fit.summary.get("robustness")
     if robust:
-        told.append(f"{robust['text']}.")
+        result.append(f"{robust['text']}.")
     found = fit.summary.get("statistics")
     if found:
-        told += _statistics(found)
+        result += _statistics(found)
     moving = fit.summary.get("drift")
     if moving and moving["workers"]:
-        told.append(f"Changed with time: {_listed(moving['workers'])}.")
+        result.append(f"Changed with time: {_listed(moving['workers'])}.")
     effect = fit.summary.get("design_effect")
     if effect:
-        told.append(
+        result.append(
             f"Intervals count the {count(fit.summary['dependent_groups'])} values of "
             f"{fit.summary['dependent_by']} instead of the votes; variances are {effect:.1f} times "
             "those of independent votes."
         )
-    return told
+    return result
 
 
 def _joint(fit: FitRecord) -> list[str]:
@@ -67,17 +67,17 @@ def _joint(fit: FitRecord) -> list[str]:
     names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), 40) for i in first]
     best = percent(float(table["p_best"][0]))
     if len(first) == 1:
-        told = f"{names[0]} is clearly the best ({level} sure)."
+        result = f"{names[0]} is clearly the best ({level} sure)."
     else:
         listed = ", ".join(f"“{name}”" for name in names[:_NAMED])
         more = f" and {count(len(first) - _NAMED)} more" if len(first) > _NAMED else ""
-        told = (
+        result = (
             f"{many(len(first), 'item')} share first place: {listed}{more} ({level} sure that the "
             f"best is among them; it is the first one with {best})."
         )
     apart = int(table["above_next"].sum())
     pairs = fit.item_table.height - 1
-    return [told, f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart, all "
+    return [result, f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart, all "
             f"of these statements together at {level}."]  # fmt: skip
 
 
@@ -90,19 +90,19 @@ def _reliability(fit: FitRecord) -> list[str]:
 
 
 def _statistics(found: dict[str, object]) -> list[str]:
-    told = []
+    result = []
     halves = found.get("split_half_reliability")
     if isinstance(halves, float):
-        told.append(
+        result.append(
             f"Two halves of the workers agree on the scores to {halves:.2f} (correlation, stepped "
             "up to all workers)."
         )
     if isinstance(found.get("alpha"), float):
-        told.append(f"Krippendorff's alpha of votes on the same pair is {found['alpha']:.2f}.")
+        result.append(f"Krippendorff's alpha of votes on the same pair is {found['alpha']:.2f}.")
     workers = found.get("misfitting_workers")
     if isinstance(workers, list) and workers:
-        told.append(f"Noisier than chance explains: {_listed(workers)}.")
-    return told
+        result.append(f"Noisier than chance explains: {_listed(workers)}.")
+    return result
 
 
 def _listed(names: list[str]) -> str:

@@ -100,13 +100,13 @@ def _judged_by_one(fitted: Fitted) -> NDArray[np.bool_]:
 
 
 def _votes(fitted: Fitted) -> _Votes:
-    votes, told = fitted.votes, fitted.estimate.workers
+    votes, result = fitted.votes, fitted.estimate.workers
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     worker = votes.worker_codes().astype(np.int64)
     weight, outcome = votes.weight.astype(np.float64), votes.outcome.astype(np.float64)
     beta = np.ones(votes.n_workers)
-    if told.reliability is not None:
-        beta = told.reliability - told.random_level
+    if result.reliability is not None:
+        beta = result.reliability - result.random_level
     slope, scores = beta[worker], fitted.estimate.scores
     p = sigmoid(slope * (scores[first] - scores[second]))
     return _Votes(

@@ -36,13 +36,13 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     votes, estimate = fitted.votes, fitted.estimate
     items, workers = item_table(fitted), worker_table(fitted)
     found, needed = diagnose(fitted, workers)
-    told = summary(fitted, found, needed, passes, time.perf_counter() - started)
+    result = summary(fitted, found, needed, passes, time.perf_counter() - started)
     apart = separation_of(items, fitted.model.name, fitted.level)
-    told["separation_reliability"] = None if apart is None else apart.reliability
+    result["separation_reliability"] = None if apart is None else apart.reliability
     return {
         "item_table": items,
         "worker_table": workers,
-        "summary": told,
+        "summary": result,
         "parameters": fitted.model.parameters(),
         "trace": tuple(estimate.trace),
         "diagnostics": tuple(found),

@@ -29,8 +29,8 @@ def crowd_side(fitted: Fitted) -> dict[str, float | None]:
     --------
     >>> import crowdsift
     >>> votes = {"left": ["a", "b"] * 50, "right": ["b", "a"] * 50, "winner": ["left"] * 100}
-    >>> told = crowdsift.fit(votes, "bt", workers=False).summary
-    >>> told["crowd_side_lower"] < told["crowd_side"] < told["crowd_side_upper"]
+    >>> result = crowdsift.fit(votes, "bt", workers=False).summary
+    >>> result["crowd_side_lower"] < result["crowd_side"] < result["crowd_side_upper"]
     True
     """
     names = ("crowd_side", "crowd_side_lower", "crowd_side_upper")
@@ -44,7 +44,7 @@ def crowd_side(fitted: Fitted) -> dict[str, float | None]:
 
 def _found(fitted: Fitted) -> tuple[float, float] | None:
     """Mean and standard deviation of γ."""
-    votes, told = fitted.votes, fitted.estimate.workers
+    votes, result = fitted.votes, fitted.estimate.workers
     if fitted.estimate.crowd_side is not None:
         return fitted.estimate.crowd_side
     if not votes.sides_known:
@@ -55,8 +55,8 @@ def _found(fitted: Fitted) -> tuple[float, float] | None:
     first, second = (codes[::step][decided] for codes in (votes.first, votes.second))
     weight, outcome = votes.weight[::step][decided].astype(np.float64), outcome[decided]
     beta = np.ones(votes.n_workers)
-    if told.reliability is not None:
-        beta = told.reliability - told.random_level
+    if result.reliability is not None:
+        beta = result.reliability - result.random_level
     scores, worker = fitted.estimate.scores, votes.worker_codes()[::step][decided]
     advantage = beta[worker] * (scores[first] - scores[second])
     side = 0.0

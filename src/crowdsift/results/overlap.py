@@ -31,12 +31,12 @@ def fingerprint(votes: Comparisons) -> str:
     >>> fingerprint(one) == fingerprint(one), fingerprint(one) == fingerprint(two)
     (True, False)
     """
-    told = hashlib.sha256()
+    result = hashlib.sha256()
     for labels in (votes.items, votes.workers):
-        told.update("\0".join(map(repr, labels.tolist())).encode("utf-8", "surrogatepass"))
+        result.update("\0".join(map(repr, labels.tolist())).encode("utf-8", "surrogatepass"))
     for column in (votes.first, votes.second, votes.outcome, votes.weight, votes.offsets):
-        told.update(np.ascontiguousarray(column).data)
-    return told.hexdigest()[:32]
+        result.update(np.ascontiguousarray(column).data)
+    return result.hexdigest()[:32]
 
 
 def taken_by(fit: FitData) -> tuple[str, ...]:

@@ -21,7 +21,7 @@ class Posterior:
     Where covariances of scores are not known their errors are taken as independent; without
     quantiles of the reliabilities (one row a worker, of equal probability) the estimates stand
     alone.
-    `points` stand for the joint posterior of reliability, tie width and side habit, where there
+    `points` stand for the joint posterior of reliability, tie width and side bias, where there
     is one; where workers differ by context, for a context in which they were not seen, and
     `in_context` for the others.
     """

@@ -104,7 +104,7 @@ def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
     """Points of every worker's posterior, one row each; its tie parameter for the width.
 
     Where workers differ by context, rows of workers in contexts follow.
-    Without a posterior the table's estimates stand alone, a side habit with its variance.
+    Without a posterior the table's estimates stand alone, a side bias with its variance.
     """
     table, known = fit.worker_table, fit.posterior
     height = max(table.height, 1)  # without workers: one who is nobody

@@ -36,7 +36,7 @@ TEMPLATES = (
     "Nobody in this crowd is clearly better than a coin, so nobody can be judged.",
     "Agrees with the order by the votes of others in {0} of the decided votes.",
     "Chose the left item in {0} of the decided votes.",
-    "Side habit {0} (interval {1} to {2}; above 0 is to the left).",
+    "Side bias {0} (interval {1} to {2}; above 0 is to the left).",
 )
 (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
@@ -114,7 +114,7 @@ def reasons(
     columns = (table[name].tolist() for name in ("verdict", "reliability", "comparisons"))
     typical = typical_reliability(table, level)
     chances = _chances(table)
-    told = []
+    result = []
     for i, (verdict, reliability, votes) in enumerate(zip(*columns, strict=True)):
         found = [_main(verdict, (reliability - level) / typical, votes, *chances[i])]
         found += _habit(table, i)
@@ -124,8 +124,8 @@ def reasons(
         share = left_share[i]
         if decided[i] >= _FEW and (share >= _LOPSIDED or share <= 1.0 - _LOPSIDED):
             found.append(Reason(_LEFT, (percent(share),)))
-        told.append(found if verdict else [])
-    return told
+        result.append(found if verdict else [])
+    return result
 
 
 def _main(
@@ -158,7 +158,7 @@ def _main(
 
 
 def _habit(table: Table, row: int) -> list[Reason]:
-    """The side habit, where it is clear."""
+    """The side bias, where it is clear."""
     low, high = float(table["side_lower"][row]), float(table["side_upper"][row])
     if low > 0.0 or high < 0.0:
         figures = (f"{value:+.1f}" for value in (table["side_bias"][row], low, high))

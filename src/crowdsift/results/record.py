@@ -71,11 +71,11 @@ class FitRecord(FitData):
         worker
             A label or a sequence; None, or a worker without votes, means one drawn from the
             crowd: the mean over all workers. Where workers have a posterior (of reliability, tie
-            width and side habit) it is averaged over. For an ideal worker, who sees what is truly
+            width and side bias) it is averaged over. For an ideal worker, who sees what is truly
             better, ask `better`.
 
         Where a tie is an outcome this is the probability given that the worker decides. Where
-        workers have side habits, either item may stand on either side.
+        workers have side biases, either item may stand on either side.
 
         Examples
         --------
@@ -103,12 +103,12 @@ class FitRecord(FitData):
         >>> import crowdsift
         >>> votes = crowdsift.Comparisons.from_arrays(
         ...     ["a", "a", "b"], ["b", "b", "a"], outcome=[1, 0.5, 0], worker=["x"] * 3)
-        >>> told = crowdsift.fit(votes, method="bora-em").predict_outcomes("a", "b")
-        >>> list(told), round(float(sum(told[name][0] for name in told)), 12)
+        >>> result = crowdsift.fit(votes, method="bora-em").predict_outcomes("a", "b")
+        >>> list(result), round(float(sum(result[name][0] for name in result)), 12)
         (['win', 'tie', 'loss'], 1.0)
         """
-        told = outcomes(self, question(self, first, second, worker))
-        return Table(dict(zip(("win", "tie", "loss"), told, strict=True)))
+        result = outcomes(self, question(self, first, second, worker))
+        return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
         """Probability that `first` is truly better than `second`, given all votes.
@@ -143,8 +143,8 @@ class FitRecord(FitData):
         >>> import crowdsift
         >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
         >>> fit = crowdsift.fit(votes)
-        >>> told = fit.difference(fit.labels[0], fit.labels[-1])
-        >>> bool(0 < told["lower"][0] < told["difference"][0] < told["upper"][0])
+        >>> result = fit.difference(fit.labels[0], fit.labels[-1])
+        >>> bool(0 < result["lower"][0] < result["difference"][0] < result["upper"][0])
         True
         """
         difference, sd = differences(self, first, second)

@@ -84,18 +84,18 @@ def voters(estimate: Estimate, count: int) -> Estimate:
     """The estimate without the rows of gold, which follow those of the workers that voted."""
     if len(estimate.theta) <= count:
         return estimate
-    told, points = estimate.workers, estimate.points
+    result, points = estimate.workers, estimate.points
     workers: dict[str, Any] = {
-        entry.name: getattr(told, entry.name)[:count]
-        for entry in fields(told)
-        if isinstance(getattr(told, entry.name), np.ndarray)
+        entry.name: getattr(result, entry.name)[:count]
+        for entry in fields(result)
+        if isinstance(getattr(result, entry.name), np.ndarray)
     }
-    extra = {name: values[:count] for name, values in told.extra.items()}
+    extra = {name: values[:count] for name, values in result.extra.items()}
     return replace(
         estimate,
         theta=estimate.theta[:count],
         points=None if points is None else WorkerPoints(*(x[:count] for x in points)),
-        workers=replace(told, extra=extra, **workers),
+        workers=replace(result, extra=extra, **workers),
     )
 
 

@@ -123,9 +123,9 @@ def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
 
 def _margin(fitted: Fitted) -> float | None:
     """How clearly the crowd settles the sign; None where a method cannot say."""
-    margin, told = fitted.estimate.sign_margin, fitted.estimate.workers
-    if margin is None and told.reliability is not None and told.reliability_sd is not None:
-        return sign_margin(told.reliability - told.random_level, told.reliability_sd)
+    margin, result = fitted.estimate.sign_margin, fitted.estimate.workers
+    if margin is None and result.reliability is not None and result.reliability_sd is not None:
+        return sign_margin(result.reliability - result.random_level, result.reliability_sd)
     return margin
 
 

@@ -1,4 +1,4 @@
-"""The table of workers: reliabilities, side habits and verdicts."""
+"""The table of workers: reliabilities, side biases and verdicts."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ __all__ = ["worker_table"]
 
 def worker_table(fitted: Fitted) -> Table:
     """The workers, by label; no row where votes have no workers."""
-    votes, told = fitted.votes, fitted.estimate.workers
+    votes, result = fitted.votes, fitted.estimate.workers
     m = votes.n_workers if votes.has_workers else 0
     nothing = np.full(m, np.nan)
-    reliability = nothing if told.reliability is None else told.reliability
-    lower, upper = _reliability_limits(told, reliability, fitted.level)
-    side = nothing if told.side_bias is None else told.side_bias
-    side_lower, side_upper = limits(side, told.side_sd, fitted.level)
+    reliability = nothing if result.reliability is None else result.reliability
+    lower, upper = _reliability_limits(result, reliability, fitted.level)
+    side = nothing if result.side_bias is None else result.side_bias
+    side_lower, side_upper = limits(side, result.side_sd, fitted.level)
     lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
     verdict, judged = _judged(fitted, m)
-    extra = {**told.extra, **judged}
+    extra = {**result.extra, **judged}
     if votes.has_workers and votes.ties_are_outcomes:
         extra["tie_rate"] = fitted.tie_rates[0]
     return Table(
@@ -60,15 +60,15 @@ def worker_table(fitted: Fitted) -> Table:
 
 
 def _reliability_limits(
-    told: WorkerEstimate, reliability: Vector, level: float
+    result: WorkerEstimate, reliability: Vector, level: float
 ) -> tuple[Vector, Vector]:
     """Limits from the posterior where there is one; a wider interval holds that of 90 %."""
-    low, high = told.reliability_lower, told.reliability_upper
+    low, high = result.reliability_lower, result.reliability_upper
     if low is None or high is None:
-        return limits(reliability, told.reliability_sd, level)
-    if level == LEVEL or told.quantiles is None:
+        return limits(reliability, result.reliability_sd, level)
+    if level == LEVEL or result.quantiles is None:
         return low, high
-    lower, upper = limits_at(level, told.quantiles)
+    lower, upper = limits_at(level, result.quantiles)
     if level > LEVEL:
         return np.minimum(lower, low), np.maximum(upper, high)
     return np.maximum(lower, low), np.minimum(upper, high)
@@ -76,24 +76,24 @@ def _reliability_limits(
 
 def _judged(fitted: Fitted, count: int) -> tuple[NDArray[np.object_], dict[str, Vector]]:
     """The verdicts and the probabilities behind them; empty words where a method gives none."""
-    told, words = fitted.estimate.workers, np.full(count, "", dtype=object)
-    if told.reliability is None or told.reliability_sd is None:
+    result, words = fitted.estimate.workers, np.full(count, "", dtype=object)
+    if result.reliability is None or result.reliability_sd is None:
         return words, {}
-    level, columns = told.random_level, {}
-    if told.quantiles is None:
-        below = normal_distribution(told.reliability - level, told.reliability_sd)
+    level, columns = result.random_level, {}
+    if result.quantiles is None:
+        below = normal_distribution(result.reliability - level, result.reliability_sd)
     else:
-        below = quantile_distribution(told.quantiles - level)
-    if told.one_sided is not None:
-        columns["p_one_sided"] = told.one_sided
-    if told.class_evidence is not None and told.typical is not None:
-        highest = told.reliability_upper  # with 90 %, whatever the level of the tables
-        upper = told.reliability if highest is None else highest
-        words = words_of(told.class_evidence, upper, told.typical)
-        adversarial, random, reliable = shares(below, told.typical)
+        below = quantile_distribution(result.quantiles - level)
+    if result.one_sided is not None:
+        columns["p_one_sided"] = result.one_sided
+    if result.class_evidence is not None and result.typical is not None:
+        highest = result.reliability_upper  # with 90 %, whatever the level of the tables
+        upper = result.reliability if highest is None else highest
+        words = words_of(result.class_evidence, upper, result.typical)
+        adversarial, random, reliable = shares(below, result.typical)
     else:
         words, adversarial, random, reliable = verdicts(
-            told.reliability - level, below, fitted.gold is not None
+            result.reliability - level, below, fitted.gold is not None
         )
     nothing = any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics)
     if nothing or fitted.compared_once:

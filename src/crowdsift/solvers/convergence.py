@@ -26,7 +26,7 @@ class StoppingRule:
     most
         The largest number of iterations.
     progress
-        Told of every iteration.
+        Called at every iteration.
 
     Examples
     --------

@@ -69,7 +69,7 @@ def minimise(
 ) -> tuple[Vector, list[float]]:
     """A minimiser near x, and the value before the first and after every iteration.
 
-    The rule is told a measure of the gradient, by default its largest entry. A step that does not
+    The rule gets a measure of the gradient, by default its largest entry. A step that does not
     lower the value as the model promises is taken back and the region shrinks, unless the promise
     drowns in rounding and the measure still falls.
     """

@@ -20,7 +20,7 @@ def population_to(
     scale: float,
     by_context: bool = False,
 ) -> dict[str, Any]:
-    """The distribution of types, the side habits and the variance of a pair effect.
+    """The distribution of types, the side biases and the variance of a pair effect.
 
     All as the run had them, in units in which the scores are `scale` times those of the fit: a
     run that goes on must find the grid as it was. `by_context` says that workers differed by

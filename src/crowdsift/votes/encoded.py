@@ -160,8 +160,8 @@ class EncodedVotes:
         >>> import numpy as np
         >>> from crowdsift import Comparisons
         >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
-        >>> told = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
-        >>> told.n_workers, told.n_gold, told.offsets.tolist()
+        >>> result = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))
+        >>> result.n_workers, result.n_gold, result.offsets.tolist()
         (3, 1, [0, 1, 2, 3])
         """
         if self.n_gold:

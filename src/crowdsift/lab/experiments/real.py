@@ -90,14 +90,14 @@ class Real(Experiment):
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Each data set by itself."""
         found = cells(records)
-        told = {}
+        result = {}
         for key in found:
             if key[1] == "default":
-                told[_title(*key)] = standing({key: found[key]})
+                result[_title(*key)] = standing({key: found[key]})
             else:
                 both = {**found[key], DEFAULT: found[key[0], "default"][DEFAULT]}
-                told[_title(*key)] = standing({key: both})
-        return told
+                result[_title(*key)] = standing({key: both})
+        return result
 
 
 _INTRODUCTION = (

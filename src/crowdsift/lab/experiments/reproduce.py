@@ -47,7 +47,7 @@ def reproduce(
         Methods whose results are dropped and made again; "all" starts the folder anew, also
         where it is of another version or of other options.
     progress
-        Told how far the run is.
+        Called with how far the run is.
 
     Returns
     -------

@@ -76,11 +76,11 @@ def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
     lines.append("")
     for chosen, records in found.values():
         known = chosen.standings(records)
-        told = [f"{part}: {value}" for part, value in known.items() if value.settings]
-        if told:
+        result = [f"{part}: {value}" for part, value in known.items() if value.settings]
+        if result:
             wanted = fits_wanted(chosen)
             state = "" if len(records) == wanted else f" ({len(records)} of {wanted} fits done)"
-            lines.append(f"- **{chosen.title}**{state} · {'; '.join(told)}")
+            lines.append(f"- **{chosen.title}**{state} · {'; '.join(result)}")
     missing = [EXPERIMENTS[name].title for name in EXPERIMENTS if name not in found]
     if missing:
         lines += ["", f"Not run: {', '.join(missing)}."]

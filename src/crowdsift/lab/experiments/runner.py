@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Progress", "run_missing"]
 
-#: Told how much of the work is done, of how much, and how many settings of how many.
+#: Called with how much of the work is done, of how much, and how many settings of how many.
 Progress = Callable[[float, float, int, int], None]
 
 # What libraries of linear algebra read when they are loaded.

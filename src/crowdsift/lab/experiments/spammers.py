@@ -104,12 +104,12 @@ class Spammers(Experiment):
     def standings(self, records: list[Record]) -> dict[str, Standing]:
         """Each data set by itself, as returned and up to sign."""
         found = cells(records)
-        told = {}
+        result = {}
         for data in self._sets.names:
             chosen = {k: v for k, v in found.items() if k[0] == data}
-            told[TITLES[data]] = standing(chosen)
-            told[f"{TITLES[data]}, up to sign"] = standing(chosen, "accuracy_up_to_sign")
-        return told
+            result[TITLES[data]] = standing(chosen)
+            result[f"{TITLES[data]}, up to sign"] = standing(chosen, "accuracy_up_to_sign")
+        return result
 
 
 _INTRODUCTION = (

@@ -96,13 +96,13 @@ class Store:
         if anew and "experiment" not in different:
             return
         if different:
-            told = "; ".join(
+            result = "; ".join(
                 f"{name} {_told(found.get(name))} there, {_told(wanted[name])} now"
                 for name in different
             )
             anyway = "" if anew else ", or start it anew with --redo all"
             raise RequestError(
-                f"{self.folder} holds results that cannot be mixed with these: {told}. Give "
+                f"{self.folder} holds results that cannot be mixed with these: {result}. Give "
                 f"another folder with --out, use the same version and options{anyway}"
             )
 

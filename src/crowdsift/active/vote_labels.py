@@ -17,12 +17,12 @@ if TYPE_CHECKING:
     from crowdsift.fitting import Fit
     from crowdsift.io.ingest import CodedVotes
 
-__all__ = ["Told", "told_by"]
+__all__ = ["VoteLabels", "vote_labels"]
 
 _BLOCK = 1 << 20  # rows at a time
 
 
-class Told(NamedTuple):
+class VoteLabels(NamedTuple):
     """Of every vote, for the item that is more probably better over the other.
 
     `against` says where the vote prefers the second item, `turned` where it prefers the one that
@@ -47,7 +47,7 @@ class Told(NamedTuple):
         }
 
 
-def told_by(coded: CodedVotes, found: Fit) -> Told:
+def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
     """What a fit says of votes, row by row."""
     place = _rows_of(coded, found)
     code = place
@@ -73,7 +73,7 @@ def told_by(coded: CodedVotes, found: Fit) -> Told:
         soft[part] = sigmoid(flat * typical * np.abs(gap))
         own = np.ones(len(one)) if coded.worker is None else worth[coded.worker[part]]
         weight[part] = own if coded.weight is None else own * coded.weight[part]
-    return Told(surer, margin, soft, weight, against, turned)
+    return VoteLabels(surer, margin, soft, weight, against, turned)
 
 
 def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
@@ -111,9 +111,9 @@ def _rough_variance(
     first, second = coded.first.astype(np.int64), coded.second.astype(np.int64)
     p = sigmoid(slope * (score[first] - score[second]))
     weight = np.ones(len(first)) if coded.weight is None else coded.weight.astype(np.float64)
-    told = weight * slope**2 * p * (1.0 - p)
+    result = weight * slope**2 * p * (1.0 - p)
     count = len(coded.items)
-    total = np.bincount(first, told, count) + np.bincount(second, told, count)
+    total = np.bincount(first, result, count) + np.bincount(second, result, count)
     return np.asarray(1.0 / np.maximum(total, 1e-2))
 
 
