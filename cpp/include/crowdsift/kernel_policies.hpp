@@ -224,8 +224,7 @@ private:
         const double n = static_cast<double>(vote.n);
         smooth_zero_ += vote.tied ? 0.0 : n * static_cast<double>(zero.k);
         cost_zero_ += n * static_cast<double>(zero.cost);
-        const int power =
-            n <= std::min(4.0, most_load_) && n == std::floor(n) ? static_cast<int>(n) : 0;
+        const int power = n <= most_load_ && n == std::floor(n) ? static_cast<int>(n) : 0;
         if (power > 0 && load_ + n > most_load_) {
             if (!flushed_) std::fill(exponents_.begin(), exponents_.end(), 0);
             take_exponents(products_.size(), products_.data(), exponents_.data());

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "crowdsift/grid_kernels.hpp"
@@ -16,6 +17,7 @@ namespace crowdsift {
 
 class TypeGrid {
 public:
+    static constexpr std::size_t kMostLevels = 128;
     static constexpr double kNarrow =
         1.0;  // cells; see refined_levels in engines/reference/adaptive_grid.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
@@ -36,9 +38,11 @@ public:
         lane_prior_.assign(types(), 0.0F);
         to_lanes(prior_.data(), lane_prior_.data());
         width_.resize(half_);
+        inverse_width_.resize(half_);
         for (std::size_t j = 0; j < half_; ++j) {
             const double before = j == 0 ? 0.0 : levels_[j - 1];
             width_[j] = j + 1 < half_ ? 0.5 * (levels_[j + 1] - before) : levels_[j] - before;
+            inverse_width_[j] = 1.0 / width_[j];
         }
     }
 
@@ -75,50 +79,59 @@ public:
         rising[half_] += scale * static_cast<double>(types[zero()]);
     }
 
-    // The prior on a worker's adaptive grid: the density is linear between common levels and
-    // constant outside; the mass at 0 stays.
-    void own_prior(const double* own, float* types) const {
-        spread_prior(prior_.data(), own, types);
+    // Where the levels of an adaptive grid lie among the common ones: the same for every tie width.
+    struct Placement {
+        std::uint16_t cell[kMostLevels], below[kMostLevels];
+        double width[kMostLevels], share[kMostLevels], part[kMostLevels];
+    };
+
+    void place(const double* own, Placement& at) const {
+        std::size_t k = 0, below = 0;  // below: the common level below, 0 being the point 0
+        for (std::size_t j = 0; j < half_; ++j) {
+            while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
+            while (below + 1 < half_ && levels_[below] <= own[j]) ++below;
+            const double low = below == 0 ? 0.0 : levels_[below - 1];
+            at.cell[j] = static_cast<std::uint16_t>(k);
+            at.below[j] = static_cast<std::uint16_t>(below);
+            at.width[j] = width_of(own, j);
+            at.share[j] = unit((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]));
+            at.part[j] = unit((own[j] - low) / (levels_[below] - low));
+        }
     }
 
-    // Another prior than the common one, on an adaptive grid where one is given.
-    void spread_prior(const double* prior, const double* own, float* types) const {
+    // A prior in rising order, on an adaptive grid where one is given: the density is linear
+    // between common levels and constant outside; the mass at 0 stays.
+    void spread_prior(const double* prior, const Placement* at, float* types) const {
         std::fill(types, types + this->types(), 0.0F);
-        if (own == nullptr) {
+        if (at == nullptr) {
             to_lanes(prior, types);
             return;
         }
-        const auto up = [&](std::size_t k) { return prior[half_ + 1 + k] / width_[k]; };
-        const auto down = [&](std::size_t k) { return prior[half_ - 1 - k] / width_[k]; };
-        std::size_t k = 0;
+        const double *const up = prior + half_ + 1, *const down = prior + half_ - 1;
         for (std::size_t j = 0; j < half_; ++j) {
-            const double width = width_of(own, j);
-            while (k + 2 < half_ && levels_[k + 1] < own[j]) ++k;
-            const double share =
-                std::min(std::max((own[j] - levels_[k]) / (levels_[k + 1] - levels_[k]), 0.0), 1.0);
-            types[j] = static_cast<float>(width * (up(k) + share * (up(k + 1) - up(k))));
+            const std::size_t k = at->cell[j];
+            const double here = (1.0 - at->share[j]) * inverse_width_[k] * at->width[j];
+            const double next = at->share[j] * inverse_width_[k + 1] * at->width[j];
+            types[j] = static_cast<float>(here * up[k] + next * up[k + 1]);
             types[lanes_ + j] =
-                static_cast<float>(width * (down(k) + share * (down(k + 1) - down(k))));
+                static_cast<float>(here * *(down - static_cast<std::ptrdiff_t>(k)) +
+                                   next * *(down - static_cast<std::ptrdiff_t>(k) - 1));
         }
         types[zero()] = static_cast<float>(prior[half_]);
     }
 
     // Masses prior * likelihood (or the prior alone) on an adaptive grid to the common one, each
     // shared by its two neighbours linearly.
-    void deposit(const double* own, const float* prior, const float* likelihood, double scale,
+    void deposit(const Placement& at, const float* prior, const float* likelihood, double scale,
                  double* rising) const {
-        std::size_t k = 0;  // the common level below, 0 being the point 0
         for (std::size_t j = 0; j < half_; ++j) {
-            while (k + 1 < half_ && levels_[k] <= own[j]) ++k;
-            const double below = k == 0 ? 0.0 : levels_[k - 1];
-            const double share =
-                std::min(std::max((own[j] - below) / (levels_[k] - below), 0.0), 1.0);
+            const std::size_t k = at.below[j];
             const double up = scale * mass(prior, likelihood, j);
             const double down = scale * mass(prior, likelihood, lanes_ + j);
-            rising[half_ + k] += up * (1.0 - share);
-            rising[half_ + k + 1] += up * share;
-            rising[half_ - k] += down * (1.0 - share);
-            rising[half_ - k - 1] += down * share;
+            rising[half_ + k] += up * (1.0 - at.part[j]);
+            rising[half_ + k + 1] += up * at.part[j];
+            rising[half_ - k] += down * (1.0 - at.part[j]);
+            rising[half_ - k - 1] += down * at.part[j];
         }
         rising[half_] += scale * mass(prior, likelihood, zero());
     }
@@ -160,6 +173,8 @@ public:
     }
 
 private:
+    static double unit(double share) { return std::min(std::max(share, 0.0), 1.0); }
+
     static double mass(const float* prior, const float* likelihood, std::size_t t) {
         return static_cast<double>(likelihood == nullptr ? prior[t] : prior[t] * likelihood[t]);
     }
@@ -179,7 +194,8 @@ private:
     }
 
     std::size_t half_ = 0, lanes_ = 0;
-    std::vector<double> levels_, prior_, width_;  // widths of cells, one-sided at the last
+    std::vector<double> levels_, prior_;
+    std::vector<double> width_, inverse_width_;  // of cells, one-sided at the last
     std::vector<float> lane_level_, lane_prior_;
 };
 

@@ -103,13 +103,17 @@ CROWDSIFT_INLINE float one_minus_exp(float y, float e) {
     return y < 0.3F ? series : 1.0F - e;
 }
 
-// f^n for n = 1 ... 4.
+// f^n for n = 1 ... 8, by squares.
 template <int power>
 CROWDSIFT_INLINE float to_power(float f) {
-    if (power == 1) return f;
-    if (power == 2) return f * f;
-    if (power == 3) return f * f * f;
-    return (f * f) * (f * f);
+    if constexpr (power <= 1) {
+        return f;
+    } else if constexpr (power % 2 == 0) {
+        const float half = to_power<power / 2>(f);
+        return half * half;
+    } else {
+        return f * to_power<power - 1>(f);
+    }
 }
 
 // Multiplies products by the denominators of one vote to a power, or (power 0) adds n log of them
@@ -186,6 +190,18 @@ inline void multiply_products(std::size_t n_widths, std::size_t lanes, const flo
         case 4:
             vote_products<4>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
             break;
+        case 5:
+            vote_products<5>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
+            break;
+        case 6:
+            vote_products<6>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
+            break;
+        case 7:
+            vote_products<7>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
+            break;
+        case 8:
+            vote_products<8>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
+            break;
         default:
             vote_products<0>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
     }
@@ -236,6 +252,18 @@ inline void zero_products(std::size_t n_widths, const float* widths, int power, 
             break;
         case 4:
             zero_vote_products<4>(n_widths, widths, n, tied, term, product, gap);
+            break;
+        case 5:
+            zero_vote_products<5>(n_widths, widths, n, tied, term, product, gap);
+            break;
+        case 6:
+            zero_vote_products<6>(n_widths, widths, n, tied, term, product, gap);
+            break;
+        case 7:
+            zero_vote_products<7>(n_widths, widths, n, tied, term, product, gap);
+            break;
+        case 8:
+            zero_vote_products<8>(n_widths, widths, n, tied, term, product, gap);
             break;
         default:
             zero_vote_products<0>(n_widths, widths, n, tied, term, product, gap);

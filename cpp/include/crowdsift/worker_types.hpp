@@ -33,6 +33,7 @@ public:
     }
 
     void set_prior(const double* prior) {
+        given_.assign(prior, prior + n_types());
         prior_.assign(size(), 0.0F);
         for (std::size_t w = 0; w < slices_.size(); ++w) {
             slices_[w].set_prior(prior + w * n_points());
@@ -74,17 +75,14 @@ public:
                        weights[2] * side_costs_[2 * padded + p];
     }
 
-    void own_prior(const double* own, float* prior) const {
-        for (std::size_t w = 0; w < slices_.size(); ++w)
-            slices_[w].own_prior(own, prior + w * slice());
-        std::copy(prior_.begin() + static_cast<std::ptrdiff_t>(n_regular()), prior_.end(),
-                  prior + n_regular());
-    }
-
-    // Another prior than the common one, on an adaptive grid where one is given.
+    // The prior, or another one, on an adaptive grid where one is given.
+    void own_prior(const double* own, float* out) const { spread_prior(given_.data(), own, out); }
     void spread_prior(const double* prior, const double* own, float* out) const {
+        TypeGrid::Placement at;
+        if (own != nullptr) slices_[0].place(own, at);
         for (std::size_t w = 0; w < slices_.size(); ++w)
-            slices_[w].spread_prior(prior + w * n_points(), own, out + w * slice());
+            slices_[w].spread_prior(prior + w * n_points(), own == nullptr ? nullptr : &at,
+                                    out + w * slice());
         std::fill(out + n_regular(), out + size(), 0.0F);
         for (std::size_t p = 0; p < shape_.side_only.size(); ++p)
             out[n_regular() + p] = static_cast<float>(prior[slices_.size() * n_points() + p]);
@@ -107,8 +105,10 @@ public:
             add_masses(prior, likelihood, scale, counts);
             return;
         }
+        TypeGrid::Placement at;
+        slices_[0].place(own, at);
         for (std::size_t w = 0; w < slices_.size(); ++w)
-            slices_[w].deposit(own, prior + w * slice(),
+            slices_[w].deposit(at, prior + w * slice(),
                                likelihood == nullptr ? nullptr : likelihood + w * slice(),
                                static_cast<double>(scale), counts + w * n_points());
         add_side_only(prior, likelihood, scale, counts);
@@ -202,6 +202,7 @@ private:
     TypeShape shape_;
     std::vector<TypeGrid> slices_;
     std::size_t half_ = 0;
+    std::vector<double> given_;  // the prior in the order of Python
     std::vector<float> prior_;
     std::vector<double> side_costs_;  // of a win by the first item, by the second, of a tie
 };
