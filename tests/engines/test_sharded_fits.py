@@ -10,6 +10,7 @@ import pytest
 from benchmarks.shards import SHARDS, TOLERANCE, differences, exacting, real_votes, sparse_votes
 
 from crowdsift.engines import cpu
+from crowdsift.engines.grid import RELIABILITY_ONLY
 from crowdsift.engines.sharded import sharded_engine
 from crowdsift.models import MODELS
 from crowdsift.solvers.ep.variances import Factorisation
@@ -51,7 +52,8 @@ def test_sift_in_shards_where_variances_are_by_belief_propagation():
     for shards in SHARDS:
         engine = sharded_engine(votes, lambda part, shared: cpu.engine(part, 1, shared), shards)
         laplacian = engine.slopes.curvature(estimate.scores, np.ones(votes.n_workers)).laplacian
-        assert Factorisation(engine).variances(None, laplacian, exact=True) is None
+        sites = engine.grid.sites(RELIABILITY_ONLY, 2.0)
+        assert Factorisation(engine).variances(sites, laplacian, exact=True) is None
         found = model.estimate(engine)
         np.testing.assert_allclose(found.scores, estimate.scores, atol=1e-6)
         np.testing.assert_allclose(found.score_sd, estimate.score_sd, atol=1e-5)

@@ -218,7 +218,7 @@ def _workers(facts: Facts) -> dict[str, Any]:
 
 
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Columns as lists: texts as they read, numbers to four digits, None where missing."""
+    """Columns as lists: texts as they read, numbers to six digits (the page shows fewer), None where missing."""
     result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
     texts = {
         name: [label(value) for value in column[:MOST_ROWS]]
@@ -236,7 +236,7 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
         if name in texts:
             result[name] = texts[name][:rows]
         elif values.dtype.kind == "f":
-            result[name] = [float(f"{v:.4g}") if v - v == 0 else None for v in values.tolist()]
+            result[name] = [float(f"{v:.6g}") if v - v == 0 else None for v in values.tolist()]
         else:
             result[name] = values.tolist()
     return result
