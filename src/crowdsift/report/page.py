@@ -218,7 +218,7 @@ def _workers(facts: Facts) -> dict[str, Any]:
 
 
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Columns as lists: texts as they read, numbers to six digits (the page shows fewer), None where missing."""
+    """Columns as lists: texts as they read, numbers to six digits, None where missing."""
     result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
     texts = {
         name: [label(value) for value in column[:MOST_ROWS]]
