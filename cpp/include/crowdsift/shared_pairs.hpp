@@ -44,6 +44,12 @@ public:
     bool is(std::size_t p) const { return !mark_.empty() && mark_[p] != kNotShared; }
     bool is_foreign(std::size_t p) const { return !mark_.empty() && mark_[p] == kForeign; }
 
+    // is_foreign as a function of its own, whose data stay in registers within a loop.
+    auto foreign_pairs() const {
+        const std::uint8_t* const mark = mark_.empty() ? nullptr : mark_.data();
+        return [mark](std::size_t p) { return mark != nullptr && mark[p] == kForeign; };
+    }
+
 private:
     static constexpr std::uint8_t kNotShared = 0, kOwned = 1, kForeign = 2;
     std::vector<std::size_t> pair_;

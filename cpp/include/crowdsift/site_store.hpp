@@ -132,17 +132,15 @@ public:
     SweepReport sweep(const double* precision, const double* settled, bool fresh, double* sums) {
         require_system();
         if (fresh) messages_.forget();
-        return messages_.sweep(
-            world_, system_->weights(), precision, settled,
-            [&](std::size_t p) { return shared_.is_foreign(p); }, sums);
+        return messages_.sweep(world_, system_->weights(), precision, settled,
+                               shared_.foreign_pairs(), sums);
     }
     SweepReport finish(const double* precision, bool fresh, double* sums, double* shared) {
         require_system();
         if (fresh) messages_.forget();
         pair_variance_.resize(world_.pairs.size(), 0.0F);
         const SweepReport report = messages_.finish(
-            world_, system_->weights(), precision,
-            [&](std::size_t p) { return shared_.is_foreign(p); },
+            world_, system_->weights(), precision, shared_.foreign_pairs(),
             [&](std::size_t p, double variance) {
                 pair_variance_[p] = static_cast<float>(variance);
             },
