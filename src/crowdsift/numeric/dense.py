@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = ["inverse_root", "symmetric_matrix"]
 
 _BLOCK = 64
+_LARGE = 800
 
 
 def symmetric_matrix(
@@ -60,7 +62,9 @@ def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
     >>> np.diag(root.T @ root).round(4).tolist(), round(log_determinant, 4)
     ([0.5, 0.25], 2.0794)
     """
-    with dense_algebra():
+    # Threads of BLAS wait for each other by spinning: for a small matrix they do not pay, and cost
+    # dearly where a core is busy.
+    with dense_algebra() if len(matrix) >= _LARGE else nullcontext():
         factor = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
         return _inverse_of_lower(factor), 2.0 * float(np.log(np.diag(factor)).sum())
 
