@@ -77,9 +77,8 @@ nb::tuple update(Sites& self, In<double> levels, In<double> prior, In<double> me
                  bool clip, double side_mean, double side_variance, std::optional<GivenPriors> own,
                  std::optional<In<std::uint8_t>> workers) {
     const std::size_t half = levels.shape(0), types = self.sites.types().n_types(half);
-    if (half < 2 || half > TypeGrid::kMostLevels)
-        throw std::invalid_argument("a grid has 2 to " + std::to_string(TypeGrid::kMostLevels) +
-                                    " positive levels");
+    if (half < 2) throw std::invalid_argument("at least two levels are needed");
+    if (half > TypeGrid::kMostLevels) throw std::invalid_argument("at most 1,024 levels");
     const std::size_t adaptive = self.sites.grids().length();
     if (adaptive > 0 && adaptive != half)
         throw std::invalid_argument("workers have adaptive grids of another number of levels");

@@ -17,7 +17,7 @@ namespace crowdsift {
 
 class TypeGrid {
 public:
-    static constexpr std::size_t kMostLevels = 128;
+    static constexpr std::size_t kMostLevels = 1024;
     static constexpr double kNarrow =
         1.0;  // cells; see refined_levels in engines/reference/adaptive_grid.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
