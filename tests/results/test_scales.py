@@ -197,4 +197,4 @@ def test_report_and_plots_follow(votes: crowdsift.Comparisons) -> None:
     page = fit.report(refit=False).html
     assert "95 % interval" in page
     assert "90 %" not in page
-    assert f"{fit.items['score'][0]:.4g}" in page
+    assert f"{fit.items['score'][0]:.6g}" in page
