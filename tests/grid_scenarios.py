@@ -22,7 +22,7 @@ from scenario_results import (
 from crowdsift.engines.base import Engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerPoints, WorkerPriors
 from crowdsift.solvers.ep.variances import loopy_bp
-from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
 
 
 class Ground(NamedTuple):

@@ -18,9 +18,9 @@ from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refined_levels
 from crowdsift.numeric.grids import deposit
+from crowdsift.solvers.ep.type_summary import quantiles
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.type_summary import quantiles
-from crowdsift.solvers.worker_prior import WorkerPrior, gaussian_on, power_grid
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, gaussian_on, power_grid
 
 
 def started(engine, levels, prior, means, *, clip=True, types=RELIABILITY_ONLY, side=SIDE):

@@ -32,7 +32,7 @@ from crowdsift.engines.torch.moments import PlainPasses  # noqa: E402
 from crowdsift.engines.torch.sums import FixedPoint  # noqa: E402
 from crowdsift.engines.torch.torch_engine import TorchEngine  # noqa: E402
 from crowdsift.engines.torch.triton_grid import TritonPasses  # noqa: E402
-from crowdsift.solvers.worker_prior import power_grid  # noqa: E402
+from crowdsift.solvers.ep.worker_prior import power_grid  # noqa: E402
 
 
 def drawn(seed: int) -> Comparisons:

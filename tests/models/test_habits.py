@@ -15,7 +15,7 @@ from crowdsift.engines.grid import SidePrior, WorkerTypes, mirrored
 from crowdsift.models import Sift
 from crowdsift.numeric.metrics import measure
 from crowdsift.solvers.ep.variances import Factorisation
-from crowdsift.solvers.worker_prior import WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
 
 
 def standardised(values):

@@ -16,8 +16,8 @@ from crowdsift.models import Sift
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.variances import Factorisation
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
 from crowdsift.solvers.spectral import spectral_scores
-from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
 
 
 def by_item(fit):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from crowdsift.engines.grid import SidePrior
 from crowdsift.numeric.random_effects import log_mean
-from crowdsift.solvers.context_sides import SideTree
+from crowdsift.solvers.ep.context_sides import SideTree
 
 WHOLE = np.array([0, 0, 0, 1])
 

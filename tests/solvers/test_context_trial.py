@@ -10,10 +10,10 @@ import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
-from crowdsift.solvers import contexts
-from crowdsift.solvers.context_sides import SideTree
-from crowdsift.solvers.context_types import TypeTree, spread_kernel
-from crowdsift.solvers.worker_prior import power_grid
+from crowdsift.solvers.ep import contexts
+from crowdsift.solvers.ep.context_sides import SideTree
+from crowdsift.solvers.ep.context_types import TypeTree, spread_kernel
+from crowdsift.solvers.ep.worker_prior import power_grid
 
 
 def fitted(votes, **values):

@@ -18,8 +18,8 @@ from crowdsift.engines.reference.adaptive_grid import interpolated_prior
 from crowdsift.io.gold import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.context_types import TypeTree, likelihoods, spread_kernel
-from crowdsift.solvers.worker_prior import power_grid
+from crowdsift.solvers.ep.context_types import TypeTree, likelihoods, spread_kernel
+from crowdsift.solvers.ep.worker_prior import power_grid
 from crowdsift.votes.folds import folds
 
 # --- messages ---------------------------------------------------------------------------------

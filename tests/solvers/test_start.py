@@ -13,8 +13,8 @@ import crowdsift
 from crowdsift import Comparisons, InputError, RequestError, cli
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
-from crowdsift.solvers.kept_sites import carried_over, kept_sites, recoded
-from crowdsift.solvers.worker_prior import WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep.kept_sites import carried_over, kept_sites, recoded
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
 
 
 def largest_difference(one, two):

@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.precision import ScorePrecision
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.context_points import ContextPoints
     from crowdsift.solvers.convergence import Progress, StoppingRule
-    from crowdsift.solvers.kept_sites import SavedSites
+    from crowdsift.solvers.ep.context_points import ContextPoints
+    from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
@@ -47,7 +47,7 @@ class WorkerEstimate:
     but sides, and `extra` holds further parameters by name. `typical` is the reliability of a
     typical worker, and `class_evidence` the logarithms of how well classes of types explain a
     worker's own votes (adversarial, random, informative, one-sided): see
-    `crowdsift.solvers.type_classes`.
+    `crowdsift.solvers.ep.type_classes`.
     """
 
     reliability: Vector | None = None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from crowdsift.solvers.population import mirrored_population
+from crowdsift.solvers.ep.population import mirrored_population
 
 if TYPE_CHECKING:
     from crowdsift.engines.grid import WorkerPoints

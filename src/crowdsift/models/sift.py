@@ -15,19 +15,19 @@ from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.context_types import MOST_SPREAD
-from crowdsift.solvers.contexts import MOST_NUMBERS, ContextSites, in_another
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.context_types import MOST_SPREAD
+from crowdsift.solvers.ep.contexts import MOST_NUMBERS, ContextSites, in_another
+from crowdsift.solvers.ep.kept_sites import kept_sites
+from crowdsift.solvers.ep.null_model import null_evidence
+from crowdsift.solvers.ep.population import population_from, population_to
 from crowdsift.solvers.ep.run import propagate
+from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
-from crowdsift.solvers.kept_sites import kept_sites
-from crowdsift.solvers.null_model import null_evidence
-from crowdsift.solvers.population import population_from, population_to
-from crowdsift.solvers.side_hint import hints_at_sides
-from crowdsift.solvers.type_classes import class_evidence, typical_reliability
-from crowdsift.solvers.type_summary import TypeSummary, summarise
-from crowdsift.solvers.warm import WarmStart, go_on
-from crowdsift.solvers.worker_prior import power_grid, worker_types
+from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
+from crowdsift.solvers.ep.type_summary import TypeSummary, summarise
+from crowdsift.solvers.ep.warm import WarmStart, go_on
+from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
 from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:

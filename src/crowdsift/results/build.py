@@ -12,11 +12,11 @@ from crowdsift.results.posterior import Posterior
 from crowdsift.results.statistics import separation_of
 from crowdsift.results.summary import diagnose, summary
 from crowdsift.results.worker_table import worker_table
-from crowdsift.solvers.kept_sites import recoded
+from crowdsift.solvers.ep.kept_sites import recoded
 
 if TYPE_CHECKING:
     from crowdsift.results.fitted import Fitted
-    from crowdsift.solvers.kept_sites import SavedSites
+    from crowdsift.solvers.ep.kept_sites import SavedSites
 
 __all__ = ["fields_of"]
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.results.posterior import Posterior
     from crowdsift.results.tables import Table
-    from crowdsift.solvers.kept_sites import SavedSites
+    from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.source import Backend
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.parquet import parquet_bytes, parquet_columns
-from crowdsift.solvers.kept_sites import SavedSites
+from crowdsift.solvers.ep.kept_sites import SavedSites
 
 __all__ = ["SITES", "read_sites", "sites_bytes"]
 

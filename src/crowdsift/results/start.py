@@ -14,12 +14,12 @@ from crowdsift.models import Model, Start
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.data import FitData
 from crowdsift.results.store import load
-from crowdsift.solvers.kept_sites import recoded
+from crowdsift.solvers.ep.kept_sites import recoded
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.solvers.kept_sites import SavedSites
+    from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["starting_point"]

@@ -51,7 +51,7 @@ def words_of(evidence: Vector, upper: Vector, typical: float) -> NDArray[np.obje
     ----------
     evidence
         Logarithms of averaged likelihoods, columns adversarial, random, informative and perhaps
-        one-sided; see `crowdsift.solvers.type_classes`.
+        one-sided; see `crowdsift.solvers.ep.type_classes`.
     upper
         The upper limits of reliabilities.
     typical

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.solvers.contexts import with_contexts
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.contexts import with_contexts
+from crowdsift.solvers.ep.pair_effect import with_pair_effect
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
-from crowdsift.solvers.pair_effect import with_pair_effect
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine

@@ -14,10 +14,10 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY, PairVariances, WorkerTypes
 from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.side_prior import PopulationSide
+from crowdsift.solvers.ep.worker_prior import WorkerPrior
 from crowdsift.solvers.spectral import spectral_scores
-from crowdsift.solvers.worker_prior import WorkerPrior
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine

@@ -18,8 +18,8 @@ from crowdsift.engines.grid import mirrored
 if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.contexts import ContextSites
-    from crowdsift.solvers.worker_prior import WorkerPrior
+    from crowdsift.solvers.ep.contexts import ContextSites
+    from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 __all__ = ["class_evidence", "typical_reliability"]
 
@@ -33,8 +33,8 @@ def typical_reliability(prior: WorkerPrior) -> float:
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.solvers.type_classes import typical_reliability
-    >>> from crowdsift.solvers.worker_prior import WorkerPrior, power_grid
+    >>> from crowdsift.solvers.ep.type_classes import typical_reliability
+    >>> from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
     >>> round(typical_reliability(WorkerPrior.start(power_grid(49), 1.25, 0.5)), 1)
     1.3
     """

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.grid import GridSites, TypePosteriors, WorkerPriors
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.worker_prior import WorkerPrior
+    from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 __all__ = ["TypeSummary", "quantiles", "summarise"]
 

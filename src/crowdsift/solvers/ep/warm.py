@@ -9,11 +9,11 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.ep.kept_sites import carried_over, worker_codes
 from crowdsift.solvers.ep.run import complete
+from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
-from crowdsift.solvers.kept_sites import carried_over, worker_codes
-from crowdsift.solvers.side_prior import PopulationSide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites, SidePrior, VoteSites
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
+    from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.solvers.ep.state import Settings
-    from crowdsift.solvers.kept_sites import SavedSites
-    from crowdsift.solvers.worker_prior import WorkerPrior
+    from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 __all__ = ["WarmStart", "go_on"]
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.engines.grid import SidePrior
 from crowdsift.errors import RequestError
-from crowdsift.solvers.worker_prior import WorkerPrior, worker_types
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, worker_types
 
 __all__ = ["mirrored_population", "population_from", "population_to"]
 
@@ -30,8 +30,8 @@ def population_to(
     --------
     >>> import numpy as np
     >>> from crowdsift.engines.grid import SidePrior
-    >>> from crowdsift.solvers.population import population_from, population_to
-    >>> from crowdsift.solvers.worker_prior import WorkerPrior
+    >>> from crowdsift.solvers.ep.population import population_from, population_to
+    >>> from crowdsift.solvers.ep.worker_prior import WorkerPrior
     >>> prior = WorkerPrior.start(np.array([1.0, 2.0]), 1.0, 0.5)
     >>> population_from(population_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
     SidePrior(mean=0.1, variance=0.2)

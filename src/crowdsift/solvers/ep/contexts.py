@@ -22,10 +22,10 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     mirrored,
 )
-from crowdsift.solvers.context_points import ContextPoints
-from crowdsift.solvers.context_sides import SideTree
-from crowdsift.solvers.context_types import TypeTree, likelihoods
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.context_points import ContextPoints
+from crowdsift.solvers.ep.context_sides import SideTree
+from crowdsift.solvers.ep.context_types import TypeTree, likelihoods
 from crowdsift.solvers.ep.variances import Factorisation
 
 if TYPE_CHECKING:

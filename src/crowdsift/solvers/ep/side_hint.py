@@ -35,7 +35,7 @@ def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.solvers.side_hint import side_scores
+    >>> from crowdsift.solvers.ep.side_hint import side_scores
     >>> crowd, dispersion = side_scores(np.array([100.0, 100.0]), np.array([60.0, -60.0]))
     >>> crowd, round(dispersion, 1)
     (0.0, 35.2)

@@ -8,14 +8,14 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY
+from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.side_prior import PopulationSide
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import SidePrior
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.worker_prior import WorkerPrior
+    from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 __all__ = ["null_evidence"]
 

@@ -41,7 +41,7 @@ def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> P
     --------
     >>> import numpy as np
     >>> from crowdsift.engines.grid import SidePrior
-    >>> from crowdsift.solvers.side_prior import learn_sides
+    >>> from crowdsift.solvers.ep.side_prior import learn_sides
     >>> tau = np.full(100, 9.0)
     >>> learn_sides(0.2 * tau, tau, np.ones(100), SidePrior(0.0, 0.25)).prior
     SidePrior(mean=0.19..., variance=0.0625)

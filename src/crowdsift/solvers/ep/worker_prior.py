@@ -37,7 +37,7 @@ def power_grid(points: int) -> Vector:
 
     Examples
     --------
-    >>> from crowdsift.solvers.worker_prior import power_grid
+    >>> from crowdsift.solvers.ep.worker_prior import power_grid
     >>> power_grid(5).round(3).tolist()
     [2.121, 6.0]
     """
@@ -50,7 +50,7 @@ def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
 
     Examples
     --------
-    >>> from crowdsift.solvers.worker_prior import worker_types
+    >>> from crowdsift.solvers.ep.worker_prior import worker_types
     >>> worker_types(ties=False, sides=True).side_only.tolist()
     [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
     """
