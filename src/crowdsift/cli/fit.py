@@ -24,6 +24,7 @@ from crowdsift.cli.options import (
     NoWorkers,
     OutFolder,
     Partitions,
+    Query,
     Quiet,
     ReportFile,
     Robustness,
@@ -37,6 +38,7 @@ from crowdsift.cli.options import (
     TableFile,
     Threads,
     TimeColumn,
+    ToTable,
     Tune,
     Unique,
     Values,
@@ -91,23 +93,22 @@ def fit(
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
-    partitions: Partitions = False,
+    partitions: Partitions = False, query: Query = None, to_table: ToTable = None,
     start: Start = None,
     engine: EngineName = "auto",
     threads: Threads = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
-) -> None:
+    seed: Seed = 0, quiet: Quiet = False,
+) -> None:  # fmt: skip
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
 
     given = hyper_parameters(settings or [])
     chosen = None if method is None else crowdsift.model(method, **given)
-    _require_targets(out, report, table)
+    _require_targets(out, report, table, votes, to_table)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
-        features=features, partitions=partitions, threads=threads,
+        features=features, partitions=partitions, query=query, threads=threads,
     )  # fmt: skip
     read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
@@ -120,7 +121,8 @@ def fit(
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, quiet)
-    _show(result, out, report, table, as_json=as_json, threads=threads, quiet=quiet)
+    target = None if to_table is None else (votes, to_table)
+    _show(result, out, report, table, target, as_json=as_json, threads=threads, quiet=quiet)
 
 
 def _refuse_unused(chosen: Any, features: str | None, classes: str | None, tune: bool) -> None:
@@ -166,7 +168,9 @@ def _for_workers(
     return result.hide_workers() if hide_workers else result
 
 
-def _require_targets(out: Path | None, report: Path | None, table: Path | None) -> None:
+def _require_targets(
+    out: Path | None, report: Path | None, table: Path | None, votes: str, to_table: str | None
+) -> None:
     """Refuse what cannot be written before any work is done."""
     from crowdsift.io.files import require_file, require_folder
 
@@ -174,6 +178,10 @@ def _require_targets(out: Path | None, report: Path | None, table: Path | None) 
         require_folder(out)
     if report is not None:
         require_file(report)
+    if to_table is not None:
+        from crowdsift.io.database_tables import require_table
+
+        require_table(votes, to_table)
     if table is not None:
         from crowdsift.results.leaderboard import form_of
 
@@ -186,6 +194,7 @@ def _show(
     out: Path | None,
     report: Path | None,
     table: Path | None,
+    target: tuple[str, str] | None,
     *,
     as_json: bool,
     threads: int | None,
@@ -205,6 +214,7 @@ def _show(
         from crowdsift.results.leaderboard import write_leaderboard
 
         write_leaderboard(result, table)
+    written = [] if target is None else _to_database(result, *target)
     if not quiet:
         warn(result.warnings)
     if as_json:
@@ -213,7 +223,17 @@ def _show(
     from crowdsift.report import terminal as console
 
     console.show_fit(result)
-    written = [f"{out}/items.csv, workers.csv, summary.json"] if out is not None else []
+    written += [f"{out}/items.csv, workers.csv, summary.json"] if out is not None else []
     written += [str(path) for path in (report, table) if path is not None]
     for each in written if not quiet else []:
         say(f"Written: {each}")
+
+
+def _to_database(result: "Fit", votes: str, name: str) -> list[str]:
+    """Write the tables into the database that the votes came from; what was written."""
+    from crowdsift.io.database_tables import write_tables
+
+    tables = {"items": result.shown_items.to_arrow()}
+    if result.worker_table.height:
+        tables["workers"] = result.worker_table.to_arrow()
+    return [f"the table {each}" for each in write_tables(votes, name, tables)]

@@ -130,6 +130,20 @@ Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu or reference.")]
+Query = Annotated[
+    str | None,
+    typer.Option(
+        help="One SELECT whose columns are those of votes; VOTES is then postgresql://..., "
+        "sqlite:///FILE, duckdb:///FILE, or the path of such a file."
+    ),
+]
+ToTable = Annotated[
+    str | None,
+    typer.Option(
+        help="Write the tables NAME_items and NAME_workers into the database that the votes came "
+        "from, in one transaction."
+    ),
+]
 Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]
 Scale = Annotated[
     str,

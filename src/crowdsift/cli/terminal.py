@@ -44,10 +44,12 @@ def plain_text(text: str) -> str:
 
 
 def command_line() -> str:
-    """The command as it was given, quoted for a shell."""
+    """The command as it was given, quoted for a shell, without passwords."""
     import shlex
 
-    return shlex.join(["crowdsift", *sys.argv[1:]])
+    from crowdsift.io.databases import masked
+
+    return shlex.join(["crowdsift", *map(masked, sys.argv[1:])])
 
 
 def warn(notes: tuple[str, ...]) -> None:

@@ -6,7 +6,7 @@ import difflib
 import os
 from typing import TYPE_CHECKING, Any
 
-from crowdsift.errors import InputError
+from crowdsift.errors import InputError, RequestError
 from crowdsift.io.frames import source_of
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.source import Source
@@ -18,15 +18,45 @@ __all__ = ["listed", "lookup", "open_source", "refuse_empty", "resolve_column"]
 
 
 def open_source(
-    source: Any, threads: int | None = None, *, partitions: bool = False, skip_bad: bool = False
+    source: Any,
+    threads: int | None = None,
+    *,
+    partitions: bool = False,
+    skip_bad: bool = False,
+    query: str = "",
 ) -> Source:
     """The table behind a path, a frame or arrays; nothing is read yet."""
+    if _in_database(source, query):
+        from crowdsift.io.databases import DatabaseSource
+
+        address = os.fsdecode(source)
+        return DatabaseSource(address, query, thread_count(threads), skip_bad=skip_bad)
     if isinstance(source, str | os.PathLike):
         from crowdsift.io.duck import FileSource
 
         path = os.fsdecode(source)
         return FileSource(path, thread_count(threads), partitions=partitions, skip_bad=skip_bad)
     return source_of(source)
+
+
+def _in_database(source: Any, query: str) -> bool:
+    """Whether votes are in a database; then and only then there is a query."""
+    kind = None
+    if isinstance(source, str | os.PathLike):
+        from crowdsift.io.databases import kind_of_database, shown_address
+
+        kind = kind_of_database(source)
+    if kind and not query:
+        raise RequestError(
+            f"{shown_address(os.fsdecode(source))} is a database; say which rows are votes with "
+            "--query (query=), as 'SELECT winner, loser, worker FROM votes'"
+        )
+    if query and not kind:
+        raise RequestError(
+            "--query (query=) is for votes in a database: an address such as "
+            "postgresql://host/name, or a file of SQLite or DuckDB"
+        )
+    return bool(kind)
 
 
 def resolve_column(table: Source, name: str, what: str) -> str:

@@ -43,6 +43,7 @@ def read(
     features: Sequence[str] = (),
     by: str = "",
     partitions: bool = False,
+    query: str = "",
     threads: int | None = None,
 ) -> Comparisons:
     """Read votes, one row a vote, from a file, a data frame or arrays.
@@ -58,9 +59,9 @@ def read(
     ----------
     source
         A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, or a pattern such as
-        ``"votes-*.csv"``; ``"-"`` for standard input; a pandas, polars or pyarrow frame; a DuckDB
-        relation; a dict of columns; arrays ``(winner, loser, worker)``; or `Comparisons`, which
-        are returned as they are.
+        ``"votes-*.csv"``; ``"-"`` for standard input; a database, with `query`; a pandas, polars
+        or pyarrow frame; a DuckDB relation; a dict of columns; arrays ``(winner, loser,
+        worker)``; or `Comparisons`, which are returned as they are.
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
     format
@@ -88,6 +89,9 @@ def read(
         values, with the same workers. An item is then a pair (value, item).
     partitions
         Whether folders named NAME=VALUE in the path give columns of text.
+    query
+        One SELECT whose columns are those of votes, where `source` is a database: an address
+        such as ``postgresql://host/name``, or a file of SQLite or DuckDB.
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
@@ -122,7 +126,7 @@ def read(
     options = ReadOptions(
         columns=columns or {}, format=format, values=values or {}, where=where,
         unique=unique, workers=workers, sides=sides, features=features, by=by,  # type: ignore[arg-type]
-        skip_bad=skip_bad, partitions=partitions, threads=threads,
+        skip_bad=skip_bad, partitions=partitions, query=query, threads=threads,
     )  # fmt: skip
     return read_votes(source, options)
 
@@ -226,6 +230,7 @@ def coded_votes(
         thread_count(options.threads),
         partitions=options.partitions,
         skip_bad=options.skip_bad is not False,
+        query=options.query,
     )
     try:
         plan = plan_reading(table, options)

@@ -46,6 +46,8 @@ class ReadOptions:
         True sets bad rows aside and counts them; a path also writes them there with reasons.
     partitions
         Whether folders named NAME=VALUE give columns.
+    query
+        One SELECT, where the votes are in a database.
     threads
         How many threads may read and sort; None: all cores that this process may use.
 
@@ -69,6 +71,7 @@ class ReadOptions:
     by: str = ""
     skip_bad: bool | str | os.PathLike[str] = False
     partitions: bool = False
+    query: str = ""
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -80,6 +83,7 @@ class ReadOptions:
         put(self, "format", _text(self.format, "format") or "auto")
         put(self, "where", _text(self.where, "where"))
         put(self, "by", _text(self.by, "by"))
+        put(self, "query", _text(self.query, "query"))
         for name in ("workers", "partitions"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, "True or False", getattr(self, name))

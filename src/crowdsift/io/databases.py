@@ -1,0 +1,311 @@
+"""Votes in a database: one query of PostgreSQL, SQLite or DuckDB, as a stream of Arrow batches.
+
+The rows go into a Parquet file of a private folder and are read from there as any other file is;
+so what is said of bad rows, conditions and memory holds for them, too. A query is one statement,
+in a transaction that only reads: one snapshot, whatever others write meanwhile. Passwords come
+from where the database's own library looks for them (PGPASSWORD, ~/.pgpass, a service file). One
+inside the address is used, and never shown or stored.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
+
+from crowdsift.errors import InputError, RequestError, ResourceError
+from crowdsift.io.database import Database, TemporaryFolder, literal, quoted, reason_of
+from crowdsift.io.duck import FileSource
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+__all__ = [
+    "DatabaseSource",
+    "connected",
+    "file_of",
+    "kind_of_database",
+    "masked",
+    "reason",
+    "shown_address",
+]
+
+_SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite",
+            "duckdb": "duckdb"}  # fmt: skip
+_SECRETS = re.compile(r"(?i)((?:password|sslpassword|passwd)=)[^&\s'\"]*")
+_USERINFO = re.compile(r"(?i)(postgres(?:ql)?://)[^\s'\"]*@")
+# What libpq splits as we do: in another address a part of the password could pass for the host.
+_CLEAR = re.compile(r"postgres(?:ql)?://(?:[^@:/?#\s]*(?::[^@:/?#\s]*)?@)?[^@/?#\s]*(?:[/?][^@]*)?")
+_PATIENCE = 10  # seconds until a server must have answered
+# Types that mean the same as labels or numbers in a Parquet file; others come as text.
+_PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "DATE",
+          "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "BLOB")  # fmt: skip
+_READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
+
+
+def kind_of_database(source: Any) -> str | None:
+    """Which database an address or a file is of; None for anything else.
+
+    Examples
+    --------
+    >>> from crowdsift.io.databases import kind_of_database
+    >>> kind_of_database("postgresql://db.example/votes"), kind_of_database("votes.csv")
+    ('postgresql', None)
+    """
+    if not isinstance(source, str | os.PathLike):
+        return None
+    text = os.fsdecode(source)
+    scheme, mark, _ = text.partition("://")
+    if mark:
+        return _SCHEMES.get(scheme.lower())
+    path = os.path.expanduser(text)
+    if not os.path.isfile(path):  # a pipe would lose what is looked at
+        return None
+    with suppress(OSError), open(path, "rb") as file:
+        start = file.read(16)
+        if start == b"SQLite format 3\0":
+            return "sqlite"
+        if start[8:12] == b"DUCK":
+            return "duckdb"
+    return None
+
+
+def masked(text: str) -> str:
+    """A text in which addresses of databases have neither user nor password.
+
+    Examples
+    --------
+    >>> from crowdsift.io.databases import masked
+    >>> masked("fit postgresql://ann:secret@db.example/votes?sslpassword=x --query 'select 1'")
+    "fit postgresql://***@db.example/votes?sslpassword=*** --query 'select 1'"
+    """
+    return _SECRETS.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
+
+
+def shown_address(address: str) -> str:
+    """An address as it may be shown and stored: where, and never who.
+
+    Examples
+    --------
+    >>> from crowdsift.io.databases import shown_address
+    >>> shown_address("postgresql://ann:secret@db.example:5433/votes?password=x&service=prod")
+    'postgresql://db.example:5433/votes?service=prod'
+    """
+    if kind_of_database(address) != "postgresql":
+        return address
+    parts = urlsplit(address)
+    where = {k: v for k, v in parse_qsl(parts.query) if k in ("host", "port", "dbname", "service")}
+    query = f"?{urlencode(where, safe='/')}" if where else ""
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}{query}"
+
+
+def file_of(address: str) -> str:
+    """The path of a database that is a file, as sqlite:///votes.db or the path itself."""
+    path = address.partition("://")[2] if "://" in address else address
+    path = path[1:] if path.startswith("/") and "://" in address else path
+    path = os.path.expanduser(path)
+    if not os.path.isfile(path):
+        raise InputError("no such file", source=path)
+    return path
+
+
+class DatabaseSource(FileSource):
+    """The rows that a query gives.
+
+    Parameters
+    ----------
+    address
+        As postgresql://host/database, sqlite:///file or duckdb:///file, or the path of such a file.
+    query
+        One SELECT, in the words of the database; its columns are those of the votes.
+    threads
+        How many threads may read.
+    """
+
+    def __init__(self, address: str, query: str, threads: int, *, skip_bad: bool = False) -> None:
+        self._rows_in = TemporaryFolder()
+        self._database = None
+        self._folder = self._rows_in
+        try:
+            copy = _copied(address, query.strip().rstrip(";").strip(), self._rows_in, threads)
+            super().__init__(copy, threads, skip_bad=skip_bad)
+        except BaseException:
+            self._rows_in.close()
+            raise
+        self.source = shown_address(address)
+        for part in self._parts:
+            part.source = self.source
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        super().close()
+        self._rows_in.close()
+
+
+def _copied(address: str, query: str, folder: TemporaryFolder, threads: int) -> str:
+    """The answer of the query as a Parquet file in the folder."""
+    target = folder.file(".parquet")
+    if kind_of_database(address) == "duckdb":
+        _copy_duckdb(file_of(address), query, target, folder, threads)
+        return target
+    with connected(address, read_only=True) as connection, connection.cursor() as cursor:
+        try:
+            cursor.execute(query)
+            stream = cursor.fetch_record_batch()
+        except Exception as error:
+            raise InputError(
+                f"the query fails: {reason(error, address)}", source=shown_address(address)
+            ) from None
+        if not stream.schema.names:
+            raise InputError(
+                "the query gives no columns; it must be a SELECT", source=shown_address(address)
+            )
+        _spill(stream, target, folder, threads, address)
+    return target
+
+
+def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, address: str) -> None:
+    """Write Arrow batches, a few at a time, with types that a file of votes may have."""
+    import duckdb
+
+    database = Database(threads, [], folder)
+    try:
+        database.register("stream", _plain_stream(stream))
+        kinds = database.execute("DESCRIBE SELECT * FROM stream").fetchall()
+        chosen = ", ".join(
+            quoted(name) if kind in _PLAIN else f"{quoted(name)}::VARCHAR AS {quoted(name)}"
+            for name, kind, *_ in kinds
+        )
+        answer = f"SELECT {chosen} FROM stream"
+        database.execute(f"COPY ({answer}) TO {literal(target)} (FORMAT parquet)")
+    except duckdb.Error as error:
+        text = reason(error, address)
+        if "no space" in text.lower() or "not enough space" in text.lower():
+            raise ResourceError(
+                f"the disk is full while votes are copied from {shown_address(address)}; make "
+                "room, or set TMPDIR to a folder on a larger disk"
+            ) from None
+        hint = ""
+        if "mismatch" in text:  # SQLite's columns may hold anything
+            hint = "; a column holds values of several types: write CAST(column AS TEXT) for it"
+        raise InputError(
+            f"the rows of the query cannot be read: {text}{hint}", source=shown_address(address)
+        ) from None
+    finally:
+        database.close()
+
+
+def _plain_stream(stream: Any) -> Any:
+    """Batches whose extension types (numeric, json) are as they are stored: text."""
+    import pyarrow as pa
+
+    opaque = [
+        isinstance(each.type, pa.BaseExtensionType) and str(each.type) != "extension<arrow.uuid>"
+        for each in stream.schema
+    ]
+    if not any(opaque):
+        return stream
+    fields = [
+        pa.field(each.name, each.type.storage_type if is_opaque else each.type)
+        for each, is_opaque in zip(stream.schema, opaque, strict=True)
+    ]
+    schema = pa.schema(fields)
+    batches = (
+        pa.record_batch(
+            [
+                column.storage if is_opaque else column
+                for column, is_opaque in zip(batch.columns, opaque, strict=True)
+            ],
+            schema=schema,
+        )
+        for batch in stream
+    )
+    return pa.RecordBatchReader.from_batches(schema, batches)
+
+
+def _copy_duckdb(path: str, query: str, target: str, folder: TemporaryFolder, threads: int) -> None:
+    """The same in one DuckDB, which may write into our folder and nowhere else."""
+    import duckdb
+
+    try:
+        with duckdb.connect(path, read_only=True, config={"threads": str(threads)}) as connection:
+            for setting in (
+                f"allowed_directories = [{literal(folder.path + os.sep)}]",
+                "enable_external_access = false",
+                "lock_configuration = true",
+            ):
+                connection.execute(f"SET {setting}")
+            connection.execute(f"COPY ({query}) TO {literal(target)} (FORMAT parquet)")
+    except duckdb.Error as error:
+        raise InputError(f"the query fails: {reason_of(error)}", source=path) from None
+
+
+@contextmanager
+def connected(address: str, *, read_only: bool) -> Iterator[Any]:
+    """A connection to PostgreSQL or SQLite, closed in the end; nothing is committed by itself."""
+    postgres = kind_of_database(address) == "postgresql"
+    name = "postgresql" if postgres else "sqlite"
+    if postgres and not _CLEAR.fullmatch(address):
+        raise RequestError(
+            "the address of the database cannot be read: in user and password the characters "
+            "@ : / ? # must be written as %40 %3A %2F %3F %23; better leave the password to "
+            "PGPASSWORD, ~/.pgpass or a service file"
+        )
+    uri = _patient(address) if postgres else f"file:{_escaped(file_of(address))}"
+    try:
+        from importlib import import_module
+
+        driver = import_module(f"adbc_driver_{name}.dbapi")
+        import_module("pyarrow")
+    except ImportError:
+        raise RequestError(
+            f"votes in {name} need the driver; pip install 'crowdsift[databases]'"
+        ) from None
+    try:
+        connection = driver.connect(uri if postgres else uri + ("?mode=ro" if read_only else ""))
+    except Exception as error:
+        raise InputError(
+            f"cannot connect: {reason(error, address)}", source=shown_address(address)
+        ) from None
+    with connection:
+        if postgres and read_only:
+            with connection.cursor() as cursor:
+                cursor.execute(_READ_ONLY)
+            connection.commit()
+        yield connection
+
+
+def _escaped(path: str) -> str:
+    """A path inside the URI of SQLite."""
+    return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
+
+
+def _patient(address: str) -> str:
+    """The address with a limit on how long a silent server is waited for, if there is none."""
+    own = ("connect_timeout=" in address, "service=" in address)
+    if any(own) or {"PGCONNECT_TIMEOUT", "PGSERVICE"} & set(os.environ):
+        return address
+    mark = "&" if "?" in address else "?"
+    return f"{address}{mark}connect_timeout={_PATIENCE}"
+
+
+def reason(error: Exception, address: str) -> str:
+    """What a driver says, in one line, without secrets.
+
+    Examples
+    --------
+    >>> from crowdsift.io.databases import reason
+    >>> reason(OSError("IO: [libpq] bad token p%zz; "), "postgresql://ann:p%zz@db.example/x")
+    'bad token ***'
+    """
+    first = str(error).strip().split("\n", 1)[0]
+    first = re.sub(r"^[A-Z_]+: (\[\w+\] )?|^\[\w+\] ", "", reason_of(Exception(first)))
+    secrets = [value for key, value in parse_qsl(urlsplit(address).query) if "passw" in key]
+    userinfo = urlsplit(address).netloc.rpartition("@")[0] if "://" in address else ""
+    secrets.append(userinfo.partition(":")[2])
+    for secret in secrets:
+        for form in {secret, unquote(secret)} - {""}:
+            first = first.replace(form, "***")
+    return masked(first).rstrip(" .;")
