@@ -8,7 +8,7 @@ SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeList
 CORE_FILES := $(wildcard cpp/*.?pp cpp/*/*.?pp cpp/include/crowdsift/*.hpp)
 
 .PHONY: demo test explore torture test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
-  clean help
+  site coverage api-accept release-check clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
@@ -19,6 +19,9 @@ help:
 	@echo "make shapes   the common shapes of votes, AGAINST=another revision"
 	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
 	@echo "make docs     check that the examples of the documentation run"
+	@echo "make site     the documentation as a site, its notebooks executed"
+	@echo "make coverage branch coverage of the package"
+	@echo "make release-check   wheels, sdist, oldest and newest dependencies, in clean environments"
 	@echo "make pictures make the pictures of the documentation again"
 
 demo: $(VENV)/.installed
@@ -81,6 +84,25 @@ shapes: $(VENV)/.developing
 
 docs: $(VENV)/.developing
 	$(BIN)/python -m pytest tests/test_docs.py
+
+# The documentation as a site in site/, its notebooks executed; warnings are errors.
+site: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[site]"
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
+
+# Branch coverage of the package by its tests.
+coverage: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check "coverage>=7.4" pytest-cov
+	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal --cov=crowdsift --cov-branch --cov-report=term:skip-covered
+
+# The public interface as it now is becomes the one that is promised (tests/public_api.txt).
+api-accept: $(VENV)/.developing
+	$(BIN)/python -m tools.public_api --accept
+
+# What is slow and done before a release: wheels and sdist in clean environments, oldest and newest dependencies.
+release-check: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[release]"
+	$(BIN)/python -m tools.release_check
 
 # Needs the real data sets and Chromium.
 pictures: $(VENV)/.developing

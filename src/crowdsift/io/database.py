@@ -115,9 +115,11 @@ class Database:
             self.connection = duckdb.connect(":memory:", config=config)
         except duckdb.Error as error:
             raise ResourceError(f"DuckDB cannot start: {reason_of(error)}") from None
+        # Without ipywidgets DuckDB refuses in a notebook even to switch the bar off: it has none.
+        with suppress(duckdb.InvalidInputException):
+            self.connection.execute("SET enable_progress_bar = false")
         allowed = ", ".join(literal(path) for path in files)
         for setting in (
-            "enable_progress_bar = false",
             f"allowed_paths = [{allowed}]",
             f"allowed_directories = [{literal(folder.path + os.sep)}]",
             "enable_external_access = false",

@@ -74,6 +74,8 @@ class FitRecord(FitData):
             width and side bias) it is averaged over. For an ideal worker, who sees what is truly
             better, ask `better`.
 
+        Notes
+        -----
         Where a tie is an outcome this is the probability given that the worker decides. Where
         workers have side biases, either item may stand on either side.
 
