@@ -1,7 +1,7 @@
-"""Before a release: an sdist that builds, wheels that need no compiler, oldest and newest dependencies.
+"""Before a release: sdist, wheels that need no compiler, oldest and newest dependencies.
 
-Every interpreter of 3.11 to 3.14 that is found gets an environment of its own, in which only the wheel is
-installed, nothing may be compiled, the demo runs and the tests that need no source pass.
+Every interpreter of 3.11 to 3.14 that is found gets an environment of its own, in which only the
+wheel is installed, nothing may be compiled, the demo runs and the tests that need no source pass.
 """
 
 from __future__ import annotations
