@@ -26,14 +26,24 @@ struct SlopeOperator {
     SlopeOperator& operator=(const SlopeOperator&) = delete;
 };
 
-// n E[omega] of every comparison.
+// n E[omega] of every comparison, in single precision where that resolves what is asked.
 struct EStep {
     CorePointer core;
-    Array<float> precision;
+    bool single;
+    Array<float> rounded;
+    Array<double> exact;
 
-    explicit EStep(CorePointer kept)
-        : core(std::move(kept)), precision(core->precisions.take(core->votes.n)) {}
-    ~EStep() { core->precisions.give(std::move(precision)); }
+    EStep(CorePointer kept, double resolution)
+        : core(std::move(kept)), single(resolution >= kMixedResolution) {
+        if (single)
+            rounded = core->precisions.take(core->votes.n);
+        else
+            exact = core->exact_precisions.take(core->votes.n);
+    }
+    ~EStep() {
+        core->precisions.give(std::move(rounded));
+        core->exact_precisions.give(std::move(exact));
+    }
     EStep(const EStep&) = delete;
     EStep& operator=(const EStep&) = delete;
 };
@@ -85,14 +95,15 @@ nb::tuple curvature(CorePointer core, In<double> scores, In<double> slopes) {
 }
 
 // The E-step, log-likelihood, sum of n E[omega], Laplacian and right-hand side.
-nb::tuple e_step(CorePointer core, In<double> scores, In<double> slopes) {
+nb::tuple e_step(CorePointer core, In<double> scores, In<double> slopes, double resolution) {
     check(*core, scores, slopes);
-    auto kept = std::make_shared<EStep>(core);
+    auto kept = std::make_shared<EStep>(core, resolution);
     double value = 0.0, total = 0.0;
-    ItemSystem system = core->run([&] {
-        return core->laplacians().e_step(scores.data(), slopes.data(), kept->precision, value,
-                                         total);
-    });
+    const auto pass = [&](auto& precision) {
+        return core->laplacians().e_step(scores.data(), slopes.data(), precision, value, total);
+    };
+    ItemSystem system =
+        core->run([&] { return kept->single ? pass(kept->rounded) : pass(kept->exact); });
     return nb::make_tuple(kept, value, total, LaplacianBinding{core, std::move(system.laplacian)},
                           hand_over(std::move(system.rhs)));
 }
@@ -101,9 +112,11 @@ nb::tuple regress(const EStep& self, In<double> scores, double ridge) {
     Core& core = *self.core;
     core.require_items(scores, "scores");
     Vec slopes(core.votes.n_workers);
-    ItemSystem system = core.run([&] {
-        return core.laplacians().regress(self.precision, scores.data(), ridge, slopes.data());
-    });
+    const auto pass = [&](const auto& precision) {
+        return core.laplacians().regress(precision, scores.data(), ridge, slopes.data());
+    };
+    ItemSystem system =
+        core.run([&] { return self.single ? pass(self.rounded) : pass(self.exact); });
     return nb::make_tuple(hand_over(std::move(slopes)),
                           LaplacianBinding{self.core, std::move(system.laplacian)},
                           hand_over(std::move(system.rhs)));
@@ -156,5 +169,5 @@ void bind_logistic(nb::module_& m, nb::class_<Core>& core) {
         .def("own_slopes", &own_slopes, "scores"_a, "start"_a, "mean"_a, "precision"_a,
              "last_step"_a, "resolution"_a)
         .def("curvature", &curvature, "scores"_a, "slopes"_a)
-        .def("e_step", &e_step, "scores"_a, "slopes"_a);
+        .def("e_step", &e_step, "scores"_a, "slopes"_a, "resolution"_a);
 }

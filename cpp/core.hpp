@@ -112,6 +112,7 @@ public:
     crowdsift::Votes votes{};
     std::unique_ptr<crowdsift::LikelihoodPasses> likelihood;
     crowdsift::Buffers<float> entries_a, entries_b, precisions;  // of operators that come and go
+    crowdsift::Buffers<double> exact_precisions;
     crowdsift::SharedPairs shared;
 
 private:

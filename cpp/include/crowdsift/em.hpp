@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -163,7 +164,8 @@ public:
           row_ranges_(shared_ranges(votes.n, kManyRows, world.pool)) {}
 
     // The sums over the comparisons of every pair, in double precision.
-    std::shared_ptr<Laplacian> laplacian_of(const Array<float>& entries) {
+    template <class Real>
+    std::shared_ptr<Laplacian> laplacian_of(const Array<Real>& entries) {
         auto made = std::make_shared<Laplacian>(world_);
         Array<double>& weights = made->weights();
         const Pairs& pairs = world_.pairs;
@@ -184,10 +186,11 @@ public:
     }
 
     // Keeps n E[omega | eta] of every comparison in `precision`; log-likelihood and their sum.
-    ItemSystem e_step(const double* scores, const double* slopes, Array<float>& precision,
+    template <class Real>
+    ItemSystem e_step(const double* scores, const double* slopes, Array<Real>& precision,
                       double& log_likelihood, double& total_precision) {
         std::vector<double> part(2 * (row_ranges_.size() - 1), 0.0);
-        contribution_.resize(votes_.n);
+        Array<Real>& contribution = contributions<Real>();
         ItemSystem system{nullptr, std::vector<double>(votes_.n_items)};
         over_rows(
             scores, slopes,
@@ -199,11 +202,11 @@ public:
                 part[2 * range] += log_likelihood_of(count, level, growth, votes_.weight + at);
                 part[2 * range + 1] += sum_block(mean, count);
                 for (std::size_t j = 0; j < count; ++j)
-                    precision[at + j] = static_cast<float>(mean[j]);
+                    precision[at + j] = static_cast<Real>(mean[j]);
                 for (std::size_t j = 0; j < count;) {
                     while (at + j >= votes_.begin_of(worker + 1)) ++worker;
                     const std::size_t end = std::min(count, votes_.begin_of(worker + 1) - at);
-                    contribute(at + j, at + end, slopes[worker], precision, sums);
+                    contribute(at + j, at + end, slopes[worker], precision, contribution, sums);
                     j = end;
                 }
             },
@@ -212,15 +215,16 @@ public:
             log_likelihood += part[k];
             total_precision += part[k + 1];
         }
-        system.laplacian = laplacian_of(contribution_);
+        system.laplacian = laplacian_of(contribution);
         return system;
     }
 
     // One ridge regression a worker: the slope of n (y - 1/2) on d = r_first - r_second with
     // precisions n E[omega], then, while the rows are at hand, the item system of these slopes.
-    ItemSystem regress(const Array<float>& precision, const double* scores, double ridge,
+    template <class Real>
+    ItemSystem regress(const Array<Real>& precision, const double* scores, double ridge,
                        double* slopes) {
-        contribution_.resize(votes_.n);
+        Array<Real>& contribution = contributions<Real>();
         ItemSystem system{nullptr, std::vector<double>(votes_.n_items)};
         sums_.add(
             ranges_.size() - 1, pool_,
@@ -228,11 +232,11 @@ public:
                 for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
                     const std::size_t begin = votes_.begin_of(s), end = votes_.begin_of(s + 1);
                     slopes[s] = regression(begin, end, precision, scores, ridge);
-                    contribute(begin, end, slopes[s], precision, sums);
+                    contribute(begin, end, slopes[s], precision, contribution, sums);
                 }
             },
             system.rhs.data());
-        system.laplacian = laplacian_of(contribution_);
+        system.laplacian = laplacian_of(contribution);
         return system;
     }
 
@@ -240,7 +244,7 @@ public:
     // Laplacian of slope^2 n p (1 - p), the negative Hessian in the scores.
     std::shared_ptr<Laplacian> curvature(const double* scores, const double* slopes, double& value,
                                          double* gradient, double* information) {
-        contribution_.resize(votes_.n);
+        Array<float>& contribution = contributions<float>();
         std::vector<double> part(ranges_.size() - 1, 0.0);
         sums_.add(
             ranges_.size() - 1, pool_,
@@ -251,12 +255,13 @@ public:
                     for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1);
                          at += kBlock)
                         part[range] += curve(at, std::min(kBlock, votes_.begin_of(s + 1) - at),
-                                             scores, slopes[s], block, information[s], sums);
+                                             scores, slopes[s], block, information[s],
+                                             contribution, sums);
                 }
             },
             gradient);
         for (const double p : part) value += p;
-        return laplacian_of(contribution_);
+        return laplacian_of(contribution);
     }
 
 private:
@@ -280,7 +285,16 @@ private:
             out);
     }
 
-    double regression(std::size_t begin, std::size_t end, const Array<float>& precision,
+    // What comparisons add to their pairs in the pass that runs.
+    template <class Real>
+    Array<Real>& contributions() {
+        Array<Real>& found = std::get<Array<Real>>(contributions_);
+        found.resize(votes_.n);
+        return found;
+    }
+
+    template <class Real>
+    double regression(std::size_t begin, std::size_t end, const Array<Real>& precision,
                       const double* scores, double ridge) const {
         double top = 0.0, bottom = 0.0;
         for (std::size_t i = begin; i < end; ++i) {
@@ -293,11 +307,12 @@ private:
     }
 
     // What comparisons [begin, end) of a worker add to the item system.
-    void contribute(std::size_t begin, std::size_t end, double slope, const Array<float>& precision,
-                    double* sums) {
-        const float square = static_cast<float>(slope * slope);
+    template <class Real>
+    void contribute(std::size_t begin, std::size_t end, double slope, const Array<Real>& precision,
+                    Array<Real>& contribution, double* sums) const {
+        const Real square = static_cast<Real>(slope * slope);
         for (std::size_t i = begin; i < end; ++i) {
-            contribution_[i] = square * precision[i];
+            contribution[i] = square * precision[i];
             const double push =
                 slope * static_cast<double>(votes_.weight[i] * (votes_.outcome[i] - 0.5F));
             sums[votes_.first[i]] += push;
@@ -307,7 +322,8 @@ private:
 
     // Of a block of one worker's comparisons; returns its log-likelihood.
     double curve(std::size_t at, std::size_t count, const double* scores, double slope,
-                 CurveBlock& block, double& worker_information, double* sums) {
+                 CurveBlock& block, double& worker_information, Array<float>& contribution,
+                 double* sums) const {
         for (std::size_t j = 0; j < count; ++j) {
             block.d[j] = scores[votes_.first[at + j]] - scores[votes_.second[at + j]];
             block.eta[j] = slope * block.d[j];
@@ -318,7 +334,7 @@ private:
             const double push = slope * block.residual[j], information = block.information[j];
             sums[votes_.first[at + j]] += push;
             sums[votes_.second[at + j]] -= push;
-            contribution_[at + j] = static_cast<float>(slope * slope * information);
+            contribution[at + j] = static_cast<float>(slope * slope * information);
             worker_information += information * block.d[j] * block.d[j];
         }
         return log_likelihood_of(count, block.level, block.growth, votes_.weight + at);
@@ -329,7 +345,7 @@ private:
     ThreadPool& pool_;
     ItemSums& sums_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    Array<float> contribution_;  // of the pass that runs
+    std::tuple<Array<float>, Array<double>> contributions_;
 };
 
 }  // namespace crowdsift

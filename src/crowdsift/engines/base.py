@@ -180,8 +180,12 @@ class EStep(Protocol):
 class EM(Protocol):
     """Pólya-Gamma expectation maximisation of the logistic model."""
 
-    def e_step(self, scores: Items, slopes: Workers) -> EStep:
-        """The E-step; what it keeps of votes is used by the M-step."""
+    def e_step(self, scores: Items, slopes: Workers, *, resolution: float = 0.0) -> EStep:
+        """The E-step; what it keeps of votes is used by the M-step.
+
+        `resolution` is the smallest step of a score that the M-step must resolve: where it is large
+        an engine may keep E[ω] in single precision.
+        """
 
 
 class Schur(Protocol):

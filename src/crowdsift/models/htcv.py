@@ -42,6 +42,8 @@ class HTCV(LikelihoodModel):
     likelihood: ClassVar[str] = "scaled-probit"
     of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, np.inf)
+    # Workers at β = 0, which no vote can move alone, make many minima.
+    stages: ClassVar[tuple[float, ...]] = tuple(10.0 ** (k / 2) for k in range(6, 0, -1))
 
     def start(self, n_features: int) -> NDArray[np.float64]:
         """β of every worker."""

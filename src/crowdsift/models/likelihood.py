@@ -48,6 +48,7 @@ class LikelihoodModel(Model):
     most_iterations: int = 500
 
     likelihood: ClassVar[str]
+    stages: ClassVar[tuple[float, ...]] = ()  # see minimise_eliminated
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
 
     def __post_init__(self) -> None:
@@ -79,7 +80,8 @@ class LikelihoodModel(Model):
         rule = StoppingRule(
             "largest entry of the gradient", self.tolerance, self.most_iterations, progress
         )
-        scores, trace = minimise_eliminated(objective, np.zeros(engine.facts.n_items), rule)
+        start = np.zeros(engine.facts.n_items)
+        scores, trace = minimise_eliminated(objective, start, rule, self.stages)
         objective.evaluate(scores)
         return Estimate(
             scores=scores - scores.mean(),

@@ -11,11 +11,15 @@ from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.newton import NewtonStep, minimise
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from crowdsift.engines.base import Curvature, Engine
     from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["WorkerElimination", "minimise_eliminated"]
+
+_STAGE_TOLERANCE = 1e-6  # the largest entry of the gradient at the end of a stage
 
 
 class WorkerElimination:
@@ -26,7 +30,7 @@ class WorkerElimination:
     S = A - B D⁻¹ B' of the blocks [A B; B' D]; workers at a bound drop out of the second term.
 
     While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known
-    of a worker, D is the prior alone, and S is far from positive.
+    of a worker, D is the prior alone, and S is far from positive. `worker_penalty` is the λ of θ.
     """
 
     def __init__(
@@ -38,7 +42,7 @@ class WorkerElimination:
         bounds: tuple[float, float] = (-np.inf, np.inf),
     ) -> None:
         self._passes, self._likelihood = required(engine.likelihood), likelihood
-        self._penalty = penalty
+        self._penalty = self.worker_penalty = penalty
         self._centre, self._bounds = start, bounds
         self._gradient = np.zeros(engine.facts.n_items)
         self._settled = np.tile(
@@ -57,15 +61,17 @@ class WorkerElimination:
                 x,
                 self._settled,
                 centre=self._centre,
-                penalty=self._penalty,
+                penalty=self.worker_penalty,
                 bounds=self._bounds,
-                # Far from the optimum the workers need not be settled to the last digit.
-                tolerance=min(max(1e-5 * float(np.abs(self._gradient).max()), 1e-9), 1e-6),
+                # Far from the optimum the workers need not be settled to the last digit; near it
+                # what is left of their gradient, over λ, is an error of the scores.
+                tolerance=min(max(1e-5 * float(np.abs(self._gradient).max()), 1e-12), 1e-6),
             )
         self._at = self._passes.derivatives(self._likelihood, x, self.theta)
         self.log_likelihood = self._at.value
-        drift = self.theta - self._centre
-        value = 0.5 * self._penalty * (float(x @ x) + float(np.sum(drift**2))) - self._at.value
+        drift = float(np.sum((self.theta - self._centre) ** 2))
+        prior = 0.5 * (self._penalty * float(x @ x) + self.worker_penalty * drift)
+        value = prior - self._at.value
         self._gradient = self._penalty * x - self._at.items
         return value, self._gradient
 
@@ -87,12 +93,12 @@ class WorkerElimination:
 
     def worker_variances(self) -> Vector:
         """Diagonals of D⁻¹: variances of the parameters with the scores held fixed."""
-        blocks = self._at.blocks + self._penalty * np.eye(self.theta.shape[1])
+        blocks = self._at.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         return np.ascontiguousarray(np.diagonal(_inverses(blocks), axis1=1, axis2=2))
 
     def _inverse_blocks(self) -> Vector:
         """D⁻¹, zero for workers that are held or at a bound."""
-        blocks = self._at.blocks + self._penalty * np.eye(self.theta.shape[1])
+        blocks = self._at.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         if self.hold_workers:
             return np.zeros_like(blocks)
         low, high = self._bounds
@@ -102,13 +108,24 @@ class WorkerElimination:
 
 
 def minimise_eliminated(
-    objective: WorkerElimination, scores: Vector, rule: StoppingRule
+    objective: WorkerElimination, scores: Vector, rule: StoppingRule, stages: Sequence[float] = ()
 ) -> tuple[Vector, list[float]]:
-    """Scores first, with all workers alike, then scores and workers together."""
+    """Scores first, with all workers alike, then scores and workers together.
+
+    Where F has many minima, `stages` are multiples of λ for θ to go through before: each starts at
+    the minimum of the one before and ends at its own. So the steps stay near a minimum, and
+    differences of rounding vanish there instead of growing until they decide where the run ends.
+    """
     objective.hold_workers = True
     roughly = StoppingRule(rule.measure, max(0.1, rule.tolerance), 20)
     scores, _ = minimise(objective, scores, roughly)
     objective.hold_workers = False
+    penalty = objective.worker_penalty
+    for multiple in stages:
+        objective.worker_penalty = multiple * penalty
+        closely = StoppingRule(rule.measure, max(_STAGE_TOLERANCE, rule.tolerance), rule.most)
+        scores, _ = minimise(objective, scores, closely)
+    objective.worker_penalty = penalty
     return minimise(objective, scores, rule)
 
 

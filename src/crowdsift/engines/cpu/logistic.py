@@ -80,11 +80,11 @@ class CpuEM:
     def __init__(self, votes: CpuVotes) -> None:
         self._votes = votes
 
-    def e_step(self, scores: Vector, slopes: Vector) -> CpuEStep:
+    def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
         """The E-step; see the protocol."""
         self._votes.passes += 1
         inner, value, precision, laplacian, rhs = self._votes.core.e_step(
-            vector(scores), vector(slopes)
+            vector(scores), vector(slopes), resolution
         )
         system = ItemSystem(CpuLaplacian(laplacian), rhs)
         return CpuEStep(self._votes, inner, value, precision, system)

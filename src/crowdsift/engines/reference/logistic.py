@@ -102,7 +102,7 @@ class ReferenceEM:
     def __init__(self, votes: VoteColumns) -> None:
         self._votes = votes
 
-    def e_step(self, scores: Vector, slopes: Vector) -> ReferenceEStep:
+    def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> ReferenceEStep:
         """The E-step; see the protocol."""
         return ReferenceEStep(self._votes, scores, slopes)
 

@@ -27,7 +27,7 @@ class TorchEM:
     def __init__(self, votes: VoteTensors) -> None:
         self._votes = votes
 
-    def e_step(self, scores: Vector, slopes: Vector) -> TorchEStep:
+    def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> TorchEStep:
         """The E-step; see the protocol."""
         return TorchEStep(self._votes, scores, slopes)
 
