@@ -254,9 +254,9 @@ public:
                     information[s] = 0.0;
                     for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1);
                          at += kBlock)
-                        part[range] += curve(at, std::min(kBlock, votes_.begin_of(s + 1) - at),
-                                             scores, slopes[s], block, information[s],
-                                             contribution, sums);
+                        part[range] +=
+                            curve(at, std::min(kBlock, votes_.begin_of(s + 1) - at), scores,
+                                  slopes[s], block, information[s], contribution, sums);
                 }
             },
             gradient);
