@@ -44,7 +44,9 @@ def test_nothing_is_said_across_components():
         with pytest.raises(RequestError, match="'b' is in component 1 and 'z' in component 2"):
             ask(["a", "b", "x"], ["c", "z", "c"])
     assert 0.5 < fit.predict("a", "c") < 1
-    assert 0 < fit.predict("a", "never seen") < 1  # an item without votes has its prior
+    with pytest.raises(RequestError, match="'never seen' has no votes"):
+        fit.predict("a", "never seen")
+    assert 0 < fit.predict("a", "never seen", unknown="prior") < 1  # the prior's score
 
 
 def test_differences_have_the_intervals_of_the_posterior():

@@ -57,9 +57,15 @@ def test_predict(fit):
     assert fit.predict("i3", "i5", "w1") == pytest.approx(sigmoid(reliability["w1"] * d))
     crowd = np.mean([sigmoid(beta * d) for beta in reliability.values()])
     assert fit.predict("i3", "i5") == pytest.approx(crowd)
-    assert fit.predict("i3", "i5", "nobody") == pytest.approx(crowd)
+    assert fit.predict("i3", "i5", "nobody", unknown="prior") == pytest.approx(crowd)
     assert fit.predict("i3", "i5", "w1") + fit.predict("i5", "i3", "w1") == pytest.approx(1.0)
-    assert fit.predict("new", "newer", "w1") == 0.5
+    assert fit.predict("new", "newer", "w1", unknown="prior") == 0.5
+    with pytest.raises(RequestError, match=r"the items 'new', 'newer' have no votes .*'prior'"):
+        fit.predict(["i3", "new"], ["newer", "i3"], "w1")
+    with pytest.raises(RequestError, match="the worker 'nobody' has no votes in this fit"):
+        fit.predict_outcomes("i3", "i5", ["nobody", "w1"])
+    with pytest.raises(RequestError, match="unknown must be 'error' or 'prior', not 'guess'"):
+        fit.predict("i3", "i5", unknown="guess")
     many = fit.predict(["i3", "i5"], ["i5", "i3"], ["w1", "w1"])
     assert many.sum() == pytest.approx(1.0)
     assert fit.predict(["i3", "i5"], "i5").tolist() == [fit.predict("i3", "i5"), 0.5]

@@ -17,6 +17,7 @@ from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
 from crowdsift.cli.interrupts import Interrupted, heed_signals, signal_seen
 from crowdsift.cli.next import next_
+from crowdsift.cli.predict import predict
 from crowdsift.cli.report import report
 from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
@@ -55,7 +56,7 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-for command in (fit, update, report, evaluate, spam, simulate, export, reproduce, demo):
+for command in (fit, update, report, predict, evaluate, spam, simulate, export, reproduce, demo):
     app.command()(command)
 app.command("next")(next_)
 

@@ -1,14 +1,30 @@
-"""Lists of items and workers, from files: what may be asked, and who."""
+"""Lists of items, pairs and workers, from files: what may be asked, and who."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.io.columns import open_source, refuse_empty, resolve_column
+from crowdsift.errors import InputError
+from crowdsift.io.columns import listed, lookup, open_source, refuse_empty, resolve_column
+from crowdsift.io.item_values import match_labels
+from crowdsift.votes.labels import is_empty
+from crowdsift.votes.replies import prompt_label, reply_label
 
-__all__ = ["read_capacities", "read_labels"]
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from crowdsift.votes.source import Source
+
+__all__ = ["Asked", "read_asked", "read_capacities", "read_labels"]
+
+# The columns under which the two items of a question go, and those of who is asked.
+_PAIRS = (
+    *(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
+    *(("model_a", "model_b"), ("item_a", "item_b")),
+)
+_WORKERS = ("worker", "annotator", "annotator_id", "worker_id", "judge", "WorkerId")
 
 
 def read_labels(source: Any, column: str = "item") -> list[Any]:
@@ -56,3 +72,89 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
         return {label: int(count) for label, count in zip(labels, total, strict=True)}
     finally:
         table.close()
+
+
+class Asked(NamedTuple):
+    """Pairs of items of a fit, a worker each or None, as labels of the fit where it knows them."""
+
+    first: list[Any]
+    second: list[Any]
+    worker: list[Any]
+
+
+def read_asked(
+    source: Any, items: Sequence[Any], workers: Sequence[Any], context: str = ""
+) -> Asked:
+    """The pairs of a file, one a row, in its order.
+
+    Parameters
+    ----------
+    source
+        A file or frame with the columns first and second (or left and right, winner and loser,
+        chosen and rejected, model_a and model_b), optionally worker, and the context's.
+    items, workers
+        The labels of a fit. A label matches exactly or as text, and the text of a reply by what
+        it is cut to; others are kept as they are.
+    context
+        The column of contexts, "" for none.
+
+    Examples
+    --------
+    >>> read_asked({"first": ["1"], "second": ["b"]}, [1, "b"], [])
+    Asked(first=[1], second=['b'], worker=[None])
+    """
+    table = open_source(source)
+    try:
+        pair = _pair(table)
+        who = next((name for name in _WORKERS if lookup(table, table.names, name)), "")
+        columns = [*pair, *([resolve_column(table, who, "the workers")] if who else [])]
+        if context:
+            columns.append(resolve_column(table, context, "the contexts"))
+        refuse_empty(table, table.load(columns), "pairs")
+        first, second = (_entries(table, name) for name in pair)
+        if context:
+            around = _entries(table, columns[-1])
+            first, second = (list(zip(around, side, strict=True)) for side in (first, second))
+        asked: list[Any] = [None] * len(first)
+        if who:
+            asked = _known(_entries(table, columns[2], blank=True), workers)
+        return Asked(_known(first, items), _known(second, items), asked)
+    finally:
+        table.close()
+
+
+def _pair(table: Source) -> tuple[str, str]:
+    for names in _PAIRS:
+        one, two = (lookup(table, table.names, name) for name in names)
+        if one is not None and two is not None:
+            return one, two
+    raise InputError(
+        f"no columns first and second (the items of each pair); the columns are {listed(table)}",
+        source=table.source,
+    )
+
+
+def _entries(table: Source, column: str, *, blank: bool = False) -> list[Any]:
+    """The entries of a column, row by row; None for those without one, if these may be."""
+    if not blank:
+        labels, codes = table.entries(column, "label")
+        return [labels[code] for code in codes.tolist()]
+    labels, codes = table.encode(column)
+    known = [None if is_empty(label) else label for label in labels]
+    return [known[code] if code < len(known) else None for code in codes.tolist()]
+
+
+def _known(wanted: list[Any], labels: Sequence[Any]) -> list[Any]:
+    """Wanted labels as those of a list, where they are there."""
+    place = match_labels(wanted, labels)
+    missing = [row for row in np.flatnonzero(place < 0).tolist() if wanted[row] is not None]
+    place[missing] = match_labels([_cut(wanted[row]) for row in missing], labels)
+    return [labels[at] if at >= 0 else own for at, own in zip(place.tolist(), wanted, strict=True)]
+
+
+def _cut(label: Any) -> Any:
+    """A reply, with its prompt where there is one, as the label it has in a fit."""
+    if isinstance(label, tuple):
+        prompt, reply = label
+        return prompt_label(prompt), reply_label(reply)
+    return reply_label(label) if isinstance(label, str) else label

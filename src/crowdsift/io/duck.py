@@ -23,7 +23,7 @@ from crowdsift.io.opening import expanded, inspected, settled
 from crowdsift.io.parts import Part, condition_columns, field_of, scan, scan_rows
 from crowdsift.votes.labels import MISSING, LabelError
 from crowdsift.votes.replies import one_line
-from crowdsift.votes.source import Source
+from crowdsift.votes.source import SortedCodes, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -239,9 +239,7 @@ class FileSource(Source):
             labels = [one_line(label) for label in labels]
         return labels, codes
 
-    def sorted_codes(
-        self, columns: Sequence[str]
-    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]] | None:
+    def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
         """See `Source.sorted_codes`: text is sorted by DuckDB, by code points as in Python."""
         replies = all(name in self._reply for name in columns)
         text = all(name not in self._reply for name in columns) and self._parts[0].kind == "csv"
@@ -250,8 +248,11 @@ class FileSource(Source):
         stored = [self._stored(name) for name in columns]
         self._number_labels(stored, ordered=True, one_line=replies)
         found = self._query("SELECT shown FROM labels ORDER BY code").fetchnumpy()["shown"]
-        labels = np.ma.getdata(found).astype(object)
-        return labels, [self._join_codes(column) for column in stored]
+        labels = np.ma.getdata(found).astype(object, copy=False)
+        # Most labels show a letter that is no blank; Python looks at the others only.
+        query = "SELECT code FROM labels WHERE NOT regexp_matches(shown, '[!-~]')"
+        unclear = [code for (code,) in self._query(query).fetchall()]
+        return SortedCodes(labels, [self._join_codes(column) for column in stored], unclear)
 
     def _number_labels(self, columns: list[str], *, ordered: bool, one_line: bool = False) -> None:
         self._query(label_sql(columns, ordered=ordered, one_line=one_line))

@@ -9,6 +9,7 @@ from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.database import TemporaryFolder, memory_limit
+from crowdsift.io.opening import SAMPLE
 from crowdsift.io.parts import Part, scan, scan_rows, selected
 from crowdsift.io.records import count_records
 from crowdsift.io.resources import require_disk, require_memory
@@ -126,8 +127,8 @@ def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
     for name, is_there in zip(late, there, strict=True):
         if is_there:
             raise InputError(
-                f"the column {name!r} is not in the first 200,000 rows but further down; write it "
-                "in every row (null where there is none)",
+                f"the column {name!r} is not in the first {SAMPLE:,} rows but further down; write "
+                "it in every row (null where there is none)",
                 source=part.source,
             )
 

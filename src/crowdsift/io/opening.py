@@ -12,10 +12,10 @@ from crowdsift.io.database import TemporaryFolder
 from crowdsift.io.parts import INTEGERS, Part, partitions_of, scan
 from crowdsift.io.text import copy_stream, explain_json, kind_of, read_header
 
-__all__ = ["expanded", "inspected", "settled"]
+__all__ = ["SAMPLE", "expanded", "inspected", "settled"]
 
 # The columns of larger JSON files are those of their first rows.
-_LARGE, _SAMPLE = 256_000_000, 200_000
+_LARGE, SAMPLE = 256_000_000, 20_000
 
 
 def expanded(source: str) -> list[str]:
@@ -62,7 +62,7 @@ def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
         return part
     size = os.path.getsize(part.path) * (5 if part.zipped else 1)
     part.sampled = part.kind == "json" and size > _LARGE
-    reading = scan(part, sample=_SAMPLE if part.sampled else -1)
+    reading = scan(part, sample=SAMPLE if part.sampled else -1)
     rows = run(part, f"DESCRIBE SELECT * FROM {reading}").fetchall()
     part.types = {name: "BIGINT" if kind in INTEGERS else kind for name, kind, *_ in rows}
     if part.kind == "json" and list(part.types) == ["json"]:  # not one object a row

@@ -209,7 +209,9 @@ def _reply(text: str) -> str:
 
 def _cut(text: str) -> str:
     """A long text as its beginning and its hash, in SQL; blanks in it are made plain later."""
+    # Bytes are known at once, characters must be counted; one has at most four bytes.
     return (
-        f"CASE WHEN strlen({text}) > {LONG} AND length({text}) > {LONG} THEN "
+        f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) > "
+        f"{LONG}) THEN "
         f"left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) ELSE {text} END"
     )

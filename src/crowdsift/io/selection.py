@@ -16,7 +16,7 @@ from crowdsift.io.columns import resolve_column
 from crowdsift.io.files import replace_file
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError
-from crowdsift.votes.source import Source
+from crowdsift.votes.source import SortedCodes, Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -55,16 +55,14 @@ class Selected(Source):
         used, (own,) = _used([codes[self._rows]], len(labels))
         return [labels[code] for code in used.tolist()], own
 
-    def sorted_codes(
-        self, columns: Sequence[str]
-    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]] | None:
+    def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
         """See `Source.sorted_codes`."""
         found = self._base.sorted_codes(columns)
         if found is None:
             return None
-        labels, codes = found
-        used, own = _used([each[self._rows] for each in codes], len(labels))
-        return labels[used], own
+        used, own = _used([each[self._rows] for each in found.codes], len(found.labels))
+        unclear = np.flatnonzero(np.isin(used, found.unclear)).tolist()
+        return SortedCodes(found.labels[used], own, unclear)
 
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
         """See `Source.numbers`."""

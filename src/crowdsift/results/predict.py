@@ -11,7 +11,8 @@ from crowdsift.errors import RequestError
 from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.query import as_list, is_sequence, keys_of, places_of
-from crowdsift.votes.labels import context_codes, key_of
+from crowdsift.results.tables import Table
+from crowdsift.votes.labels import as_column, context_codes, key_of, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,9 +25,12 @@ __all__ = [
     "difference_sd",
     "differences",
     "outcomes",
+    "predictions",
     "probabilities",
     "question",
 ]
+
+_BLOCK = 4096  # pairs at a time
 
 
 class Question(NamedTuple):
@@ -37,8 +41,12 @@ class Question(NamedTuple):
     single: bool
 
 
-def question(fit: FitData, first: Any, second: Any, worker: Any) -> Question:
+def question(
+    fit: FitData, first: Any, second: Any, worker: Any, unknown: str = "error"
+) -> Question:
     """Differences of scores and codes of workers for what is asked of `predict`."""
+    if unknown not in ("error", "prior"):
+        raise RequestError(f"unknown must be 'error' or 'prior', not {unknown!r}")
     one, two, who = as_list(first), as_list(second), as_list(worker)
     n = max(len(one), len(two), len(who))
     if {len(one), len(two), len(who)} - {1, n}:
@@ -53,8 +61,26 @@ def question(fit: FitData, first: Any, second: Any, worker: Any) -> Question:
     )
     _refuse_across(fit, a, b)
     codes = np.broadcast_to([known.get(key, -1) for key in keys_of(who)], (n,))
+    if unknown == "error":
+        _refuse_unknown([*one, *two], place, "item", "the prior's score, 0")
+        named = [] if fit.worker_table.height == 0 else [each for each in who if each is not None]
+        _refuse_unknown(named, known, "worker", "a worker drawn from the crowd")
     single = not is_sequence(first) and not is_sequence(second) and n == 1
     return Question(padded[a] - padded[b], _in_context(fit, codes, a), single)
+
+
+def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: str) -> None:
+    """Refuse labels without votes, by name."""
+    keys = keys_of(labels)
+    missing = {key: label for key, label in zip(keys, labels, strict=True) if key not in known}
+    if not missing:
+        return
+    names = ", ".join(map(shown, list(missing.values())[:5]))
+    more = f" and {len(missing) - 5:,} more" if len(missing) > 5 else ""
+    what = f"the {what} {names} has" if len(missing) == 1 else f"the {what}s {names}{more} have"
+    raise RequestError(
+        f"{what} no votes in this fit; unknown='prior' (--unknown prior) takes {prior}, instead"
+    )
 
 
 def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray[np.float64]:
@@ -65,11 +91,49 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
         draws = draws._replace(width=np.zeros_like(draws.width))
     result = np.empty((3, len(asked.difference)))
     crowd = max(fit.worker_table.height, 1)
-    for i, (difference, code) in enumerate(zip(asked.difference, asked.worker, strict=True)):
-        row = slice(crowd) if code < 0 else slice(code, code + 1)
-        parts = rule.outcome_probabilities(difference, *(column[row] for column in draws))
-        result[:, i] = [part.mean() for part in parts]
+    for begin in range(0, result.shape[1], _BLOCK):
+        named = begin + np.flatnonzero(asked.worker[begin : begin + _BLOCK] >= 0)
+        difference, code = asked.difference[named][:, None], asked.worker[named]
+        parts = rule.outcome_probabilities(difference, *(column[code] for column in draws))
+        result[:, named] = [np.broadcast_to(part, parts[0].shape).mean(axis=1) for part in parts]
+    # By anyone of the crowd: the mean over all of it, once for every distance.
+    nobody = np.flatnonzero(asked.worker < 0)
+    apart, place = np.unique(asked.difference[nobody], return_inverse=True)
+    found = np.empty((3, len(apart)))
+    for i, gap in enumerate(apart):
+        parts = rule.outcome_probabilities(gap, *(column[:crowd] for column in draws))
+        found[:, i] = [part.mean() for part in parts]
+    result[:, nobody] = found[:, place.reshape(-1)]
     return result
+
+
+def predictions(
+    fit: FitData, first: Any, second: Any, worker: Any, unknown: str = "error"
+) -> Table:
+    """A row a pair: its labels, the probability of `Fit.predict`, and win, tie and loss.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.predict import predictions
+    >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
+    >>> predictions(crowdsift.fit(votes, "bt"), ["a"], ["b"], None)
+    first  second  probability     win  tie    loss
+    a      b            0.6655  0.6655    0  0.3345
+    """
+    asked = question(fit, first, second, worker, unknown)
+    decided, all_three = outcomes(fit, asked, decided=True), outcomes(fit, asked)
+    columns: dict[str, Any] = {}
+    one, two, who = as_list(first), as_list(second), as_list(worker)
+    if by := fit.summary.get("by"):
+        columns[by] = [label[0] for label in one]
+        one, two = ([label[1] for label in side] for side in (one, two))
+    columns |= {"first": one, "second": two}
+    if any(each is not None for each in who):
+        columns["worker"] = ["" if each is None else each for each in who]
+    table = {name: as_column(values) for name, values in columns.items()}
+    table["probability"] = decided[0] / (decided[0] + decided[2])
+    return Table({**table, **dict(zip(("win", "tie", "loss"), all_three, strict=True))})
 
 
 def probabilities(fit: FitData, difference: NDArray[np.float64]) -> NDArray[np.float64]:

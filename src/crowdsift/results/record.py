@@ -60,19 +60,23 @@ class FitRecord(FitData):
             f"{how} {s['iterations']} iterations)"
         )
 
-    def predict(self, first: Any, second: Any, worker: Any = None) -> float | NDArray[np.float64]:
+    def predict(
+        self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
+    ) -> float | NDArray[np.float64]:
         """Probability that a worker prefers `first` to `second`.
 
         Parameters
         ----------
         first, second
-            A label each, or sequences of labels. An item without votes has the prior's score, 0;
-            two items of different components cannot be compared.
+            A label each, or sequences of labels; two items of different components cannot be
+            compared.
         worker
-            A label or a sequence; None, or a worker without votes, means one drawn from the
-            crowd: the mean over all workers. Where workers have a posterior (of reliability, tie
-            width and side bias) it is averaged over. For an ideal worker, who sees what is truly
-            better, ask `better`.
+            A label or a sequence; None means one drawn from the crowd: the mean over all workers.
+            Where workers have a posterior (of reliability, tie width and side bias) it is averaged
+            over. For an ideal worker, who sees what is truly better, ask `better`.
+        unknown
+            "error" refuses items and workers without votes, by name; with "prior" such an item has
+            the prior's score, 0, and such a worker is one drawn from the crowd.
 
         Notes
         -----
@@ -87,12 +91,14 @@ class FitRecord(FitData):
         >>> round(fit.predict("a", "b"), 3)
         0.666
         """
-        asked = question(self, first, second, worker)
+        asked = question(self, first, second, worker, unknown)
         win, _, loss = outcomes(self, asked, decided=True)
         result = win / (win + loss)
         return float(result[0]) if asked.single else result
 
-    def predict_outcomes(self, first: Any, second: Any, worker: Any = None) -> Table:
+    def predict_outcomes(
+        self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
+    ) -> Table:
         """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
         The columns are win, tie and loss, one row a pair; what may be asked is as in `predict`.
@@ -109,7 +115,7 @@ class FitRecord(FitData):
         >>> list(result), round(float(sum(result[name][0] for name in result)), 12)
         (['win', 'tie', 'loss'], 1.0)
         """
-        result = outcomes(self, question(self, first, second, worker))
+        result = outcomes(self, question(self, first, second, worker, unknown))
         return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
 
     def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -30,10 +30,18 @@ from crowdsift.votes.replies import prompt_label, reply_label
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["ArraySource", "Backend", "Source", "as_numbers", "distinct_names"]
+__all__ = ["ArraySource", "Backend", "SortedCodes", "Source", "as_numbers", "distinct_names"]
 
 # The libraries of data frames that come in and go out.
 Backend = Literal["pandas", "polars", "pyarrow"]
+
+
+class SortedCodes(NamedTuple):
+    """Sorted text labels, the codes of every column, and the codes of labels that may be blank."""
+
+    labels: NDArray[np.object_]
+    codes: list[NDArray[np.uint32]]
+    unclear: list[int]
 
 
 class Source(ABC):
@@ -90,9 +98,7 @@ class Source(ABC):
         """Return the entries of columns row by row, as Python values, for nested formats."""
         raise NotImplementedError
 
-    def sorted_codes(
-        self, columns: Sequence[str]
-    ) -> tuple[NDArray[np.object_], list[NDArray[np.uint32]]] | None:
+    def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
         """Return the sorted text labels of columns and the codes of each, or MISSING.
 
         None where the source has no quick way to do so; see `labels`.
@@ -154,8 +160,8 @@ class Source(ABC):
         quick = self.sorted_codes(columns)
         if quick is None:
             return merge([self.entries(column, what) for column in columns])
-        labels, codes = quick
-        empty = [code for code, label in enumerate(labels) if not label.strip()]
+        labels, codes, unclear = quick
+        empty = [code for code in unclear if not labels[code].strip()]
         for column, each in zip(columns, codes, strict=True):
             self._refuse_empty(each, empty, column, what)
         return labels, codes

@@ -1,0 +1,54 @@
+"""`crowdsift predict`."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from crowdsift.cli.options import AsJson
+from crowdsift.cli.terminal import print_text, say, to_json
+
+Pairs = Annotated[
+    str,
+    typer.Argument(
+        help="A file with a pair a row: first and second (or left and right, winner and loser, "
+        "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
+        "where the fit has one; or - for standard input."
+    ),
+]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="What to do with items and workers without votes. error: refuse them by name. "
+        "prior: such an item has the prior's score, such a worker is one drawn from the crowd."
+    ),
+]
+
+
+def predict(
+    directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
+    pairs: Pairs,
+    unknown: Unknown = "error",
+    out: Annotated[Path | None, typer.Option(help="CSV file for the predictions.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How a worker will vote on pairs of items, from a saved fit, without fitting."""
+    import crowdsift
+    from crowdsift.io.candidates import read_asked
+    from crowdsift.io.files import replace_file, require_file
+    from crowdsift.results.predict import predictions
+
+    if out is not None:
+        require_file(out)
+    found = crowdsift.load(directory)
+    context = found.summary.get("by") or ""
+    asked = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), context)
+    result = predictions(found, *asked, unknown=unknown)
+    if out is not None:
+        with replace_file(out) as temporary:
+            temporary.write_text(result.to_csv(), encoding="utf-8", newline="")
+        say(f"Written: {out} ({result.height:,} pairs)")
+    if as_json:
+        print_text(to_json(result.records()))
+    elif out is None:
+        print_text(result.to_csv())
