@@ -8,6 +8,7 @@ import sys
 import duckdb
 import numpy as np
 import pytest
+from preference_rows import lines_of, mixed_votes, preferences
 
 import crowdsift
 from crowdsift import InputError, RequestError, cli, export_votes, soft_labels
@@ -22,17 +23,7 @@ def crowd():
 @pytest.fixture
 def votes(crowd, tmp_path):
     """A file with a column of its own, in a mixed order."""
-    crowd.write(tmp_path)
-    lines = (tmp_path / "votes.csv").read_text().splitlines()
-    rows = np.random.default_rng(1).permutation(lines[1:])
-    path = tmp_path / "mixed.csv"
-    noted = [f'{row},"note, {i} ""é"""' for i, row in enumerate(rows)]
-    path.write_text("\n".join([lines[0] + ",note", *noted]) + "\n", encoding="utf-8")
-    return path
-
-
-def lines_of(path):
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+    return mixed_votes(crowd, tmp_path)
 
 
 def test_every_row_and_column_in_order(votes, tmp_path):
@@ -201,28 +192,6 @@ def test_command(votes, tmp_path, monkeypatch, capsys):
 
 
 # --- one order for all columns -------------------------------------------------------------------
-
-
-def preferences(path, chat=False):
-    """Preferences with columns chosen and rejected of their own; every seventh vote is wrong."""
-    drawn = crowdsift.simulate(items=8, workers=6, comparisons=700, reliability=(1, 3), seed=2)
-    votes = drawn.comparisons()
-    won = votes.outcome > 0.5
-    one = np.repeat(np.where(won, votes.first, votes.second), votes.weight.astype(int))
-    two = np.repeat(np.where(won, votes.second, votes.first), votes.weight.astype(int))
-    who = np.repeat(votes.worker_codes(), votes.weight.astype(int))
-
-    def reply(code):
-        text = f"reply {code} " + "word " * 5
-        return [{"role": "assistant", "content": text}] if chat else text
-
-    rows = [
-        {"prompt": f"p{a % 2}", "chosen": reply(a), "rejected": reply(b), "annotator_id": int(s)}
-        for a, b, s in zip(one, two, who, strict=True)
-        if a % 2 == b % 2
-    ]
-    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    return rows
 
 
 @pytest.mark.parametrize("chat", [False, True])

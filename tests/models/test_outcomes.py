@@ -87,7 +87,7 @@ def test_every_method_predicts_three_outcomes(method, tmp_path):
     fit = crowdsift.fit(votes, method)
     first, second = fit.labels[0], fit.labels[-1]
     for worker in (None, "w0", "w5", "a stranger"):
-        told = fit.predict_outcomes(first, second, worker)
+        told = fit.predict_outcomes(first, second, worker, unknown="prior")
         assert list(told) == ["win", "tie", "loss"]
         assert sum(told[name][0] for name in told) == pytest.approx(1.0)
         assert all(0 <= told[name][0] <= 1 for name in told)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.active.kept_votes import require_same_votes, votes_of
 from crowdsift.active.vote_labels import VoteLabels, vote_labels
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
@@ -82,7 +83,10 @@ def export_votes(
     Parameters
     ----------
     votes
-        A file (or pattern, or ``-``) as `crowdsift.read` takes.
+        A file (or pattern, or ``-``) as `crowdsift.read` takes; or the folder of a saved fit,
+        whose own votes are written, one row for equal votes of a worker, their number in
+        ``votes``. Replies are too long for a folder: for their texts the file that it names is
+        read again.
     out
         FILE.jsonl, FILE.csv or FILE.parquet; it appears whole or not at all.
     method
@@ -124,12 +128,13 @@ def export_votes(
         )
     kind, target = _checked(Path(out), to, flip, keep, texts), Path(out)
     options = ReadOptions(**{**reading, "threads": threads})
-    with coded_votes(votes, options, every_column=True) as coded, replace_file(target) as draft:
-        if not hasattr(coded.table, "write"):
-            raise RequestError(
-                f"{coded.table.source}: rows of this format are nested and cannot be written back; "
-                "export a file with one vote a row"
-            )
+    source: Any = votes
+    if Path(votes).is_dir():
+        fitted = _saved(votes, fitted, method)
+        source, options = votes_of(fitted, options, texts=to == "trl" and texts is None)
+    with coded_votes(source, options, every_column=True) as coded, replace_file(target) as draft:
+        if source is not votes:
+            require_same_votes(coded, fitted)
         found = _fit_of(coded, method, fitted, threads, progress)
         result = vote_labels(coded, found)
         turned = np.zeros(len(result.turned), bool)
@@ -141,6 +146,16 @@ def export_votes(
         coded.table.write(str(draft), kind, added)
         names = (*(added.turned[0] if added.turned else ()), *added.labels, *added.numbers)
         return Exported(len(kept), names, found, int(turned[kept].sum()), len(turned) - len(kept))
+
+
+def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
+    """The fit of a folder of which the votes are written."""
+    if fitted is not None or method is not None:
+        raise RequestError(
+            f"{os.fspath(folder)} is the folder of a fit, which is taken as it is; a method or "
+            "another fit goes with a file of votes"
+        )
+    return load(folder)
 
 
 def soft_labels(
@@ -201,7 +216,7 @@ def _added(
     taken = _taken(coded)
     renamed = {
         name: _ORIGINAL + name
-        for name in coded.table.names
+        for name in coded.table.written_names
         if to == "trl" and name.casefold() in ("chosen", "rejected")
     }
     free = taken - {name.casefold() for name in renamed}
@@ -222,7 +237,7 @@ def _added(
 
 def _taken(coded: CodedVotes) -> set[str]:
     """The names of the source's columns, but for upper case; each must be there once."""
-    names = [name.casefold() for name in coded.table.names]
+    names = [name.casefold() for name in coded.table.written_names]
     for name in names:
         if not name or names.count(name) > 1:
             what = "without a name" if not name else f"{name!r} twice, but for upper case"

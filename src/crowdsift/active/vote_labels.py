@@ -68,8 +68,9 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
         gap = score[place[one]] - score[place[two]]
         sd = _difference_sd(found, code[one], code[two], rough[one] + rough[two])
         flat = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (typical * sd) ** 2)
-        turned[part], margin[part] = gap < 0.0, np.abs(gap)
         surer[part] = normal_cdf(np.abs(gap) / np.maximum(sd, 1e-12))
+        apart = surer[part] > 0.5  # not by the last digits of a score alone
+        turned[part], margin[part] = (gap < 0.0) & apart, np.where(apart, np.abs(gap), 0.0)
         soft[part] = sigmoid(flat * typical * np.abs(gap))
         own = np.ones(len(one)) if coded.worker is None else worth[coded.worker[part]]
         weight[part] = own if coded.weight is None else own * coded.weight[part]

@@ -6,17 +6,21 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli.options import (
+    BadRows,
     Columns,
     FormatName,
     NoWorkers,
     Sides,
+    SkipBad,
     Threads,
+    Unique,
     Values,
-    Votes,
+    Where,
     hyper_parameters,
 )
 from crowdsift.cli.reading import read_options
 from crowdsift.cli.terminal import fit_progress, say, warn
+from crowdsift.errors import RequestError
 
 To = Annotated[
     str,
@@ -36,7 +40,12 @@ Flip = Annotated[
 
 
 def export(
-    votes: Votes,
+    votes: Annotated[
+        str,
+        typer.Argument(
+            help="Votes, as for fit; or the folder of a saved fit, which is not refitted."
+        ),
+    ],
     out: Annotated[Path, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")],
     method: Annotated[
         str | None,
@@ -60,6 +69,10 @@ def export(
     format_: FormatName = "auto",
     columns: Columns = None,
     values: Values = None,
+    where: Where = None,
+    unique: Unique = None,
+    skip_bad: SkipBad = False,
+    bad_rows: BadRows = None,
     no_workers: NoWorkers = False,
     sides: Sides = None,
     by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
@@ -72,9 +85,13 @@ def export(
     name = method or ("bt" if no_workers else "sift" if given else None)
     chosen = None if name is None else crowdsift.model(name, **given)
     options = read_options(
-        columns=columns, format=format_, values=values, by=by, no_workers=no_workers, sides=sides,
-        threads=threads,
+        columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, threads=threads,
     )  # fmt: skip
+    saved = Path(votes).is_dir()
+    if saved and name is not None:
+        refused = "--method or --set" if given or method else "--no-workers"
+        raise RequestError(f"{refused}: {votes} is the folder of a fit, which is taken as it is")
     reading = {each: getattr(options, each) for each in options.asked()}
     with fit_progress("Fitting", chosen) as progress:
         done = crowdsift.export_votes(
@@ -83,6 +100,7 @@ def export(
         )  # fmt: skip
     warn(done.fit.warnings)
     say(
-        f"Written: {out} ({done.rows} votes; added {', '.join(done.columns)}); "
-        f"{done.rows} kept, {done.flipped} flipped, {done.dropped} dropped"
+        f"Written: {out} ({done.rows:,} {'rows' if saved else 'votes'}; added "
+        f"{', '.join(done.columns)}); {done.rows:,} kept, {done.flipped:,} flipped, "
+        f"{done.dropped:,} dropped"
     )

@@ -87,7 +87,7 @@ class FileSource(Source):
         names, cut = list(dict.fromkeys(wanted)), [*replies, *prompts]
         self._column = {name: f"c{place}" for place, name in enumerate(names)}
         self._reply = {name: f"r{place}" for place, name in enumerate(cut)}
-        self._condition = condition
+        self._condition, self._starts = condition, [0]
         for part in self._parts:
             self._check_part(part, [*names, *cut])
         require_room(self._parts, self._run)
@@ -105,7 +105,7 @@ class FileSource(Source):
         if self._coded:
             self._place = "place"
         for number, part in enumerate(self._parts):
-            into = "INSERT INTO votes" if number else "CREATE TEMP TABLE votes AS"
+            into = "INSERT INTO votes" if number else "CREATE OR REPLACE TEMP TABLE votes AS"
             if self._coded:
                 self._run(part, f"{into} {self._joined(part, names)}")
             else:
@@ -114,7 +114,7 @@ class FileSource(Source):
                     replies=replies, prompts=prompts, condition=condition,
                     skip_bad=self._skip_bad,
                 )  # fmt: skip
-            self._starts.append(self._query("SELECT count(*) FROM votes").fetchone()[0])
+            self._starts.append(self._query("SELECT count(*) FROM votes").fetchall()[0][0])
         return self._starts[-1]
 
     def _codes_on_the_way(self, name: str) -> bool:

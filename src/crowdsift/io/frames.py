@@ -12,12 +12,15 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.io.conditions import meets
 from crowdsift.io.database import quoted, reason_of
+from crowdsift.io.record_write import write_records
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize
 from crowdsift.votes.replies import prompt_label, reply_label
 from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
+
+    from crowdsift.io.duck_write import Added
 
 __all__ = ["FrameSource", "source_of"]
 
@@ -43,6 +46,11 @@ class MemorySource(ArraySource):
     def kept(self) -> NDArray[np.bool_] | None:
         """See `Source.kept`."""
         return self._kept
+
+    def write(self, path: str, kind: str, added: Added) -> None:
+        """Write every column and further ones; see `crowdsift.io.record_write`."""
+        columns = {name: column.tolist() for name, column in self._columns.items()}
+        write_records(columns, path, kind, added)
 
 
 class FrameSource(Source):

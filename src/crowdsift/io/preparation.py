@@ -48,7 +48,7 @@ def prepared(
         require_condition(options.where)
     has_workers = options.workers and plan.format.workers
     if plan.format.unfold is not None:
-        table, plan, selection = _unfolded(table, plan, options)
+        table, plan, selection = _unfolded(table, plan, options, every_column)
     if has_workers and "worker" not in plan.roles:
         raise no_worker(table)
     if options.sides and plan.layout is WINNER:
@@ -78,7 +78,9 @@ def prepared(
     )
 
 
-def _unfolded(table: Source, plan: Plan, options: ReadOptions) -> tuple[Source, Plan, Selection]:
+def _unfolded(
+    table: Source, plan: Plan, options: ReadOptions, every_column: bool
+) -> tuple[Source, Plan, Selection]:
     """The votes of nested records as a table of their own."""
     assert plan.format.unfold is not None
     found: Unfolded = plan.format.unfold(table, plan.roles, options.where)
@@ -93,6 +95,8 @@ def _unfolded(table: Source, plan: Plan, options: ReadOptions) -> tuple[Source, 
     if (kept := table.kept()) is not None:
         out = np.flatnonzero(~kept[np.asarray(found.row, np.int64)])
         selection.mark(out, Selection.LEFT_OUT)
+    if every_column and found.in_place:  # to be written back
+        table.load(table.names, condition=options.where)
     for number, reason in found.aside.items():
         selection.set_records_aside(np.array([number]), "", reason)
     selection.mark(np.asarray(found.empty, np.int64), Selection.EMPTY)

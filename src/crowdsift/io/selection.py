@@ -85,6 +85,11 @@ class Selected(Source):
         """See `Source.place`."""
         return self._base.place(int(self._rows[row]))
 
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """See `Source.written_names`."""
+        return self._base.written_names
+
     def write(
         self,
         path: str,

@@ -17,6 +17,7 @@ __all__ = [
     "LONG",
     "MARK",
     "cut",
+    "is_cut",
     "messages_of",
     "one_line",
     "prompt_label",
@@ -54,8 +55,20 @@ def one_line(label: str) -> str:
     >>> one_line("a\nb")
     'a\nb'
     """
-    is_cut = len(label) == BEGINNING + len(MARK) + HASH and label[BEGINNING:].startswith(MARK)
-    return label.translate(_BLANKS) if is_cut else label
+    return label.translate(_BLANKS) if is_cut(label) else label
+
+
+def is_cut(label: Any) -> bool:
+    """Whether a label is that of a long text.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.replies import cut, is_cut
+    >>> is_cut("short"), is_cut(cut("word " * 20))
+    (False, True)
+    """
+    whole = isinstance(label, str) and len(label) == BEGINNING + len(MARK) + HASH
+    return whole and label[BEGINNING:].startswith(MARK)
 
 
 def messages_of(value: Any) -> list[Any] | None:

@@ -86,6 +86,11 @@ class Source(ABC):
     def value(self, name: str, row: int) -> Any:
         """Return one entry as it was given, for messages."""
 
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """The columns that are written where votes are exported."""
+        return self.names
+
     def kept(self) -> NDArray[np.bool_] | None:
         """Return which rows meet the condition; None where there was none."""
         return None

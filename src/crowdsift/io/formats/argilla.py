@@ -9,7 +9,7 @@ from crowdsift.errors import InputError
 from crowdsift.io.formats.base import Format
 from crowdsift.io.formats.rankings import ranked_pairs
 from crowdsift.io.formats.unfolded import Unfolded
-from crowdsift.votes.replies import cut, reply_label
+from crowdsift.votes.replies import cut, reply_text
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping
@@ -29,6 +29,7 @@ def rankings(table: Source, roles: Mapping[str, str], condition: str = "") -> Un
     rows: list[int] = []
     aside: dict[int, str] = {}
     empty: list[int] = []
+    whole: dict[str, str] = {}
     table.load(names, condition=condition)
     for number, entries in enumerate(table.rows(names)):
         fields, answers = _parts(dict(zip(names, entries, strict=True)))
@@ -38,9 +39,9 @@ def rankings(table: Source, roles: Mapping[str, str], condition: str = "") -> Un
             elif not ranking:
                 empty.append(len(rows))
             else:
-                texts = [_text(table, number, fields, name) for name, _ in ranking]
+                texts = [_text(table, number, fields, name, whole) for name, _ in ranking]
                 ranked = {name for name, _ in ranking}
-                prompt = _prompt(fields, ranked)
+                prompt = _prompt(fields, ranked, whole)
                 ranks = [rank for _, rank in ranking]
                 for pair in ranked_pairs(zip(texts, ranks, strict=True)):
                     for name, entry in zip(columns, (*pair, worker, prompt), strict=True):
@@ -49,7 +50,7 @@ def rankings(table: Source, roles: Mapping[str, str], condition: str = "") -> Un
             rows.append(number)
     if not record:
         raise InputError("no ranking in any record", source=table.source)
-    return Unfolded(columns, record, rows, aside, empty, context="prompt")
+    return Unfolded(columns, record, rows, aside, empty, context="prompt", texts=whole)
 
 
 Answer = tuple[Any, list[tuple[str, float]], str]
@@ -101,19 +102,30 @@ def _ranking(value: Any) -> Iterator[tuple[str, float]]:
             yield str(each), float(place + 1)
 
 
-def _text(table: Source, number: int, fields: dict[str, Any], name: str) -> str | None:
+def _text(
+    table: Source, number: int, fields: dict[str, Any], name: str, whole: dict[str, str]
+) -> str | None:
     if name not in fields:
         known = ", ".join(list(fields)[:8])
         raise table.fault(
             number, None, f"the ranking names the field {name!r}; the fields are {known}"
         )
-    return reply_label(fields[name])
+    text = reply_text(fields[name])
+    return None if text is None else _label(text, whole)
 
 
-def _prompt(fields: dict[str, Any], ranked: set[str]) -> str:
+def _prompt(fields: dict[str, Any], ranked: set[str], whole: dict[str, str]) -> str:
     """What was not ranked: the prompt, and whatever else was shown."""
     others = [value for name, value in fields.items() if name not in ranked and value is not None]
-    return cut("\n".join(v if isinstance(v, str) else json.dumps(v) for v in others))
+    return _label("\n".join(v if isinstance(v, str) else json.dumps(v) for v in others), whole)
+
+
+def _label(text: str, whole: dict[str, str]) -> str:
+    """The label of a text, which is kept where it is cut."""
+    label = cut(text)
+    if label != text:
+        whole[label] = text
+    return label
 
 
 _TITLE = "rankings of Argilla"

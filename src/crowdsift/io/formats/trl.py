@@ -42,7 +42,8 @@ def implicit_prompts(table: Source, roles: Mapping[str, str], condition: str = "
     rows = range(len(columns["winner"]))
     if not any(columns["prompt"]):  # replies without a conversation
         columns.pop("prompt")
-    return Unfolded(columns, rows, rows, context="prompt" if "prompt" in columns else "")
+    context = "prompt" if "prompt" in columns else ""
+    return Unfolded(columns, rows, rows, context=context, in_place={r: roles[r] for r in given})
 
 
 def _split(chosen: Any, rejected: Any) -> tuple[str, str | None, str | None]:
