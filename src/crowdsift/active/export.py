@@ -143,7 +143,8 @@ def export_votes(
         values = result.speaking_for(turned)
         kept = np.flatnonzero(values["probability"] >= keep)
         added = _added(coded, result, turned, values, kept, texts, to)
-        coded.table.write(str(draft), kind, added)
+        table: Any = coded.table  # of a file or of rows in memory: these can be written
+        table.write(str(draft), kind, added)
         names = (*(added.turned[0] if added.turned else ()), *added.labels, *added.numbers)
         return Exported(len(kept), names, found, int(turned[kept].sum()), len(turned) - len(kept))
 
