@@ -20,6 +20,7 @@ from crowdsift.io.item_values import match_labels, read_item_values
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, Model, model
 from crowdsift.numeric.threads import thread_count
+from crowdsift.votes.replies import messages_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -220,6 +221,8 @@ def _added(
         for name in coded.table.written_names
         if to == "trl" and name.casefold() in ("chosen", "rejected")
     }
+    if to == "trl" and texts is None and (prompt := _told_prompt(coded)):
+        renamed[prompt] = _ORIGINAL + prompt
     free = taken - {name.casefold() for name in renamed}
     numbers = {_PREFIX + name if name in free else name: values[name][kept] for name in _NUMBERS}
     if to != "trl":
@@ -234,6 +237,20 @@ def _added(
         "rejected": (np.where(swap, one, two), entries),
     }
     return Added(numbers, labels, None, renamed, kept)
+
+
+def _told_prompt(coded: CodedVotes) -> str:
+    """The column of prompts as text beside conversations that hold them; "" for none.
+
+    TRL puts prompt and reply together, so a text cannot stand before a list of messages; where
+    there is no prompt it takes what the two conversations share.
+    """
+    if not coded.by or coded.by != "prompt" or coded.by not in coded.table.written_names:
+        return ""
+    one = messages_of(coded.table.whole(coded.pair[0], 0))
+    prompt = coded.table.whole(coded.by, 0)
+    told = one is not None and len(one) > 1 and messages_of(prompt) is None
+    return coded.by if told else ""
 
 
 def _taken(coded: CodedVotes) -> set[str]:

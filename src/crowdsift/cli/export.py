@@ -39,33 +39,39 @@ Flip = Annotated[
 ]
 
 
+VotesOrFolder = Annotated[
+    str,
+    typer.Argument(help="Votes, as for fit; or the folder of a saved fit, which is not refitted."),
+]
+Target = Annotated[Path, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
+Method = Annotated[
+    str | None,
+    typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
+]
+Settings = Annotated[
+    list[str] | None,
+    typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6."),
+]
+Texts = Annotated[
+    str | None,
+    typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
+]
+Fitted = Annotated[
+    Path | None,
+    typer.Option("--fit", help="Folder of a saved fit to take instead of fitting."),
+]
+
+
 def export(
-    votes: Annotated[
-        str,
-        typer.Argument(
-            help="Votes, as for fit; or the folder of a saved fit, which is not refitted."
-        ),
-    ],
-    out: Annotated[Path, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")],
-    method: Annotated[
-        str | None,
-        typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
-    ] = None,
-    settings: Annotated[
-        list[str] | None,
-        typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6."),
-    ] = None,
+    votes: VotesOrFolder,
+    out: Target,
+    method: Method = None,
+    settings: Settings = None,
     to: To = "plain",
     flip: Flip = "always",
     keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
-    texts: Annotated[
-        str | None,
-        typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
-    ] = None,
-    fitted: Annotated[
-        Path | None,
-        typer.Option("--fit", help="Folder of a saved fit to take instead of fitting."),
-    ] = None,
+    texts: Texts = None,
+    fitted: Fitted = None,
     format_: FormatName = "auto",
     columns: Columns = None,
     values: Values = None,

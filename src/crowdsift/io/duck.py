@@ -303,6 +303,15 @@ class FileSource(Source):
                 return value
         return value
 
+    def whole(self, name: str, row: int) -> Any:
+        """See `Source.whole`."""
+        if name not in self._reply or name not in self._column:
+            return self.value(name, row)
+        query = f"SELECT {self._column[name]} FROM votes WHERE {self._place} = {row}"
+        value = self._query(query).fetchall()[0][0]
+        json = self._parts[0].kind == "json" and value is not None
+        return parsed([value])[0] if json else value
+
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
         columns = ", ".join(self._stored(name) for name in names)

@@ -72,6 +72,10 @@ class Selected(Source):
         """See `Source.value`."""
         return self._base.value(name, int(self._rows[row]))
 
+    def whole(self, name: str, row: int) -> Any:
+        """See `Source.whole`."""
+        return self._base.whole(name, int(self._rows[row]))
+
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
         wanted = iter(self._rows.tolist())

@@ -91,6 +91,10 @@ class Source(ABC):
         """The columns that are written where votes are exported."""
         return self.names
 
+    def whole(self, name: str, row: int) -> Any:
+        """Return one entry as it was given, even of a column of replies, which are cut."""
+        return self.value(name, row)
+
     def kept(self) -> NDArray[np.bool_] | None:
         """Return which rows meet the condition; None where there was none."""
         return None
