@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
-from crowdsift.engines import choose_engine
+from crowdsift.engines import opened_engine
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
 from crowdsift.io.gold import read_gold
@@ -179,6 +179,7 @@ def fit(
     dependent_by: str | VoteRows | None = None,
     time_column: str | None = None,
     engine: str = "auto",
+    engine_options: Mapping[str, Any] | None = None,
     threads: int | None = None,
     seed: int = 0,
     progress: Progress | None = None,
@@ -212,7 +213,8 @@ def fit(
     time_column
         A column of times, for `drift` in the summary: whose reliability changed.
     engine
-        Where the arithmetic runs: "auto", "cpu" or "reference".
+        Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
+        `engine_options` such as {"scheduler": "tcp://host:8786", "shards": 8}.
     threads
         How many threads; all cores by default.
     seed
@@ -254,8 +256,10 @@ def fit(
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     prepared = _prepared(chosen, comparisons, known)
-    with blas_threads(1, dense=thread_count(threads)):
-        machine = choose_engine(engine, prepared, threads)
+    with (
+        blas_threads(1, dense=thread_count(threads)),
+        opened_engine(engine, prepared, threads, chosen.needs, engine_options) as machine,
+    ):
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level)
         result = Fit(**fields_of(fitted, machine.passes, started))

@@ -29,8 +29,10 @@ from crowdsift.cli.options import (
     ReportFile,
     Robustness,
     Scale,
+    Scheduler,
     Seed,
     Settings,
+    Shards,
     Sides,
     SkipBad,
     Start,
@@ -51,6 +53,7 @@ from crowdsift.cli.reading import read_for_fit, read_options
 from crowdsift.cli.terminal import (
     command_line,
     fit_progress,
+    log_said,
     print_text,
     say,
     step_progress,
@@ -94,10 +97,8 @@ def fit(
     no_workers: NoWorkers = False,
     sides: Sides = None,
     partitions: Partitions = False, query: Query = None, to_table: ToTable = None,
-    start: Start = None,
-    engine: EngineName = "auto",
-    threads: Threads = None,
-    seed: Seed = 0, quiet: Quiet = False,
+    start: Start = None, engine: EngineName = "auto", scheduler: Scheduler = None,
+    shards: Shards = None, threads: Threads = None, seed: Seed = 0, quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
@@ -113,11 +114,12 @@ def fit(
     read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, features, classes, tune)
-    with fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
+    with log_said(quiet), fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
             anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
+            engine_options={"scheduler": scheduler, "shards": shards},
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, quiet)

@@ -129,7 +129,18 @@ By = Annotated[
 Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu or reference.")]
+EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu, torch, dask or reference.")]
+Scheduler = Annotated[
+    str | None,
+    typer.Option(
+        help="Scheduler of a Dask cluster, as tcp://host:8786, for --engine dask; without one "
+        "processes of this machine are started."
+    ),
+]
+Shards = Annotated[
+    int | None,
+    typer.Option(help="In how many parts --engine dask cuts the votes; default one a process."),
+]
 Query = Annotated[
     str | None,
     typer.Option(

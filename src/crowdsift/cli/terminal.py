@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -83,6 +84,26 @@ def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Pro
 
     with console.fit_progress(title, getattr(model, "tolerance", None)) as progress:
         yield progress
+
+
+@contextmanager
+def log_said(quiet: bool = False) -> Iterator[None]:
+    """What an engine on a cluster logs (where it runs, what was lost) on standard error."""
+    log, handler = logging.getLogger("crowdsift"), _Said()
+    before = log.level, log.propagate
+    log.propagate = False
+    log.setLevel(logging.CRITICAL if quiet else logging.INFO)
+    log.addHandler(handler)
+    try:
+        yield
+    finally:
+        log.removeHandler(handler)
+        log.level, log.propagate = before
+
+
+class _Said(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        say(record.getMessage())
 
 
 @contextmanager

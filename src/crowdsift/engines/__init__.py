@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -12,10 +13,12 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.kernels import COMPILED
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
     from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ENGINES", "choose_engine", "offers"]
+__all__ = ["ENGINES", "MAPS", "choose_engine", "offers", "opened_engine"]
 
 # Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
 _MANY_VOTES = 2_000_000
@@ -26,6 +29,8 @@ ENGINES = {
     "sharded": "crowdsift.engines.sharded",
     "torch": "crowdsift.engines.torch",
 }
+# Engines made of shards of others that live elsewhere; they have options, and are closed.
+MAPS = {"dask": "crowdsift.engines.dask"}
 
 
 def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:
@@ -41,10 +46,47 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     """
     chosen = _fastest(len(comparisons)) if name == "auto" else name
     if chosen not in ENGINES:
-        raise RequestError(f"unknown engine {name!r}; the engines are auto, {', '.join(ENGINES)}")
+        known = ", ".join((*ENGINES, *MAPS))
+        raise RequestError(f"unknown engine {name!r}; the engines are auto, {known}")
     module: Any = import_module(ENGINES[chosen])
     made: Engine = module.engine(comparisons, thread_count(threads))
     return made
+
+
+@contextmanager
+def opened_engine(
+    name: str,
+    comparisons: Comparisons,
+    threads: int | None,
+    needs: str,
+    options: Mapping[str, Any] | None = None,
+) -> Iterator[Engine]:
+    """The engine of that name with its options, closed in the end.
+
+    Parameters
+    ----------
+    name, comparisons, threads
+        As for `choose_engine`.
+    needs
+        The capability that will be used.
+    options
+        Of engines in `MAPS`: `scheduler` and `shards` for dask.
+    """
+    given = {key: value for key, value in (options or {}).items() if value is not None}
+    if name not in MAPS:
+        if given:
+            raise RequestError(f"{', '.join(given)}: options of the engine dask, not of {name!r}")
+        yield choose_engine(name, comparisons, threads)
+        return
+    module: Any = import_module(MAPS[name])
+    try:
+        made = module.engine(comparisons, thread_count(threads), needs=needs, **given)
+    except TypeError:
+        raise RequestError(f"the engine {name} has no option {', '.join(given)}") from None
+    try:
+        yield made
+    finally:
+        made.close()
 
 
 def _fastest(votes: int) -> str:

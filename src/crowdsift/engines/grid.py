@@ -38,6 +38,7 @@ from crowdsift.engines.kinds import (
     WorkerCounts,
     WorkerMask,
     Workers,
+    changes,
     first_shard,
 )
 from crowdsift.engines.operators import Operator
@@ -228,6 +229,7 @@ class GridSites(Protocol):
     n_pairs: Total  # pairs of items that are compared
     pairs_held: Total  # the same with those that another shard owns
 
+    @changes
     def update(
         self,
         levels: Vector,
@@ -268,6 +270,7 @@ class GridSites(Protocol):
     ) -> TypePosteriors:
         """Posterior over types of a range of workers, after the last pass."""
 
+    @changes
     def refine(self) -> Total:
         """Give workers whose likelihood is narrower than the grid a grid of their own.
 
@@ -277,6 +280,7 @@ class GridSites(Protocol):
     def pair_sums(self) -> Shared:
         """Σ n·τ and Σ ±n·ν of pairs that several shards have, a row a pair."""
 
+    @changes
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
         """What items receive from the sites as they stand, given the `pair_sums` of all shards.
 
@@ -290,11 +294,13 @@ class GridSites(Protocol):
     def pair_posteriors(self, means: Items) -> PairPosteriors:
         """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
 
+    @changes
     def set_pair_variances(
         self, variances: Pairs | None = None, shared: Shared | None = None
     ) -> None:
         """Variances of differences, in the order of `pair_posteriors`, or of shared pairs only."""
 
+    @changes
     def propagate(
         self, precision: Items, settled: Items, *, fresh: bool = False, last: bool = False
     ) -> Messages:
@@ -308,6 +314,7 @@ class GridSites(Protocol):
         its `log_determinant` is Σ log(l_a l_b - W²).
         """
 
+    @changes
     def transform(
         self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
     ) -> None:
@@ -319,12 +326,14 @@ class GridSites(Protocol):
     def copy(self) -> Self:
         """The same sites once more."""
 
+    @changes
     def suspend(self) -> None:
         """Give back memory that can be filled again: messages, and variances of pairs."""
 
     def vote_sites(self) -> VoteSites:
         """The sites as they stand, in single precision."""
 
+    @changes
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Take over sites in the order of `vote_sites`, and grids of `half` positive points."""
 

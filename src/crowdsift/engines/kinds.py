@@ -10,7 +10,7 @@ to put results together, without knowing any pass by name.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
@@ -32,8 +32,12 @@ __all__ = [
     "WorkerCounts",
     "WorkerMask",
     "Workers",
+    "changes",
     "first_shard",
 ]
+
+
+_Method = TypeVar("_Method")
 
 
 class Kind(Enum):
@@ -80,4 +84,10 @@ else:
 def first_shard(method: Any) -> Any:
     """Mark a pass that needs no votes: the first shard alone does it."""
     method.first_shard = True
+    return method
+
+
+def changes(method: _Method) -> _Method:
+    """Mark a pass that changes what it is called on: it is repeated where a shard is made anew."""
+    vars(method)["changes"] = True
     return method

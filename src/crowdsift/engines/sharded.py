@@ -20,7 +20,7 @@ import numpy as np
 from crowdsift.engines.base import EM, ContextEngine, Counts, Facts, Likelihood, Slopes
 from crowdsift.engines.grid import Grid
 from crowdsift.engines.kinds import Kind
-from crowdsift.engines.operators import Operator, Solution
+from crowdsift.engines.operators import Operator, Solution, WeightedPairs
 from crowdsift.engines.shards import (
     SharedPairs,
     merged_components,
@@ -172,8 +172,28 @@ class ShardedOperator(Sharded):
     def solve(
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
     ) -> Solution:
-        """By conjugate gradients here, products there; see the protocol."""
-        return Solution(*solve(self.multiply, self.diagonal(), rhs, start, shift, tolerance, most))
+        """By conjugate gradients here, products there; see the protocol.
+
+        Where shards are far and pairs few, all pairs come here once and products are made here.
+        """
+        multiply = self.multiply
+        if getattr(self._plan.map, "gathers", lambda parts: False)(self._parts):
+            multiply = _laplacian(self.pairs(), len(rhs))
+        return Solution(*solve(multiply, self.diagonal(), rhs, start, shift, tolerance, most))
+
+
+def _laplacian(pairs: WeightedPairs, n_items: int) -> Callable[[Vector], Vector]:
+    """The product with a Laplacian given by its pairs."""
+    low, high, weight = pairs.low.astype(np.int64), pairs.high.astype(np.int64), pairs.weight
+
+    def multiply(v: Vector) -> Vector:
+        flow = weight * (v[low] - v[high])
+        out: Vector = np.zeros(n_items)
+        out += np.bincount(low, flow, n_items)
+        out -= np.bincount(high, flow, n_items)
+        return out
+
+    return multiply
 
 
 def sharded(protocol: type, parts: Sequence[Any], plan: Plan) -> Any:

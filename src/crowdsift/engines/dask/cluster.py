@@ -1,0 +1,131 @@
+"""The cluster: found or started, its workers compared with this process, and given back."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from contextlib import suppress
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+from crowdsift._version import __version__
+from crowdsift.engines.dask.worker import ShardPlugin
+from crowdsift.errors import RequestError, ResourceError
+from crowdsift.io.resources import readable
+
+if TYPE_CHECKING:
+    from crowdsift.engines.dask.map import DaskMap
+
+__all__ = ["Session"]
+
+LOG = logging.getLogger("crowdsift.dask")
+_CONNECT = 15.0  # seconds until a scheduler must have answered
+
+
+class Session:
+    """A client of a cluster, and the cluster where it was started here."""
+
+    def __init__(self, client: Any, cluster: Any = None) -> None:
+        self.client, self._cluster = client, cluster
+
+    @classmethod
+    def open(cls, scheduler: str | None, processes: int) -> Session:
+        """Connect to a scheduler, or start so many processes on this machine."""
+        from distributed import Client, LocalCluster
+
+        cluster = None
+        if scheduler is None:
+            cluster = LocalCluster(
+                n_workers=processes,
+                threads_per_worker=1,
+                memory_limit=0,  # what fits is known; nothing is to be stopped half-way
+                dashboard_address=":0" if find_spec("bokeh") else None,
+                silence_logs=logging.CRITICAL,
+            )
+        try:
+            client = Client(cluster or scheduler, timeout=_CONNECT, set_as_default=False)
+        except (OSError, TimeoutError, ValueError) as error:
+            raise ResourceError(
+                f"no scheduler answers at {scheduler} ({_first_line(error)}); start one with "
+                "'dask scheduler', workers with 'dask worker ADDRESS', and give its address with "
+                "--scheduler tcp://HOST:8786"
+            ) from None
+        session = cls(client, cluster)
+        try:
+            session._compare()
+            client.register_plugin(ShardPlugin())
+        except BaseException:
+            session.close(None)
+            raise
+        return session
+
+    @property
+    def count(self) -> int:
+        """How many workers there are."""
+        return len(self.client.scheduler_info(n_workers=-1)["workers"])
+
+    def _compare(self) -> None:
+        """Refuse a cluster without workers, and workers that would answer otherwise."""
+        with suppress(TimeoutError):
+            self.client.wait_for_workers(1, timeout=_CONNECT)
+        found = self.client.run(_versions)
+        if not found:
+            raise ResourceError(
+                "the cluster has no workers; start some with 'dask worker ADDRESS' (in an "
+                "environment with crowdsift)"
+            )
+        ours = (__version__, f"{sys.version_info[0]}.{sys.version_info[1]}", True)
+        for worker, theirs in sorted(found.items()):
+            if theirs is None:
+                raise RequestError(
+                    f"the worker {worker} has no crowdsift; pip install 'crowdsift[dask]=="
+                    f"{__version__}' there"
+                )
+            if tuple(theirs) != ours:
+                names = ("crowdsift", "Python", "compiled core")
+                wrong = ", ".join(
+                    f"{name} {one} there and {two} here"
+                    for name, one, two in zip(names, theirs, ours, strict=True)
+                    if one != two
+                )
+                raise RequestError(f"the worker {worker} differs: {wrong}; install the same there")
+
+    def say(self, shards: int) -> None:
+        """Where the work is done, for the log."""
+        link = self.client.dashboard_link if find_spec("bokeh") else "(needs bokeh)"
+        LOG.info("%d shards on %d workers of Dask; dashboard %s", shards, self.count, link)
+
+    def close(self, link: DaskMap | None) -> None:
+        """Give shards back, and end the cluster where it was started here."""
+        with suppress(Exception):
+            if link is not None:
+                seen = link.traffic
+                LOG.info(
+                    "%d calls of shards, %s sent and %s received; %d shards made anew",
+                    seen.calls, readable(seen.sent), readable(seen.received), seen.recovered,
+                )  # fmt: skip
+                if self._cluster is None:
+                    link.close()
+        with suppress(Exception):
+            self.client.close(timeout=5)
+        if self._cluster is not None:
+            with suppress(Exception):
+                self._cluster.close(timeout=10)
+
+
+def _versions() -> tuple[str, str, bool] | None:
+    import sys
+
+    try:
+        from crowdsift import __version__
+        from crowdsift.votes.kernels import COMPILED
+    except ImportError:
+        return None
+    return __version__, f"{sys.version_info[0]}.{sys.version_info[1]}", COMPILED
+
+
+_versions.__module__ = "__main__"  # sent whole: a worker without crowdsift must be able to answer
+
+
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0][:200]

@@ -1,0 +1,113 @@
+"""A shard where it lives: an engine over some workers' votes, and what its passes leave behind.
+
+Numbers and arrays travel; everything else (an engine, an operator, sites) stays here, and a number
+stands for it. Numbers are given by the caller, so that the same calls on a shard made anew give
+the same things the same numbers.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.engines.base import Facts
+from crowdsift.engines.cpu.operators import CpuLaplacian
+from crowdsift.engines.shards import SharedPairs
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    from crowdsift.engines.base import Engine
+
+__all__ = ["Call", "Held", "Recipe", "Shard", "without_labels"]
+
+_DATA = (np.ndarray, np.generic, int, float, bool, str, slice, Facts, type(None))
+ENGINE = 0  # the number of the engine itself
+
+
+@dataclass(frozen=True)
+class Held:
+    """Stands for something that stays with a shard."""
+
+    number: int
+    function: bool = False
+    laplacian: bool = False
+
+
+@dataclass(frozen=True)
+class Call:
+    """A method (or, without arguments, an attribute) of something held.
+
+    What the answer leaves behind is numbered from `first`; `free` are numbers no longer needed.
+    """
+
+    number: int
+    name: str
+    arguments: dict[str, Any] | None
+    first: int
+    order: int
+    free: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a shard is made: its votes without their labels, and the pairs that others have too."""
+
+    votes: Comparisons
+    shared: SharedPairs | None
+    threads: int
+
+    def engine(self) -> Engine:
+        """The engine over the votes."""
+        from crowdsift.engines import cpu
+
+        return cpu.engine(self.votes, self.threads, self.shared)
+
+
+def without_labels(votes: Comparisons) -> Comparisons:
+    """The votes as engines need them: how many items, and in which context each is."""
+    items = np.full(votes.n_items, None, dtype=object)
+    if votes.by:
+        items[:] = [(context, j) for j, context in enumerate(votes.item_contexts.tolist())]
+    workers = np.full(votes.n_workers, None, dtype=object)
+    return replace(votes, items=items, workers=workers, intake=None, item_class=None)
+
+
+@dataclass
+class Shard:
+    """An engine and what its passes left behind, by number."""
+
+    held: dict[int, Any] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, recipe: Recipe) -> Shard:
+        """A new shard."""
+        return cls({ENGINE: recipe.engine()})
+
+    def call(self, call: Call) -> Any:
+        """The answer to a call, what stays here as `Held`."""
+        for number in call.free:
+            self.held.pop(number, None)
+        found = getattr(self.held[call.number], call.name)
+        if call.arguments is not None:
+            given = dict(call.arguments)
+            found = found(*given.pop("*", ()), **given)
+        return self._answer(found, [call.first])
+
+    def replay(self, calls: list[Call], needed: set[int]) -> None:
+        """Calls once more, for what they leave behind and is still needed."""
+        for call in calls:
+            self.call(call)
+        self.held = {number: held for number, held in self.held.items() if number in needed}
+
+    def _answer(self, value: Any, following: list[int]) -> Any:
+        if isinstance(value, tuple):
+            parts = [self._answer(part, following) for part in value]
+            return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+        if isinstance(value, _DATA):
+            return value
+        number = following[0]
+        following[0] += 1
+        self.held[number] = value
+        return Held(number, callable(value), isinstance(value, CpuLaplacian))

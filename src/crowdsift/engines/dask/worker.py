@@ -1,0 +1,73 @@
+"""What crowdsift adds to a worker of Dask: a place for shards, and calls that reach them directly.
+
+Calls go from the client to the worker itself, not through the scheduler, and run beside the
+worker's event loop, which goes on to answer heartbeats.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from distributed.diagnostics.plugin import WorkerPlugin
+from distributed.protocol import to_serialize
+
+from crowdsift.engines.dask.held import Shard
+
+__all__ = ["NAME", "ShardPlugin"]
+
+NAME = "crowdsift-shards"
+_FORGOTTEN = 6 * 3600.0  # seconds after which shards whose client is gone are let go
+
+
+class ShardPlugin(WorkerPlugin):  # type: ignore[misc]
+    """Shards of any number of fits, each known by the fit and its place in it."""
+
+    name = NAME
+
+    def setup(self, worker: Any) -> None:
+        """Take calls; a second fit finds the shards of the first as they are."""
+        there = getattr(worker, "_crowdsift", None)
+        if there is None:
+            there = _Shards(ThreadPoolExecutor(max(worker.state.nthreads, 1), "crowdsift"))
+            worker._crowdsift = there
+        worker.handlers["crowdsift"] = there.handle
+        worker.handlers["crowdsift_alive"] = there.alive
+
+
+class _Shards:
+    def __init__(self, pool: ThreadPoolExecutor) -> None:
+        self._pool, self._shards = pool, dict[tuple[str, int], Shard]()
+        self._used: dict[str, float] = {}
+
+    async def alive(self) -> str:
+        return "OK"
+
+    async def handle(self, what: str, fit: str, shard: int, given: Any = None) -> Any:
+        loop = asyncio.get_running_loop()
+        self._used[fit] = time.monotonic()
+        return await loop.run_in_executor(self._pool, self._do, what, (fit, shard), given)
+
+    def _do(self, what: str, key: tuple[str, int], given: Any) -> Any:
+        if what == "drop":
+            self._drop(key[0])
+            return "OK"
+        if what == "build":
+            for fit, used in list(self._used.items()):
+                if time.monotonic() - used > _FORGOTTEN:
+                    self._drop(fit)
+            self._shards[key] = Shard.of(given)
+            return "OK"
+        if key not in self._shards:  # this process was started anew, under the same address
+            return {"lost": True}
+        if what == "replay":
+            self._shards[key].replay(*given)
+            return "OK"
+        return {"answer": to_serialize(self._shards[key].call(given))}
+
+    def _drop(self, fit: str) -> None:
+        self._used.pop(fit, None)
+        for key in [key for key in self._shards if key[0] == fit]:
+            del self._shards[key]
