@@ -117,7 +117,7 @@ def _versions() -> tuple[str, str, bool] | None:
     import sys
 
     try:
-        from crowdsift import __version__
+        from crowdsift._version import __version__
         from crowdsift.votes.kernels import COMPILED
     except ImportError:
         return None
