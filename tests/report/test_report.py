@@ -10,11 +10,12 @@ import pytest
 
 import crowdsift
 from crowdsift import Comparisons
-from crowdsift.report.checks import Check, overall, run_checks
+from crowdsift.report.checks import run_checks
 from crowdsift.report.crowd import describe_crowd
 from crowdsift.report.disputes import disputed_pairs
 from crowdsift.report.facts import gather
 from crowdsift.report.leftout import Calibration, calibrate, fit_without
+from crowdsift.report.verdict import Check, overall
 from crowdsift.results.reasons import TEMPLATES, reasons
 from crowdsift.results.tables import Table
 
@@ -215,8 +216,8 @@ def _state(facts, key: str) -> str:
 def test_every_check_is_stated_either_way(facts):
     checks = run_checks(facts)
     assert [check.key for check in checks] == [
-        "item-votes", "worker-votes", "connected", "sign", "converged", "flagged", "one-worker",
-        "sides", "calibration",
+        "first", "separation", "misfit", "circles", "copies", "item-votes", "worker-votes",
+        "connected", "sign", "converged", "flagged", "one-worker", "sides", "calibration",
     ]  # fmt: skip
     assert all(check.finding for check in checks)
     assert all(check.advice for check in checks if check.state in ("care", "bad"))

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
+import numpy as np
 import pytest
 
 import crowdsift
 from crowdsift.report.facts import gather
+from crowdsift.report.svg import Drawing
 from crowdsift.report.top import matrix_figure, top_sentences
+from crowdsift.report.top_checks import top_checks
 
 
 def board(wins: int, losses: int) -> crowdsift.Comparisons:
@@ -20,34 +24,70 @@ def board(wins: int, losses: int) -> crowdsift.Comparisons:
 
 
 def test_a_clear_leader_and_a_shared_first_place() -> None:
-    clear = crowdsift.fit(board(80, 10), "bt")
-    assert top_sentences(clear)[0] == "a is clearly the best (90 % sure)."
-    shared = crowdsift.fit(board(11, 10), "bt", level=0.95)
-    told = top_sentences(shared)[0]
-    assert told.startswith("2 items share first place: “a”, “b”")
-    assert "95 % sure" in told
-    apart = int(shared.joint()["above_next"].sum())
-    assert top_sentences(shared)[1].startswith(f"{apart} of 2 neighbouring pairs")
+    clear = gather(crowdsift.fit(board(80, 10), "bt"), refit=False)
+    assert top_sentences(clear) == ["“a” is clearly the best (90 % sure)."]
+    check = {check.key: check for check in top_checks(clear)}["first"]
+    assert check.state == "good"
+    shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)
+    assert top_sentences(shared)[0].startswith("First place is shared by “a”, “b”;")
+    apart = int(shared.fit.joint()["above_next"].sum())
+    check = {check.key: check for check in top_checks(shared)}["first"]
+    assert (check.state, check.finding) == (
+        "care",
+        "2 items share it, 95 % sure that the best is among them; "
+        f"{apart} of 2 neighbouring pairs are clearly apart.",
+    )
 
 
-def test_what_was_asked_for_is_told() -> None:
+def test_what_was_asked_for_is_a_check() -> None:
     votes = crowdsift.simulate(items=6, workers=9, comparisons=500, seed=2).comparisons()
     plain = crowdsift.fit(votes, "bt")
     asked = plain.with_robustness().with_statistics(halves=2)
-    told = " ".join(top_sentences(asked))
-    assert asked.summary["robustness"]["text"] in told
-    assert "Two halves of the workers" in told
-    assert "Krippendorff" in told
-    assert "Krippendorff" not in " ".join(top_sentences(plain))
+    found = {check.key: check for check in top_checks(gather(asked, refit=False))}
+    robust = asked.summary["robustness"]
+    assert found["leader"].finding == robust["text"] + "."
+    fragile = robust["votes"] <= 2 or robust["votes"] < 0.01 * 500
+    assert found["leader"].state == ("care" if fragile else "good")
+    assert "Two halves of the workers" in found["separation"].finding
+    triads = asked.statistics().triads
+    assert triads is not None
+    assert found["circles"].finding.startswith(f"{triads.intransitive} of {triads.triads} triads")
+    assert "leader" not in {check.key for check in top_checks(gather(plain, refit=False))}
     page = asked.report(refit=False).html
-    assert "How sure is the top?" in page
-    assert asked.summary["robustness"]["text"] in page
+    assert page.count(robust["text"]) == 1  # no sentence twice
+
+
+def test_planted_misfit_copies_and_drift_are_checks() -> None:
+    drawn = crowdsift.simulate(40, 12, 3000, reliability=(1.5, 1.5), seed=1).comparisons()
+    rng = np.random.default_rng(0)
+    worker = drawn.worker_codes()
+    outcome = np.where(worker == 3, rng.random(len(drawn)) < 0.5, drawn.outcome)
+    table = {
+        "first": drawn.items[drawn.first], "second": drawn.items[drawn.second],
+        "outcome": outcome.astype(float), "worker": drawn.workers[worker],
+    }  # fmt: skip
+    copied = {name: np.concatenate([column, column[worker == 5]]) for name, column in table.items()}
+    copied["worker"][len(drawn) :] = "copycat"
+    fit = crowdsift.fit(copied, "bora-map")
+    facts = gather(fit, refit=False)
+    found = {check.key: check for check in top_checks(facts)}
+    assert found["misfit"].state == "good"  # who clicks at random is flagged already
+    noise = {check.key: check for check in top_checks(gather(crowdsift.fit(copied, "bt")))}
+    assert noise["misfit"].state == "care"
+    assert str(drawn.workers[3]) in noise["misfit"].finding
+    assert found["copies"].state == "care"
+    assert "copycat" in found["copies"].finding
+    late = replace(fit, summary={**fit.summary, "drift": {"workers": ["w7"]}})
+    drift = {check.key: check for check in top_checks(replace(facts, fit=late))}["drift"]
+    assert (drift.state, "w7" in drift.finding) == ("care", True)
 
 
 def test_the_matrix_holds_the_probabilities() -> None:
     fit = crowdsift.fit(board(30, 10), "bt")
     picture = matrix_figure(gather(fit, refit=False), 980)
-    told = sorted(int(text) for text in re.findall(r'class="tick middle">(\d+)<', picture))
+    told = sorted(
+        int(text) for text in re.findall(r'class="tick (?:share )?middle">(\d+)<', picture)
+    )
     matrix = fit.win_matrix()
     wanted = [round(100 * matrix[i, j]) for i in range(3) for j in range(3) if i != j]
     assert told == sorted([*wanted, 1, 2, 3])
@@ -57,8 +97,10 @@ def test_the_matrix_holds_the_probabilities() -> None:
 def test_islands_and_methods_without_intervals_have_no_joint_words(method: str) -> None:
     votes = crowdsift.Comparisons.from_arrays(["a", "c", "b"], ["b", "d", "a"])
     fit = crowdsift.fit(votes, method)
-    assert not any("first place" in sentence for sentence in top_sentences(fit))
-    assert matrix_figure(gather(fit, refit=False), 980) == ""
+    facts = gather(fit, refit=False)
+    assert top_sentences(facts) == []
+    assert "first" not in {check.key for check in top_checks(facts)}
+    assert matrix_figure(facts, 980) == ""
     assert fit.report(refit=False).html
 
 
@@ -81,3 +123,17 @@ def test_a_page_stays_below_5_mb_whatever_the_labels() -> None:
     page = crowdsift.fit(chain, "bt").report(refit=False).html
     assert len(page.encode()) < 5_000_000
     assert "The table holds the first" in page
+
+
+def test_a_page_of_marks_that_grow_when_escaped_stays_below_5_mb() -> None:
+    count = 9_000
+    items = [f"{i}{'<&>' * 60}" for i in range(count)]
+    chain = crowdsift.Comparisons.from_arrays(items[:-1], items[1:], worker=items[:-1])
+    assert len(crowdsift.fit(chain, "bt").report(refit=False).html.encode()) < 5_000_000
+
+
+def test_dots_of_very_many_workers_are_few() -> None:
+    rng = np.random.default_rng(0)
+    picture = Drawing(970, 400, "dots")
+    picture.dots(rng.uniform(0, 970, 100_000), rng.uniform(0, 400, 100_000), "dots")
+    assert 100_000 < len(picture.text()) < 1_000_000  # one in two by two points at most

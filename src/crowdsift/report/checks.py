@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.report.top_checks import top_checks
+from crowdsift.report.verdict import Check, State
 from crowdsift.results.words import count, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from crowdsift.report.facts import Facts
 
-__all__ = ["Check", "State", "overall", "run_checks"]
-
-State = Literal["good", "care", "bad", "none"]
+__all__ = ["run_checks"]
 
 # The limits of the checks; docs/report.md explains them.
 FEW_ITEM_VOTES = 10  # an item with fewer has a score that is mostly guess
@@ -28,32 +27,10 @@ CALIBRATION = (0.02, 0.05)
 COIN = 0.693147
 
 
-@dataclass(frozen=True)
-class Check:
-    """One question about a fit.
-
-    Attributes
-    ----------
-    key, title
-        A short name and what is asked.
-    state
-        good, care, bad, or none where it cannot be answered.
-    finding
-        What was found, with figures.
-    advice
-        What to do; empty where nothing is.
-    """
-
-    key: str
-    title: str
-    state: State
-    finding: str
-    advice: str = ""
-
-
 def run_checks(facts: Facts) -> list[Check]:
     """All checks, in the order in which a reader needs them."""
     return [
+        *top_checks(facts),
         _item_votes(facts),
         _worker_votes(facts),
         _connected(facts),
@@ -64,35 +41,6 @@ def run_checks(facts: Facts) -> list[Check]:
         _sides(facts),
         _calibration(facts),
     ]
-
-
-def overall(checks: list[Check]) -> tuple[State, str, str]:
-    """The answer to the question of the page: its state, a heading and a sentence.
-
-    Examples
-    --------
-    >>> from crowdsift.report.checks import Check, overall
-    >>> overall([Check("a", "A", "good", ""), Check("b", "B", "care", "")])[1]
-    'Mostly, with care'
-    """
-    bad = [check.title for check in checks if check.state == "bad"]
-    care = [check.title for check in checks if check.state == "care"]
-    passed = sum(check.state == "good" for check in checks)
-    open_ones = sum(check.state == "none" for check in checks)
-    result = f"{passed} of {len(checks)} checks pass"
-    if open_ones:
-        result += f", {open_ones} could not be made"
-    if bad:
-        return "bad", "Not yet", f"{result}. Look first at: {_listed(bad + care)}."
-    if care:
-        return "care", "Mostly, with care", f"{result}. Look at: {_listed(care)}."
-    if open_ones * 2 > len(checks):
-        return "none", "Hard to say", f"{result}."
-    return "good", "Yes", f"{result}; nothing found that speaks against the ranking."
-
-
-def _listed(titles: list[str]) -> str:
-    return ", ".join(title[0].lower() + title[1:] for title in titles)
 
 
 def _graded(value: float, limits: tuple[float, float]) -> State:

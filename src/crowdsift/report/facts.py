@@ -12,6 +12,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models import model
 from crowdsift.report.crowd import Crowd, describe_crowd
 from crowdsift.report.disputes import Dispute, disputed_pairs
+from crowdsift.report.evidence import Evidence
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
 from crowdsift.votes.labels import key_of
 
@@ -59,6 +60,8 @@ class Facts:
         error, and the share itself; None where sides are unknown.
     fingerprint
         The start of the SHA-256 of the votes as they were fitted.
+    evidence
+        Joint statements, statistics of fit, copied answers.
     """
 
     fit: FitRecord
@@ -70,6 +73,7 @@ class Facts:
     disputes: list[Dispute] | str
     side_excess: tuple[float, float, float] | None
     fingerprint: str
+    evidence: Evidence
 
 
 def gather(
@@ -93,7 +97,8 @@ def gather(
     votes = fit.votes if votes is None else votes
     if votes is None:
         crowd = describe_crowd(fit, None)
-        return Facts(fit, None, crowd, np.empty(0, np.int64), ABSENT, ABSENT, ABSENT, None, "")
+        nothing, known = np.empty(0, np.int64), Evidence.of(fit)
+        return Facts(fit, None, crowd, nothing, ABSENT, ABSENT, ABSENT, None, "", known)
     code, scores = codes(fit, votes)
     crowd = describe_crowd(fit, votes)
     cost = _refit_seconds(fit, votes)
@@ -117,6 +122,7 @@ def gather(
         disputes=disputed_pairs(votes, crowd.flagged),
         side_excess=_side_excess(fit, votes, scores),
         fingerprint=_fingerprint(votes),
+        evidence=Evidence.of(fit if fit.votes is votes else replace(fit, votes=votes)),
     )
 
 

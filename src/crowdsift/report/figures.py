@@ -11,7 +11,15 @@ from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import Calibration, Without
 from crowdsift.report.svg import Drawing, Scale, isolated
 from crowdsift.results.reasons import typical_reliability
-from crowdsift.results.words import count, item_label, label, many, percent, shortened
+from crowdsift.results.words import (
+    abbreviated,
+    count,
+    item_label,
+    label,
+    many,
+    percent,
+    shortened,
+)
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,15 +31,17 @@ __all__ = [
     "calibration_figure",
     "convergence_figure",
     "scores_figure",
+    "trace_name",
     "verdict_bar",
     "without_figure",
     "workers_figure",
 ]
 
-WIDTHS = (980, 360)  # wide, and a phone's
+WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it
 _ALL_TIPS = 400  # workers up to which each has a circle of its own, with a tip
 _SLOPES = 15  # items in the picture of two rankings
 _BAND = 400  # points of a band
+_TIP = 300  # characters of a label under the pointer
 
 
 def workers_figure(facts: Facts, width: float) -> str:
@@ -148,13 +158,13 @@ def without_figure(facts: Facts, found: Without, width: float) -> str:
     picture = Drawing(width, top + step * len(shown), "Ranks with and without flagged workers")
     picture.label(left - 8, 18, "all votes", "name end")
     picture.label(right + 8, 18, "without flagged", "name")
-    most = 30 if wide else 15
-    for i in shown:
+    most = 34 if wide else 15
+    labels = [item_label(names[i], by) for i in shown]
+    for i, name, short in zip(shown, labels, abbreviated(labels, most), strict=True):
         rank = int(found.rank[facts.code[i]])
         before = int(found.before[facts.code[i]])
         one, two = (top + step * best[side][i] for side in ("before", "after"))
-        name = item_label(names[i], by)
-        short = isolated(shortened(name, most))
+        short, name = isolated(short), shortened(name, _TIP)
         move = "up" if 0 < rank < before else "down" if rank > before or not rank else "same"
         picture.line(left, one, right, two, f"slope {move}")
         picture.circle(left, one, 3.5, f"end-dot {move}")
@@ -195,8 +205,20 @@ def calibration_figure(found: Calibration, width: float) -> str:
     return picture.text()
 
 
-def convergence_figure(trace: tuple[float, ...], width: float) -> str:
-    """What the method maximises, iteration by iteration."""
+def trace_name(method: str) -> str:
+    """What the trace of a fit holds.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import trace_name
+    >>> trace_name("sift")
+    'approximate log evidence'
+    """
+    return "approximate log evidence" if method == "sift" else "objective, a vote"
+
+
+def convergence_figure(method: str, trace: tuple[float, ...], width: float) -> str:
+    """The trace of a fit, iteration by iteration."""
     values = np.array(trace)
     if len(values) < 2 or not np.isfinite(values).all() or values.min() == values.max():
         return ""
@@ -205,7 +227,7 @@ def convergence_figure(trace: tuple[float, ...], width: float) -> str:
     x = Scale(0, len(values) - 1, left, right)
     y = Scale(float(values.min()), float(values.max()), bottom, top)
     picture.axis_x(x, top, bottom, "iteration", 6 if len(values) > 6 else len(values))
-    picture.axis_y(y, left, right, "what the method maximises (log scale of probability)", 5)
+    picture.axis_y(y, left, right, trace_name(method), 5)
     points = list(zip(x.many(np.arange(len(values)) * 1.0), y.many(values), strict=True))
     picture.path(points, "curve")
     if len(points) <= 60:

@@ -14,11 +14,12 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.report import figures
-from crowdsift.report.checks import overall, run_checks
+from crowdsift.report.checks import run_checks
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.top import matrix_figure, top_sentences
-from crowdsift.results.reasons import TEMPLATES
+from crowdsift.report.verdict import overall
+from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import (
     chance,
@@ -37,12 +38,13 @@ if TYPE_CHECKING:
 
     from crowdsift.report.facts import Facts
 
-__all__ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
+__sized_ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
 
 MOST_ROWS = 100_000  # of a table; the CSV files hold all
 MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
 _LONGEST_NAME = 300  # characters of a label in a table that is too large
-_NUMBER_BYTES, _REASON_BYTES = 8, 60  # of a value, and of the reasons of a worker
+_NUMBER_BYTES, _REASON_BYTES = 9, 50  # of a value, and of the reasons of a worker
+MOST_GROUPS = 50  # of a menu; more are searched
 FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
 _OVERVIEW = 40  # items from which on the picture of all scores helps
 _MOVERS = 8
@@ -95,10 +97,11 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         answer=answer,
         sentence=sentence,
         checks=checks,
-        top=top_sentences(facts.fit),
+        top=top_sentences(facts),
         items=items,
         workers=workers,
         first_rows=FIRST_ROWS,
+        trace_name=figures.trace_name(facts.fit.method),
         verdicts=_verdict_counts(facts),
         without=_without(facts),
         disputes=_disputes(facts),
@@ -109,8 +112,9 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        data=Markup(_json({"items": items, "workers": workers, "reasons": TEMPLATES})),
+        data=Markup(_json({"items": items, "workers": workers, "reasons": SHORT})),
         count=count,
+        most_groups=MOST_GROUPS,
         many=many,
         percent=percent,
         chance=chance,
@@ -136,7 +140,7 @@ def bar(
 
 
 def _pictures(facts: Facts) -> dict[str, str]:
-    """Every picture twice: for a wide screen and for a phone."""
+    """Every picture for every width of a screen."""
     calibration, without = facts.calibration, facts.without
     overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
     drawn: dict[str, Callable[[float], str]] = {
@@ -151,13 +155,17 @@ def _pictures(facts: Facts) -> dict[str, str]:
             if isinstance(calibration, Calibration)
             else ""
         ),
-        "convergence": lambda width: figures.convergence_figure(facts.fit.trace, width),
+        "convergence": lambda width: figures.convergence_figure(
+            facts.fit.method, facts.fit.trace, width
+        ),
     }
-    both = {}
+    sized = {}
     for name, draw in drawn.items():
-        wide, narrow = (draw(width) for width in figures.WIDTHS)
-        both[name] = wide and f'<div class="wide">{wide}</div><div class="narrow">{narrow}</div>'
-    return both | {"share": figures.verdict_bar(facts) if facts.crowd.judged else ""}
+        made = {kind: draw(width) for kind, width in figures.WIDTHS.items()}
+        sized[name] = "".join(
+            f'<div class="{kind}">{text}</div>' for kind, text in made.items() if text
+        )
+    return sized | {"share": figures.verdict_bar(facts) if facts.crowd.judged else ""}
 
 
 def _items(facts: Facts) -> dict[str, Any]:
@@ -179,8 +187,14 @@ def _items(facts: Facts) -> dict[str, Any]:
         columns["context"] = np.array([label(value) for value in table[by]], dtype=object)
     result = _columns(columns)
     result["scale"] = value_range(table["score"], table["lower"], table["upper"])
-    last = int(table["rank"].max(initial=1))
-    result["ranks"] = [1 - 0.03 * last, 1.03 * last]
+    result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2
+    joint = facts.evidence.joint
+    if joint is not None:
+        first = joint["shares_first"].astype(bool)
+        alone = np.bincount(joint["component"], first)[joint["component"]] == 1
+        badge = np.where(first, np.where(alone, 1, 2), 0)
+        result["badge"] = badge.tolist()[: len(result["name"])]
+    result["groups"] = len(set(result.get("context", result["group"])))
     return result
 
 
@@ -200,20 +214,21 @@ def _workers(facts: Facts) -> dict[str, Any]:
         "agreement": table["agreement"],
     }
     if np.isfinite(table["side_bias"].astype(np.float64)).any():
-        columns |= {name: table[name] for name in ("side_bias", "side_lower", "side_upper")}
+        columns["side_bias"] = table["side_bias"]
     if np.isfinite(crowd.left_share).any():
         columns["left"] = crowd.left_share
     result = _columns({name: column[order] for name, column in columns.items()})
     result["why"] = [
-        [[reason.code, *reason.figures] for reason in crowd.reasons[i]]
+        [[reason.code, *reason.figures] for reason in crowd.reasons[i] if SHORT[reason.code]]
         for i in order[: len(result["name"])].tolist()
     ]
-    result["why_text"] = [" ".join(map(str, crowd.reasons[i])) for i in order[:FIRST_ROWS].tolist()]
+    result["why_text"] = [
+        "; ".join(SHORT[code].format(*given) for code, *given in why)
+        for why in result["why"][:FIRST_ROWS]
+    ]
+    result["flagged"] = min(int(crowd.flagged.sum()), len(result["name"]))
     result["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
     result["level"] = crowd.level
-    if "side_bias" in columns:
-        names = ("side_bias", "side_lower", "side_upper")
-        result["side_scale"] = value_range(*(table[name] for name in names), 0.0)
     return result
 
 
@@ -244,7 +259,9 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _rows_within(texts: dict[str, list[str]], others: int) -> int:
     """How many rows fit into `MOST_BYTES`, each of its texts and so many bytes of other values."""
-    sizes = [sum(len(text.encode()) for text in row) for row in zip(*texts.values(), strict=True)]
+    sizes = [
+        sum(len(_json(text).encode()) for text in row) for row in zip(*texts.values(), strict=True)
+    ]
     return int(np.searchsorted(np.cumsum(np.array(sizes, np.int64) + others), MOST_BYTES))
 
 
@@ -292,7 +309,11 @@ def _without(facts: Facts) -> dict[str, Any]:
         "same_first": bool((before == 1)[after == 1].any()),
         "moved": int((move != 0).sum()),
         "movers": [
-            {"name": item_label(names[i], by), "before": int(before[i]), "after": int(after[i])}
+            {
+                "name": shortened(item_label(names[i], by), _LONGEST_NAME),
+                "before": int(before[i]),
+                "after": int(after[i]),
+            }
             for i in order.tolist()
             if move[i]
         ],
@@ -323,8 +344,8 @@ def _disputes(facts: Facts) -> dict[str, Any]:
     sure = _better(facts, ones, twos)
     pairs = [
         {
-            "first": item_label(names[one], by),
-            "second": item_label(names[two], by),
+            "first": shortened(item_label(names[one], by), _LONGEST_NAME),
+            "second": shortened(item_label(names[two], by), _LONGEST_NAME),
             "votes_first": for_one,
             "votes_second": for_two,
             "sure": chance,

@@ -14,6 +14,7 @@ from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.crowd import VERDICTS, describe_crowd
 from crowdsift.report.facts import ABSENT, codes, has_gold, settled
+from crowdsift.report.figures import trace_name
 from crowdsift.report.leftout import calibrate, fit_without
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
@@ -209,7 +210,7 @@ def without_flagged(
 
 
 def convergence(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
-    """What the method maximises, iteration by iteration.
+    """The approximate evidence (sift) or the objective, iteration by iteration.
 
     Parameters
     ----------
@@ -230,7 +231,7 @@ def convergence(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     ax = _axes(ax, height=3.0)
     ax.plot(np.arange(len(fit.trace)), fit.trace, "o-", ms=3, color=_COLOURS["reliable"])
     ax.set_xlabel("iteration")
-    ax.set_ylabel("what the method maximises")
+    ax.set_ylabel(trace_name(fit.method))
     return _plain(ax)
 
 

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 
 __all__ = ["Drawing", "Scale", "isolated", "nice_ticks", "number"]
 
+_MANY_DOTS = 5_000
+
 
 def number(value: float) -> str:
     """A coordinate: one decimal, no trailing zero.
@@ -158,8 +160,14 @@ class Drawing:
             self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
 
     def dots(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
-        """Many dots as one shape: strokes of no length with round ends."""
-        places = sorted({(number(x), number(y)) for x, y in zip(xs, ys, strict=True)})
+        """Many dots as one shape: strokes of no length with round ends.
+
+        Of very many only one in two by two points is drawn, so that the picture stays small.
+        """
+        at: Iterable[tuple[float, float]] = zip(xs, ys, strict=True)
+        if len(xs) > _MANY_DOTS:
+            at = ((2.0 * round(x / 2.0), 2.0 * round(y / 2.0)) for x, y in at)
+        places = sorted({(number(x), number(y)) for x, y in at})
         if places:
             joined = "".join(f"M{x} {y}h0" for x, y in places)
             self._parts.append(f'<path d="{joined}" class="{kind}"/>')

@@ -6,44 +6,38 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.errors import CrowdsiftError
+from crowdsift.report.evidence import MOST_ITEMS
 from crowdsift.report.svg import Drawing, isolated
 from crowdsift.results.scales import level_text
-from crowdsift.results.words import count, item_label, many, percent, shortened
+from crowdsift.results.words import abbreviated, count, item_label, percent, shortened
 
 if TYPE_CHECKING:
     from crowdsift.report.facts import Facts
-    from crowdsift.results.record import FitRecord
 
 __all__ = ["matrix_figure", "top_sentences"]
 
-MOST_ITEMS = 300  # of which joint statements are made for a page
 _NAMED = 5  # items that share first place, by name
-_SHOWN = {True: 12, False: 6}  # items of the matrix on a wide screen and on a phone
+_SHOWN = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
+_LONGEST = {True: 30, False: 14}  # characters of their labels
+_CELLS = {True: (24.0, 44.0), False: (18.0, 30.0)}  # the least and the most of a cell's width
 _SHADES = 5
+_LETTER = 6.7  # the width of a letter, roughly
+_TIP = 300  # characters of a label under the pointer
 
 
-def top_sentences(fit: FitRecord) -> list[str]:
-    """What holds for all items at once, and what was asked for beside it, in sentences.
+def top_sentences(facts: Facts) -> list[str]:
+    """Who shares first place by name, and on what the intervals count, in sentences.
 
     Examples
     --------
     >>> import crowdsift
+    >>> from crowdsift.report.facts import gather
     >>> from crowdsift.report.top import top_sentences
     >>> votes = crowdsift.simulate(items=6, workers=8, comparisons=900, seed=3).comparisons()
-    >>> len(top_sentences(crowdsift.fit(votes, "bt")))
-    3
+    >>> len(top_sentences(gather(crowdsift.fit(votes, "bt"), refit=False)))
+    1
     """
-    result = [*_joint(fit), *_reliability(fit)]
-    robust = fit.summary.get("robustness")
-    if robust:
-        result.append(f"{robust['text']}.")
-    found = fit.summary.get("statistics")
-    if found:
-        result += _statistics(found)
-    moving = fit.summary.get("drift")
-    if moving and moving["workers"]:
-        result.append(f"Changed with time: {_listed(moving['workers'])}.")
+    fit, result = facts.fit, _first(facts)
     effect = fit.summary.get("design_effect")
     if effect:
         result.append(
@@ -54,60 +48,19 @@ def top_sentences(fit: FitRecord) -> list[str]:
     return result
 
 
-def _joint(fit: FitRecord) -> list[str]:
-    """Who shares first place, and how many neighbours are apart; of one connected scale."""
-    if fit.item_table.height > MOST_ITEMS or fit.summary.get("components") != 1:
+def _first(facts: Facts) -> list[str]:
+    """Who shares first place; of one connected scale."""
+    fit, table = facts.fit, facts.evidence.joint
+    if table is None or fit.summary.get("components") != 1:
         return []
-    try:
-        table = fit.joint()
-    except CrowdsiftError:
-        return []
-    first = np.flatnonzero(table["shares_first"])
-    level = level_text(fit.level)
-    names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), 40) for i in first]
-    best = percent(float(table["p_best"][0]))
+    first, level = np.flatnonzero(table["shares_first"]), level_text(fit.level)
+    names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), 60) for i in first]
     if len(first) == 1:
-        result = f"{names[0]} is clearly the best ({level} sure)."
-    else:
-        listed = ", ".join(f"“{name}”" for name in names[:_NAMED])
-        more = f" and {count(len(first) - _NAMED)} more" if len(first) > _NAMED else ""
-        result = (
-            f"{many(len(first), 'item')} share first place: {listed}{more} ({level} sure that the "
-            f"best is among them; it is the first one with {best})."
-        )
-    apart = int(table["above_next"].sum())
-    pairs = fit.item_table.height - 1
-    return [result, f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart, all "
-            f"of these statements together at {level}."]  # fmt: skip
-
-
-def _reliability(fit: FitRecord) -> list[str]:
-    share = fit.summary.get("separation_reliability")
-    if share is None:
-        return []
-    return [f"Of the variance of the scores {percent(float(share))} is true, not error (scale "
-            "separation reliability)."]  # fmt: skip
-
-
-def _statistics(found: dict[str, object]) -> list[str]:
-    result = []
-    halves = found.get("split_half_reliability")
-    if isinstance(halves, float):
-        result.append(
-            f"Two halves of the workers agree on the scores to {halves:.2f} (correlation, stepped "
-            "up to all workers)."
-        )
-    if isinstance(found.get("alpha"), float):
-        result.append(f"Krippendorff's alpha of votes on the same pair is {found['alpha']:.2f}.")
-    workers = found.get("misfitting_workers")
-    if isinstance(workers, list) and workers:
-        result.append(f"Noisier than chance explains: {_listed(workers)}.")
-    return result
-
-
-def _listed(names: list[str]) -> str:
-    shown = ", ".join(f"“{shortened(name, 40)}”" for name in names[:_NAMED])
-    return shown + (f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else "")
+        return [f"“{names[0]}” is clearly the best ({level} sure)."]
+    best = percent(float(table["p_best"][0]))
+    listed = ", ".join(f"“{name}”" for name in names[:_NAMED])
+    more = f" and {count(len(first) - _NAMED)} more" if len(first) > _NAMED else ""
+    return [f"First place is shared by {listed}{more}; the first of them is the best with {best}."]
 
 
 def matrix_figure(facts: Facts, width: float) -> str:
@@ -115,19 +68,23 @@ def matrix_figure(facts: Facts, width: float) -> str:
     fit = facts.fit
     if fit.item_table.height > MOST_ITEMS or fit.summary.get("components") != 1:
         return ""
-    shown = min(_SHOWN[width > 500], fit.item_table.height)
+    wide = width > 500
+    shown = min(_SHOWN[wide], fit.item_table.height)
     if shown < 3:
         return ""
     matrix = fit.win_matrix()[:shown, :shown]
-    left = 0.34 * width
-    cell = min((width - left - 4.0) / shown, 44.0)
+    names = [item_label(fit.labels[i], fit.summary.get("by")) for i in range(shown)]
+    short = abbreviated(names, _LONGEST[wide])
+    left = _LETTER * max(map(len, short)) + 38.0
+    least, most = _CELLS[wide]
+    shown = min(shown, int((width - left - 4.0) / least))
+    cell = min((width - left - 4.0) / shown, most)
     top = 26.0
     picture = Drawing(width, top + cell * shown + 4.0, "Who is preferred to whom")
     for i in range(shown):
-        name = item_label(fit.labels[i], fit.summary.get("by"))
-        short = isolated(shortened(name, 26 if width > 500 else 11))
         middle = top + cell * (i + 0.5) + 4.0
-        picture.label(left - 8.0, middle, f"{short} {i + 1}", "item end", name)
+        tip = shortened(names[i], _TIP)
+        picture.label(left - 8.0, middle, f"{isolated(short[i])} {i + 1}", "item end", tip)
         picture.label(left + cell * (i + 0.5), top - 8.0, str(i + 1), "tick middle")
         for j in range(shown):
             p = float(matrix[i, j])
@@ -137,5 +94,5 @@ def matrix_figure(facts: Facts, width: float) -> str:
             picture.rectangle(*at, cell - 1.5, cell - 1.5, f"cell {kind}")
             if i != j:
                 text = f"{100 * p:.0f}"
-                picture.label(at[0] + 0.5 * cell - 0.75, middle, text, "tick middle")
+                picture.label(at[0] + 0.5 * cell - 0.75, middle, text, "tick share middle")
     return picture.text()

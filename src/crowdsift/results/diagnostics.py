@@ -86,7 +86,7 @@ def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> li
         if len(found):
             many = len(found) > 1
             message = (
-                f"{len(found)} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set "
+                f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set "
                 f"no {side} limit to {'their scores' if many else 'its score'}, only the prior does"
             )
             notes.append(Diagnostic(Kind.ONE_WAY, message))
@@ -136,7 +136,7 @@ def _share(p: float) -> str:
 def _listed(labels: Sequence[Any] | NDArray[np.object_]) -> str:
     shown = [_text(label) for label in labels[:_NAMED]]
     if len(labels) > _NAMED:
-        return f"{', '.join(shown)} and {len(labels) - _NAMED} more (column flag)"
+        return f"{', '.join(shown)} and {len(labels) - _NAMED:,} more (column flag)"
     return ", ".join(shown)
 
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.results.tables import Table
 
-__all__ = ["TEMPLATES", "Reason", "random_level", "reasons", "typical_reliability"]
+__all__ = ["SHORT", "TEMPLATES", "Reason", "random_level", "reasons", "typical_reliability"]
 
 # {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page.
 TEMPLATES = (
@@ -42,6 +42,13 @@ TEMPLATES = (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
     _HABIT,
 ) = range(len(TEMPLATES))  # fmt: skip
+
+# The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
+SHORT = (
+    "{0} sure; {1} × typical", "{0} sure; {1} of typical", "unclear by how much", "{0} sure",
+    "at best half of typical", "{0} sure", "{0} sure", "useful {1}, random {2}, against {3}",
+    "nobody can be judged", "", "", "bias {1} to {2}",
+)  # fmt: skip
 
 _LOPSIDED = 0.8  # a share of one side worth a word
 _FEW = 10  # decided votes from which on it is

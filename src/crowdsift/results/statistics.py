@@ -257,7 +257,8 @@ def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
     count = votes.n_workers if votes.has_workers else 0
     who = votes.worker_codes().astype(np.int64)
     of_items = table("item", votes.items, [votes.first, votes.second])
-    row = np.array([places_of(votes.items.tolist())[key] for key in keys_of(fit.labels)])
+    place = places_of(votes.items.tolist())
+    row = np.array([place[key] for key in keys_of(fit.labels)])
     of_items = Table({name: column[row] for name, column in of_items.items()})
     return table("worker", votes.workers[:count], [who] if count else []), of_items
 

@@ -5,10 +5,23 @@ Halves are rounded up, not to even, because the page's script does so too.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from math import floor
 from typing import Any
 
-__all__ = ["chance", "count", "decimal", "item_label", "label", "many", "percent", "shortened"]
+__all__ = [
+    "abbreviated",
+    "chance",
+    "count",
+    "decimal",
+    "item_label",
+    "label",
+    "many",
+    "percent",
+    "shortened",
+]
+
+_LEAST_PREFIX = 6  # characters that all labels share, below which they are not worth a mark
 
 
 def count(number: float) -> str:
@@ -122,6 +135,46 @@ def shortened(text: str, most: int) -> str:
     'a long…'
     """
     return text if len(text) <= most else text[: most - 1].rstrip() + "…"
+
+
+def abbreviated(texts: Sequence[str], most: int) -> list[str]:
+    """Labels of at most so many characters that can still be told apart.
+
+    Where one is too long, what all of them begin with is left out, up to the end of a folder, a
+    word or a part of a name; what is still too long is cut in its middle.
+
+    Examples
+    --------
+    >>> from crowdsift.results.words import abbreviated
+    >>> abbreviated(["https://a.org/one.jpg", "https://a.org/two.jpg"], 12)
+    ['…one.jpg', '…two.jpg']
+    >>> abbreviated(["a name that is long, no. 1", "another"], 13)
+    ['a name…no. 1', 'another']
+    """
+    longest = max(map(len, texts), default=0)
+    if longest <= most:
+        return list(texts)
+    shared = _shared_beginning(min(texts), max(texts))
+    for ends in ("/", " ", "_-.:|"):
+        at = 1 + max(shared.rfind(mark) for mark in ends)
+        if at >= _LEAST_PREFIX and (longest - at < most or ends == "_-.:|"):
+            texts = ["…" + text[at:] for text in texts]
+            break
+    return [_middle_cut(text, most) for text in texts]
+
+
+def _shared_beginning(low: str, high: str) -> str:
+    """What the first and the last of sorted texts, and so all between, begin with; "" of equals."""
+    if low == high:
+        return ""
+    return next((low[:i] for i, (a, b) in enumerate(zip(low, high, strict=False)) if a != b), low)
+
+
+def _middle_cut(text: str, most: int) -> str:
+    if len(text) <= most:
+        return text
+    tail = (most - 1) // 2
+    return text[: most - 1 - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
 
 
 _VISIBLE = {"\n": "⏎", "\r": "⏎", "\t": "→"}

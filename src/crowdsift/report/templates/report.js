@@ -29,10 +29,14 @@
     const size = Math.floor(Math.abs(value) * 10 ** digits + 0.5) / 10 ** digits;
     return `${value < 0 && size ? "−" : ""}${size.toFixed(digits)}`;
   };
-  const number = (value) => (value === null ? "–" : decimal(value, 2));
+  const number = (value, digits = 2) => (value === null ? "–" : decimal(value, digits));
+  const ends = (low, high, digits) =>
+    low === null || high === null ? "–" : `${decimal(low, digits)} to ${decimal(high, digits)}`;
+  const BADGES = ["", "clearly first", "ties for first"];
 
-  const cell = (kind, content) => {
+  const cell = (kind, content, label) => {
     const td = make("td", kind);
+    if (label) td.dataset.label = label;
     td.setAttribute("role", "cell"); // rows are no table rows to a browser where they are grids
     if (content !== null && content !== undefined) td.append(content);
     return td;
@@ -50,12 +54,12 @@
     if (zero !== null) svg.append(shape("line", { class: "zero", x1: at(zero), x2: at(zero), y1: 0, y2: 16 }));
     svg.append(
       shape("line", { class: "span", x1: at(low ?? value), x2: at(high ?? value), y1: 8, y2: 8 }),
-      shape("circle", { cx: at(value), cy: 8, r: 4 }),
+      shape("line", { class: "at", x1: at(value), x2: at(value), y1: 1, y2: 15 }),
     );
     return svg;
   };
   const why = (parts) =>
-    parts.map(([code, ...figures]) => data.reasons[code].replace(/\{(\d)\}/g, (_, k) => figures[k])).join(" ");
+    parts.map(([code, ...figures]) => data.reasons[code].replace(/\{(\d)\}/g, (_, k) => figures[k])).join("; ");
   const chip = (word) => {
     const node = make("span", "chip");
     node.append(make("i", `v-${word}`), word);
@@ -65,21 +69,21 @@
   const rows = {
     items(t, i, has) {
       const zero = t.scale[0] < 0 && t.scale[1] > 0 ? 0 : null;
-      const cells = [cell("num", count(t.rank[i])), name(t.name[i])];
-      if (has("context")) cells.push(name(t.context[i], "context optional"));
-      if (has("group")) cells.push(cell("num", String(t.group[i])));
+      const title = name(t.name[i]);
+      if (t.badge && t.badge[i]) title.append(make("span", "badge", BADGES[t.badge[i]]));
+      const cells = [cell("num rank", count(t.rank[i])), title];
+      if (has("context")) cells.push(name(t.context[i], "context"));
+      if (has("group")) cells.push(cell("num", String(t.group[i]), "group"));
       cells.push(
         cell("bars", interval(t.score[i], t.lower[i], t.upper[i], t.scale, "score", zero)),
-        cell("num optional", number(t.score[i])),
+        cell("num", number(t.score[i], t.digits), "score"),
+        cell("num ends", ends(t.lower[i], t.upper[i], t.digits)),
       );
       if (has("rank_upper")) {
         const known = t.rank_lower[i] !== null;
-        cells.push(
-          cell("small optional", interval(t.rank[i], t.rank_lower[i], t.rank_upper[i], t.ranks, "rank", null)),
-          cell("num", known ? `${count(t.rank_lower[i])}–${count(t.rank_upper[i])}` : "–"),
-        );
+        cells.push(cell("num", known ? `${count(t.rank_lower[i])}–${count(t.rank_upper[i])}` : "–", "ranks"));
       }
-      cells.push(cell("num optional", count(t.votes[i])));
+      cells.push(cell("num", count(t.votes[i]), "votes"));
       return cells;
     },
     workers(t, i, has) {
@@ -87,14 +91,11 @@
       if (has("verdict")) cells.push(cell("verdict", chip(t.verdict[i])));
       if (has("bars"))
         cells.push(cell("bars", interval(t.reliability[i], t.lower[i], t.upper[i], t.scale, `v-${t.verdict[i] || "none"}`, t.level)));
-      cells.push(
-        cell("num optional", number(t.reliability[i])),
-        cell("num optional", count(t.votes[i])),
-        cell("num optional", percent(t.agreement[i])),
-      );
-      if (has("left")) cells.push(cell("num optional", percent(t.left[i])));
-      if (has("side_bias"))
-        cells.push(cell("small optional", interval(t.side_bias[i], t.side_lower[i], t.side_upper[i], t.side_scale, "rank", 0)));
+      cells.push(cell("num", number(t.reliability[i]), "reliability"));
+      if (has("bars")) cells.push(cell("num ends", ends(t.lower[i], t.upper[i], 2)));
+      cells.push(cell("num", count(t.votes[i]), "votes"), cell("num", percent(t.agreement[i]), "agrees"));
+      if (has("left")) cells.push(cell("num", percent(t.left[i]), "left"));
+      if (has("side_bias")) cells.push(cell("num", number(t.side_bias[i], 1), "side"));
       if (has("verdict")) cells.push(cell("why", why(t.why[i])));
       return cells;
     },
@@ -144,11 +145,12 @@
     };
     const choose = () => {
       const wanted = search.value.trim().toLowerCase();
-      const kind = filter ? filter.value : "";
+      const kind = filter ? filter.value.trim() : "";
+      const searched = filter && filter.tagName === "INPUT" && columns.context;
+      const fits = (value) =>
+        searched ? value.toLowerCase().includes(kind.toLowerCase()) : String(value) === kind;
       lower ??= columns.name.map((text) => text.toLowerCase());
-      found = order.filter(
-        (i) => (!wanted || lower[i].includes(wanted)) && (!kind || String(filtered[i]) === kind),
-      );
+      found = order.filter((i) => (!wanted || lower[i].includes(wanted)) && (!kind || fits(filtered[i])));
       page = 0;
       draw();
     };
@@ -171,10 +173,10 @@
     for (const th of heads) th.querySelector("button").addEventListener("click", () => sort(th));
     search.addEventListener("input", choose);
     if (filter) {
-      if (id === "items")
+      if (id === "items" && filter.tagName === "SELECT")
         for (const group of [...new Set(filtered)].sort((a, b) => (columns.context ? collator.compare(a, b) : a - b)))
           filter.append(make("option", "", String(group)));
-      filter.addEventListener("change", choose);
+      filter.addEventListener("input", choose);
     }
     for (const button of [previous, next])
       button.addEventListener("click", () => {
@@ -187,6 +189,30 @@
   for (const note of document.querySelectorAll("[data-still]")) note.hidden = true;
   start("items");
   start("workers");
+
+  const copy = document.getElementById("copy-flagged");
+  if (copy) {
+    const told = document.getElementById("copied");
+    const text = data.workers.name.slice(0, data.workers.flagged).join("\n");
+    // Where the page may not write to the clipboard (a frame of a notebook), by a selection.
+    const select = () => {
+      const area = make("textarea");
+      area.value = text;
+      area.setAttribute("aria-label", "Flagged workers");
+      told.replaceChildren(area);
+      area.select();
+      const done = document.execCommand("copy");
+      if (done) told.textContent = "Copied, one a line.";
+    };
+    copy.addEventListener("click", async () => {
+      try {
+        await navigator.clipboard.writeText(text);
+        told.textContent = "Copied, one a line.";
+      } catch {
+        select();
+      }
+    });
+  }
 
   const theme = document.getElementById("theme");
   const dark = () => {
