@@ -7,13 +7,16 @@ JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
 SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 CORE_FILES := $(wildcard cpp/*.?pp cpp/*/*.?pp cpp/include/crowdsift/*.hpp)
 
-.PHONY: demo test explore torture test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
+.PHONY: demo test explore torture torture-sanitized fuzz audit test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   site coverage api-accept release-check clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
 	@echo "make explore  property tests with fresh examples, MINUTES=10"
 	@echo "make torture  random cases against exact oracles, MINUTES=10"
+	@echo "make torture-sanitized  the same over an extension with ASan and UBSan, MINUTES=10"
+	@echo "make fuzz     libFuzzer on the core (clang), MINUTES=10"
+	@echo "make audit    known faults of what we depend on (asks an advisory service)"
 	@echo "make lint     ruff, clang-format and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make shapes   the common shapes of votes, AGAINST=another revision"
@@ -40,6 +43,47 @@ explore: $(VENV)/.developing
 # Random cases against exact oracles, with fresh seeds for so many minutes.
 torture: $(VENV)/.developing
 	PYTHONPATH=tests $(BIN)/python -m torture --minutes $(MINUTES)
+
+# The same over an extension with the sanitizers of memory and undefined behaviour, in an
+# environment of its own: the areas that reach the core most, its private entry points in any order
+# among them. Needs gcc.
+SANITIZED := build/sanitized
+torture-sanitized: $(SANITIZED)/.installed
+	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
+	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
+	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
+	  PYTHONPATH=tests:. $(SANITIZED)/bin/python -P -m torture --minutes $(MINUTES) \
+	  --areas core,shapes,lives,states,arguments --longest 600
+
+$(SANITIZED)/.installed: $(SOURCES) $(shell find src -name '*.py')
+	$(PYTHON) -m venv $(SANITIZED)
+	CXX=g++ $(SANITIZED)/bin/python -m pip install --quiet --disable-pip-version-check ".[dev]" \
+	  --config-settings=build-dir=build/sanitized-core --config-settings=cmake.build-type=Debug \
+	  --config-settings=cmake.define.CMAKE_CXX_FLAGS="-O1 \
+	  -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
+	touch $@
+
+# libFuzzer on the entry points of the core, under the same sanitizers; needs clang. The corpus
+# stays in build/fuzz, so that the next run goes on from there; CI runs each for a moment.
+FUZZERS := $(patsubst cpp/fuzz/%.cpp,%,$(wildcard cpp/fuzz/*.cpp))
+fuzz: $(FUZZERS:%=fuzz-%)
+fuzz-%: build/fuzz/%
+	mkdir -p build/fuzz/corpus-$*
+	$< -max_total_time=$$(awk 'BEGIN {print int(60 * $(MINUTES) / $(words $(FUZZERS)) + 0.5)}') \
+	  -timeout=20 -rss_limit_mb=2048 -len_control=0 -max_len=2048 -print_final_stats=1 -verbosity=0 \
+	  -artifact_prefix=build/fuzz/ build/fuzz/corpus-$*
+
+.PRECIOUS: build/fuzz/%
+build/fuzz/%: cpp/fuzz/%.cpp cpp/fuzz/input.hpp $(SOURCES)
+	mkdir -p build/fuzz
+	clang++ -std=c++17 -O1 -g -Icpp/include -Icpp/fuzz -DCROWDSIFT_NO_MULTIVERSION -pthread \
+	  -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror \
+	  -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all $< -o $@
+
+# Known faults of the packages that we need; asks an advisory service, so it needs the network.
+audit: $(VENV)/.developing
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check pip-audit
+	$(BIN)/python -m pip_audit --skip-editable
 
 # The core by itself, under sanitizers of memory, undefined behaviour and threads.
 # Both at once: a compiler uses one core.

@@ -36,6 +36,8 @@ OwnPriors own_priors(const Sites& self, const std::optional<GivenPriors>& given,
                      std::size_t types) {
     if (!given) return {};
     const auto& [masses, mean, variance] = *given;
+    if (!masses.is_valid() || !mean.is_valid() || !variance.is_valid())
+        throw std::invalid_argument("own priors are three arrays");  // None passes for an array
     const std::size_t rows = masses.shape(0);
     if (rows != self.sites.crowd() && rows != self.workers())
         throw std::invalid_argument("own priors need one row a worker");
@@ -65,6 +67,7 @@ SitesPointer new_sites(CorePointer core, std::vector<double> widths, std::vector
     if (n_gold > 0 && n_gold > core->votes.n_workers)
         throw std::invalid_argument("more gold than workers");
     const bool ties = widths[0] > 0.0;
+    core->sited = true;
     TypeShape shape{std::move(widths), std::move(side_only), std::move(side_only_widths), sides};
     return core->run([&] {
         return std::make_shared<Sites>(
@@ -231,21 +234,19 @@ void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau
     require(side_nu, votes, "side_nu");
     self.core->require_workers(low, "low");
     self.core->require_workers(high, "high");
-    AdaptiveGrids& grids = self.sites.grids();
-    Vec levels(half);
-    self.sites.set_sites(tau.data(), nu.data());
-    self.sites.set_side_sites(side_tau.data(), side_nu.data());
-    grids.clear();
-    for (std::size_t s = 0; s < self.sites.crowd(); ++s) {
-        const double from = low.data()[s], to = high.data()[s];
-        if (!std::isfinite(from)) continue;
-        if (half < 2 || !(from >= 0.0) || !(to > from) || !std::isfinite(to))
+    if (half > TypeGrid::kMostLevels) throw std::invalid_argument("at most 1,024 levels");
+    const auto has = [&](std::size_t s) { return std::isfinite(low.data()[s]); };
+    for (std::size_t s = 0; s < self.sites.crowd(); ++s)
+        if (has(s) && (half < 2 || !(low.data()[s] >= 0.0) || !(high.data()[s] > low.data()[s]) ||
+                       !std::isfinite(high.data()[s])))
             throw std::invalid_argument("an adaptive grid rises and has two levels or more");
-        for (std::size_t j = 0; j < half; ++j)
-            levels[j] = from + (to - from) * static_cast<double>(j) / static_cast<double>(half - 1);
-        levels[half - 1] = to;
-        grids.set(s, levels);
-    }
+    self.core->run([&] {
+        self.sites.set_sites(tau.data(), nu.data());
+        self.sites.set_side_sites(side_tau.data(), side_nu.data());
+        self.sites.clear_grids();
+        for (std::size_t s = 0; s < self.sites.crowd(); ++s)
+            if (has(s)) self.sites.set_grid(s, low.data()[s], high.data()[s], half);
+    });
 }
 
 double likelihood_of(Sites& self, In<double> differences, In<double> variances,
@@ -308,6 +309,8 @@ void bind_grid(nb::module_& m, nb::class_<Core>& core) {
             [](Core& self, In<std::uint32_t> low, In<std::uint32_t> high, In<bool> owner) {
                 require(high, low.shape(0), "high");
                 require(owner, low.shape(0), "owner");
+                if (self.sited)
+                    throw std::invalid_argument("shared pairs are set before there are sites");
                 self.run([&] {
                     self.shared = SharedPairs(self.world().pairs, self.votes.n_items, low.shape(0),
                                               low.data(), high.data(), owner.data());

@@ -40,6 +40,11 @@ RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& seco
     const std::size_t rows = first.shape(0);
     require(second, rows, "second");
     if (n_workers == 0) throw std::invalid_argument("at least one worker is needed");
+    if (rows >= UINT32_MAX || n_items >= UINT32_MAX || n_workers >= UINT32_MAX)
+        throw std::invalid_argument("more than 2^32 rows, items or workers");
+    const std::uint32_t* const contexts = pointer(context, rows, "context");
+    for (std::size_t i = 0; contexts != nullptr && i < rows; ++i)
+        if (contexts[i] > UINT32_MAX / 2) throw std::invalid_argument("more than 2^31 contexts");
     return RowInput{rows,
                     n_items,
                     n_workers,
@@ -48,7 +53,7 @@ RowInput row_input(const In<std::uint32_t>& first, const In<std::uint32_t>& seco
                     pointer(worker, rows, "worker"),
                     pointer(outcome, rows, "outcome"),
                     pointer(weight, rows, "weight"),
-                    pointer(context, rows, "context"),
+                    contexts,
                     oriented};
 }
 
@@ -57,7 +62,8 @@ std::size_t require_items(const In<std::uint32_t>& first, const In<std::uint32_t
                           std::size_t n_items) {
     const std::size_t n = first.shape(0);
     require(second, n, "second");
-    if (n >= UINT32_MAX) throw std::invalid_argument("more than 2^32 comparisons");
+    if (n >= UINT32_MAX || n_items >= UINT32_MAX)
+        throw std::invalid_argument("more than 2^32 comparisons or items");
     for (std::size_t i = 0; i < n; ++i)
         if (first.data()[i] >= n_items || second.data()[i] >= n_items)
             throw std::invalid_argument("bad item code in row " + std::to_string(i));

@@ -114,6 +114,7 @@ public:
     crowdsift::Buffers<float> entries_a, entries_b, precisions;  // of operators that come and go
     crowdsift::Buffers<double> exact_precisions;
     crowdsift::SharedPairs shared;
+    bool sited = false;  // sites refer to the shared pairs, which stay from then on
 
 private:
     std::unique_ptr<crowdsift::PairWorld> world_;

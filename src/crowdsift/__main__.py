@@ -1,6 +1,6 @@
 """Lets `python -m crowdsift` run the command line."""
 
-from crowdsift.cli import main
+from crowdsift.cli import program
 
 if __name__ == "__main__":
-    main()
+    program()

@@ -9,7 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from torture import arguments, files, folders, kills, labels, lives, shapes
+from torture import (
+    arguments,
+    core,
+    disks,
+    files,
+    folders,
+    kills,
+    labels,
+    lives,
+    pages,
+    shapes,
+    signals,
+    states,
+)
 
 Case = Callable[[int, Path], None]
 AREAS: dict[str, Case] = {
@@ -20,4 +33,9 @@ AREAS: dict[str, Case] = {
     "kills": kills.case,
     "labels": labels.case,
     "arguments": arguments.case,
+    "core": core.case,
+    "states": states.case,
+    "signals": signals.case,
+    "disks": disks.case,
+    "pages": pages.case,
 }

@@ -19,7 +19,7 @@ from pathlib import Path
 
 from torture import AREAS
 
-LONGEST = 120.0  # seconds that a case may take
+LONGEST = 120.0  # seconds that a case may take where nothing slows it down
 
 
 def child(pipe: Connection) -> None:
@@ -37,7 +37,8 @@ def child(pipe: Connection) -> None:
 class Child:
     """A process for cases, started anew where a case took it along."""
 
-    def __init__(self) -> None:
+    def __init__(self, longest: float) -> None:
+        self.longest = longest
         self.start()
 
     def start(self) -> None:
@@ -50,9 +51,9 @@ class Child:
         """What went wrong."""
         self.pipe.send((area, seed))
         try:
-            if self.pipe.poll(LONGEST):
+            if self.pipe.poll(self.longest):
                 return str(self.pipe.recv())
-            told = f"no answer after {LONGEST:g} s"
+            told = f"no answer after {self.longest:g} s"
         except (EOFError, ConnectionResetError):
             self.process.join(10)
             told = f"the process died with status {self.process.exitcode}"
@@ -85,8 +86,9 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=10.0)
     parser.add_argument("--areas", default=",".join(AREAS))
     parser.add_argument("--most", type=int, default=20, help="findings before it stops")
+    parser.add_argument("--longest", type=float, default=LONGEST, help="seconds of a case")
     options = parser.parse_args()
-    runner, counts, findings = Child(), Counter[str](), Counter[str]()
+    runner, counts, findings = Child(options.longest), Counter[str](), Counter[str]()
     for area, seed in turns(options.areas.split(","), options.minutes):
         counts[area] += 1
         told = runner.run(area, seed)

@@ -35,7 +35,7 @@ public:
     }
 
     const WorkerTypes& types() const { return types_; }
-    AdaptiveGrids& grids() { return grids_; }
+    const AdaptiveGrids& grids() const { return grids_; }
     std::size_t crowd() const { return crowd_; }
     bool updated() const { return !likelihood_.empty(); }
 
@@ -49,6 +49,20 @@ public:
     void set_side_sites(const float* tau, const float* nu) {
         std::copy(tau, tau + side_tau_.size(), side_tau_.begin());
         std::copy(nu, nu + side_nu_.size(), side_nu_.begin());
+    }
+
+    // Adaptive grids from outside, evenly spaced. Likelihoods of the last update are on the levels
+    // that were there, so they go with those.
+    void clear_grids() {
+        grids_.clear();
+        likelihood_ = Array<float>();
+    }
+    void set_grid(std::size_t s, double from, double to, std::size_t half) {
+        std::vector<double> levels(half);
+        for (std::size_t j = 0; j < half; ++j)
+            levels[j] = from + (to - from) * static_cast<double>(j) / static_cast<double>(half - 1);
+        levels[half - 1] = to;
+        grids_.set(s, levels);
     }
 
     void suspend() {

@@ -5,6 +5,7 @@
 // every chunk writes to buffers of its own, and the caller reduces them in order.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <cstddef>
@@ -31,7 +32,8 @@ inline void pause_briefly() {
 // a thread: whoever waits looks for work for a while before it sleeps.
 class ThreadPool {
 public:
-    explicit ThreadPool(std::size_t threads) : threads_(threads == 0 ? 1 : threads) {}
+    explicit ThreadPool(std::size_t threads)
+        : threads_(std::min(std::max<std::size_t>(threads, 1), kMostThreads)) {}
 
     ~ThreadPool() {
         stop_ = true;
@@ -79,6 +81,7 @@ private:
     using Ticket = std::uint64_t;
     static constexpr int kBits = 16;
     static constexpr Ticket kMostChunks = 1 << 15;
+    static constexpr std::size_t kMostThreads = 1024;
     static constexpr int kTurns = 4000;  // some 50 to 100 microseconds
 
     void wait() {

@@ -15,7 +15,7 @@ from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
-from crowdsift.cli.interrupts import Interrupted, heed_signals, signal_seen
+from crowdsift.cli.interrupts import Interrupted, heed_signals, ignore_signals, signal_seen
 from crowdsift.cli.next import next_
 from crowdsift.cli.predict import predict
 from crowdsift.cli.report import report
@@ -25,8 +25,9 @@ from crowdsift.cli.spam import spam
 from crowdsift.cli.terminal import say
 from crowdsift.cli.update import update
 from crowdsift.errors import CrowdsiftError
+from crowdsift.io.files import forget_written, written
 
-__all__ = ["app", "main"]
+__all__ = ["app", "main", "program"]
 
 app = typer.Typer(
     name="crowdsift",
@@ -61,13 +62,20 @@ for command in (fit, update, report, predict, evaluate, spam, simulate, export, 
 app.command("next")(next_)
 
 
+def program() -> None:
+    """Entry point of a process that is nothing but the command."""
+    with heed_signals(last=True):
+        _run()
+
+
 def main() -> None:
-    """Entry point: errors of ours become one line and status 1, never a traceback."""
+    """Run a command: errors of ours become one line and status 1, never a traceback."""
     with heed_signals():
         _run()
 
 
 def _run() -> None:
+    forget_written()
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that the terminal does not know are shown
@@ -100,8 +108,10 @@ def _run() -> None:
 
 
 def _interrupted(error: Interrupted) -> None:
+    ignore_signals()
     what = "interrupted" if error.number == signal.SIGINT else "ended by a signal"
-    say(f"crowdsift: {what}; nothing was written")
+    done = ", ".join(str(path) for path in written())
+    say(f"crowdsift: {what}; " + (f"already written: {done}" if done else "nothing was written"))
     sys.exit(error.status)
 
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import signal
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Interrupted", "heed_signals", "raise_if_seen", "signal_seen"]
+__all__ = ["Interrupted", "heed_signals", "ignore_signals", "raise_if_seen", "signal_seen"]
 
-_seen: list[int] = []
+_HEEDED = (signal.SIGINT, signal.SIGTERM)
+_PATIENCE = 2.0  # seconds in which cleaning up is not disturbed by a second signal
+_seen: list[tuple[int, float]] = []  # signals, and when they came
 
 
 class Interrupted(BaseException):
@@ -25,28 +28,44 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def heed_signals() -> Iterator[None]:
-    """Raise `Interrupted` at Ctrl-C and at SIGTERM meanwhile, so that files are removed."""
+def heed_signals(last: bool = False) -> Iterator[None]:
+    """Raise `Interrupted` at Ctrl-C and at SIGTERM meanwhile, so that files are removed.
+
+    Parameters
+    ----------
+    last
+        The process ends with the block: a signal that comes later changes nothing, where the
+        handlers from before would end it with a status that says that the work was not done.
+    """
     _seen.clear()
-    before = {number: signal.signal(number, _raise) for number in (signal.SIGINT, signal.SIGTERM)}
+    before = {number: signal.signal(number, _raise) for number in _HEEDED}
     try:
         yield
     finally:
         for number, handler in before.items():
-            signal.signal(number, handler)
+            signal.signal(number, signal.SIG_IGN if last else handler)
+
+
+def ignore_signals() -> None:
+    """From here on the command only says how it ends."""
+    for number in _HEEDED:
+        signal.signal(number, signal.SIG_IGN)
 
 
 def signal_seen() -> int | None:
     """The last signal, for errors that libraries raise in its place."""
-    return _seen[-1] if _seen else None
+    return _seen[-1][0] if _seen else None
 
 
 def raise_if_seen() -> None:
     """Raise what a callback of the interpreter swallowed: it may print an exception and go on."""
     if _seen:
-        raise Interrupted(_seen[-1])
+        raise Interrupted(_seen[-1][0])
 
 
 def _raise(number: int, _frame: object) -> None:
-    _seen.append(number)
+    now = time.monotonic()
+    if _seen and now - _seen[-1][1] < _PATIENCE:
+        return
+    _seen.append((number, now))
     raise Interrupted(number)

@@ -7,6 +7,7 @@ import secrets
 import shutil
 import stat
 import sys
+from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
@@ -17,6 +18,7 @@ if sys.platform != "win32":
     import fcntl
 
 __all__ = [
+    "forget_written",
     "locked",
     "new_folder",
     "replace_file",
@@ -25,9 +27,11 @@ __all__ = [
     "sync_folder",
     "write_folder",
     "write_through",
+    "written",
 ]
 
 _MARK = ".crowdsift-tmp"  # how the names of our temporary files end
+_drafts: deque[tuple[Path, int]] = deque(maxlen=64)  # targets with the inode of their new content
 _LONGEST_NAME = 200  # of a target within the name of its temporary file; file systems allow 255
 
 
@@ -65,6 +69,7 @@ def replace_file(path: Path) -> Iterator[Path]:
         yield temporary
         _sync(temporary)
         _keep_permissions(target, temporary)
+        _drafts.append((target, os.stat(temporary).st_ino))
         os.replace(temporary, target)
         sync_folder(target.parent)
     except OSError as error:
@@ -72,6 +77,25 @@ def replace_file(path: Path) -> Iterator[Path]:
     finally:
         os.close(handle)
         temporary.unlink(missing_ok=True)
+
+
+def written() -> list[Path]:
+    """The files that the last blocks of `replace_file` put in place, hidden ones left out.
+
+    Asked of the file system and not noted after the fact, so that an exception of a signal handler
+    at any moment leaves it true.
+    """
+    found: dict[Path, None] = {}
+    for target, inode in _drafts:
+        with suppress(OSError):
+            if os.stat(target).st_ino == inode and not target.name.startswith("."):
+                found[target] = None
+    return list(found)
+
+
+def forget_written() -> None:
+    """Begin anew: what was written so far is not of the work that follows."""
+    _drafts.clear()
 
 
 @contextmanager

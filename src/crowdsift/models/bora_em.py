@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
+from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.precision import ScorePrecision
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
 
 __all__ = ["BoraEM"]
+
+MOST_ALTERNATIONS = 1_000
 
 
 @dataclass(frozen=True)
@@ -72,6 +75,14 @@ class BoraEM(Model):
     needs: ClassVar[str] = "em"
     tuned: ClassVar[str] = "item_ridge"
     of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.alternations > MOST_ALTERNATIONS:  # no rule ends them before their number
+            raise RequestError(
+                f"bora-em: alternations must be at most {MOST_ALTERNATIONS:,}, "
+                f"not {self.alternations}"
+            )
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """EM from scores 0; standard deviations from the curvature at the end."""
