@@ -120,6 +120,8 @@ private:
         std::vector<std::vector<std::uint32_t>> by_degree(n_);
         for (std::size_t j = n_; j-- > 0;)
             by_degree[near[j].size()].push_back(static_cast<std::uint32_t>(j));
+        std::vector<std::size_t> live(n_);  // neighbours that are left; lists may hold others
+        for (std::size_t j = 0; j < n_; ++j) live[j] = near[j].size();
         std::vector<std::uint32_t> merged;
         std::vector<char> gone(n_, 0);
         std::vector<std::vector<std::uint32_t>> columns;
@@ -129,30 +131,57 @@ private:
             while (by_degree[degree].empty()) ++degree;
             const std::uint32_t pivot = by_degree[degree].back();
             by_degree[degree].pop_back();
-            if (gone[pivot] != 0 || near[pivot].size() != degree) continue;  // an old entry
+            if (gone[pivot] != 0 || live[pivot] != degree) continue;  // an old entry
             const double d = static_cast<double>(degree);
             work_ += d * d;
             if (work_ > most || d * d * d / 3.0 > most || (!slender && hopeless(degree, most)))
                 return false;
             gone[pivot] = 1;
             order_.push_back(pivot);
+            without_gone(near[pivot], gone);
             for (const std::uint32_t other : near[pivot]) {
-                merged.clear();
-                std::set_union(near[other].begin(), near[other].end(), near[pivot].begin(),
-                               near[pivot].end(), std::back_inserter(merged));
-                merged.erase(
-                    std::remove_if(merged.begin(), merged.end(),
-                                   [&](std::uint32_t j) { return j == other || j == pivot; }),
-                    merged.end());
-                near[other].assign(merged.begin(), merged.end());
-                by_degree[merged.size()].push_back(other);
-                degree = std::min(degree, merged.size());
+                live[other] = join(near[other], near[pivot], other, live[other] - 1, gone, merged);
+                by_degree[live[other]].push_back(other);
+                degree = std::min(degree, live[other]);
             }
             columns.push_back(std::move(near[pivot]));
             near[pivot].clear();
         }
         lay_out(columns);
         return true;
+    }
+
+    static void without_gone(std::vector<std::uint32_t>& list, const std::vector<char>& gone) {
+        list.erase(
+            std::remove_if(list.begin(), list.end(), [&](std::uint32_t j) { return gone[j] != 0; }),
+            list.end());
+    }
+
+    // Adds the neighbours of a pivot to those of another item, `left` of which are not gone;
+    // returns how many are left then. A hub's long list is not gone through for every short one, or
+    // a star would take the square of its rays: those that are gone leave it by halves.
+    static std::size_t join(std::vector<std::uint32_t>& list,
+                            const std::vector<std::uint32_t>& added, std::uint32_t other,
+                            std::size_t left, const std::vector<char>& gone,
+                            std::vector<std::uint32_t>& room) {
+        if (16 * added.size() < list.size()) {
+            for (const std::uint32_t j : added) {
+                const auto at = std::lower_bound(list.begin(), list.end(), j);
+                if (j == other || (at != list.end() && *at == j)) continue;
+                list.insert(at, j);
+                ++left;
+            }
+            if (list.size() > 2 * left + 16) without_gone(list, gone);
+            return left;
+        }
+        room.clear();
+        std::set_union(list.begin(), list.end(), added.begin(), added.end(),
+                       std::back_inserter(room));
+        room.erase(std::remove_if(room.begin(), room.end(),
+                                  [&](std::uint32_t j) { return j == other || gone[j] != 0; }),
+                   room.end());
+        list.assign(room.begin(), room.end());
+        return list.size();
     }
 
     // The most items at one distance from an item at the rim: chains, bands and lattices are
