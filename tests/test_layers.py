@@ -27,6 +27,7 @@ LAYERS = (
     "fitting",
     "active",
     "lab",
+    "sklearn",
     "__init__",
     "cli",
     "__main__",

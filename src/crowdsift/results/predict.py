@@ -59,7 +59,8 @@ def question(
     a, b = (
         np.broadcast_to([place.get(key, -1) for key in keys_of(side)], (n,)) for side in (one, two)
     )
-    _refuse_across(fit, a, b)
+    if unknown == "error":
+        _refuse_across(fit, a, b)
     codes = np.broadcast_to([known.get(key, -1) for key in keys_of(who)], (n,))
     if unknown == "error":
         _refuse_unknown([*one, *two], place, "item", "the prior's score, 0")

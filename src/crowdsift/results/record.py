@@ -68,15 +68,15 @@ class FitRecord(FitData):
         Parameters
         ----------
         first, second
-            A label each, or sequences of labels; two items of different components cannot be
-            compared.
+            A label each, or sequences of labels; items of different components are refused.
         worker
             A label or a sequence; None means one drawn from the crowd: the mean over all workers.
             Where workers have a posterior (of reliability, tie width and side bias) it is averaged
             over. For an ideal worker, who sees what is truly better, ask `better`.
         unknown
             "error" refuses items and workers without votes, by name; with "prior" such an item has
-            the prior's score, 0, and such a worker is one drawn from the crowd.
+            the prior's score, 0, as has the mean of every component, so that components are
+            compared, too; such a worker is one drawn from the crowd.
 
         Notes
         -----
