@@ -91,7 +91,7 @@ def opened_engine(
 
 def _fastest(votes: int) -> str:
     """Without a choice: a GPU for many votes, else the compiled core, else what is there."""
-    if find_spec("torch") is not None and (votes >= _MANY_VOTES or not COMPILED):
+    if (votes >= _MANY_VOTES or not COMPILED) and find_spec("torch") is not None:
         import torch
 
         if not COMPILED or torch.cuda.is_available():

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.grid import Grid
     from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [
     "CAPABILITIES",
@@ -64,6 +65,21 @@ class Facts:
     ties: bool
     n_gold: int
     component: NDArray[np.uint32]
+
+    @classmethod
+    def of(cls, comparisons: Comparisons, component: NDArray[np.uint32]) -> Facts:
+        """The facts of comparisons, given their components."""
+        features = comparisons.features
+        return cls(
+            n_items=comparisons.n_items,
+            n_workers=comparisons.n_workers,
+            n_features=0 if features is None else features.shape[1],
+            total_weight=comparisons.total_weight,
+            sides_known=comparisons.sides_known,
+            ties=comparisons.ties_are_outcomes,
+            n_gold=comparisons.n_gold,
+            component=component,
+        )
 
 
 class Tally(NamedTuple):

@@ -43,16 +43,8 @@ class CpuEngine:
         )
         if shared is not None:
             core.set_shared(*shared)
-        self.facts = Facts(
-            n_items=comparisons.n_items,
-            n_workers=comparisons.n_workers,
-            n_features=0 if comparisons.features is None else comparisons.features.shape[1],
-            total_weight=comparisons.total_weight,
-            sides_known=comparisons.sides_known,
-            ties=comparisons.ties_are_outcomes,
-            n_gold=comparisons.n_gold,
-            component=_core.components(comparisons.first, comparisons.second, comparisons.n_items),
-        )
+        component = _core.components(comparisons.first, comparisons.second, comparisons.n_items)
+        self.facts = Facts.of(comparisons, component)
         self._votes = votes = CpuVotes(core, self.facts, np.diff(comparisons.offsets), counted_with)
         self._comparisons, self._threads, self._shared = comparisons, threads, shared
         self.counts, self.slopes = CpuCounts(votes), CpuSlopes(votes)

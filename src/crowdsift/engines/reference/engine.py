@@ -33,16 +33,7 @@ class ReferenceEngine:
     ) -> None:
         self._comparisons, self._shared = comparisons, shared
         self._votes = votes = VoteColumns(comparisons, counted_with)
-        self.facts = Facts(
-            n_items=comparisons.n_items,
-            n_workers=comparisons.n_workers,
-            n_features=votes.x.shape[1],
-            total_weight=comparisons.total_weight,
-            sides_known=comparisons.sides_known,
-            ties=comparisons.ties_are_outcomes,
-            n_gold=comparisons.n_gold,
-            component=_components(votes),
-        )
+        self.facts = Facts.of(comparisons, _components(votes))
         self.counts, self.slopes = ReferenceCounts(votes), ReferenceSlopes(votes)
         self.em, self.likelihood = ReferenceEM(votes), ReferenceLikelihood(votes)
         self.grid = ReferenceGrid(votes, shared)

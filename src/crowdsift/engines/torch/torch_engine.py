@@ -35,16 +35,7 @@ class TorchEngine:
     ) -> None:
         self._comparisons, self._device, self._shared = comparisons, device, shared
         self._votes = votes = VoteTensors(comparisons, device, counted_with)
-        self.facts = Facts(
-            n_items=comparisons.n_items,
-            n_workers=comparisons.n_workers,
-            n_features=votes.x.shape[1],
-            total_weight=comparisons.total_weight,
-            sides_known=comparisons.sides_known,
-            ties=comparisons.ties_are_outcomes,
-            n_gold=comparisons.n_gold,
-            component=components(votes),
-        )
+        self.facts = Facts.of(comparisons, components(votes))
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
         self.grid = TorchGrid(votes, shared)
