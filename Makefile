@@ -114,6 +114,8 @@ lint: $(VENV)/.developing
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/clang-format --dry-run --Werror $(CORE_FILES)
+	for each in cpp/fuzz/*.cpp; do $(CXX) -std=c++17 -fsyntax-only -Icpp/include -Icpp/fuzz -Wall \
+	  -Wextra -Wpedantic -Wconversion -Wshadow -Werror $$each || exit 1; done
 	$(BIN)/mypy
 
 format: $(VENV)/.developing

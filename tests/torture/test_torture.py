@@ -12,7 +12,7 @@ from torture import AREAS
 # About a minute in all.
 CASES = {
     "files": 30, "shapes": 30, "lives": 8, "folders": 40, "kills": 5, "labels": 20,
-    "arguments": 200, "core": 60, "states": 10, "signals": 4, "disks": 6, "pages": 2,
+    "arguments": 200, "core": 40, "states": 5, "signals": 3, "disks": 3, "pages": 1,
 }  # fmt: skip
 BATCH = 10
 

@@ -14,6 +14,7 @@ from crowdsift.cli.options import (
     Columns,
     DependentBy,
     EngineName,
+    ExcelSafe,
     Features,
     FormatName,
     Gold,
@@ -92,7 +93,7 @@ def fit(
     robustness: Robustness = False,
     statistics: Statistics = False,
     mturk_review: MturkReview = None,
-    hide_workers: HideWorkers = False,
+    hide_workers: HideWorkers = False, excel_safe: ExcelSafe = None,
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
@@ -122,7 +123,7 @@ def fit(
             engine_options={"scheduler": scheduler, "shards": shards},
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
-    result = _for_workers(result, votes, mturk_review, hide_workers, quiet)
+    result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)
     target = None if to_table is None else (votes, to_table)
     _show(result, out, report, table, target, as_json=as_json, threads=threads, quiet=quiet)
 
@@ -153,9 +154,14 @@ def _checked(
 
 
 def _for_workers(
-    result: "Fit", votes: str, review: Path | None, hide_workers: bool, quiet: bool
+    result: "Fit",
+    votes: str,
+    review: Path | None,
+    hide_workers: bool,
+    excel_safe: Path | None,
+    quiet: bool,
 ) -> "Fit":
-    """The fit with times of work where they are known; the review of a batch; pseudonyms."""
+    """The fit with times of work where they are known; review and sheets; pseudonyms."""
     from crowdsift.io.mturk_review import median_seconds, write_review
 
     if result.worker_table.height and (seconds := median_seconds(votes)):
@@ -167,7 +173,14 @@ def _for_workers(
         if not quiet:
             found = ", ".join(f"{count} {word}" for word, count in done.items())
             say(f"Written: {review} ({found})")
-    return result.hide_workers() if hide_workers else result
+    result = result.hide_workers() if hide_workers else result
+    if excel_safe is not None:
+        from crowdsift.results.excel import write_excel_safe
+
+        write_excel_safe(result, excel_safe)
+        if not quiet:
+            say(f"Written: {excel_safe}/items.csv, workers.csv, decisions.csv for spreadsheets")
+    return result
 
 
 def _require_targets(

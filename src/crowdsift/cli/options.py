@@ -193,6 +193,15 @@ TableFile = Annotated[
     Path | None,
     typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
 ]
+ExcelSafe = Annotated[
+    Path | None,
+    typer.Option(
+        "--excel-safe",
+        metavar="FOLDER",
+        help="Folder for items, workers and decisions as CSV for spreadsheets: labels that these "
+        "would run as a formula begin with an apostrophe.",
+    ),
+]
 MturkReview = Annotated[
     Path | None,
     typer.Option(
@@ -259,6 +268,7 @@ def hyper_parameters(texts: list[str]) -> dict[str, Any]:
             raise RequestError(f"--set wants NAME=VALUE, as alternations=5, not {text!r}")
         try:
             values[name.replace("-", "_")] = json.loads(value)
-        except json.JSONDecodeError:
-            raise RequestError(f"--set {text}: {value!r} is not a number") from None
+        except (ValueError, RecursionError):  # no JSON, or beyond what Python reads
+            shown = f"{value[:60]}..." if len(value) > 60 else value
+            raise RequestError(f"--set {name[:60]}: {shown!r} is not a number") from None
     return values

@@ -11,7 +11,7 @@ import os
 import shutil
 import tempfile
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -147,10 +147,14 @@ class Database:
             return running.result()
         except BaseException:
             if not running.done():  # a signal, not an error of the query
-                self.connection.interrupt()
-                with suppress(Exception):
-                    running.result()
+                self._stop(running)
             raise
+
+    def _stop(self, running: Future[Any]) -> None:
+        """End a query; again and again, for one that has not begun yet does not notice."""
+        while not running.done():
+            self.connection.interrupt()
+            wait([running], timeout=0.05)
 
     def register(self, name: str, values: Any) -> None:
         """Make columns in memory known as a table."""

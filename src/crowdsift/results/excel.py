@@ -1,0 +1,56 @@
+"""Tables for spreadsheets: labels that these would run as a formula begin with an apostrophe."""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from crowdsift.io.files import write_folder
+from crowdsift.results.tables import Table
+
+if TYPE_CHECKING:
+    from crowdsift.results.record import FitRecord
+
+__all__ = ["excel_safe", "write_excel_safe"]
+
+_FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
+_MARK = "\ufeff"  # without it spreadsheets do not take the text for UTF-8
+
+
+def excel_safe(value: Any) -> Any:
+    """The value as a spreadsheet shows it: a text that begins like a formula is marked as text.
+
+    Numbers stay numbers, also negative ones.
+
+    Examples
+    --------
+    >>> from crowdsift.results.excel import excel_safe
+    >>> excel_safe("=1+1"), excel_safe("a+b"), excel_safe(-1.5)
+    ("'=1+1", 'a+b', -1.5)
+    """
+    return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
+
+
+def write_excel_safe(fit: FitRecord, directory: str | os.PathLike[str]) -> None:
+    """Write items.csv, workers.csv and decisions.csv for a spreadsheet; `load` does not read them.
+
+    The folder of `Fit.save` keeps labels as they are, or it could not be read again.
+    """
+    tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": fit.decisions()}
+    write_folder(
+        directory,
+        {f"{name}.csv": _MARK + _safe(table).to_csv() for name, table in tables.items()},
+    )
+
+
+def _safe(table: Table) -> Table:
+    return Table({name: _marked(table[name]) for name in table})
+
+
+def _marked(column: NDArray[Any]) -> NDArray[Any]:
+    if column.dtype.kind not in "OUT":
+        return column
+    return np.array([excel_safe(value) for value in column.tolist()], dtype=object)
