@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from crowdsift.models.holdout import tune
     from crowdsift.numeric import metrics
     from crowdsift.report import plots
+    from crowdsift.report.progress import progress_bar
     from crowdsift.votes.comparisons import Comparisons
 
 # Where public names live.
@@ -62,6 +63,7 @@ _ROOMS = {
     "io.ingest": ("read",),
     "lab.evaluation": ("evaluate",),
     "lab.simulation": ("simulate",),
+    "report.progress": ("progress_bar",),
     "lab.spam": ("add_spammers",),
     "models": (
         "BARP",
@@ -119,6 +121,7 @@ __all__ = [
     "models",
     "next_pairs",
     "plots",
+    "progress_bar",
     "read",
     "second_opinions",
     "simulate",

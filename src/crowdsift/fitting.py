@@ -26,6 +26,7 @@ from crowdsift.results.build import fields_of
 from crowdsift.results.checked import CheckedRecord
 from crowdsift.results.dependence import fields_of_rows
 from crowdsift.results.fitted import Fitted, centre
+from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
 from crowdsift.results.rows import VoteRows, votes_and_rows
@@ -354,7 +355,8 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     resumes = earlier.crowd is not None and earlier.summary.get("version") == __version__
     start = earlier if resumes else None
     found = fit(earlier.votes.extended(new), chosen, start=start, **given)
-    return replace(found, taken=(*taken_by(earlier), fingerprint(new)))
+    summary = with_history(earlier, found)
+    return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))
 
 
 def _refitter(

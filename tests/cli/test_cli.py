@@ -34,7 +34,7 @@ def test_fit_prints_tables(run, crowd):
     status, out, err = run("fit", crowd / "votes.csv")
     assert status == 0
     assert "the best 10 of 20" in out
-    assert "sift: 20 items, 10 workers, 1500 votes; converged" in " ".join(out.split())
+    assert "sift: 20 items, 10 workers, 1,500 votes; converged" in " ".join(out.split())
     assert err == "plain: 1,500 rows read, 1,500 used, 0 empty, 0 doubled, 0 set aside\n"
     assert run("fit", crowd / "votes.csv", "--quiet")[2] == ""
 

@@ -112,7 +112,8 @@ def fit(
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
         features=features, partitions=partitions, query=query, threads=threads,
     )  # fmt: skip
-    read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
+    with step_progress("Reading the votes", quiet=quiet):
+        read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, features, classes, tune)
     with log_said(quiet), fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
@@ -148,7 +149,8 @@ def _checked(
         with step_progress("Searching for votes that the leader hangs on", quiet=quiet):
             result = result.with_robustness(gold=gold, threads=threads)
     if statistics:
-        result = result.with_statistics(halves=5, gold=gold, threads=threads)
+        with step_progress("Halving the workers for statistics", quiet=quiet):
+            result = result.with_statistics(halves=5, gold=gold, threads=threads)
     raise_if_seen()
     return result
 

@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import HideWorkers, Threads
+from crowdsift.cli.options import HideWorkers, Quiet, Threads
 from crowdsift.cli.terminal import command_line, say, step_progress
 
 
@@ -23,6 +23,7 @@ def report(
     ] = False,
     hide_workers: HideWorkers = False,
     threads: Threads = None,
+    quiet: Quiet = False,
 ) -> None:
     """Make the report of a saved fit, without fitting again."""
     import crowdsift
@@ -32,7 +33,8 @@ def report(
     found = crowdsift.load(directory)
     if hide_workers:
         found = found.hide_workers()
-    with step_progress("Making the report"):
+    with step_progress("Making the report", quiet=quiet):
         page = found.report(title=title, command=command_line(), refit=refit, threads=threads)
     page.save(out)
-    say(f"Written: {out}")
+    if not quiet:
+        say(f"Written: {out}")

@@ -80,7 +80,7 @@ def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Pro
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    from crowdsift.report import terminal as console
+    from crowdsift.report import progress as console
 
     with console.fit_progress(title, getattr(model, "tolerance", None)) as progress:
         yield progress
@@ -112,7 +112,7 @@ def step_progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[str]
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
-    from crowdsift.report import terminal as console
+    from crowdsift.report import progress as console
 
     with console.step_progress(title) as progress:
         yield progress

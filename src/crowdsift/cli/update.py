@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import AsJson, Columns, Gold, Threads, Votes
+from crowdsift.cli.options import AsJson, Columns, Gold, Quiet, Threads, Votes
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
 
@@ -24,6 +24,7 @@ def update(
     gold: Gold = None,
     as_json: AsJson = False,
     threads: Threads = None,
+    quiet: Quiet = False,
 ) -> None:
     """Go on from a saved fit with more votes; what was there is kept."""
     import crowdsift
@@ -34,12 +35,13 @@ def update(
     by = earlier.summary.get("by") or ""
     named = bool(earlier.summary.get("workers"))
     options = read_options(columns=columns, by=by, no_workers=not named, threads=threads)
-    new = read_shown(votes, options)
+    new = read_shown(votes, options, quiet=quiet)
     rule = crowdsift.model(earlier.method, **earlier.parameters)
-    with fit_progress(f"Updating {rule.name}", rule) as progress:
+    with fit_progress(f"Updating {rule.name}", rule, quiet=quiet) as progress:
         result = earlier.update(new, gold=gold, threads=threads, progress=progress, again=again)
     result.save(out or directory)
-    warn(result.warnings)
+    if not quiet:
+        warn(result.warnings)
     if as_json:
         print_text(to_json(result.to_json()))
         return
@@ -47,4 +49,5 @@ def update(
 
     console.show_fit(result)
     before, after = float(earlier.summary["votes"]), float(result.summary["votes"])
-    say(f"Written: {out or directory} ({before:,g} votes before, {after:,g} now)")
+    if not quiet:
+        say(f"Written: {out or directory} ({before:,.10g} votes before, {after:,.10g} now)")

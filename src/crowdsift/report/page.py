@@ -17,7 +17,7 @@ from crowdsift.report import figures
 from crowdsift.report.checks import run_checks
 from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
-from crowdsift.report.top import matrix_figure, top_sentences
+from crowdsift.report.top import history_figure, matrix_figure, top_sentences
 from crowdsift.report.verdict import overall
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text
@@ -145,6 +145,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
     overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
     drawn: dict[str, Callable[[float], str]] = {
         "scores": lambda width: figures.scores_figure(facts, width) if overview else "",
+        "history": lambda width: history_figure(facts, width),
         "matrix": lambda width: matrix_figure(facts, width),
         "workers": lambda width: figures.workers_figure(facts, width),
         "without": lambda width: (

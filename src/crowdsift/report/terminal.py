@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+import sys
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
 from rich.table import Table
 from rich.text import Text
 
@@ -17,11 +15,13 @@ from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
-    from crowdsift.solvers.convergence import Progress as Report
 
-__all__ = ["fit_progress", "show_evaluation", "show_fit", "step_progress"]
+__all__ = ["show_evaluation", "show_fit"]
 
-_LONGEST_LABEL = 48
+_NO_WIDTH = 100_000  # in a pipe nothing is wrapped or cut
+_LEAST_LABEL = 16  # characters of a label, however narrow the terminal is
+_MOST_LABEL = 60
+_LONGEST_LABEL = 120  # in a pipe
 _SHOWN = 10
 _STYLES = {
     "reliable": "green",
@@ -33,25 +33,38 @@ _STYLES = {
 }
 
 
+def _console() -> Console:
+    """Standard output, as wide as the terminal; without a limit where it is none."""
+    terminal = sys.stdout is not None and sys.stdout.isatty()
+    return Console() if terminal else Console(width=_NO_WIDTH)
+
+
 def show_fit(fit: FitRecord) -> None:
     """Print the leaderboard, the workers that are not reliable, and how the fit went."""
-    console = Console()
+    console = _console()
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
         console.print("Nothing was learned from these votes (see the warning): no tables.")
     else:
-        console.print(_leaderboard(fit))
-        if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
-            console.print(_worker_table(fit))
+        for title, table in _tables(fit, console.width):
+            console.print(Text(title, style="italic"))
+            console.print(table)
     s = fit.summary
     state = "converged" if fit.converged else "NOT converged"
     console.print(
-        f"{fit.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} votes; "
-        f"{state} in {s['iterations']} iterations, {s['seconds']:.2f} s; "
-        f"mean log-likelihood {s['mean_log_likelihood']:.5f}",
+        f"{fit.method}: {words.many(s['items'], 'item')}, {words.many(s['workers'], 'worker')}, "
+        f"{words.many(s['votes'], 'vote')}; {state} in {words.many(s['iterations'], 'iteration')}, "
+        f"{s['seconds']:.2f} s; mean log-likelihood {s['mean_log_likelihood']:.5f}",
         highlight=False,
     )
     if s.get("robustness"):
         console.print(Text(s["robustness"]["text"] + "."))
+
+
+def _tables(fit: FitRecord, width: int) -> list[tuple[str, Table]]:
+    tables = [_leaderboard(fit, width)]
+    if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
+        tables.append(_worker_table(fit, width))
+    return tables
 
 
 def show_evaluation(records: list[dict[str, Any]]) -> None:
@@ -59,9 +72,7 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     if records and "left_out" in records[0]:
         _show_left_out(records)
         return
-    table = Table(
-        title="Against the truth; ± is up to the sign of all scores", title_justify="left"
-    )
+    table = Table()
     table.add_column("method")
     for name in ("accuracy", "weighted", "tau", "accuracy ±", "tau ±", "seconds"):
         table.add_column(name, justify="right")
@@ -76,7 +87,8 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
         figures = ["" if record[key] is None else f"{record[key]:.4f}" for key in keys]
         seconds = "" if record["seconds"] is None else f"{record['seconds']:.3f}"
         table.add_row(record["method"], *figures, seconds)
-    console = Console()
+    console = _console()
+    console.print(Text("Against the truth; ± is up to the sign of all scores", style="italic"))
     console.print(table)
     for record in records:
         if record["note"]:
@@ -85,8 +97,7 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
 
 def _show_left_out(records: list[dict[str, Any]]) -> None:
     """Print one row a method and scheme, the best method first."""
-    table = Table(title="Left-out votes foretold; a coin has a log loss of 0.693",
-                  title_justify="left")  # fmt: skip
+    table = Table()
     table.add_column("left out")
     table.add_column("method")
     heads = ("log loss", "behind", "±", "Brier", "calib.", "accuracy")
@@ -102,69 +113,54 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
             *(f"{row[name]:.4f}" if row["behind"] else "" for name in ("behind", "behind_se")),
             *(f"{row[name]:.4f}" for name in ("brier", "calibration", "accuracy")),
         )
-    console = Console()
+    console = _console()
+    console.print(Text("Left-out votes foretold; a coin has a log loss of 0.693", style="italic"))
     console.print(table)
     for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):
         console.print(Text(note))
 
 
-@contextmanager
-def fit_progress(title: str, tolerance: float | None) -> Iterator[Report]:
-    """Yield a function that shows the iteration and the measure on standard error."""
-    bar = Progress(
-        TextColumn("{task.description}"),
-        BarColumn(),
-        TextColumn("iteration {task.fields[iteration]}, {task.fields[measure]}"),
-        TimeElapsedColumn(),
-        console=Console(stderr=True),
-        transient=True,
-    )
-    goal = "" if tolerance is None else f" (until {tolerance:.0e})"
-    with bar:
-        task = bar.add_task(title, total=None, iteration=0, measure="")
-
-        def report(iteration: int, measure: float) -> None:
-            bar.update(task, iteration=iteration, measure=f"{measure:.2e}{goal}")
-
-        yield report
-
-
-@contextmanager
-def step_progress(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on standard error what is being done."""
-    with Console(stderr=True).status(title) as status:
-        yield lambda step: status.update(f"{title} {step}")
-
-
-def _leaderboard(fit: FitRecord) -> Table:
-    rows, interval = fit.shown_items.records(), f"{level_text(fit.level)} interval"
+def _leaderboard(fit: FitRecord, width: int) -> tuple[str, Table]:
+    """The best items; labels take the room that the figures leave."""
+    rows, by = fit.shown_items.records(), fit.summary.get("by")
     islands = fit.summary["components"] > 1
     points = fit.summary.get("scale") == "elo"
-    form = "{:z.0f}" if points else "{:z.3f}"
-    title = f"Items, the best {_SHOWN} of {len(rows)}" if len(rows) > _SHOWN else "Items"
-    table = Table(title=title, title_justify="left")
-    table.add_column("rank", justify="right")
-    context = fit.summary.get("by")
-    if context:
-        table.add_column(label(context))
-    table.add_column("item")
-    for name in (_score_name(fit), interval, "ranks", "votes"):
-        table.add_column(name, justify="right")
+    form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
+    shown = sorted(rows, key=lambda row: (row["rank"], row["component"]))[:_SHOWN]
+    figures = {
+        "rank": [words.count(row["rank"]) for row in shown],
+        _score_name(fit): [form.format(row["score"]) for row in shown],
+        f"{level_text(fit.level)} interval": [
+            _span(row["lower"], row["upper"], ends) for row in shown
+        ],
+        "ranks": [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown],
+        "votes": [words.count(row["comparisons"]) for row in shown],
+    }
     if islands:
-        table.add_column("group", justify="right")
-    for row in sorted(rows, key=lambda row: (row["rank"], row["component"]))[:_SHOWN]:
-        group = [str(row["component"])] if islands else []
-        table.add_row(
-            str(row["rank"]),
-            *([label(row[context])] if context else []),
-            label(row["item"]),
-            form.format(row["score"]),
-            _span(row["lower"], row["upper"], "{:z.0f}" if points else "{:z.2f}"),
-            _span(row["rank_lower"], row["rank_upper"], "{:.0f}"),
-            f"{row['comparisons']:g}",
-            *group,
-        )
-    return table
+        figures["group"] = [words.count(row["component"]) for row in shown]
+    room = width - 1 - sum(max(map(len, [name, *texts])) + 3 for name, texts in figures.items())
+    labels = {by: [_plain(row[by]) for row in shown]} if by else {}
+    labels["item"] = [_plain(row["item"]) for row in shown]
+    for name, texts in list(labels.items()):  # the context, if there is one, has a third
+        most = (room // 3 if by and name == by else room) - 3
+        cut = words.abbreviated(texts, max(min(most, _most_label(width)), _LEAST_LABEL))
+        labels[name] = cut
+        room -= max(map(len, [_plain(name), *cut])) + 3
+    table = Table()
+    table.add_column("rank", justify="right", no_wrap=True)
+    for name in labels:
+        table.add_column(Text(_plain(name)), overflow="fold")
+    for name in list(figures)[1:]:
+        table.add_column(name, justify="right", no_wrap=True)
+    columns = [figures.pop("rank"), *labels.values(), *figures.values()]
+    for row in zip(*columns, strict=True):
+        table.add_row(*map(Text, row))
+    more = f", the best {_SHOWN} of {words.count(len(rows))}" if len(rows) > _SHOWN else ""
+    return f"Items{more}", table
+
+
+def _most_label(width: int) -> int:
+    return _MOST_LABEL if width < _NO_WIDTH else _LONGEST_LABEL
 
 
 def _score_name(fit: FitRecord) -> str:
@@ -172,38 +168,49 @@ def _score_name(fit: FitRecord) -> str:
     return {"standard": "score", "elo": "Elo", "winrate": "win rate"}.get(scale, scale)
 
 
-def _worker_table(fit: FitRecord) -> Table:
+def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
+    """The workers that are not reliable; their names are never cut, other columns rather go."""
     rows = [row for row in fit.worker_table.records() if row["verdict"] != "reliable"]
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:
         counts[verdict] = counts.get(verdict, 0) + 1
-    result = ", ".join(f"{counts[verdict]} {verdict}" for verdict in _STYLES if verdict in counts)
-    more = f"; {_SHOWN} of the {len(rows)} others below" if len(rows) > _SHOWN else ""
-    table = Table(title=f"Workers: {result}{more}", title_justify="left")
-    table.add_column("worker")
-    for name in ("reliability", f"{level_text(fit.level)} interval", "votes", "agreement"):
-        table.add_column(name, justify="right")
-    table.add_column("verdict")
+    result = ", ".join(
+        f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES if verdict in counts
+    )
+    more = f"; {_SHOWN} of the {words.count(len(rows))} others below" if len(rows) > _SHOWN else ""
     # The harm a worker can do grows with the votes.
     gravity = {"adversarial": 0, "one-sided": 1, "random": 2, "weak": 3, "undecided": 4}
     rows.sort(key=lambda row: (gravity[row["verdict"]], -row["comparisons"]))
-    for row in rows[:_SHOWN]:
-        agreement = row["agreement"]
-        table.add_row(
-            label(row["worker"]),
-            f"{row['reliability']:z.3f}",
-            _span(row["lower"], row["upper"], "{:z.2f}"),
-            f"{row['comparisons']:g}",
-            "" if agreement is None else f"{agreement:.0%}",
-            Text(row["verdict"], style=_STYLES[row["verdict"]]),
-        )
-    return table
+    rows = rows[:_SHOWN]
+    columns = {
+        "worker": [_plain(row["worker"]) for row in rows],
+        "reliability": [f"{row['reliability']:z.3f}" for row in rows],
+        f"{level_text(fit.level)} interval": [
+            _span(row["lower"], row["upper"], "{:z.2f}") for row in rows
+        ],
+        "votes": [words.count(row["comparisons"]) for row in rows],
+        "agreement": [
+            "" if row["agreement"] is None else f"{row['agreement']:.0%}" for row in rows
+        ],
+        "verdict": [row["verdict"] for row in rows],
+    }
+    for name in ("agreement", f"{level_text(fit.level)} interval", "reliability"):
+        wide = 1 + sum(max(map(len, [head, *texts])) + 3 for head, texts in columns.items())
+        if wide > width:
+            del columns[name]
+    table = Table()
+    for name in columns:
+        aside = name in ("worker", "verdict")
+        table.add_column(name, justify="left" if aside else "right", no_wrap=not aside,
+                         overflow="fold")  # fmt: skip
+    for row in zip(*columns.values(), strict=True):
+        table.add_row(*map(Text, row[:-1]), Text(row[-1], style=_STYLES[row[-1]]))
+    return f"Workers: {result}{more}", table
 
 
-def label(value: Any) -> Text:
-    """A label as plain text: one line, no markup, not too long."""
-    text = words.label(" ".join(str(value).split()))  # escape sequences must not reach it raw
-    return Text(text if len(text) <= _LONGEST_LABEL else text[: _LONGEST_LABEL - 1] + "…")
+def _plain(value: Any) -> str:
+    """A label as one line of text; escape sequences must not reach the terminal raw."""
+    return words.label(" ".join(str(value).split()))
 
 
 def _span(lower: float | None, upper: float | None, form: str) -> str:

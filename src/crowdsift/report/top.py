@@ -7,14 +7,15 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.report.evidence import MOST_ITEMS
-from crowdsift.report.svg import Drawing, isolated
+from crowdsift.report.svg import Drawing, Scale, isolated
+from crowdsift.results.history import ranks_over_updates
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import abbreviated, count, item_label, percent, shortened
 
 if TYPE_CHECKING:
     from crowdsift.report.facts import Facts
 
-__all__ = ["matrix_figure", "top_sentences"]
+__all__ = ["history_figure", "matrix_figure", "top_sentences"]
 
 _NAMED = 5  # items that share first place, by name
 _SHOWN = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
@@ -95,4 +96,31 @@ def matrix_figure(facts: Facts, width: float) -> str:
             if i != j:
                 text = f"{100 * p:.0f}"
                 picture.label(at[0] + 0.5 * cell - 0.75, middle, text, "tick share middle")
+    return picture.text()
+
+
+def history_figure(facts: Facts, width: float) -> str:
+    """Ranks of the items that are the best now, from one update to the next."""
+    votes, ranks = ranks_over_updates(facts.fit.summary.get("history") or [])
+    if len(votes) < 2:
+        return ""
+    names, wide = list(ranks), width > 500
+    lowest = max(max(place or 0 for place in places) for places in ranks.values())
+    right = width - (220.0 if wide else 120.0)
+    left, top, bottom = 36.0, 30.0, 40.0 + 20.0 * min(max(lowest, 4), 18)
+    picture = Drawing(width, bottom + 44.0, "Ranks of the best items over updates")
+    x = Scale(votes[0], votes[-1], left, right)
+    y = Scale(1, max(lowest, 2), top + 8.0, bottom - 8.0)
+    picture.axis_x(x, top, bottom, "votes", 5 if wide else 3)
+    picture.label(4, 14, "rank", "name")
+    short = abbreviated(names, 30 if wide else 14)
+    for place, name in enumerate(names):
+        points = [(x(v), y(at)) for v, at in zip(votes, ranks[name], strict=True) if at]
+        kind = "same" if place else "up"
+        picture.path(points, f"history {kind}")
+        for at in points:
+            picture.circle(*at, 3, f"end-dot {kind}", f"{name}")
+        now = ranks[name][-1]
+        picture.label(right + 8.0, points[-1][1] + 4.0, f"{now} {isolated(short[place])}", "item",
+                      shortened(name, _TIP))  # fmt: skip
     return picture.text()

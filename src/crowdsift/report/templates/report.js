@@ -91,8 +91,8 @@
       if (has("verdict")) cells.push(cell("verdict", chip(t.verdict[i])));
       if (has("bars"))
         cells.push(cell("bars", interval(t.reliability[i], t.lower[i], t.upper[i], t.scale, `v-${t.verdict[i] || "none"}`, t.level)));
-      cells.push(cell("num", number(t.reliability[i]), "reliability"));
-      if (has("bars")) cells.push(cell("num ends", ends(t.lower[i], t.upper[i], 2)));
+      if (has("bars"))
+        cells.push(cell("num", number(t.reliability[i]), "reliability"), cell("num ends", ends(t.lower[i], t.upper[i], 2)));
       cells.push(cell("num", count(t.votes[i]), "votes"), cell("num", percent(t.agreement[i]), "agrees"));
       if (has("left")) cells.push(cell("num", percent(t.left[i]), "left"));
       if (has("side_bias")) cells.push(cell("num", number(t.side_bias[i], 1), "side"));

@@ -1,0 +1,172 @@
+"""What a person sees at a terminal: labels, widths, numbers, progress and the time left."""
+
+from __future__ import annotations
+
+import io
+import re
+import sys
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+import crowdsift
+from crowdsift.report import progress, terminal
+from crowdsift.report.progress import Forecast, fit_progress
+from crowdsift.results.words import abbreviated
+
+IDS = [f"A{i:02d}QWERTYUIOPASDFGHJKLZXCVBNM0123456789" for i in range(12)]
+
+
+@pytest.fixture(scope="module")
+def fit() -> crowdsift.Fit:
+    rng = np.random.default_rng(1)
+    names = np.array([f"https://cdn.example.com/images/of/scene_{i:03d}.jpg" for i in range(12)])
+    a, b = rng.integers(0, 12, (2, 3000))
+    a, b = a[a != b], b[a != b]
+    who = rng.integers(0, 12, len(a))
+    wins = rng.random(len(a)) < np.where(who < 3, 0.5, 1 / (1 + np.exp((a - b) / 2)))
+    votes = crowdsift.Comparisons.from_arrays(
+        names[a], names[b], outcome=wins.astype(float), worker=np.array(IDS)[who],
+        weight=np.full(len(a), 1000.0),
+    )  # fmt: skip
+    return crowdsift.fit(votes, "bora-map")
+
+
+def shown(fit: crowdsift.Fit, monkeypatch: pytest.MonkeyPatch, width: int | None) -> str:
+    file = io.StringIO()
+    size = terminal._NO_WIDTH if width is None else width
+    monkeypatch.setattr(terminal, "_console", lambda: Console(file=file, width=size))
+    terminal.show_fit(fit)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_it_keeps_to_the_width_and_cuts_no_worker(fit, monkeypatch, width):
+    text = shown(fit, monkeypatch, width)
+    assert max(map(len, text.splitlines())) <= width
+    flagged = fit.worker_table["worker"][fit.worker_table["verdict"] != "reliable"]
+    assert len(flagged) >= 3
+    for name in flagged:  # whole, or folded over lines of its own cell
+        cells = "".join(line.split("│")[1].strip() for line in text.splitlines() if "│" in line)
+        assert name in cells
+
+
+def test_labels_are_cut_by_what_they_share(fit, monkeypatch):
+    text = shown(fit, monkeypatch, 80)
+    for name in fit.items["item"][:10]:
+        assert f"…{name.rsplit('/', 1)[1]}" in text
+
+
+def test_a_pipe_has_no_width(fit, monkeypatch):
+    text = shown(fit, monkeypatch, None)
+    assert all(name in text for name in fit.items["item"][:10])
+    lines = [line for line in text.splitlines() if "bora-map:" in line]
+    assert len(lines) == 1
+    assert "mean log-likelihood" in lines[0]
+    assert not any(line != line.rstrip() for line in text.splitlines())
+
+
+def test_numbers_can_be_read(fit, monkeypatch):
+    text = shown(fit, monkeypatch, 200)
+    votes = fit.summary["votes"]
+    assert votes > 2_000_000
+    assert f"{votes:,.0f} votes" in text
+    assert not re.search(r"\de\+", text)
+
+
+def test_what_is_abbreviated_can_be_told_apart():
+    rng = np.random.default_rng(0)
+    for _ in range(200):
+        prefix = "".join(rng.choice(list("ab/ _-"), rng.integers(0, 30)))
+        names = sorted({prefix + f"{i:05d}" for i in rng.integers(0, 99999, 5)})
+        cut = abbreviated(names, 14)
+        assert all(len(text) <= 14 for text in cut)
+        assert len(set(cut)) == len(names)
+
+
+def test_the_time_left_is_that_of_geometric_convergence():
+    forecast = Forecast(1e-6)
+    for i in range(1, 11):
+        forecast.add(i, 0.5**i, 0.3 * i)
+    left = np.log(0.5**10 / 1e-6) / np.log(2)
+    assert forecast.seconds_left == pytest.approx(0.3 * left, rel=1e-6)
+    assert forecast.share == pytest.approx(9 * np.log(2) / np.log(0.5e6), abs=1e-6)
+    forecast.add(1, 0.9, 3.3)  # another start
+    assert (forecast.runs, forecast.seconds_left) == (2, None)
+    for odd in (Forecast(None), Forecast(0.0)):
+        odd.add(1, np.inf, 1.0)
+        assert (odd.share, odd.seconds_left) == (None, None)
+
+
+def test_the_bar_names_its_stage_and_the_time_left(monkeypatch):
+    clock = iter(float(second) for second in range(100))
+    monkeypatch.setattr(progress.time, "monotonic", lambda: next(clock))
+    seen = []
+    monkeypatch.setattr(
+        "rich.progress.Progress.update", lambda self, task, **fields: seen.append(fields)
+    )
+    console = Console(file=io.StringIO(), width=120)
+    with fit_progress("Fitting bt", 1e-6, console) as report:
+        for i in range(1, 6):
+            report(i, 10.0**-i)
+        report(1, 1e-3)
+        report(2, 1e-7)
+    assert seen[4]["description"] == "Fitting bt"
+    assert seen[4]["said"] == "iteration 5, 1.0e-05, about 1 s left"
+    assert seen[4]["completed"] == pytest.approx(0.8)
+    assert seen[5]["description"] == "Fitting bt, run 2"
+    assert seen[6]["description"] == "Fitting bt: intervals and tables"
+
+
+def test_a_notebook_has_a_bar_and_a_log_has_none(monkeypatch):
+    votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
+    told = []
+
+    class Handle:
+        def update(self, html):
+            told.append(html.data)
+
+    def show(html, display_id):
+        assert display_id
+        told.append(html.data)
+        return Handle()
+
+    notebook = SimpleNamespace(HTML=lambda data: SimpleNamespace(data=data), display=show)
+    monkeypatch.setitem(sys.modules, "IPython.display", notebook)
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=notebook))
+    with crowdsift.progress_bar() as bar:
+        crowdsift.fit(votes, progress=bar)
+    assert told == []
+    monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
+    monkeypatch.setattr(progress, "_UPDATE", 0.0)
+    with crowdsift.progress_bar("My <fit>") as bar:
+        fit = crowdsift.fit(votes, progress=bar)
+    assert told[0] == "My &lt;fit&gt;"
+    assert len(told) >= fit.summary["iterations"] + 2  # runs from other starts count, too
+    assert all(text.startswith("<progress value=") for text in told[1:-1])
+    assert "iteration 2," in told[2]
+    assert told[-1].endswith(" s")
+
+
+def test_updates_keep_the_history_of_ranks(tmp_path):
+    rounds = [crowdsift.simulate(6, 9, 300, seed=seed).comparisons() for seed in range(4)]
+    fit = crowdsift.fit(rounds[0], "bt")
+    want = [fit.items]
+    for votes in rounds[1:]:
+        fit.save(tmp_path / "fit")
+        fit = crowdsift.load(tmp_path / "fit").update(votes)
+        want.append(fit.items)
+    history = fit.summary["history"]
+    assert [entry["votes"] for entry in history] == [300.0, 600.0, 900.0, 1200.0]
+    for entry, items in zip(history, want, strict=True):
+        assert entry["items"] == items["item"].tolist()
+        assert entry["ranks"] == items["rank"].tolist()
+    page = fit.report(refit=False).html
+    assert "after every update with more votes" in page
+    assert page.count('class="history') == 3 * 6  # every item in the pictures of three widths
+    assert "after every update" not in replace(fit, summary={**fit.summary, "history": []}).report(
+        refit=False
+    ).html  # fmt: skip
