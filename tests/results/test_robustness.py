@@ -113,7 +113,7 @@ def test_influence_is_that_of_refitting() -> None:
     weight = fit.votes.weight.astype(np.float64)
     scores = scores_of(_counts(fit.votes, weight)[None])[0]
     assert model.scores(weight, np.zeros(5)) == pytest.approx(scores, abs=1e-7)
-    exact, plain = model.effects(scores, weight, 0, 3)
+    exact, plain, _ = model.effects(scores, weight, 0, 3)
     for row in range(len(weight)):
         small = weight.copy()
         small[row] -= 1e-4

@@ -103,12 +103,12 @@ class ScoreModel:
 
     def effects(
         self, scores: Vector, weight: Vector, above: int, below: int
-    ) -> tuple[Vector, Vector]:
+    ) -> tuple[Vector, Vector, Vector]:
         """What removing one vote of each row does to r_above - r_below, and its gradient part.
 
         With x = e_first - e_second, g = β(y - p) and the leverage h = β²p(1-p) xᵀH⁻¹x the Newton
         step without the vote is -g uᵀx/(1 - h), u = H⁻¹(e_above - e_below). The second result, the
-        same without leverage, adds up over votes that go together.
+        same without leverage, adds up over votes that go together. The third is H.
         """
         _, hessian = self.derivatives(scores, weight)
         inverse = np.linalg.inv(hessian)
@@ -121,7 +121,7 @@ class ScoreModel:
             - 2.0 * inverse[self.first, self.second]
         )
         leverage = np.minimum(self.slope**2 * p * (1.0 - p) * spread, 0.95)
-        return plain / (1.0 - leverage), plain
+        return plain / (1.0 - leverage), plain, hessian
 
     def pooled(self, weight: Vector) -> tuple[ScoreModel, Vector, NDArray[np.int64]]:
         """Rows equal but for the worker as one, their weights, and the place of every row."""
