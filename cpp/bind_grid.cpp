@@ -155,13 +155,14 @@ nb::tuple pair_posteriors(Sites& self, In<double> means) {
     self.core->require_items(means, "means");
     require_variances(self);
     Vec mean(self.pairs()), variance(self.pairs());
-    const double slope = self.core->run(
+    const auto [slope, information] = self.core->run(
         [&] { return self.sites.pair_posteriors(means.data(), mean.data(), variance.data()); });
     const Pairs& pairs = self.sites.world().pairs;
     std::vector<std::uint32_t> low(pairs.size());
     pairs.each([&](std::size_t p, std::uint32_t j, std::uint32_t) { low[p] = j; });
     return nb::make_tuple(hand_over(std::move(low)), hand_copy(pairs.high),
-                          hand_over(std::move(mean)), hand_over(std::move(variance)), slope);
+                          hand_over(std::move(mean)), hand_over(std::move(variance)), slope,
+                          information);
 }
 
 void set_pair_variances(Sites& self, std::optional<In<double>> variances,

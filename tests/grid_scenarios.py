@@ -109,6 +109,7 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
     yield from operator("laplacian", system.laplacian, n, definite=False, slack=SITES)
     pairs = sites.pair_posteriors(ground.means[1])
     yield Named("pairs", by_pair(n, pairs), SITES)
+    yield Named("slope", np.array([pairs.slope, pairs.information]), SITES)
     yield from by_vote(sites)
 
 

@@ -69,8 +69,9 @@ void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_
         NEAR(std::isfinite(twin.system(nullptr, 0.3).log_pairs), 1.0, 0.0);
         twin.update(at.request(0.5, false));
         std::vector<double> mean(pairs.size()), spread(pairs.size());
-        NEAR(std::isfinite(twin.pair_posteriors(at.means.data(), mean.data(), spread.data())), 1.0,
-             0.0);
+        const auto [slope, information] =
+            twin.pair_posteriors(at.means.data(), mean.data(), spread.data());
+        NEAR(std::isfinite(slope) && information > 0.0, 1.0, 0.0);
         const std::vector<double> one(workers, 1.0), none(workers, 0.0);
         const WorkerPoints single{one.data(), none.data(), none.data(), none.data(), 1};
         NEAR(twin.pair_likelihood(workers, mean.data(), spread.data(), single) < 0.0, 1.0, 0.0);

@@ -49,8 +49,11 @@ def test_the_slope_is_the_derivative_of_the_evidence_in_the_pair_effect():
         system = sites.system(sites.pair_sums(), s)
         means = system.laplacian.solve(system.rhs, np.zeros(6), shift=1.0, tolerance=0.0).x
         determinant = exact.variances(sites, system.laplacian, exact=True).log_determinant
-        slope = sites.pair_posteriors(means).slope
-        return system.log_pairs - 0.5 * determinant + 0.5 * system.rhs @ means, slope
+        found = sites.pair_posteriors(means)
+        a = np.bincount(pair, n * tau)
+        left = a / (1.0 + a * found.variance / (1.0 - a * found.variance))
+        assert found.information == pytest.approx(0.5 * np.sum(left**2), rel=1e-6)
+        return system.log_pairs - 0.5 * determinant + 0.5 * system.rhs @ means, found.slope
 
     for s in (0.0, 0.2, 1.0):
         up, down = evidence(s + 1e-4)[0], evidence(max(s - 1e-4, 0.0))[0]
@@ -86,7 +89,11 @@ def test_a_held_scale_is_in_the_system(name, factor, effect):
     before = sites.system(sites.pair_sums(), effect)
     rhs, v = before.rhs.copy(), rng.normal(size=8)
     product = before.laplacian.multiply(v)
+    pairs = sites.pair_posteriors(v)
     sites.transform(scale=factor)
+    held = sites.pair_posteriors(v / factor)  # the effect takes up the scale at once
+    np.testing.assert_allclose(held.mean, pairs.mean / factor, rtol=1e-5, atol=1e-6)
+    np.testing.assert_allclose(held.variance, pairs.variance / factor**2, rtol=1e-5)
     after = sites.system(sites.pair_sums(), effect / factor**2)
     np.testing.assert_allclose(after.rhs, factor * rhs, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(

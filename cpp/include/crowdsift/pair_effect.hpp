@@ -44,6 +44,12 @@ public:
         return 0.5 * (variance_ * sums.nu * sums.nu / d - std::log(d));
     }
 
+    // For scores divided by the scale: s/f^2 and f H, so that D stays.
+    void rescale(double scale) {
+        variance_ /= scale * scale;
+        for (float& nu : nu_) nu *= static_cast<float>(scale);
+    }
+
     // H/D, what the lower item receives and the higher one loses.
     double nu(std::size_t p) const { return static_cast<double>(nu_[p]); }
 

@@ -96,12 +96,15 @@ public:
     }
 
     // Posterior mean (lower less higher item) and variance of all pairs; returns the derivative of
-    // the evidence in the variance of the pair effect.
-    double pair_posteriors(const double* means, double* mean, double* variance) const {
-        double slope = 0.0;
+    // the evidence in the variance of the pair effect, and the information on it.
+    std::pair<double, double> pair_posteriors(const double* means, double* mean,
+                                              double* variance) const {
+        double slope = 0.0, information = 0.0;
         const auto add = [&](std::size_t p, const PairSums& sums) {
             const double gap = sums.nu - sums.tau * mean[p];
-            slope += gap * gap + sums.tau * (sums.tau * variance[p] - 1.0);
+            const double left = sums.tau * (1.0 - sums.tau * variance[p]);
+            slope += gap * gap - left;
+            information += left * left;
         };
         world_.pairs.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
             float e = static_cast<float>(means[low] - means[high]);
@@ -113,7 +116,7 @@ public:
         });
         for (std::size_t k = 0; k < shared_.size(); ++k)
             if (shared_.owned(k)) add(shared_.pair(k), shared_sums_[k]);
-        return 0.5 * slope;
+        return {0.5 * slope, 0.5 * information};
     }
 
     // Variances of all pairs, of shared ones.
@@ -177,6 +180,7 @@ protected:
         for (float& nu : nu_) nu *= once;
         for (float& v : pair_variance_) v /= twice;
         for (double& value : rhs_) value *= static_cast<double>(once);
+        effect_.rescale(to.scale);
     }
 
     // Gives back what can be computed again.

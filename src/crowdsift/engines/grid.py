@@ -144,7 +144,8 @@ class SiteSystem(NamedTuple):
 class PairPosteriors(NamedTuple):
     """Posterior of the difference, first less second item, of compared pairs, effect included.
 
-    `slope` is the derivative of the evidence in the variance of the pair effect.
+    `slope` is the derivative of the evidence in the variance of the pair effect, `information` the
+    expected fall of the slope, what pairs tell each other left out.
     """
 
     first: PairCodes
@@ -152,6 +153,7 @@ class PairPosteriors(NamedTuple):
     mean: Pairs
     variance: Pairs
     slope: Total
+    information: Total
 
 
 class Messages(NamedTuple):
@@ -292,7 +294,11 @@ class GridSites(Protocol):
         """
 
     def pair_posteriors(self, means: Items) -> PairPosteriors:
-        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a]."""
+        """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a].
+
+        The information is ½Σ(a - a²·V)²: but for its own votes a pair's difference has the
+        variance C = V/(1 - a·V), the pair effect included, and a/(1 + a·C) is a - a²·V.
+        """
 
     @changes
     def set_pair_variances(
@@ -319,6 +325,8 @@ class GridSites(Protocol):
         self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
     ) -> None:
         """The sites for scores divided by `scale`, of the other sign, with τ at least 0.
+
+        The pair effect of the last `system` takes up the scale, too.
 
         With `grids` adaptive grids of workers take up the scale.
         """

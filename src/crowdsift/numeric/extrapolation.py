@@ -1,8 +1,4 @@
-"""Where a fixed-point iteration x ← G(x) is going, from its last steps.
-
-`Anderson` combines many past steps and is for iterations that run to their end; `squarem` needs two
-steps and is for a few cycles of EM.
-"""
+"""Where a fixed-point iteration x ← G(x) is going, from its last steps."""
 
 from __future__ import annotations
 
@@ -13,7 +9,7 @@ import numpy as np
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["Anderson", "squarem"]
+__all__ = ["Anderson"]
 
 
 class Anderson:
@@ -30,6 +26,8 @@ class Anderson:
         How many differences are remembered; 0 takes plain steps only.
     wait
         How many plain steps come first.
+    most
+        How far it may go beyond the plain step, in lengths of that step.
 
     Examples
     --------
@@ -43,8 +41,8 @@ class Anderson:
     array([1., 2.])
     """
 
-    def __init__(self, depth: int = 5, wait: int = 3) -> None:
-        self._depth, self._wait = depth, wait
+    def __init__(self, depth: int = 5, wait: int = 3, most: float = np.inf) -> None:
+        self._depth, self._wait, self._most = depth, wait, most
         self._points: list[Vector] = []  # differences of successive points
         self._residuals: list[Vector] = []  # and of their residuals
         self._last: tuple[Vector, Vector] | None = None
@@ -67,25 +65,6 @@ class Anderson:
             return image
         changes = np.stack(self._residuals, axis=1)
         share = np.linalg.lstsq(changes, residual, rcond=1e-8)[0]
-        return np.asarray(image - (np.stack(self._points, axis=1) + changes) @ share)
-
-
-def squarem(zero: Vector, one: Vector, two: Vector, most: float) -> Vector | None:
-    """Squared extrapolation (Varadhan & Roland 2008) from three iterates of one map.
-
-    With r = x1 - x0 and v = x2 - 2 x1 + x0 it goes to x0 + 2a r + a² v, a = |r|/|v|, at least 1
-    and at most `most`; with a = 1 that is x2. None where the steps do not differ.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.extrapolation import squarem
-    >>> squarem(np.zeros(1), np.array([0.5]), np.array([0.75]), 10.0)  # halves its way to 1
-    array([1.])
-    """
-    r, v = one - zero, two - 2.0 * one + zero
-    size = float(np.linalg.norm(v))
-    if size < 1e-12:
-        return None
-    a = min(max(float(np.linalg.norm(r)) / size, 1.0), most)
-    return np.asarray(zero + 2.0 * a * r + a**2 * v)
+        ahead = (np.stack(self._points, axis=1) + changes) @ share
+        longest, length = self._most * size, float(np.linalg.norm(ahead))
+        return np.asarray(image - (ahead if length <= longest else ahead * (longest / length)))

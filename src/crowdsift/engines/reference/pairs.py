@@ -85,7 +85,8 @@ class PairTable:
         E = (means[self.low] - means[self.high] + s * H) / D
         V = self._V / D**2 + s / D
         slope = 0.5 * float(self._owned @ ((H - a * E) ** 2 + a**2 * V - a))
-        return PairPosteriors(self.low, self.high, E, V, slope)
+        information = 0.5 * float(self._owned @ (a - a**2 * V) ** 2)
+        return PairPosteriors(self.low, self.high, E, V, slope, information)
 
     def set_variances(self, variances: Vector | None, shared: Vector | None) -> None:
         """V of all pairs, or of shared ones."""
@@ -94,8 +95,9 @@ class PairTable:
             self._V[self._place] = shared
 
     def rescale(self, factor: float) -> None:
-        """V for scores divided by the factor."""
-        self._V = self._V / factor**2
+        """V and the pair effect for scores divided by the factor."""
+        self._V, self._effect = self._V / factor**2, self._effect / factor**2
+        self._a, self._H = self._a * factor**2, self._H * factor
 
     def propagate(self, precision: Vector, settled: Vector, last: bool) -> Messages:
         """A sweep of belief propagation; see the protocol."""

@@ -103,7 +103,8 @@ class PairState:
         a, H, e, v = (self._of_mine(x).to(torch.float64) for x in (self._a, self._H, E, V))
         slope = 0.5 * float(((H - a * e) ** 2 + a * a * v - a).sum())
         low, high = (x.cpu().numpy().astype(np.uint32) for x in (self._pairs.low, self._pairs.high))
-        return PairPosteriors(low, high, to_host(E), to_host(V), slope)
+        information = 0.5 * float(((a - a * a * v) ** 2).sum())
+        return PairPosteriors(low, high, to_host(E), to_host(V), slope, information)
 
     def set_variances(self, variances: Vector | None, shared: Vector | None) -> None:
         """V of all pairs, or of shared ones."""
@@ -119,8 +120,10 @@ class PairState:
         self._V = new
 
     def rescale(self, factor: float) -> None:
-        """V for scores divided by the factor."""
+        """V and the pair effect for scores divided by the factor."""
         self._V = None if self._V is None else self._V / factor**2
+        self._a, self._H = self._a * factor**2, self._H * factor
+        self._effect = self._effect / factor**2
 
     def propagate(self, precision: Tensor, settled: Tensor, fresh: bool, last: bool) -> Messages:
         """A sweep of belief propagation; see the protocol."""

@@ -1,4 +1,4 @@
-"""Whether votes on the same pair share an effect: one more variance, chosen by evidence."""
+"""Whether votes on the same pair share an effect: one more variance, learned by evidence."""
 
 from __future__ import annotations
 
@@ -7,43 +7,66 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.numeric.roots import expand_bracket, find_root
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 
 if TYPE_CHECKING:
+    from crowdsift.engines.grid import PairPosteriors
     from crowdsift.solvers.ep.state import Propagation
 
-__all__ = ["with_pair_effect"]
+__all__ = ["MIN_EFFECT", "learned_effect", "with_pair_effect"]
 
 _REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
-_LEAST, _MOST = 1e-3, 4.0  # variances worth a trial
-_PATIENCE = 30  # iterations after which the slope of a trial is read, settled or not
-_STRIDE, _CLOSE = float(np.log(4.0)), 0.1  # in log s: steps to a bracket, width of the last
+MIN_EFFECT, _MOST = 1e-3, 4.0  # variances worth a trial
+_REACH = 4.0  # how many times as large or small a variance may become in a pass
+# From so many passes on a trial ends where so many times its last rise would not lift it enough.
+_PATIENCE, _LOOKAHEAD = 2, 10.0
+
+
+def learned_effect(found: PairPosteriors, variance: float) -> float:
+    """The variance s after a step of Fisher scoring, within a factor of 4 and from .001 to 4.
+
+    At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so s is
+    learned beside the sites, a step a pass, as the distribution of types is.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.grid import PairPosteriors
+    >>> none = np.zeros(0)
+    >>> learned_effect(PairPosteriors(none, none, none, none, 2.0, 10.0), 0.5)
+    0.7
+    """
+    step = found.slope / max(found.information, 1e-12)
+    ahead = min(max(variance + step, variance / _REACH), variance * _REACH)
+    return min(max(ahead, MIN_EFFECT), _MOST)
 
 
 def with_pair_effect(run: Propagation) -> Propagation:
     """The run with the effect u ~ N(0, s) of a pair where that has clearly more evidence.
 
-    At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so the
-    maximum is looked for as the zero of `slope`, in log s. The slope falls with s, as a rule: the
-    gain is then less than the slope at 0 times s, which tells where to start and when not to.
+    The slope falls with s, as a rule: the gain is then less than the slope at 0 times s, which says
+    when not to try. Given up where s falls to nothing, and where the evidence no longer rises by
+    enough.
     """
     votes = run.engine.facts.total_weight
     if not run.settled or votes - run.sites.n_pairs <= _REPEATS * votes:
         return run
-    slope = run.sites.pair_posteriors(run.means).slope
-    if slope * _MOST <= MIN_LOG_BAYES_FACTOR:
+    found = run.sites.pair_posteriors(run.means)
+    if found.slope * _MOST <= MIN_LOG_BAYES_FACTOR:
         return run
     trial = _branch(run)
-    best = _zero_of_slope(trial, min(max(0.5 * MIN_LOG_BAYES_FACTOR / slope, _LEAST), _MOST))
-    if best > 0.0:
-        _at(trial, best)
-        while not trial.done:
-            trial.iterate()
-        trial.finish()
-        if trial.settled and trial.evidence[-1] > run.evidence[-1] + MIN_LOG_BAYES_FACTOR:
-            return trial
-    return run
+    trial.pair_effect = float(np.clip(found.slope / found.information, MIN_EFFECT, 1.0))
+    trial.restart()
+    wanted, begun = run.evidence[-1] + MIN_LOG_BAYES_FACTOR, len(trial.evidence)
+    while not trial.done:
+        trial.iterate()
+        passes = len(trial.evidence) - begun
+        rise = trial.evidence[-1] - trial.evidence[-2] if passes > 1 else np.inf
+        hopeless = trial.evidence[-1] + _LOOKAHEAD * max(rise, 0.0) < wanted
+        if trial.pair_effect <= MIN_EFFECT or (passes >= _PATIENCE and hopeless):
+            return run
+    trial.finish()
+    return trial if trial.settled and trial.evidence[-1] > wanted else run
 
 
 def _branch(run: Propagation) -> Propagation:
@@ -53,32 +76,3 @@ def _branch(run: Propagation) -> Propagation:
     return replace(
         run, sites=run.sites.copy(), messages=None, rule=rule, evidence=run.evidence[:-1]
     )
-
-
-def _zero_of_slope(trial: Propagation, start: float) -> float:
-    """The variance of largest evidence; 0 where it is below the start."""
-
-    def fall(log: float) -> float:
-        return -_slope(trial, float(np.exp(log)))
-
-    low, high = float(np.log(start)), float(np.log(_MOST))
-    at_low = fall(low)
-    if at_low >= 0.0:
-        return 0.0
-    bracket = expand_bracket(fall, low, _STRIDE, low, high, at_low)
-    return _MOST if bracket is None else float(np.exp(find_root(fall, bracket, _CLOSE)))
-
-
-def _slope(trial: Propagation, variance: float) -> float:
-    """Derivative of the evidence in log s, EP being settled there."""
-    _at(trial, variance)
-    for _ in range(_PATIENCE):
-        trial.iterate()
-        if trial.settled:
-            break
-    return variance * trial.sites.pair_posteriors(trial.means).slope
-
-
-def _at(trial: Propagation, variance: float) -> None:
-    trial.pair_effect = variance
-    trial.restart()

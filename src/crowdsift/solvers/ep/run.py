@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from itertools import product
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -24,6 +23,9 @@ if TYPE_CHECKING:
 __all__ = ["complete", "propagate"]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
+_EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
+_FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
+_ALIKE = 3  # ... and before it may be found to be the same as another
 
 
 def propagate(
@@ -34,33 +36,74 @@ def propagate(
 ) -> Propagation:
     """Expectation propagation from every start; the run of the largest evidence.
 
-    Every family of worker types is tried from every start, all for a few iterations. A run is
-    dropped when it is far behind another for what it still gains, or when another of its family
-    has found the same scores.
+    The richest family of worker types is tried from every start, all for a few iterations. A run
+    is dropped when it is far behind another for what it still gains, or when another has found the
+    same scores. A simpler family goes on from what the richer one found, unless that is next to
+    nothing, and is kept unless it has clearly less evidence.
     """
-    runs: list[Propagation] = []
     exact = Factorisation(engine)
-    for types, name in product(settings.families, settings.starts):
+
+    def from_starts(types: WorkerTypes) -> Propagation:
+        return _from_starts(engine, levels, settings, types, progress, exact)
+
+    best = from_starts(settings.families[-1])
+    for types in reversed(settings.families[:-1]):
+        faint = float(np.mean(best.means**2)) < _FAINT
+        simpler = from_starts(types) if faint else _simplified(best, types)
+        if simpler and best.evidence[-1] <= simpler.evidence[-1] + MIN_LOG_BAYES_FACTOR:
+            best = simpler
+    best = with_contexts(best) if settings.contexts else best
+    return with_pair_effect(best) if settings.pair_effect else best
+
+
+def _from_starts(
+    engine: Engine,
+    levels: Vector,
+    settings: Settings,
+    types: WorkerTypes,
+    progress: Progress | None,
+    exact: Factorisation,
+) -> Propagation:
+    """The run of the largest evidence, of those from all starts."""
+    runs: list[Propagation] = []
+    for name in settings.starts:
         if runs:
             runs[-1].suspend()
         run = Propagation.begin(name, engine, levels, settings, types, progress, exact)
         if run is not None:
-            for _ in range(_TRIAL):
-                if not run.done:
-                    run.iterate()
+            _try(run, runs)
             runs.append(run)
     if not runs:  # votes that start nowhere but from nothing
-        return propagate(engine, levels, replace(settings, starts=("flat",)), progress)
+        flat = replace(settings, starts=("flat",))
+        return _from_starts(engine, levels, flat, types, progress, exact)
     runs[-1].suspend()
     runs = _without_losers(runs)
     for run in runs:
         run.resume()
         complete(run)
-    best = _best(runs, settings.families)
+    best = max(runs, key=_standing)
     if best is not runs[-1]:
         best.resume()
-    best = with_contexts(best) if settings.contexts else best
-    return with_pair_effect(best) if settings.pair_effect else best
+    return best
+
+
+def _try(run: Propagation, others: list[Propagation]) -> None:
+    """A few iterations, fewer where the scores are those of another run."""
+    for number in range(_TRIAL):
+        if run.done or (number >= _ALIKE and any(_alike(run, other) for other in others)):
+            return
+        run.iterate()
+
+
+def _simplified(run: Propagation, types: WorkerTypes) -> Propagation | None:
+    """A run of simpler types from where the run ended; None where it is far behind."""
+    simpler = run.simplified(types)
+    while not simpler.done:
+        simpler.iterate()
+        if len(simpler.evidence) > 1 and _far_behind(simpler, run):
+            return None
+    complete(simpler)
+    return simpler
 
 
 def complete(run: Propagation) -> None:
@@ -78,33 +121,28 @@ def complete(run: Propagation) -> None:
     run.finish()
 
 
-def _best(runs: list[Propagation], families: tuple[WorkerTypes, ...]) -> Propagation:
-    """The largest evidence of the first family, unless a later one has clearly more."""
-    families_run = [[run for run in runs if run.prior.types is family] for family in families]
-    champions = [max(own, key=lambda run: run.evidence[-1]) for own in families_run if own]
-    best = champions[0]
-    for other in champions[1:]:
-        if other.evidence[-1] > best.evidence[-1] + MIN_LOG_BAYES_FACTOR:
-            best = other
-    return best
-
-
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win; where two of a family agree, the one with the larger evidence."""
+    """Runs that may still win; where two agree, the one with the larger evidence."""
     kept: list[Propagation] = []
-    for run in sorted(runs, key=lambda run: -run.evidence[-1]):
-        gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
-        beaten = any(
-            other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
-            or (
-                other.prior.types is run.prior.types
-                and abs(_correlation(other.means, run.means)) > 0.995
-            )
-            for other in kept
-        )
-        if not beaten:
+    for run in sorted(runs, key=_standing, reverse=True):
+        if not any(_far_behind(run, other) or _alike(run, other) for other in kept):
             kept.append(run)
     return kept
+
+
+def _standing(run: Propagation) -> float:
+    """The evidence, next to equal ones of a later start being a little less."""
+    return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
+
+
+def _far_behind(run: Propagation, other: Propagation) -> bool:
+    """Whether a run has so much less evidence than another that its gains will not make it up."""
+    gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
+    return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
+
+
+def _alike(run: Propagation, other: Propagation) -> bool:
+    return abs(_correlation(run.means, other.means)) > 0.995
 
 
 def _correlation(one: Vector, two: Vector) -> float:

@@ -6,7 +6,7 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -14,6 +14,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY, PairVariances, WorkerTypes
 from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.ep.pair_effect import learned_effect
 from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
 from crowdsift.solvers.ep.worker_prior import WorkerPrior
@@ -28,17 +29,17 @@ if TYPE_CHECKING:
 __all__ = ["Propagation", "Settings", "standardised"]
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
-# Cycles of learning π within an iteration, and how far, as a share of the last change of scores:
+# Steps of learning π within an iteration, and how far, as a share of the last change of scores:
 # while scores still move π need not be exact, but for more than a few iterations it must not lag.
-_EARLY, _EARLY_LEARNING, _LEARNING = 8, (3, 0.1), (8, 0.01)
+_EARLY, _EARLY_LEARNING, _LEARNING = 8, (8, 0.1), (25, 0.01)
 _SCALE_STEPS, _SCALE_SLACK = 3, 0.01
 _NOISE = 1e-3
 _USUAL = 10.0  # a largest change is held against this times the root mean square
 _NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
 _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
+_EFFECT_CHANGE = 0.01  # scores move by about so much with the logarithm of a pair effect
 _NOTHING = 0.01  # scores of this size hold no information
-_AHEAD = 12.0  # steps by which learning π may extrapolate
-_HASTE = 50  # iterations of stage 2 after which it must not, in case that is what unsettles
+_HASTE = 50  # iterations of stage 2 after which π is not extrapolated, in case that unsettles
 _REFINING = 10  # iterations of stage 2 in which workers' grids may still move
 _SETTLED = 1e-3  # a change of scores after which evidence can be compared
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
@@ -86,7 +87,8 @@ class Propagation:
     log_determinant: float = 0.0
     damping: float = 1.0
     clip: bool = True
-    exact: bool = False
+    exact: bool = False  # a large factorisation is asked for
+    factorised: bool = False  # the last variances are exact
     indefinite: bool = False
     scale_steps: int = 0
     unclipped: int = 0  # iterations in stage 2
@@ -152,7 +154,7 @@ class Propagation:
         self.receive()
         self.find_items()
         self.done, self.rule.converged = False, False
-        self.damping, self.last_step, self.swings, self.unclipped = 0.5, None, 0, 0
+        self.damping, self.last_step, self.swings, self.unclipped = 0.75, None, 0, 0
 
     def flip(self) -> None:
         """The same state with scores and reliabilities of the other sign."""
@@ -160,16 +162,30 @@ class Propagation:
         self.sites.transform(flip=True)
         self.restart()
 
+    def simplified(self, types: WorkerTypes) -> Propagation:
+        """A run of types that are some of these, from this state; it has no sites of sides."""
+        sites, known = required(self.engine.grid).sites(types, 2.0), self.sites.vote_sites()
+        none = np.zeros_like(known.side_tau)
+        half = len(self.prior.levels)
+        sites.set_vote_sites(known._replace(side_tau=none, side_nu=none), half)
+        rule = replace(self.rule, history=[], converged=False)
+        run = replace(self, name="simpler", sites=sites, prior=self.prior.without_sides(types),
+                      rule=rule, messages=None, evidence=[], sides=PopulationSide(),
+                      moved_grids=0)  # fmt: skip
+        run.restart()
+        return run
+
     def iterate(self) -> None:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
-        before = standardised(self.means)
+        before, effect = standardised(self.means), self.pair_effect
         hold = self.settings.refine and (self.rule.history or self.warm)
         self._pass_over(self.damping, self.scale() if hold else 1.0)
         last = self._last_change()
-        ahead = _AHEAD if self.unclipped <= _HASTE else 1.0
         early = last > _STAGE_ONE and self.rule.iterations < _EARLY
-        cycles, share = _EARLY_LEARNING if early else _LEARNING
-        self.prior = self.prior.learned(self.sites.type_counts, cycles, share * last, ahead=ahead)
+        steps, share = _EARLY_LEARNING if early else _LEARNING
+        self.prior = self.prior.learned(
+            self.sites.type_counts, steps, share * last, ahead=self.unclipped <= _HASTE
+        )
         self.unclipped += not self.clip
         if self.settings.refine:
             self._refine()
@@ -181,6 +197,11 @@ class Propagation:
             return
         step = standardised(self.means) - before
         residual = self._size(step) / self.damping  # what a full step would move
+        if effect:
+            self.pair_effect = learned_effect(self.sites.pair_posteriors(self.means),
+                                              self.pair_effect)  # fmt: skip
+            moved = abs(float(np.log(self.pair_effect / effect)))
+            residual = max(residual, _EFFECT_CHANGE * moved)
         self._adapt(step)
         self._settle(residual)
 
@@ -215,6 +236,7 @@ class Propagation:
         if scale != 1.0:
             self.sites.transform(scale=scale)
             self.means = self.means / scale
+            self.pair_effect = self.pair_effect / scale**2
         update = self.sites.update(
             self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
             side=self.sides.prior,
@@ -289,13 +311,14 @@ class Propagation:
     def _pair_variances(self) -> PairVariances:
         laplacian = self.system.laplacian
         found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
+        self.factorised = found is not None
         if found is None:
             found, self.messages = loopy_bp(self.sites, laplacian.diagonal(), self.messages)
         return found
 
     def _may_be_exact(self) -> bool:
         """A large factorisation is dear: only the last iterations ask for it."""
-        return self.settings.exact and not self.exact
+        return self.settings.exact and not self.exact and not self.factorised
 
     def _adapt(self, step: Vector) -> None:
         """Damping: ½ after the first step, less where steps turn back, more where they go on."""

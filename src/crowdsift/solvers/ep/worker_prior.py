@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerTypes, mirrored
-from crowdsift.numeric.extrapolation import squarem
+from crowdsift.numeric.extrapolation import Anderson
 from crowdsift.numeric.type_mixture import MIN_SPREAD, SHARES, TypeMixture
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5
 _SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of side-only types
 
 _FAR = 6.0
+# Differences that extrapolation of π remembers, and how many times as far as a plain step it goes.
+# Fewer workers than p0 counts for hardly bind π: there plain steps keep it near where it began.
+_DEPTH, _AHEAD, _FEW = 5, 12.0, 50.0
 _PI = 5  # where π begins in the vector of (μ, log τ, ρ, π)
 
 
@@ -96,26 +99,27 @@ class WorkerPrior:
         return WorkerPrior(levels, masses, types=types)
 
     def learned(
-        self, counts: Callable[[Vector], Vector], cycles: int, tolerance: float, *, ahead: float
+        self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, ahead: bool
     ) -> WorkerPrior:
-        """π at rest under counting types and learning from the counts, as near as `cycles` bring.
+        """π at rest under counting types and learning from the counts, as near as `steps` bring.
 
         It is at rest where a step moves no more than `tolerance` of its mass and of p0.
 
         Plain steps creep along directions of which the votes imply little, and EP would creep with
-        them: after every two steps `squarem` goes at most `ahead` times as far.
+        them: unless `ahead` is false they are extrapolated, in the square roots of all masses.
         """
         mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
         found = counts(self.masses)
-        x = self._vector(mixture, found)
-        for cycle in range(cycles):
-            one = mixture.update(x, counts(x[_PI:]) if cycle else found)
-            if float(np.abs(one - x).sum()) <= tolerance:
-                x = one
-                break
-            x = _extrapolated(x, one, mixture.update(one, counts(one[_PI:])), ahead)
-            for _ in range(2):  # what an extrapolation stirs up in other directions dies down
-                x = mixture.update(x, counts(x[_PI:]))
+        depth = _DEPTH if ahead and found.sum() >= _FEW else 0
+        x, method = self._vector(mixture, found), Anderson(depth, 2, _AHEAD)
+        for step in range(steps):
+            image = mixture.update(x, counts(x[_PI:]) if step else found)
+            if float(np.abs(image - x).sum()) <= tolerance or step == steps - 1:
+                return self._with(image)
+            if x[0] * image[0] < 0.0:  # the majority changed sides
+                x, method = image, Anderson(depth, 2, _AHEAD)
+            else:
+                x = _proper(method.propose(_roots(x), _roots(image)), image)
         return self._with(x)
 
     def updated(self, counts: Vector) -> WorkerPrior:
@@ -139,6 +143,11 @@ class WorkerPrior:
         points = 2 * len(self.levels) + 1
         return masses[: len(self.types.widths) * points].reshape(-1, points)
 
+    def without_sides(self, types: WorkerTypes) -> WorkerPrior:
+        """The distribution of regular workers, over types that are only those."""
+        regular = self.by_width(self.masses).ravel()
+        return replace(self, masses=regular / regular.sum(), types=types)
+
     def flipped(self) -> WorkerPrior:
         """The distribution of -β."""
         regular = self.by_width(self.masses)
@@ -154,16 +163,16 @@ class WorkerPrior:
         )
 
 
-def _extrapolated(zero: Vector, one: Vector, two: Vector, most: float) -> Vector:
-    """Squared extrapolation of π and p0 from three iterates, by at most so many steps."""
-    if zero[0] * one[0] < 0.0 or one[0] * two[0] < 0.0:  # the majority changed sides
-        return two
-    found = squarem(zero, one, two, most)
-    if found is None:
-        return two
-    found[1] = min(max(found[1], np.log(MIN_SPREAD)), 3.0)
-    # distributions stay distributions of the same support
-    np.maximum(found[2:], 0.1 * two[2:], out=found[2:])
-    for part in (found[2:_PI], found[_PI:]):
+def _roots(state: Vector) -> Vector:
+    """The state with the square roots of its masses."""
+    return np.concatenate([state[:2], np.sqrt(state[2:])])
+
+
+def _proper(roots: Vector, near: Vector) -> Vector:
+    """The state of these roots: distributions stay distributions of the same support as `near`."""
+    x = np.concatenate([roots[:2], np.maximum(roots[2:], 0.0) ** 2])
+    x[1] = min(max(x[1], np.log(MIN_SPREAD)), 3.0)
+    np.maximum(x[2:], 0.1 * near[2:], out=x[2:])
+    for part in (x[2:_PI], x[_PI:]):
         part /= part.sum()
-    return found
+    return x
