@@ -8,37 +8,16 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.effect_step import MAX_EFFECT, MIN_EFFECT
 
 if TYPE_CHECKING:
-    from crowdsift.engines.grid import PairPosteriors
     from crowdsift.solvers.ep.state import Propagation
 
-__all__ = ["MIN_EFFECT", "learned_effect", "with_pair_effect"]
+__all__ = ["with_pair_effect"]
 
 _REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
-MIN_EFFECT, _MOST = 1e-3, 4.0  # variances worth a trial
-_REACH = 4.0  # how many times as large or small a variance may become in a pass
 # From so many passes on a trial ends where so many times its last rise would not lift it enough.
 _PATIENCE, _LOOKAHEAD = 2, 10.0
-
-
-def learned_effect(found: PairPosteriors, variance: float) -> float:
-    """The variance s after a step of Fisher scoring, within a factor of 4 and from .001 to 4.
-
-    At a fixed point of EP the derivative of the evidence in s is that at fixed sites, so s is
-    learned beside the sites, a step a pass, as the distribution of types is.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift.engines.grid import PairPosteriors
-    >>> none = np.zeros(0)
-    >>> learned_effect(PairPosteriors(none, none, none, none, 2.0, 10.0), 0.5)
-    0.7
-    """
-    step = found.slope / max(found.information, 1e-12)
-    ahead = min(max(variance + step, variance / _REACH), variance * _REACH)
-    return min(max(ahead, MIN_EFFECT), _MOST)
 
 
 def with_pair_effect(run: Propagation) -> Propagation:
@@ -52,7 +31,7 @@ def with_pair_effect(run: Propagation) -> Propagation:
     if not run.settled or votes - run.sites.n_pairs <= _REPEATS * votes:
         return run
     found = run.sites.pair_posteriors(run.means)
-    if found.slope * _MOST <= MIN_LOG_BAYES_FACTOR:
+    if found.slope * MAX_EFFECT <= MIN_LOG_BAYES_FACTOR:
         return run
     trial = _branch(run)
     trial.pair_effect = float(np.clip(found.slope / found.information, MIN_EFFECT, 1.0))

@@ -14,7 +14,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY, PairVariances, WorkerTypes
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.pair_effect import learned_effect
+from crowdsift.solvers.ep.effect_step import learned_effect
 from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
 from crowdsift.solvers.ep.worker_prior import WorkerPrior
