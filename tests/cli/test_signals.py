@@ -1,6 +1,6 @@
 """Signals, closed streams and poor terminals: a clear end, nothing left behind.
 
-These were not run on the code before.
+Which of them fail on the code before: tests/torture/CASES.md.
 """
 
 from __future__ import annotations

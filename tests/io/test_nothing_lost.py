@@ -1,10 +1,6 @@
 """Faults that changed votes in silence, or ended in errors that were not ours (issue of faults).
 
-Run on the code before and seen to fail: a folder weight=5/ above a Parquet file, flipped bits in a
-gzip (4 of 8 passed unseen), a line feed in the header of a CRLF file with and without a blank line
-before, the last line above 32 MB, a number of 5,000 digits, an endless amount of memory. A CSV file
-below such a folder and old line ends were read rightly before, and stay here as guards; the other
-tests were not run on the code before.
+What each of them did on the code before: tests/torture/CASES.md.
 """
 
 from __future__ import annotations
