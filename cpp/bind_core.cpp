@@ -3,6 +3,7 @@
 #include <nanobind/ndarray.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 
 #include "core.hpp"
@@ -64,6 +65,12 @@ NB_MODULE(_core, m) {
     m.doc() = "Kernels of crowdsift; use them through crowdsift.engines.";
     bind_rows(m);
     bind_laplacian(m);
+#if defined(__linux__)
+    m.def(
+        "spill_to", [](const std::string& folder) { Spill::instance().set_folder(folder); },
+        "folder"_a);
+    m.def("evict", [] { return Spill::instance().evict(); });
+#endif
     nb::class_<Core> core(m, "Core");
     core.def(nb::init<In<std::uint32_t>, In<std::uint32_t>, In<float>, In<float>, In<std::int64_t>,
                       std::optional<Matrix<float>>, std::size_t, std::size_t>(),

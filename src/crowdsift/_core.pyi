@@ -8,6 +8,8 @@ _F64 = NDArray[np.float64]
 _Solved = tuple[_F64, int, float, bool]
 _Priors = tuple[_F64, _F64, _F64] | None
 
+def spill_to(folder: str) -> None: ...
+def evict() -> int: ...
 def find_fault(
     first: _U32,
     second: _U32,

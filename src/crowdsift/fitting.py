@@ -242,6 +242,7 @@ def fit(
     chosen, level = _model(method), checked_level(level)
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = _options(reading, threads)
+    given = {**(engine_options or {}), "memory": options.memory or None}
     read, rows = votes_and_rows(votes, options, dependent_by, time_column)
     comparisons = with_classes(read, classes)
     refuse_unused(
@@ -259,7 +260,7 @@ def fit(
     prepared = _prepared(chosen, comparisons, known)
     with (
         blas_threads(1, dense=thread_count(threads)),
-        opened_engine(engine, prepared, threads, chosen.needs, engine_options) as machine,
+        opened_engine(engine, prepared, threads, chosen.needs, given) as machine,
     ):
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level)
@@ -306,7 +307,8 @@ def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparis
         votes = votes.with_gold(known.winner, known.loser)
     prepared = chosen.prepare(votes)
     require_memory(
-        chosen.memory(prepared), f"fitting {chosen.name} to {len(prepared):,} comparisons"
+        0 if prepared.on_disk else chosen.memory(prepared),
+        f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
     return prepared
 

@@ -14,6 +14,8 @@
 
 #if defined(__linux__)
 #include <sys/mman.h>
+
+#include "crowdsift/spill.hpp"
 #endif
 
 namespace crowdsift {
@@ -32,6 +34,8 @@ struct PageAllocator {
         const std::size_t bytes = count * sizeof(T);
 #if defined(__linux__) && defined(MADV_HUGEPAGE)
         if (bytes >= kLarge) {
+            if (void* const spilled = Spill::instance().allocate(bytes))
+                return static_cast<T*>(spilled);
             const std::size_t whole = (bytes + kPage - 1) / kPage * kPage;
             void* const place = std::aligned_alloc(kPage, whole);
             if (place == nullptr) throw std::bad_alloc();
@@ -44,7 +48,12 @@ struct PageAllocator {
         return static_cast<T*>(place);
     }
 
-    void deallocate(T* place, std::size_t) noexcept { std::free(place); }
+    void deallocate(T* place, [[maybe_unused]] std::size_t count) noexcept {
+#if defined(__linux__) && defined(MADV_HUGEPAGE)
+        if (count * sizeof(T) >= kLarge && Spill::instance().release(place)) return;
+#endif
+        std::free(place);
+    }
 
     // Elements without a value given stay as they are: the threads that fill an array touch its
     // pages first, each its own.

@@ -20,6 +20,7 @@ from crowdsift.cli.options import (
     Gold,
     HideWorkers,
     Level,
+    Memory,
     Method,
     MturkReview,
     NoWorkers,
@@ -99,7 +100,8 @@ def fit(
     sides: Sides = None,
     partitions: Partitions = False, query: Query = None, to_table: ToTable = None,
     start: Start = None, engine: EngineName = "auto", scheduler: Scheduler = None,
-    shards: Shards = None, threads: Threads = None, seed: Seed = 0, quiet: Quiet = False,
+    shards: Shards = None, memory: Memory = None, threads: Threads = None, seed: Seed = 0,
+    quiet: Quiet = False,
 ) -> None:  # fmt: skip
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
@@ -111,6 +113,7 @@ def fit(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
         features=features, partitions=partitions, query=query, threads=threads,
+        memory=memory,
     )  # fmt: skip
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
@@ -121,7 +124,7 @@ def fit(
             read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
             anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
-            engine_options={"scheduler": scheduler, "shards": shards},
+            engine_options={"scheduler": scheduler, "shards": shards}, memory=memory or "",
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)

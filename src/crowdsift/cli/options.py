@@ -137,6 +137,12 @@ Scheduler = Annotated[
         "processes of this machine are started."
     ),
 ]
+Memory = Annotated[
+    str | None,
+    typer.Option(
+        help="How much memory to use, as 4GB: votes that need more are kept in files of TMPDIR."
+    ),
+]
 Shards = Annotated[
     int | None,
     typer.Option(help="In how many parts --engine dask cuts the votes; default one a process."),

@@ -32,6 +32,7 @@ def read_options(**given: Any) -> ReadOptions:
         "sides": given.get("sides"),
         "features": names(given.get("features")),
         "by": given.get("by") or "",
+        "memory": given.get("memory") or "",
         "query": given.get("query") or "",
         "partitions": given.get("partitions", False),
         "threads": given.get("threads"),

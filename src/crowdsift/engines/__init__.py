@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift.engines.base import CAPABILITIES
 from crowdsift.errors import RequestError
+from crowdsift.io.resources import size_of
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.kernels import COMPILED
 
@@ -22,6 +23,8 @@ __all__ = ["ENGINES", "MAPS", "choose_engine", "offers", "opened_engine"]
 
 # Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
 _MANY_VOTES = 2_000_000
+# Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
+_NEEDED = 80
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
 ENGINES = {
     "cpu": "crowdsift.engines.cpu",
@@ -30,7 +33,7 @@ ENGINES = {
     "torch": "crowdsift.engines.torch",
 }
 # Engines made of shards of others that live elsewhere; they have options, and are closed.
-MAPS = {"dask": "crowdsift.engines.dask"}
+MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
 
 
 def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:
@@ -70,9 +73,16 @@ def opened_engine(
     needs
         The capability that will be used.
     options
-        Of engines in `MAPS`: `scheduler` and `shards` for dask.
+        Of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are
+        kept in files, for all.
     """
     given = {key: value for key, value in (options or {}).items() if value is not None}
+    memory = given.pop("memory", None)
+    if memory is not None and name in ("auto", "cpu"):
+        fits = not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)
+        name = name if fits else "disk"
+    if memory is not None and name == "disk":
+        given["memory"] = memory
     if name not in MAPS:
         if given:
             raise RequestError(f"{', '.join(given)}: options of the engine dask, not of {name!r}")

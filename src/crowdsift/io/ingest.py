@@ -44,6 +44,7 @@ def read(
     by: str = "",
     partitions: bool = False,
     query: str = "",
+    memory: str = "",
     threads: int | None = None,
 ) -> Comparisons:
     """Read votes, one row a vote, from a file, a data frame or arrays.
@@ -92,6 +93,9 @@ def read(
     query
         One SELECT whose columns are those of votes, where `source` is a database: an address
         such as ``postgresql://host/name``, or a file of SQLite or DuckDB.
+    memory
+        An amount such as ``"4GB"``: Parquet files whose votes would need more are read into files,
+        not into memory.
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
@@ -126,7 +130,8 @@ def read(
     options = ReadOptions(
         columns=columns or {}, format=format, values=values or {}, where=where,
         unique=unique, workers=workers, sides=sides, features=features, by=by,  # type: ignore[arg-type]
-        skip_bad=skip_bad, partitions=partitions, query=query, threads=threads,
+        skip_bad=skip_bad, partitions=partitions, query=query, memory=memory,
+        threads=threads,
     )  # fmt: skip
     return read_votes(source, options)
 
@@ -155,6 +160,12 @@ def read_votes(votes: Any, options: ReadOptions | None = None) -> Comparisons:
                 "them to crowdsift.read"
             )
         return votes
+    if options.memory:
+        from crowdsift.io.streamed import streamed_votes
+
+        streamed = streamed_votes(votes, options)
+        if streamed is not None:
+            return streamed
     with coded_votes(votes, options) as coded:
         coded.table.close()  # what it holds is not needed while the votes are sorted
         return coded.comparisons(thread_count(options.threads))

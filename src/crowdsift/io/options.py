@@ -48,6 +48,8 @@ class ReadOptions:
         Whether folders named NAME=VALUE give columns.
     query
         One SELECT, where the votes are in a database.
+    memory
+        An amount such as "4GB": votes that do not fit are kept in files (docs/scale.md).
     threads
         How many threads may read and sort; None: all cores that this process may use.
 
@@ -72,6 +74,7 @@ class ReadOptions:
     skip_bad: bool | str | os.PathLike[str] = False
     partitions: bool = False
     query: str = ""
+    memory: str = ""
     threads: int | None = None
 
     def __post_init__(self) -> None:
@@ -84,6 +87,7 @@ class ReadOptions:
         put(self, "where", _text(self.where, "where"))
         put(self, "by", _text(self.by, "by"))
         put(self, "query", _text(self.query, "query"))
+        put(self, "memory", _text(self.memory, "memory"))
         for name in ("workers", "partitions"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, "True or False", getattr(self, name))
@@ -97,12 +101,13 @@ class ReadOptions:
             raise _wrong("threads", "a whole number", self.threads)
 
     def asked(self) -> list[str]:
-        """The names of the options that differ from their defaults, `threads` apart."""
+        """The names of the options that differ from their defaults, but for those of resources."""
         plain = _DEFAULTS
         return [
             each.name
             for each in fields(self)
-            if each.name != "threads" and getattr(self, each.name) != getattr(plain, each.name)
+            if each.name not in ("threads", "memory")
+            and getattr(self, each.name) != getattr(plain, each.name)
         ]
 
 

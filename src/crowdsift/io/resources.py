@@ -11,7 +11,7 @@ from pathlib import Path
 
 from crowdsift.errors import RequestError, ResourceError
 
-__all__ = ["available_memory", "readable", "require_disk", "require_memory"]
+__all__ = ["available_memory", "readable", "require_disk", "require_memory", "size_of"]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
@@ -40,7 +40,7 @@ def available_memory() -> int | None:
     """
     asked = os.environ.get("CROWDSIFT_MEMORY")
     if asked is not None:
-        return _bytes(asked)
+        return size_of(asked, "the environment variable CROWDSIFT_MEMORY")
     found = []
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():
@@ -52,14 +52,19 @@ def available_memory() -> int | None:
     return max(min(found), 0) if found else None
 
 
-def _bytes(text: str) -> int:
+def size_of(text: str, what: str = "--memory") -> int:
+    """The bytes of an amount such as 8GB.
+
+    Examples
+    --------
+    >>> from crowdsift.io.resources import size_of
+    >>> size_of("1.5GB"), size_of("200 mb")
+    (1500000000, 200000000)
+    """
     match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*([kmgt]?)b?\s*", text.lower())
     amount = 0.0 if match is None else float(match[1]) * _UNITS[match[2]]
     if not 1 <= amount < 2**63:
-        raise RequestError(
-            f"the environment variable CROWDSIFT_MEMORY is {text!r}; it must be an amount such as "
-            "8GB or 500MB"
-        )
+        raise RequestError(f"{what} is {text!r}; it must be an amount such as 8GB or 500MB")
     return int(amount)
 
 

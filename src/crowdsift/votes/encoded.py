@@ -80,6 +80,11 @@ class EncodedVotes:
         """
         return self.has_ties and bool(np.isin(self.outcome, (0.0, 0.5, 1.0)).all())
 
+    @property
+    def on_disk(self) -> bool:
+        """Whether the votes are in files, of which parts come to memory when they are used."""
+        return getattr(self.first, "_mmap", None) is not None
+
     def __len__(self) -> int:
         return len(self.first)
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["CpuEngine", "engine"]
+__all__ = ["CpuEngine", "engine", "evict", "spill_to"]
 
 
 class CpuEngine:
@@ -69,3 +69,13 @@ class CpuEngine:
 def engine(comparisons: Comparisons, threads: int, shared: SharedPairs | None = None) -> CpuEngine:
     """The compiled core over these votes; `shared` are the pairs that other shards have, too."""
     return CpuEngine(comparisons, threads, shared)
+
+
+def spill_to(folder: str) -> None:
+    """Keep large arrays of the core in files of a folder from now on; "": in memory."""
+    _core.spill_to(folder)
+
+
+def evict() -> int:
+    """Take what is in such files out of this process until it is used; how many bytes it is."""
+    return _core.evict()

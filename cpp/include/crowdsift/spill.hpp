@@ -1,0 +1,84 @@
+// Large arrays in files instead of memory, for votes that do not fit.
+//
+// While a folder is set, large arrays are mapped from files there that have no name. Between passes
+// `evict` takes their pages out of this process: what was written stays in the files, and comes
+// back where it is read. Room in the file is taken before it is written to, so that a full disk is
+// an error here and not a signal in the middle of a pass.
+#pragma once
+
+#include <fcntl.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <cstddef>
+#include <map>
+#include <mutex>
+#include <new>
+#include <string>
+
+namespace crowdsift {
+
+class Spill {
+public:
+    static Spill& instance() {
+        static Spill* const only = new Spill;  // arrays may outlive the end of the program
+        return *only;
+    }
+
+    // An empty name: arrays made from now on are in memory again.
+    void set_folder(const std::string& folder) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        folder_ = folder;
+    }
+
+    // nullptr where no folder is set.
+    void* allocate(std::size_t bytes) {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        if (folder_.empty()) return nullptr;
+        std::string name = folder_ + "/array-XXXXXX";
+        const int file = ::mkostemp(name.data(), O_CLOEXEC);
+        if (file < 0) throw std::bad_alloc();
+        ::unlink(name.c_str());
+        void* place = MAP_FAILED;
+        if (::posix_fallocate(file, 0, static_cast<off_t>(bytes)) == 0)
+            place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+        ::close(file);
+        if (place == MAP_FAILED) throw std::bad_alloc();
+        try {
+            mapped_.emplace(place, bytes);
+        } catch (...) {
+            ::munmap(place, bytes);
+            throw;
+        }
+        return place;
+    }
+
+    // Whether the array was one of ours.
+    bool release(void* place) noexcept {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        const auto found = mapped_.find(place);
+        if (found == mapped_.end()) return false;
+        ::munmap(place, found->second);
+        mapped_.erase(found);
+        return true;
+    }
+
+    // Takes all pages out of this process; the bytes that the arrays have.
+    std::size_t evict() {
+        const std::lock_guard<std::mutex> lock(mutex_);
+        std::size_t total = 0;
+        for (const auto& [place, bytes] : mapped_) {
+            ::madvise(place, bytes, MADV_DONTNEED);
+            total += bytes;
+        }
+        return total;
+    }
+
+private:
+    std::mutex mutex_;
+    std::string folder_;
+    std::map<void*, std::size_t> mapped_;
+};
+
+}  // namespace crowdsift

@@ -1,0 +1,137 @@
+"""Votes larger than memory: shards in files, passed one after the other.
+
+The votes are mapped from files; what passes keep of votes is, too (`crowdsift/spill.hpp`).
+While a shard is passed the next one is read ahead; afterwards its pages leave the process. So a
+fit holds item vectors, workers' parameters and about one shard, whatever the method.
+"""
+
+from __future__ import annotations
+
+import gc
+import mmap
+from collections.abc import Sequence
+from itertools import pairwise
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.engines import cpu
+from crowdsift.engines.cpu.engine import evict, spill_to
+from crowdsift.engines.sharded import InProcess, Plan, ShardedEngine
+from crowdsift.engines.shards import of_workers, shared_pairs, worker_ranges
+from crowdsift.errors import RequestError, ResourceError
+from crowdsift.io.database import TemporaryFolder
+from crowdsift.io.resources import require_disk, size_of
+from crowdsift.io.streamed import mapped_votes
+
+if TYPE_CHECKING:
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["DiskEngine", "engine"]
+
+_KEPT = 64  # bytes of a vote that passes of any method keep, at most
+_SHARE = 4  # a shard and what is kept of it take this part of the memory
+
+
+class OnDisk(InProcess):
+    """Shards in files, one after the other, the next one read ahead."""
+
+    def __init__(self, parts: Sequence[Comparisons]) -> None:
+        self._parts = parts
+
+    def call(self, parts: Sequence[Any], name: str, calls: Sequence[Any]) -> list[Any]:
+        """Call a method of every part; its pages leave memory when it is done."""
+        found = []
+        for at, (part, arguments) in enumerate(zip(parts, calls, strict=True)):
+            if at + 1 < len(parts):
+                advise(self._parts[at + 1], mmap.MADV_WILLNEED)
+            try:
+                found.append(getattr(part, name)(**arguments))
+            except Exception as error:
+                # DuckDB, where it is loaded, makes its own error of the core's.
+                if not isinstance(error, MemoryError) and "OutOfMemory" not in type(error).__name__:
+                    raise
+                raise ResourceError(
+                    "there is no room for what a pass keeps of votes, in memory or on the disk; "
+                    "set TMPDIR to a folder on a larger disk"
+                ) from None
+            leave(self._parts[at])
+        return found
+
+
+def advise(votes: Comparisons, advice: int) -> None:
+    """Tell the system what becomes of the pages of some votes."""
+    for column in (votes.first, votes.second, votes.outcome, votes.weight):
+        held: Any = column
+        if not len(column):
+            continue
+        whole: mmap.mmap = held._mmap
+        start = held.__array_interface__["data"][0] - np.frombuffer(whole, np.uint8).ctypes.data
+        aligned = start - start % mmap.PAGESIZE
+        whole.madvise(advice, aligned, start + column.nbytes - aligned)
+
+
+def leave(votes: Comparisons) -> None:
+    """Take the pages of a shard, and of all that passes keep, out of this process."""
+    advise(votes, mmap.MADV_DONTNEED)
+    evict()
+
+
+class DiskEngine(ShardedEngine):
+    """Shards in files; `close` removes what passes kept."""
+
+    folder: TemporaryFolder
+
+    def close(self) -> None:
+        """Let go of the files."""
+        spill_to("")
+        self._shards = ()
+        gc.collect()  # what passes kept may hang in cycles
+        self.folder.close()
+
+
+def engine(
+    comparisons: Comparisons, threads: int, *, memory: str = "4GB", needs: str = "grid"
+) -> DiskEngine:
+    """Shards in files, each with a part of the memory.
+
+    Parameters
+    ----------
+    comparisons
+        The votes; where they are in memory they are written to files first.
+    threads
+        How many threads pass over a shard.
+    memory
+        An amount such as "4GB".
+    needs
+        The capability that will be used; pairs that several shards have matter to "grid" only.
+    """
+    if not hasattr(mmap, "MADV_DONTNEED"):
+        raise RequestError("votes in files need Linux; use a machine with more memory")
+    if comparisons.features is not None:
+        raise RequestError("votes with features are not kept in files; give more --memory")
+    each = size_of(memory) // _SHARE // (16 + _KEPT)
+    shards = max(-(-len(comparisons) // max(each, 1)), 1)
+    folder = TemporaryFolder()
+    try:
+        require_disk((16 + _KEPT) * len(comparisons), f"fitting {len(comparisons):,} comparisons")
+        votes = comparisons
+        if not votes.on_disk:
+            votes = mapped_votes(Path(folder.path), comparisons)
+        spill_to(folder.path)
+        bounds = worker_ranges(votes.offsets, shards)
+        parts = [of_workers(votes, begin, end) for begin, end in pairwise(bounds)]
+        lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
+        engines = []
+        for at, part in enumerate(parts):
+            engines.append(cpu.engine(part, threads, lists[at] if lists else None))
+            leave(part)
+        plan = Plan(bounds, tuple(places), count, OnDisk(parts))
+        made = DiskEngine(engines, plan, ties=votes.ties_are_outcomes)
+        made.folder = folder
+        return made
+    except BaseException:
+        spill_to("")
+        folder.close()
+        raise

@@ -1,0 +1,141 @@
+"""Votes in files: the arrays and the scores of votes in memory, in a fraction of it."""
+
+from __future__ import annotations
+
+import gc
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift.engines import cpu, opened_engine
+from crowdsift.engines.cpu.engine import evict, spill_to
+from crowdsift.engines.out_of_core import engine
+from crowdsift.errors import InputError, RequestError, ResourceError
+from crowdsift.io import streamed
+from crowdsift.models import MODELS
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    """40,000 votes of text labels in three Parquet files, one of them empty."""
+    folder = tmp_path_factory.mktemp("parquet")
+    votes = crowdsift.simulate(50, 70, 40_000, seed=2).comparisons()
+    times = votes.weight.astype(int)
+    left = np.repeat(votes.outcome, times) == 1.0
+    one, two = (np.repeat(each, times) for each in (votes.first, votes.second))
+    names = np.array([f"naïve {j}" for j in range(50)], object)
+    crowd = np.array([f"w'{s}" for s in range(70)], object)
+    rows = {
+        "winner": names[np.where(left, one, two)],
+        "loser": names[np.where(left, two, one)],
+        "worker": crowd[np.repeat(votes.worker_codes(), times)],
+    }
+    order = np.random.default_rng(1).permutation(len(one))
+    for at, part in enumerate((order[:25_000], order[25_000:], order[:1])):
+        limit = " LIMIT 0" if at == 2 else ""
+        path = folder / f"part-{at}.parquet"
+        with duckdb.connect() as connection:
+            connection.register("given", {name: values[part] for name, values in rows.items()})
+            connection.execute(f"COPY (SELECT * FROM given{limit}) TO '{path}' (FORMAT parquet)")
+    return str(folder / "*.parquet")
+
+
+def test_streamed_votes_are_those_of_memory(files):
+    expected = crowdsift.read(files)
+    found = crowdsift.read(files, memory="1MB")
+    assert found.on_disk
+    assert not expected.on_disk
+    for name in ("first", "second", "outcome", "weight", "offsets", "items", "workers"):
+        np.testing.assert_array_equal(getattr(found, name), getattr(expected, name))
+    assert str(found.intake) == str(expected.intake)
+    assert not crowdsift.read(files, memory="1GB").on_disk  # what fits stays in memory
+
+
+@pytest.mark.parametrize("method", [name for name in MODELS if name != "barp"])
+def test_scores_are_those_of_memory(method, files):
+    votes = crowdsift.read(files)
+    few = {"most_iterations": 4}  # equal after so many, equal in the end
+    model = crowdsift.model(method, **few).relax(votes)[0]
+    prepared = model.prepare(votes)
+    expected = model.estimate(cpu.engine(prepared, 1)).scores
+    made = engine(prepared, 1, memory="600kB", needs=model.needs)
+    try:
+        assert prepared.n_workers == 1 or len(made._shards) > 5
+        found = model.estimate(made).scores
+    finally:
+        made.close()
+    np.testing.assert_allclose(found, expected, atol=1e-6 if method == "sift" else 1e-8)
+
+
+@pytest.fixture(scope="module")
+def many():
+    return crowdsift.simulate(2000, 50, 2_400_000, seed=1).comparisons()
+
+
+def test_large_arrays_are_in_files(many):
+    """Of what passes keep nothing large stays in memory between them."""
+    scores, slopes = np.linspace(-1, 1, 2000), np.ones(50)
+    made = engine(many, 1, memory="800MB", needs="slopes")
+    at = made.slopes.profile(scores, slopes)
+    assert evict() >= 4 * len(many)
+    expected = cpu.engine(many, 1).slopes.profile(scores, slopes)
+    vector = np.sin(np.arange(2000.0))
+    np.testing.assert_allclose(
+        at.hessian.multiply(vector), expected.hessian.multiply(vector), rtol=1e-6, atol=1e-6
+    )
+    made.close()
+    del at, made, expected
+    gc.collect()
+    assert evict() == 0
+
+
+def test_a_full_disk_is_an_error(many, files, tmp_path, monkeypatch):
+    made = engine(many, 1, memory="800MB", needs="slopes")
+    spill_to(str(tmp_path / "no-such-folder"))  # no file can be made there
+    with pytest.raises(ResourceError, match="no room for what a pass keeps"):
+        made.slopes.profile(np.linspace(-1, 1, 2000), np.ones(50))
+    made.close()
+
+    def full(*given):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(streamed, "_sorted", full)
+    with pytest.raises(ResourceError, match="disk is full"):
+        crowdsift.read(files, memory="1MB")
+
+
+def test_bad_input(files, tmp_path):
+    bad = tmp_path / "bad.parquet"
+    duckdb.sql("SELECT 'a' AS winner, 'a' AS loser, 'w' AS worker FROM range(100)").write_parquet(
+        str(bad)
+    )
+    with pytest.raises(InputError, match=r"bad\.parquet.*100 rows compare an item with itself"):
+        crowdsift.read(bad, memory="1kB")
+    duckdb.sql("SELECT NULL::VARCHAR AS winner, 'a' AS loser, 'w' AS worker").write_parquet(
+        str(bad)
+    )
+    with pytest.raises(InputError, match="1 rows have an empty label"):
+        crowdsift.read(bad, memory="1B")
+    content = bytearray(bad.read_bytes())
+    content[-20:-8] = b"x" * 12
+    bad.write_bytes(content)
+    with pytest.raises(InputError, match=r"bad\.parquet"):
+        crowdsift.read(str(tmp_path / "*.parquet"), memory="1kB")
+    with pytest.raises(RequestError, match="such as 8GB"):
+        crowdsift.read(files, memory="much")
+
+
+def test_by_the_command_line(files):
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdsift", "fit", files, "--method", "bora-map", "--memory", "2MB",
+         "--json"], capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    fit = crowdsift.fit(files, method="bora-map")
+    assert f'"{fit.item_table["item"][0]}"' in done.stdout
+    with opened_engine("auto", fit.votes, 1, "slopes", {"memory": "1GB"}) as made:
+        assert type(made).__name__ != "DiskEngine"
