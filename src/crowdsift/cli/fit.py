@@ -77,8 +77,7 @@ def fit(
     values: Values = None,
     where: Where = None,
     unique: Unique = None,
-    skip_bad: SkipBad = False,
-    bad_rows: BadRows = None,
+    skip_bad: SkipBad = False, bad_rows: BadRows = None,
     features: Features = None,
     classes: Classes = None,
     gold: Gold = None,
@@ -94,10 +93,8 @@ def fit(
     robustness: Robustness = False,
     statistics: Statistics = False,
     mturk_review: MturkReview = None,
-    hide_workers: HideWorkers = False, excel_safe: ExcelSafe = None,
-    as_json: AsJson = False,
-    no_workers: NoWorkers = False,
-    sides: Sides = None,
+    excel_safe: ExcelSafe = None, as_json: AsJson = False,
+    no_workers: NoWorkers = False, sides: Sides = None, hide_workers: HideWorkers = False,
     partitions: Partitions = False, query: Query = None, to_table: ToTable = None,
     start: Start = None, engine: EngineName = "auto", scheduler: Scheduler = None,
     shards: Shards = None, memory: Memory = None, threads: Threads = None, seed: Seed = 0,
@@ -111,9 +108,8 @@ def fit(
     _require_targets(out, report, table, votes, to_table)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
-        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
         features=features, partitions=partitions, query=query, threads=threads,
-        memory=memory,
     )  # fmt: skip
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
