@@ -29,6 +29,7 @@ __all__ = ["agreement"]
 _LARGEST = 64  # items of a component in which a worker's votes are left out
 _MOST_WORK = 1e8  # multiplications in all
 _NUMBERS = 2_000_000  # of matrices at a time
+_ROWS = 1 << 22  # of votes at a time
 _EQUAL = 1e-9  # a difference of scores that is no order
 
 
@@ -87,15 +88,18 @@ def agreement(fitted: Fitted) -> Vector:
 def _judged_by_one(fitted: Fitted) -> NDArray[np.bool_]:
     """Which items have votes of one worker only."""
     votes = fitted.votes
-    worker = votes.worker_codes().astype(np.int64)
     lowest, highest = np.full(votes.n_items, votes.n_workers), np.full(votes.n_items, -1)
-    for items in (votes.first, votes.second):
-        one = np.full(votes.n_items, votes.n_workers)
-        one[items[::-1]] = worker[::-1]  # votes are sorted by worker: the first one stays
-        lowest = np.minimum(lowest, one)
-        one = np.full(votes.n_items, -1)
-        one[items] = worker  # and here the last one
-        highest = np.maximum(highest, one)
+    for start in range(0, len(votes), _ROWS):  # votes may be more than memory holds
+        rows = slice(start, start + _ROWS)
+        inside = np.clip(votes.offsets, start, min(start + _ROWS, len(votes)))
+        worker = np.repeat(np.arange(votes.n_workers), np.diff(inside))
+        for items in (votes.first[rows], votes.second[rows]):
+            one = np.full(votes.n_items, votes.n_workers)
+            one[items[::-1]] = worker[::-1]  # votes are sorted by worker: the first one stays
+            lowest = np.minimum(lowest, one)
+            one = np.full(votes.n_items, -1)
+            one[items] = worker  # and here the last one
+            highest = np.maximum(highest, one)
     return np.asarray(lowest == highest)
 
 

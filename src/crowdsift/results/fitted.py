@@ -77,6 +77,8 @@ class Fitted:
     def compared_once(self) -> bool:
         """Whether no item is in two votes: no vote can then be compared with another."""
         votes = self.votes
+        if 2 * len(votes) > votes.n_items:  # more ends than items
+            return False
         rows = sum(np.bincount(codes, minlength=1).max() for codes in (votes.first, votes.second))
         if rows > 2:
             return False
