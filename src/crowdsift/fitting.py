@@ -64,7 +64,7 @@ class Fit(CheckedRecord):
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
         The hyper-parameters of the method.
-    crowd
+    population
         What was learned of workers in general, where a method learns it: a later fit can start
         from it, as `update` does.
     sites
@@ -157,7 +157,8 @@ class Fit(CheckedRecord):
     def _refitter(
         self, *, gold: Any, threads: int | None, warm: bool
     ) -> Callable[[Comparisons], Fit]:
-        return _refitter(self, gold, threads, self if warm and self.crowd is not None else None)
+        start = self if warm and self.population is not None else None
+        return _refitter(self, gold, threads, start)
 
     def _repr_html_(self) -> str:
         """The display in a notebook."""
@@ -354,7 +355,7 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     chosen = model(earlier.method, **earlier.parameters)
     as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
     given = {**{name: value for name, value in as_before.items() if value}, **given}
-    resumes = earlier.crowd is not None and earlier.summary.get("version") == __version__
+    resumes = earlier.population is not None and earlier.summary.get("version") == __version__
     start = earlier if resumes else None
     found = fit(earlier.votes.extended(new), chosen, start=start, **given)
     summary = with_history(earlier, found)

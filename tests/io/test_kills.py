@@ -22,7 +22,7 @@ old, new, place = sys.argv[1:]
 watched = ("open", "os.rename", "os.remove", "os.chmod", "os.chown", "os.mkdir", "os.scandir",
            "fcntl.flock")
 fits = {path: crowdsift.load(path) for path in (old, new)}
-figures = {path: (fit.item_table.to_csv(), fit.worker_table.to_csv(), fit.crowd, fit.method)
+figures = {path: (fit.item_table.to_csv(), fit.worker_table.to_csv(), fit.population, fit.method)
            for path, fit in fits.items()}
 fits[new].save(place), shutil.rmtree(place)  # all modules are loaded
 seen, n = [], 0
@@ -43,7 +43,7 @@ while True:
         os._exit(0)
     status = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
     fit = crowdsift.load(place)
-    found = (fit.item_table.to_csv(), fit.worker_table.to_csv(), fit.crowd, fit.method)
+    found = (fit.item_table.to_csv(), fit.worker_table.to_csv(), fit.population, fit.method)
     seen.append([figures[old], figures[new]].index(found))
     fits[new].save(place)  # the next run puts all in order
     assert sorted(os.listdir(place)) == sorted(os.listdir(new)), os.listdir(place)

@@ -49,7 +49,7 @@ def test_a_fit_over_that_of_another_method_leaves_nothing_of_it(tmp_path):
     bt.save(tmp_path)
     back = crowdsift.load(tmp_path)
     assert back.method == "bt"
-    assert back.crowd is None
+    assert back.population is None
     assert back.sites is None
     bt.save(tmp_path / "fresh")
     fresh = content(tmp_path / "fresh")
@@ -60,20 +60,37 @@ def test_a_fit_over_that_of_another_method_leaves_nothing_of_it(tmp_path):
 def test_only_named_files_are_read(tmp_path):
     small(method="bt").save(tmp_path)
     small().save(tmp_path / "other")
-    for name in ("crowd.json", "sites.parquet"):
+    for name in ("population.json", "sites.parquet"):
         shutil.copy(tmp_path / "other" / name, tmp_path / name)
     back = crowdsift.load(tmp_path)
-    assert back.crowd is None
+    assert back.population is None
     assert back.sites is None
 
 
-@pytest.mark.parametrize("name", ["items.csv", "workers.csv", "crowd.json", "sites.parquet"])
+@pytest.mark.parametrize("name", ["items.csv", "workers.csv", "population.json", "sites.parquet"])
 def test_a_file_that_was_changed_is_refused(tmp_path, name):
     small().save(tmp_path)
     whole = (tmp_path / name).read_bytes()
     (tmp_path / name).write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
     with pytest.raises(InputError, match=rf"{name}.*checksum"):
         crowdsift.load(tmp_path)
+
+
+def test_a_population_under_its_earlier_name_is_read(tmp_path):
+    """Folders of earlier revisions have it in crowd.json; a new fit leaves no such file."""
+    fit = small()
+    fit.save(tmp_path)
+    path = tmp_path / "summary.json"
+    record = json.loads(path.read_text())
+    record["files"]["crowd.json"] = record["files"].pop("population.json")
+    path.write_text(json.dumps(record))
+    (tmp_path / "population.json").rename(tmp_path / "crowd.json")
+    back = crowdsift.load(tmp_path)
+    assert back.population == fit.population
+    assert back.sites is not None
+    back.save(tmp_path)
+    assert not (tmp_path / "crowd.json").exists()
+    assert crowdsift.load(tmp_path).population == fit.population
 
 
 def test_a_record_cannot_name_files_elsewhere(tmp_path):
@@ -91,7 +108,7 @@ def test_folders_of_the_first_format_are_read():
     fit = crowdsift.load(SAVED / "format1")
     assert fit.method == "sift"
     assert fit.labels[0] == fit.items["item"][0]
-    assert fit.crowd is None  # it may be of another fit
+    assert fit.population is None  # it may be of another fit
 
 
 def test_a_folder_of_the_first_format_is_replaced_whole(tmp_path):

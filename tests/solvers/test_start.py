@@ -209,7 +209,7 @@ def test_saved_sites_come_back(cold, tmp_path):
         assert one.dtype == two.dtype
         np.testing.assert_array_equal(one, two)
     loaded.save(tmp_path / "two")
-    for name in ("sites.parquet", "crowd.json"):
+    for name in ("sites.parquet", "population.json"):
         assert (tmp_path / "one" / name).read_bytes() == (tmp_path / "two" / name).read_bytes()
 
 
@@ -248,11 +248,11 @@ def test_damaged_files_are_named(crowd, cold, tmp_path):
     with pytest.raises(InputError, match=r"sites\.parquet.*damaged"):
         crowdsift.fit(votes, start=tmp_path)
     (tmp_path / "sites.parquet").write_bytes(content)
-    whole = (tmp_path / "crowd.json").read_text()
-    (tmp_path / "crowd.json").write_text(whole.replace("1", "2", 1))
-    with pytest.raises(InputError, match=r"crowd\.json.*checksum"):
+    whole = (tmp_path / "population.json").read_text()
+    (tmp_path / "population.json").write_text(whole.replace("1", "2", 1))
+    with pytest.raises(InputError, match=r"population\.json.*checksum"):
         crowdsift.fit(votes, start=tmp_path)
-    replace(cold, crowd={**cold.crowd, "masses": [1.0]}).save(tmp_path)
+    replace(cold, population={**cold.population, "masses": [1.0]}).save(tmp_path)
     with pytest.raises(RequestError, match="crowd of the earlier fit is damaged"):
         crowdsift.fit(votes, start=tmp_path)
 

@@ -88,7 +88,7 @@ class Estimate:
     crowd_side: tuple[float, float] | None = None  # mean and sd of the lean of all to the left
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
-    crowd: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
+    population: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
     sites: SavedSites | None = None  # what every vote said, where a later fit can start from it
     diagnostics: tuple[Diagnostic, ...] = ()
 
@@ -106,7 +106,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Start:
-    """Where an earlier fit ended, by code: scores, their variances, and the `crowd` it learned.
+    """Where an earlier fit ended, by code: scores, their variances, the `population` learned.
 
     An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they
     were kept.
@@ -114,7 +114,7 @@ class Start:
 
     scores: Vector
     variances: Vector
-    crowd: dict[str, Any]
+    population: dict[str, Any]
     sites: SavedSites | None = None
 
 

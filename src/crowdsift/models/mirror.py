@@ -33,7 +33,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
     ([-1.0, 1.0], [-0.5])
     """
     pairs, points, apart = estimate.pairs, estimate.points, estimate.in_context
-    crowd, sites, margin = estimate.crowd, estimate.sites, estimate.sign_margin
+    population, sites, margin = estimate.population, estimate.sites, estimate.sign_margin
     return replace(
         estimate,
         scores=0.0 - estimate.scores,
@@ -43,7 +43,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         workers=_workers(estimate.workers),
         sign_margin=None if margin is None else -margin,
         pairs=None if pairs is None else pairs._replace(mean=0.0 - pairs.mean),
-        crowd=None if crowd is None else mirrored_population(crowd),
+        population=None if population is None else mirrored_population(population),
         sites=None if sites is None else sites._replace(nu=-sites.nu),
     )
 

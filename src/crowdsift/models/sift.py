@@ -148,9 +148,9 @@ class Sift(Model):
         Where ties have come up, or sides are no longer known, the crowd was another one: all
         starts are tried, as without an earlier run. So they are where workers differed by context.
         """
-        if start.crowd.get("by_context"):
+        if start.population.get("by_context"):
             return self.estimate(engine, progress)
-        prior, side, effect, scale = population_from(start.crowd)
+        prior, side, effect, scale = population_from(start.population)
         shape = prior.types
         fits = shape.ties == (self.ties and engine.facts.ties)
         if not fits or (shape.sides and not (self.sides and engine.facts.sides_known)):
@@ -217,7 +217,7 @@ class Sift(Model):
                 "context_side_sd": 0.0 if apart is None else float(np.sqrt(apart.side_spread)),
             },
             pairs=pairs,
-            crowd=population_to(
+            population=population_to(
                 run.prior, run.sides.prior, run.pair_effect, size, apart is not None
             ),
             sites=None if apart is not None else kept_sites(run.sites),

@@ -47,7 +47,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
         "trace": tuple(estimate.trace),
         "diagnostics": tuple(found),
         "backend": votes.backend,
-        "crowd": estimate.crowd,
+        "population": estimate.population,
         "sites": _sites(fitted),
         "votes": votes,
         "posterior": Posterior(

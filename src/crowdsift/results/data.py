@@ -30,7 +30,7 @@ class FitData:
     diagnostics: tuple[Diagnostic, ...] = ()
     backend: Backend | None = None
     posterior: Posterior | None = None
-    crowd: dict[str, Any] | None = None
+    population: dict[str, Any] | None = None
     sites: SavedSites | None = None
     votes: Comparisons | None = None
     taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update

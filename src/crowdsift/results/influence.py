@@ -65,8 +65,8 @@ class ScoreModel:
     def of(fit: FitData, votes: Comparisons) -> ScoreModel:
         """The model that stands for a fit; the codes are those of the votes."""
         prior = float(fit.parameters.get("penalty", 1.0))
-        if fit.crowd is not None:  # of sift: its prior has variance 1 before scores are scaled
-            prior = float(fit.crowd.get("scale", 1.0)) ** 2
+        if fit.population is not None:  # of sift: its prior has variance 1 before scores are scaled
+            prior = float(fit.population.get("scale", 1.0)) ** 2
         return ScoreModel(
             votes.first.astype(np.int64),
             votes.second.astype(np.int64),

@@ -180,7 +180,7 @@ class FitRecord(FitData):
         """Write items.csv, workers.csv, decisions.csv and summary.json; all of them or none.
 
         Beside them, up to 2 million each, the votes and the posterior, so that a loaded fit answers
-        as this one; of sift also crowd.json and sites.parquet, for a later fit to
+        as this one; of sift also population.json and sites.parquet, for a later fit to
         start from.
 
         Examples

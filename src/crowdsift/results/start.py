@@ -28,7 +28,7 @@ _SAME = 0.5  # of the earlier items must be among those of the votes, else they 
 
 
 def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
-    """Scores, variances and what was learned of the crowd, for the items of these votes.
+    """Scores, variances and the learned worker population, for the items of these votes.
 
     Parameters
     ----------
@@ -56,10 +56,10 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
         raise RequestError(
             f"{name}: made by version {version}, this is {__version__}; fit without --start"
         )
-    if earlier.method != model.name or earlier.crowd is None:
+    if earlier.method != model.name or earlier.population is None:
         raise RequestError(
             f"{name}: a fit of {earlier.method}; to go on with {model.name} it must be one of "
-            f"{model.name}, and of a method that learns a crowd (sift)"
+            f"{model.name}, and of a method that learns of the worker population (sift)"
         )
     if (earlier.summary.get("by") or "") != votes.by:
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
@@ -85,7 +85,7 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
     return Start(
         scores=np.where(known, np.asarray(table["score"], np.float64)[place], 0.0),
         variances=np.where(known, variance[place], 1.0),
-        crowd=earlier.crowd,
+        population=earlier.population,
         sites=_sites(earlier, place, votes),
     )
 

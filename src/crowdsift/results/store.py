@@ -33,9 +33,10 @@ __all__ = ["FORMAT", "load", "save"]
 # Number of the layout of a saved fit. Format 1 had no list of files: of such a folder the tables
 # are read, and nothing to start from, since that may be of another fit.
 FORMAT = 2
-_SUMMARY, _ITEMS, _WORKERS, _CROWD = "summary.json", "items.csv", "workers.csv", "crowd.json"
+_SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
+_POPULATION, _EARLIER = "population.json", "crowd.json"  # its name in folders of before
 _DECISIONS, _REASON = "decisions.csv", "reason"
-_OURS = (_ITEMS, _WORKERS, _DECISIONS, _CROWD, SITES, *KEPT)
+_OURS = (_ITEMS, _WORKERS, _DECISIONS, _POPULATION, _EARLIER, SITES, *KEPT)
 _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
@@ -73,8 +74,8 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     }
     if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
         files[_DECISIONS] = decisions(fit).to_csv().encode()
-    if fit.crowd is not None:  # what was learned of workers in general: a later fit starts there
-        files[_CROWD] = (json.dumps(fit.crowd, allow_nan=False) + "\n").encode()
+    if fit.population is not None:  # a later fit starts there
+        files[_POPULATION] = (json.dumps(fit.population, allow_nan=False) + "\n").encode()
         if fit.sites is not None:
             files[SITES] = sites_bytes(fit.sites)
     kept, said = kept_files(fit)
@@ -113,7 +114,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         columns = ("item", "score", "component"), ("worker", "verdict")
         for table, wanted in zip((items, workers), columns, strict=True):
             _ = [table[name] for name in wanted]
-        crowd = _crowd(saved)
+        population = _population(saved)
         said = record.pop("kept", {})
         fit = FitData(
             items,
@@ -122,8 +123,8 @@ def _loaded(saved: RecordedFolder) -> FitData:
             parameters=dict(parameters),
             trace=tuple(trace),
             diagnostics=_diagnostics(record),
-            crowd=crowd,
-            sites=_sites(saved, crowd, items, workers),
+            population=population,
+            sites=_sites(saved, population, items, workers),
             shown=shown,
         )
         _ = fit.method, fit.converged, fit.warnings
@@ -185,15 +186,18 @@ def _without_reasons(table: Table) -> Table:
     return Table({name: table[name] for name in table if name != _REASON})
 
 
-def _crowd(saved: RecordedFolder) -> dict[str, Any] | None:
-    return dict(json.loads(saved.read(_CROWD))) if saved.has(_CROWD) else None
+def _population(saved: RecordedFolder) -> dict[str, Any] | None:
+    for name in (_POPULATION, _EARLIER):
+        if saved.has(name):
+            return dict(json.loads(saved.read(name)))
+    return None
 
 
 def _sites(
-    saved: RecordedFolder, crowd: dict[str, Any] | None, items: Table, workers: Table
+    saved: RecordedFolder, population: dict[str, Any] | None, items: Table, workers: Table
 ) -> Any:
     """The sites of the votes, if they were kept and nobody has deleted the file since."""
-    if crowd is None or not saved.has(SITES):
+    if population is None or not saved.has(SITES):
         return None
     content = saved.read(SITES, "Delete the file to go on from the scores alone")
     source = str(saved.folder / SITES)

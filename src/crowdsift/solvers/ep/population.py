@@ -52,24 +52,24 @@ def population_to(
     }
 
 
-def population_from(crowd: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
+def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
     """The inverse of `population_to`."""
     try:
-        types = worker_types(ties=bool(crowd["ties"]), sides=bool(crowd["sides"]))
-        levels, masses = (np.array(crowd[name], np.float64) for name in ("levels", "masses"))
+        types = worker_types(ties=bool(population["ties"]), sides=bool(population["sides"]))
+        levels, masses = (np.array(population[name], np.float64) for name in ("levels", "masses"))
         if len(masses) != types.n_types(levels):
             raise ValueError(f"{len(masses)} masses for {types.n_types(levels)} types")
-        centre = None if crowd["centre"] is None else float(crowd["centre"])
-        shares = np.array(crowd["shares"], np.float64)
-        prior = WorkerPrior(levels, masses, centre, float(crowd["spread"]), shares, types)
-        side = SidePrior(float(crowd["side_mean"]), float(crowd["side_variance"]))
-        return prior, side, float(crowd["pair_effect"]), float(crowd["scale"])
+        centre = None if population["centre"] is None else float(population["centre"])
+        shares = np.array(population["shares"], np.float64)
+        prior = WorkerPrior(levels, masses, centre, float(population["spread"]), shares, types)
+        side = SidePrior(float(population["side_mean"]), float(population["side_variance"]))
+        return prior, side, float(population["pair_effect"]), float(population["scale"])
     except (KeyError, TypeError, ValueError) as error:
-        raise RequestError(f"the crowd of the earlier fit is damaged ({error})") from None
+        raise RequestError(f"the population of the earlier fit is damaged ({error})") from None
 
 
-def mirrored_population(crowd: dict[str, Any]) -> dict[str, Any]:
+def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
     """The same for scores and reliabilities of the other sign."""
-    prior, side, pair_effect, scale = population_from(crowd)
-    by_context = bool(crowd.get("by_context"))
+    prior, side, pair_effect, scale = population_from(population)
+    by_context = bool(population.get("by_context"))
     return population_to(prior.flipped(), side, pair_effect, scale, by_context)

@@ -97,7 +97,7 @@ def gain_of(votes):
 
 @pytest.mark.parametrize("kind", CROWDS)
 def test_a_crowd_that_sees_nothing_gains_nothing(kind):
-    """Reliability 0 for all, with widths and habits: with gold or without, near 0 nats."""
+    """Reliability 0 for all, with widths and side biases: with gold or without, near 0 nats."""
     one, two, s, _, _ = drawn(1, items=30, votes=1000)
     _, _, _, outcome, _ = drawn(2, items=30, votes=1000, **CROWDS[kind])  # of other pairs
     votes = votes_of(one, two, s, outcome)

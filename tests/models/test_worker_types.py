@@ -232,7 +232,7 @@ def test_extreme_votes_against_the_specification(eta, width):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-4)
 
 
-# --- crowds with habits --------------------------------------------------------------------------
+# --- crowds with side biases ---------------------------------------------------------------------
 
 
 def judges(seed, items, fixed):
@@ -278,7 +278,7 @@ def test_a_judge_who_always_says_left_is_found_and_does_no_harm(items, fixed):
     assert tau[1] >= tau[0] - 0.01
 
 
-def test_side_habits_are_used_only_where_the_evidence_is_for_them():
+def test_side_biases_are_used_only_where_the_evidence_is_for_them():
     for seed in (1, 2):
         none = crowdsift.fit(votes_of(*drawn(seed, width=None)[:4]), "sift")
         lower, upper = (none.summary[f"crowd_side_{end}"] for end in ("lower", "upper"))
@@ -305,7 +305,7 @@ def test_biased_but_good_judges_are_no_pure_types():
     fit = crowdsift.fit(votes_of(one, two, s, outcome), "sift")
     assert (fit.workers["p_one_sided"] < 0.05).all()
     assert (fit.workers["verdict"] == "reliable").mean() > 0.8
-    rng = np.random.default_rng(9)  # the habits that `drawn` gave
+    rng = np.random.default_rng(9)  # the side biases that `drawn` gave
     rng.normal(size=12), rng.uniform(0.6, 1.8, 20)
     gamma = rng.normal(size=20)
     inside = (fit.workers["side_lower"] <= gamma) & (gamma <= fit.workers["side_upper"])
