@@ -253,7 +253,7 @@ def test_damaged_files_are_named(crowd, cold, tmp_path):
     with pytest.raises(InputError, match=r"population\.json.*checksum"):
         crowdsift.fit(votes, start=tmp_path)
     replace(cold, population={**cold.population, "masses": [1.0]}).save(tmp_path)
-    with pytest.raises(RequestError, match="crowd of the earlier fit is damaged"):
+    with pytest.raises(RequestError, match="population of the earlier fit is damaged"):
         crowdsift.fit(votes, start=tmp_path)
 
 
