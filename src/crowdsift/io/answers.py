@@ -73,8 +73,10 @@ def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> li
     known: list[str | None] = []
     for label in labels:
         text = str(label).strip()
+        if plan.format.decode is not None and text not in values:
+            text = plan.format.decode(text)
         fold = text.casefold()
-        if is_empty(label):
+        if is_empty(label) or not text:
             known.append("")
         else:
             known.append(values.get(text, folded.get(fold, words.get(fold))))

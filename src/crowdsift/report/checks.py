@@ -23,6 +23,7 @@ FLAGGED_SHARE = (0.15, 0.4)
 ONE_WORKER = (0.15, 0.35)
 SIDE = (0.03, 0.1)  # share of decided votes that went left beyond what the scores explain
 ALWAYS_ONE_SIDE, DECIDED = 0.9, 20
+QUICK = 1 / 3  # of the usual time of an answer
 CALIBRATION = (0.02, 0.05)
 COIN = 0.693147
 
@@ -38,6 +39,7 @@ def run_checks(facts: Facts) -> list[Check]:
         _converged(facts),
         _flagged(facts),
         _one_worker(facts),
+        *_work_times(facts),
         _sides(facts),
         _calibration(facts),
     ]
@@ -188,6 +190,31 @@ def _one_worker(facts: Facts) -> Check:
     state = _graded(max(most, say), ONE_WORKER)
     advice = "One worker carries much of the ranking: let others judge the same pairs."
     return Check("one-worker", title, state, finding, advice if state != "good" else "")
+
+
+def _work_times(facts: Facts) -> list[Check]:
+    """Who answers in a fraction of the usual time; shown, and no evidence of the fit."""
+    table = facts.fit.worker_table
+    if "median_seconds" not in table:
+        return []
+    seconds = table["median_seconds"].astype(float)
+    known = np.isfinite(seconds)
+    if not known.any():
+        return []
+    usual = float(np.median(seconds[known]))
+    quick = known & (seconds < QUICK * usual)
+    flagged = quick & facts.crowd.flagged if facts.crowd.judged else np.zeros_like(quick)
+    finding = f"Half of the workers take {usual:.3g} seconds or more for an answer; "
+    finding += (
+        "nobody takes less than a third of that."
+        if not quick.any()
+        else f"{count(int(quick.sum()))} of {count(int(known.sum()))} take less than a third of "
+        f"that, {count(int(flagged.sum()))} of them flagged by their votes."
+    )
+    others = int((quick & ~flagged).sum())
+    advice = "Look at the quick workers whose votes are not flagged." if others else ""
+    finding += " Times are shown only; verdicts come from the votes."
+    return [Check("times", "Work times", "care" if others else "good", finding, advice)]
 
 
 def _sides(facts: Facts) -> Check:

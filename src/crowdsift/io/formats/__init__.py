@@ -4,7 +4,7 @@ from crowdsift.io.formats.arena import ARENA, ARENA_RANK
 from crowdsift.io.formats.argilla import ARGILLA
 from crowdsift.io.formats.base import Format, Found
 from crowdsift.io.formats.evalica import EVALICA
-from crowdsift.io.formats.label_studio import LABEL_STUDIO
+from crowdsift.io.formats.label_studio import LABEL_STUDIO, LABEL_STUDIO_MIN
 from crowdsift.io.formats.mtbench import MTBENCH, MTBENCH_PAIRS
 from crowdsift.io.formats.mturk import MTURK
 from crowdsift.io.formats.rankings import RANKINGS
@@ -23,6 +23,7 @@ FORMATS: tuple[Format, ...] = (
     TOLOKA,
     CROWD_KIT,
     LABEL_STUDIO,
+    LABEL_STUDIO_MIN,
     *ARGILLA,
     RANKINGS,
     EVALICA,

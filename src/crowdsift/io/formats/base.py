@@ -56,6 +56,8 @@ class Format:
         What the names of the two columns of items, and that of the answer, begin with.
     words
         Whether answers are words for sides, such as A, B and equal.
+    decode
+        Finds the answer in what its cell holds, such as JSON; None where that is the answer.
     unfold
         Makes rows of votes of what is nested, given the table, the roles and a condition; None
         where a row is a vote.
@@ -75,6 +77,7 @@ class Format:
     pairs: str = ""
     answers: str = ""
     words: bool = False
+    decode: Callable[[str], str] | None = None
     unfold: Callable[[Source, Mapping[str, str], str], Unfolded] | None = None
 
     def find(self, names: Sequence[str], mapped: Mapping[str, str]) -> Found:

@@ -1,11 +1,11 @@
-"""Label Studio: tasks with their annotations, as its JSON export writes them."""
+"""Label Studio: tasks with their annotations, as its JSON and JSON-MIN exports write them."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.errors import InputError
-from crowdsift.io.formats.base import Format, side_columns
+from crowdsift.io.formats.base import SIDES, TIE, Format, side_columns
 from crowdsift.io.formats.unfolded import Unfolded
 
 if TYPE_CHECKING:
@@ -82,6 +82,59 @@ def _person(note: dict[str, Any]) -> Any:
     return person
 
 
+# What JSON-MIN writes beside the data of a task and the answers.
+_MIN = ("id", "annotator", "annotation_id", "created_at", "updated_at", "lead_time")
+
+
+def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """One row an annotation of JSON-MIN: data, answer and annotator side by side."""
+    names = [name for name in table.names if name not in _MIN]
+    wanted = [*names, "annotator", "annotation_id"]
+    columns: dict[str, list[Any]] = {
+        name: [] for name in ("left", "right", "winner", "worker", "annotation")
+    }
+    table.load(wanted, condition=condition)
+    for number, entries in enumerate(table.rows(wanted)):
+        data = dict(zip(names, entries[: len(names)], strict=True))
+        winner = roles.get("winner") or _answered(data)
+        answer = data.pop(winner, None)
+        left, right = _sides(table, number, data, roles)
+        *_, person, note = entries
+        row = (data.get(left), data.get(right), _selected(answer), person, note)
+        for name, entry in zip(columns, row, strict=True):
+            columns[name].append(entry)
+    return Unfolded(columns, range(len(columns["left"])), range(len(columns["left"])))
+
+
+def _answered(data: dict[str, Any]) -> str:
+    """The column of the answer: an object or a word for a side, and not one of the two sides."""
+    words = {*(word for pair in SIDES for word in pair), *TIE}
+    for name, value in data.items():
+        choice = _selected(value)
+        if isinstance(value, list | dict) or str(choice).casefold() in words:
+            return name
+    return next((name for name, value in data.items() if value is None), "")
+
+
+def _selected(value: Any) -> Any:
+    """The choice in what JSON-MIN writes: itself, or a list of objects."""
+    if isinstance(value, list):
+        value = value[0] if value else None
+    if isinstance(value, dict):
+        choices = value.get("choices")
+        return value.get("selected") or (choices[0] if choices else None)
+    return value
+
+
+LABEL_STUDIO_MIN = Format(
+    name="label-studio",
+    title="JSON-MIN export of Label Studio",
+    columns={"worker": ("annotator",)},
+    marks=("annotator", "annotation_id", "lead_time"),
+    unique=("annotation",),
+    words=True,
+    unfold=unfold_min,
+)
 LABEL_STUDIO = Format(
     name="label-studio",
     title="JSON export of Label Studio",
