@@ -301,6 +301,15 @@ def split_items(
 ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
     """Items apart by context: labels (value, item) in sorted order, and codes into them."""
     values, (code,) = context
+    own = np.empty(len(items), np.int64)  # the context of every item, where it has but one
+    own[first], own[second] = code, code
+    if (own[first] == code).all() and (own[second] == code).all():
+        order = np.argsort(own, kind="stable")
+        place = np.empty(len(items), np.uint32)
+        place[order] = np.arange(len(items), dtype=np.uint32)
+        labels = np.empty(len(items), dtype=object)
+        labels[:] = list(zip(values[own[order]], items[order], strict=True))
+        return labels, place[first], place[second]
     start = code.astype(np.int64) * len(items)
     found, places = np.unique(np.concatenate([start + first, start + second]), return_inverse=True)
     labels = np.empty(len(found), dtype=object)
