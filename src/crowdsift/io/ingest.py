@@ -28,6 +28,8 @@ if TYPE_CHECKING:
 
 __all__ = ["CodedVotes", "coded_votes", "read", "read_votes", "split_items"]
 
+_REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
+
 
 def read(
     source: Any,
@@ -254,7 +256,8 @@ def coded_votes(
 def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
     """Encode the votes of a loaded table."""
     table, roles, layout = ready.table, ready.plan.roles, ready.plan.layout
-    items, first, second = table.pairs(roles[layout[0]], roles[layout[1]])
+    what = _REPLY if ready.plan.replies else "item label"
+    items, first, second = table.pairs(roles[layout[0]], roles[layout[1]], what)
     outcome, both_bad = None, 0
     if layout[-1] == "winner":
         answers = read_answers(table, ready.plan, values, items, first, second)

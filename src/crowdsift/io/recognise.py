@@ -96,7 +96,7 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     if fitting:
         return _plan(table, _found(table, fitting[0], options), options)
     known = [_found(table, each, options) for each in FORMATS]
-    near = [each for each in known if each.lacking and 2 * len(each.there) >= _size(each)]
+    near = [each for each in known if each.lacking and _half_there(each)]
     if not near:
         raise not_found(table, "")
     best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
@@ -143,6 +143,12 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
 def _half(found: Found) -> str:
     there = f"{', '.join(found.there)} are there, " if found.there else ""
     return f"{there}{' and '.join(found.lacking)} missing"
+
+
+def _half_there(found: Found) -> bool:
+    """Half of the columns, or two of which one is a mark of the format."""
+    marked = any(mark in found.there for mark in found.format.marks)
+    return 2 * len(found.there) >= _size(found) or (marked and len(found.there) >= 2)
 
 
 def _size(found: Found) -> int:

@@ -176,10 +176,10 @@ class Source(ABC):
         return labels, codes
 
     def pairs(
-        self, first: str, second: str
+        self, first: str, second: str, what: str = "item label"
     ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
         """Encode two columns of items, which must differ in every row."""
-        items, (one, two) = self.labels([first, second], "item label")
+        items, (one, two) = self.labels([first, second], what)
         if len(items) == 1:
             raise InputError(
                 f"only one item, {shown(items[0])}; a comparison needs two different ones",
