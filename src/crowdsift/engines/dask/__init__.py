@@ -85,8 +85,8 @@ def engine(
     scheduler
         The address of a scheduler, as tcp://host:8786.
     shards
-        How many; one a worker process by default. The same number gives the same bytes, however
-        many processes there are.
+        How many; one a worker process by default, with all threads of it. The same number of
+        shards, of as many threads, gives the same bytes, however many processes there are.
     needs
         The capability that will be used; pairs that several shards have matter to "grid" only.
     """
@@ -103,8 +103,9 @@ def engine(
         parts = [
             without_labels(of_workers(comparisons, begin, end)) for begin, end in pairwise(bounds)
         ]
+        own = session.threads(len(parts))
         lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
-        recipes = [Recipe(part, lists[at] if lists else None, 1) for at, part in enumerate(parts)]
+        recipes = [Recipe(part, lists[at] if lists else None, own) for at, part in enumerate(parts)]
         link = DaskMap(session.client, uuid4().hex, recipes)
         session.say(len(recipes))
         engines: list[Any] = [RemoteEngine(link, remote) for remote in link.start()]

@@ -64,6 +64,13 @@ class Session:
         """How many workers there are."""
         return len(self.client.scheduler_info(n_workers=-1)["workers"])
 
+    def threads(self, shards: int) -> int:
+        """How many threads a shard may use: all of its worker, where that has no other shard."""
+        workers = self.client.scheduler_info(n_workers=-1)["workers"].values()
+        if shards > len(workers):
+            return 1
+        return max(min(int(worker["nthreads"]) for worker in workers), 1)
+
     def _compare(self) -> None:
         """Refuse a cluster without workers, and workers that would answer otherwise."""
         with suppress(TimeoutError):
