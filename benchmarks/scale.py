@@ -1,6 +1,6 @@
 """What shards cost: calls of a cluster, kills, votes in files, a database; see docs/scale.md.
 
-Run with ``python -m benchmarks.scale calls|kills|scheduler|disk|processes ...``; each prints what
+Run with ``python -m benchmarks.scale calls|kills|disk|processes ...``; each prints what
 it found as lines of text. All of it runs on one machine, in real processes.
 """
 
@@ -24,7 +24,6 @@ import numpy as np
 import crowdsift
 from crowdsift.engines import cpu
 from crowdsift.engines.dask import engine
-from crowdsift.errors import CrowdsiftError
 
 
 @contextmanager
@@ -39,6 +38,10 @@ def started(processes: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
     worker += ["--memory-limit", "0", "--no-dashboard", "--no-nanny"]
     running += [subprocess.Popen(worker, **quiet) for _ in range(processes)]
     try:
+        from distributed import Client
+
+        with Client(address, timeout=60, set_as_default=False) as client:
+            client.wait_for_workers(processes, timeout=60)
         yield address, running
     finally:
         for process in running:
@@ -86,10 +89,6 @@ def kills(given: argparse.Namespace) -> None:
     recovered = 0
     for number in range(given.times):
         with started(3) as (address, running):
-            from distributed import Client
-
-            with Client(address, set_as_default=False) as client:
-                client.wait_for_workers(3, timeout=60)
             victim, moment = running[1 + number % 3], generator.uniform(0.0, 1.5 * taken)
             timer = threading.Timer(moment, victim.send_signal, [signal.SIGKILL])
             timer.start()
@@ -102,23 +101,6 @@ def kills(given: argparse.Namespace) -> None:
                   f"equal bytes: {found.tobytes() == expected.tobytes()}", flush=True)  # fmt: skip
     print(f"{given.method}: {right} of {given.times} right, {recovered} with a loss in mid-fit, "
           f"longest recovery {longest:.1f} s")  # fmt: skip
-
-
-def scheduler(given: argparse.Namespace) -> None:
-    """The scheduler is killed in mid-fit: seconds until the error."""
-    votes = crowdsift.simulate(60, 40, 20_000, seed=3).comparisons()
-    with started(2) as (address, running):
-        killed: list[float] = []
-
-        def kill() -> None:
-            killed.append(time.perf_counter())
-            running[0].kill()
-
-        threading.Timer(4.0, kill).start()
-        try:
-            scores(votes, "bora-em", address, 4, 1e-12)
-        except CrowdsiftError as error:
-            print(f"after {time.perf_counter() - killed[0]:.1f} s: {error}")
 
 
 def disk(given: argparse.Namespace) -> None:
@@ -150,7 +132,7 @@ def processes(given: argparse.Namespace) -> None:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=["calls", "kills", "scheduler", "disk", "processes"])
+    parser.add_argument("what", choices=["calls", "kills", "disk", "processes"])
     parser.add_argument("--processes", type=int, default=2)
     parser.add_argument("--items", type=int, default=1000)
     parser.add_argument("--times", type=int, default=20)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import sys
+import time
 from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
 __all__ = ["Session"]
 
 LOG = logging.getLogger("crowdsift.dask")
+_TRIALS = 5  # of making workers ready
 _CONNECT = 15.0  # seconds until a scheduler must have answered
 
 
@@ -52,12 +54,27 @@ class Session:
             ) from None
         session = cls(client, cluster)
         try:
-            session._compare()
-            client.register_plugin(ShardPlugin())
+            session._prepare()
         except BaseException:
             session.close(None)
             raise
         return session
+
+    def _prepare(self) -> None:
+        """Compare the workers and make them ready; again where one is lost meanwhile."""
+        for left in range(_TRIALS, 0, -1):
+            try:
+                self._compare()
+                self.client.register_plugin(ShardPlugin())
+            except (OSError, KeyError) as error:
+                if left == 1:
+                    raise ResourceError(
+                        f"workers are lost while the fit begins ({_first_line(error)}); look at "
+                        "their logs"
+                    ) from None
+                time.sleep(1.0)
+            else:
+                return
 
     @property
     def count(self) -> int:
