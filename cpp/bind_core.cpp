@@ -7,6 +7,7 @@
 #include <nanobind/stl/tuple.h>
 
 #include "core.hpp"
+#include "crowdsift/row_solve.hpp"
 #include "crowdsift/tally.hpp"
 
 using namespace nb::literals;
@@ -33,6 +34,22 @@ nb::tuple pairs_of(const LaplacianBinding& self) {
                           hand_copy(self.laplacian->weights()));
 }
 
+// Many right-hand sides, one a row.
+nb::ndarray<nb::numpy, float, nb::ndim<2>> solve_rows(const LaplacianBinding& self,
+                                                      Matrix<float> rhs, Matrix<float> start,
+                                                      double shift, double tolerance,
+                                                      std::size_t most) {
+    const std::size_t rows = rhs.shape(0), n = self.core->votes.n_items;
+    require(rhs, rows, n, "rhs");
+    require(start, rows, n, "start");
+    std::vector<float> x(start.data(), start.data() + rows * n);
+    self.core->run([&] {
+        RowSolver(*self.laplacian, shift, tolerance, most)
+            .solve(rhs.data(), x.data(), rows, self.core->pool);
+    });
+    return hand_over(std::move(x), {rows, n});
+}
+
 void bind_laplacian(nb::module_& m) {
     nb::class_<LaplacianBinding>(m, "Laplacian")
         .def(
@@ -56,7 +73,8 @@ void bind_laplacian(nb::module_& m) {
                     return self.laplacian->solve(shift, b, x, tolerance, most);
                 });
             },
-            "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
+            "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a)
+        .def("solve_rows", &solve_rows, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }
 
 }  // namespace

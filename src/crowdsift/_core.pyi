@@ -52,6 +52,9 @@ class Laplacian:
     def solve(
         self, rhs: _F64, start: _F64, shift: float, tolerance: float, most: int
     ) -> _Solved: ...
+    def solve_rows(
+        self, rhs: _F32, start: _F32, shift: float, tolerance: float, most: int
+    ) -> _F32: ...
 
 class SlopeHessian:
     def multiply(self, v: _F64, shift: float = 0.0) -> _F64: ...

@@ -13,6 +13,7 @@ from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
 from crowdsift.io.gold import read_gold
 from crowdsift.io.ingest import read_votes
+from crowdsift.io.item_features import with_item_features
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, MODELS, Model, holdout, model
@@ -23,8 +24,8 @@ from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
-from crowdsift.results.checked import CheckedRecord
 from crowdsift.results.dependence import fields_of_rows
+from crowdsift.results.featured import FeaturedRecord
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
@@ -32,7 +33,7 @@ from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
 from crowdsift.results.rows import VoteRows, votes_and_rows
 from crowdsift.results.scales import checked_level
 from crowdsift.results.sign import count_gold, mirror, voters
-from crowdsift.results.start import starting_point
+from crowdsift.results.start import estimate_from
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ __all__ = ["Fit", "fit", "load", "require_workers"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Fit(CheckedRecord):
+class Fit(FeaturedRecord):
     """What was estimated from the votes, and how.
 
     Attributes
@@ -70,8 +71,6 @@ class Fit(CheckedRecord):
     sites
         What every vote said of its pair, with the rows of `items` and `workers` for codes: with it
         a later fit needs few passes. None for other methods and beyond 2 million votes.
-    votes
-        The votes, while the fit is in memory.
     trace
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
@@ -172,6 +171,9 @@ def fit(
     method: str | Model = DEFAULT,
     *,
     classes: Any = None,
+    items: Any = None,
+    item_text: Any = None,
+    item_features_missing: str = "error",
     gold: Any = None,
     start: Any = None,
     tune: bool = False,
@@ -197,6 +199,8 @@ def fit(
         The name of a method, or a model with hyper-parameters of its own.
     classes
         The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    items, item_text, item_features_missing
+        Features of items, as "FILE:COLUMN,...", their texts; items without: error, mean or drop.
     start
         A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
         of the passes. The votes are all votes, the old ones and the new.
@@ -246,13 +250,11 @@ def fit(
     given = {**(engine_options or {}), "memory": options.memory or None}
     read, rows = votes_and_rows(votes, options, dependent_by, time_column)
     comparisons = with_classes(read, classes)
+    comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     refuse_unused(
-        chosen,
-        chosen.name in MODELS,
-        features=bool(reading.get("features")),
-        classes=classes is not None,
-        tune=tune,
-    )
+        chosen, chosen.name in MODELS, features=bool(reading.get("features")), tune=tune,
+        classes=classes is not None, items=items is not None or item_text is not None,
+    )  # fmt: skip
     require_workers(chosen, comparisons)
     known = None if gold is None else read_gold(gold, comparisons)
     started = time.perf_counter()
@@ -323,12 +325,9 @@ def _estimated(
     progress: Progress | None,
 ) -> Fitted:
     """The estimate, centred, of the sign that gold gives where the method leaves it free."""
-    if start is None:
-        estimate = chosen.estimate(machine, progress)
-    else:
-        estimate = chosen.resume(machine, starting_point(start, votes, chosen), progress)
+    estimate = estimate_from(start, chosen, machine, votes, progress)
     estimate = voters(estimate, votes.n_workers)
-    component = machine.facts.component
+    component = machine.facts.component if estimate.component is None else estimate.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))
     found = None if known is None else count_gold(estimate.scores, component, known)
     if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
@@ -339,10 +338,10 @@ def _estimated(
 def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
     if earlier.votes is None:
-        raise RequestError(
-            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, or with features); "
-            "fit all votes with start=FOLDER (--start)"
-        )
+        kept = f"the votes of this fit were not kept (more than {MOST_VOTES:,}, or with features)"
+        raise RequestError(f"{kept}; fit all votes with start=FOLDER (--start)")
+    if earlier.features is not None:
+        raise RequestError("a fit with features of items cannot go on: fit all votes with them")
     ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
     given = {name: options.pop(name) for name in ours if name in options}
     again, classes = options.pop("again", False), options.pop("classes", None)

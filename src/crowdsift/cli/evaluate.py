@@ -4,6 +4,7 @@ from typing import Annotated
 
 import typer
 
+from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
 from crowdsift.cli.options import (
     AsJson,
     BadRows,
@@ -47,6 +48,9 @@ def evaluate(
     bad_rows: BadRows = None,
     features: Features = None,
     classes: Classes = None,
+    item_features: ItemFeaturesFile = None,
+    item_text: ItemTextFile = None,
+    item_features_missing: MissingFeatures = "error",
     as_json: AsJson = False,
     no_workers: NoWorkers = False,
     sides: Sides = None,
@@ -66,7 +70,8 @@ def evaluate(
     read = read_shown(votes, options, quiet=quiet)
     with step_progress("Fitting", quiet=quiet) as progress:
         records = crowdsift.evaluate(
-            read, truth, methods, classes=classes, tune=tune, engine=engine, threads=threads,
+            read, truth, methods, classes=classes, items=item_features, item_text=item_text,
+            item_features_missing=item_features_missing, tune=tune, engine=engine, threads=threads,
             seed=seed, progress=progress,
         )  # fmt: skip
     if as_json:

@@ -43,7 +43,14 @@ VotesOrFolder = Annotated[
     str,
     typer.Argument(help="Votes, as for fit; or the folder of a saved fit, which is not refitted."),
 ]
-Target = Annotated[Path, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
+Head = Annotated[
+    Path | None,
+    typer.Option(
+        help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
+        "the folder of the fit, and there is no --out."
+    ),
+]
+Target = Annotated[Path | None, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
 Method = Annotated[
     str | None,
     typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
@@ -64,7 +71,7 @@ Fitted = Annotated[
 
 def export(
     votes: VotesOrFolder,
-    out: Target,
+    out: Target = None,
     method: Method = None,
     settings: Settings = None,
     to: To = "plain",
@@ -72,6 +79,7 @@ def export(
     keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
     texts: Texts = None,
     fitted: Fitted = None,
+    head: Head = None,
     format_: FormatName = "auto",
     columns: Columns = None,
     values: Values = None,
@@ -87,6 +95,9 @@ def export(
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
 
+    if out is None:
+        _write_head(fitted or Path(votes), head)
+        return
     given = hyper_parameters(settings or [])
     name = method or ("bt" if no_workers else "sift" if given else None)
     chosen = None if name is None else crowdsift.model(name, **given)
@@ -110,3 +121,13 @@ def export(
         f"{', '.join(done.columns)}); {done.rows:,} kept, {done.flipped:,} flipped, "
         f"{done.dropped:,} dropped"
     )
+
+
+def _write_head(folder: Path, head: Path | None) -> None:
+    """Write the linear head of a saved fit."""
+    import crowdsift
+
+    if head is None:
+        raise RequestError("say where to write: --out FILE, or --head FILE.safetensors")
+    crowdsift.load(folder).save_head(head)
+    say(f"Written: {head} (weight, weight_sd, mean, scale and names of the features)")

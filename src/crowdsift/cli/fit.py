@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.cli.interrupts import raise_if_seen
+from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
 from crowdsift.cli.options import (
     Anchors,
     AsJson,
@@ -75,13 +76,12 @@ def fit(
     format_: FormatName = "auto",
     columns: Columns = None,
     values: Values = None,
-    where: Where = None,
-    unique: Unique = None,
+    where: Where = None, unique: Unique = None,
     skip_bad: SkipBad = False, bad_rows: BadRows = None,
-    features: Features = None,
-    classes: Classes = None,
-    gold: Gold = None,
-    by: By = None,
+    features: Features = None, classes: Classes = None,
+    item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
+    item_features_missing: MissingFeatures = "error",
+    gold: Gold = None, by: By = None,
     out: OutFolder = None,
     report: ReportFile = None,
     table: TableFile = None,
@@ -114,11 +114,12 @@ def fit(
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
-    _refuse_unused(chosen, features, classes, tune)
+    _refuse_unused(chosen, features, classes, tune, item_features or item_text)
     with log_said(quiet), fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
-            read, chosen, classes=classes, gold=gold, tune=tune, start=start, scale=scale,
-            anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
+            read, chosen, classes=classes, items=item_features, item_text=item_text,
+            item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
+            scale=scale, anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
             engine_options={"scheduler": scheduler, "shards": shards}, memory=memory or "",
         )  # fmt: skip
@@ -128,11 +129,15 @@ def fit(
     _show(result, out, report, table, target, as_json=as_json, threads=threads, quiet=quiet)
 
 
-def _refuse_unused(chosen: Any, features: str | None, classes: str | None, tune: bool) -> None:
+def _refuse_unused(
+    chosen: Any, features: str | None, classes: str | None, tune: bool, items: list[str] | None
+) -> None:
     """Refuse options that the method would ignore; the votes are read already."""
     from crowdsift.models.unused import refuse_unused
 
-    refuse_unused(chosen, True, features=bool(features), classes=bool(classes), tune=tune)
+    refuse_unused(
+        chosen, True, features=bool(features), classes=bool(classes), tune=tune, items=bool(items)
+    )
 
 
 def _checked(

@@ -13,7 +13,8 @@ Pairs = Annotated[
     typer.Argument(
         help="A file with a pair a row: first and second (or left and right, winner and loser, "
         "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
-        "where the fit has one; or - for standard input."
+        "where the fit has one; or - for standard input. Of a fit with features of items also a "
+        "file with the columns item and those of the features: scores of items without votes."
     ),
 ]
 Unknown = Annotated[
@@ -32,22 +33,26 @@ def predict(
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """How a worker will vote on pairs of items, from a saved fit, without fitting."""
+    """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
     from crowdsift.io.candidates import read_asked
     from crowdsift.io.files import replace_file, require_file
+    from crowdsift.io.item_features import has_items
     from crowdsift.results.predict import predictions
 
     if out is not None:
         require_file(out)
     found = crowdsift.load(directory)
     context = found.summary.get("by") or ""
-    asked = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), context)
-    result = predictions(found, *asked, unknown=unknown)
+    if found.features is not None and has_items(pairs):
+        result = found.score(pairs)
+    else:
+        asked = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), context)
+        result = predictions(found, *asked, unknown=unknown)
     if out is not None:
         with replace_file(out) as temporary:
             temporary.write_text(result.to_csv(), encoding="utf-8", newline="")
-        say(f"Written: {out} ({result.height:,} pairs)")
+        say(f"Written: {out} ({result.height:,} rows)")
     if as_json:
         print_text(to_json(result.records()))
     elif out is None:

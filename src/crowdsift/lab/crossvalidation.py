@@ -170,7 +170,8 @@ def _predicted(
                 if tune and rule.tuned:
                     tuned = holdout.tune(kept, rule, seed=seed, engine=engine, threads=threads)
                     rule = tuned.model
-                estimate = rule.estimate(choose_engine(engine, rule.prepare(kept), threads))
+                machine = choose_engine(engine, rule.prepare(kept), threads)
+                estimate = rule.estimate_votes(machine, kept)
                 p = predicted_probability(left_out, rule, estimate)
             except CrowdsiftError as error:
                 return None, f"not run: {error}"

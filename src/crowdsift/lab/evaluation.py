@@ -14,6 +14,7 @@ from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignW
 from crowdsift.fitting import fit
 from crowdsift.io.classes import with_classes
 from crowdsift.io.ingest import read_votes
+from crowdsift.io.item_features import with_item_features
 from crowdsift.io.item_values import match_items, read_item_values
 from crowdsift.io.options import ReadOptions
 from crowdsift.lab.crossvalidation import cross_validate
@@ -38,6 +39,9 @@ def evaluate(
     sides: bool | None = None,
     features: Sequence[str] = (),
     classes: Any = None,
+    items: Any = None,
+    item_text: Any = None,
+    item_features_missing: str = "error",
     tune: bool = False,
     engine: str = "auto",
     threads: int | None = None,
@@ -60,7 +64,7 @@ def evaluate(
         "all", names separated by commas, or a sequence of names and models.
     columns, workers, sides, features
         As in `crowdsift.read`.
-    classes, tune, engine, threads, seed
+    classes, items, item_text, item_features_missing, tune, engine, threads, seed
         As in `crowdsift.fit`.
     progress
         Called with the name of every method before it runs.
@@ -92,6 +96,7 @@ def evaluate(
         threads=threads,
     )
     comparisons = with_classes(read_votes(votes, options), classes)
+    comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     if truth is None:
         return cross_validate(
             comparisons, models, tune=tune, engine=engine, threads=threads, seed=seed,

@@ -19,12 +19,14 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors, WorkerPoints
     from crowdsift.models.diagnostics import Diagnostic
+    from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.models.precision import ScorePrecision
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
     from crowdsift.solvers.ep.context_points import ContextPoints
     from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.item_features import ItemFeatures
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
 
@@ -91,6 +93,8 @@ class Estimate:
     population: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
     sites: SavedSites | None = None  # what every vote said, where a later fit can start from it
     diagnostics: tuple[Diagnostic, ...] = ()
+    features: FeatureEstimate | None = None  # where features of items have a part in the scores
+    component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
 
     @property
     def covariance(self) -> ComponentCovariance | None:
@@ -129,6 +133,7 @@ class Model(ABC):
     of_any_sign: ClassVar[tuple[str, ...]] = ()  # numbers that need not be positive
     free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
+    takes_items: ClassVar[bool] = False  # whether features of items are of use
     bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
     def __post_init__(self) -> None:
@@ -173,6 +178,20 @@ class Model(ABC):
     @abstractmethod
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Fit the model to the comparisons of the engine."""
+
+    def estimate_with_items(
+        self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
+    ) -> Estimate:
+        """Fit the model with features of items, where it has a use for them."""
+        raise RequestError(f"{self.name} has no use for features of items; sift has")
+
+    def estimate_votes(
+        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
+    ) -> Estimate:
+        """The estimate, with the features of the items where they have some and it takes them."""
+        if votes.item_features is None or not self.takes_items:
+            return self.estimate(engine, progress)
+        return self.estimate_with_items(engine, votes.item_features, progress)
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Fit the model from where an earlier fit ended."""

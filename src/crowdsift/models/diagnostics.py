@@ -19,6 +19,7 @@ class Kind(StrEnum):
     ONE_WAY = "one-way"  # items that only won or only lost
     COPIED = "copied"  # votes on a pair agree beyond what scores explain
     CONTEXTS = "contexts"  # workers differ by context as far as the model goes
+    FEATURES = "features"  # of items: missing, constant, or of no use
     INTERVALS = "intervals"  # limits may be off
     RESOURCES = "resources"  # threads or memory other than asked for
 

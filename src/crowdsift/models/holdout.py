@@ -41,7 +41,7 @@ def left_out_log_likelihood(
     """
     total = 0.0
     for kept, left_out in folds(votes, count, seed):
-        estimate = model.estimate(choose_engine(engine, model.prepare(kept), threads))
+        estimate = model.estimate_votes(choose_engine(engine, model.prepare(kept), threads), kept)
         total += model.left_out(choose_engine(engine, model.prepare(left_out), threads), estimate)
     return total / votes.total_weight
 

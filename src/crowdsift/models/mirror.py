@@ -45,6 +45,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         pairs=None if pairs is None else pairs._replace(mean=0.0 - pairs.mean),
         population=None if population is None else mirrored_population(population),
         sites=None if sites is None else sites._replace(nu=-sites.nu),
+        features=None if estimate.features is None else estimate.features.mirrored(),
     )
 
 

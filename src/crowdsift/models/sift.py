@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -12,6 +12,7 @@ from crowdsift.engines.grid import WorkerPoints, WorkerTypes
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
@@ -41,6 +42,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.item_features import ItemFeatures
     from crowdsift.votes.outcomes import Outcomes
 
 __all__ = ["Sift"]
@@ -106,6 +108,7 @@ class Sift(Model):
 
     name: ClassVar[str] = "sift"
     takes_gold: ClassVar[bool] = True
+    takes_items: ClassVar[bool] = True
     tuned: ClassVar[str] = ""  # nothing: the evidence decides
     needs: ClassVar[str] = "grid"
 
@@ -142,6 +145,16 @@ class Sift(Model):
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
         return self._estimate(run, engine)
 
+    def estimate_with_items(
+        self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
+    ) -> Estimate:
+        """As `estimate`, with a prior of scores by features if the evidence clearly rises."""
+        settings = replace(
+            self._settings(engine), item_features=tuple(group.values for group in features.groups)
+        )
+        run = propagate(engine, power_grid(self.grid_points), settings, progress)
+        return self._estimate(run, engine, features)
+
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from where an earlier run ended.
 
@@ -174,7 +187,9 @@ class Sift(Model):
             families=tuple(families),
         )
 
-    def _estimate(self, run: Propagation, engine: Engine) -> Estimate:
+    def _estimate(
+        self, run: Propagation, engine: Engine, features: ItemFeatures | None = None
+    ) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign."""
         size, crowd = run.scale(), engine.facts.n_workers - engine.facts.n_gold
         summary = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
@@ -223,6 +238,8 @@ class Sift(Model):
             sites=None if apart is not None else kept_sites(run.sites),
             diagnostics=tuple(_diagnostics(run, engine)),
         )
+        if features is not None:
+            estimate = with_feature_estimate(estimate, run, features, size)
         return mirror(self, estimate) if flip else estimate
 
     def mirrored(self, theta: Vector, level: float) -> Vector:

@@ -8,10 +8,16 @@ from crowdsift.models.base import Model
 __all__ = ["refuse_unused"]
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
-_TAKES = {"features": ("factor-bt",), "classes": ("barp",)}
+_TAKES = {
+    "features": ("factor-bt",),
+    "classes": ("barp",),
+    "item-features": ("sift",),
+}
 
 
-def refuse_unused(chosen: Model, known: bool, *, features: bool, classes: bool, tune: bool) -> None:
+def refuse_unused(
+    chosen: Model, known: bool, *, features: bool, classes: bool, tune: bool, items: bool = False
+) -> None:
     """Refuse options that change nothing.
 
     Parameters
@@ -20,7 +26,7 @@ def refuse_unused(chosen: Model, known: bool, *, features: bool, classes: bool, 
         The model.
     known
         Whether it is one of our own methods.
-    features, classes, tune
+    features, classes, tune, items
         Whether these were asked for.
 
     Examples
@@ -32,7 +38,7 @@ def refuse_unused(chosen: Model, known: bool, *, features: bool, classes: bool, 
     ...
     crowdsift.errors.RequestError: sift has no penalty to tune: the evidence decides; ...
     """
-    asked = {"features": features, "classes": classes}
+    asked = {"features": features, "classes": classes, "item-features": items}
     for option, methods in _TAKES.items():
         if known and asked[option] and chosen.name not in methods:
             raise RequestError(

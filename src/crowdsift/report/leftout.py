@@ -101,7 +101,7 @@ def calibrate(
     kept, left_out = next(folds(votes, PARTS, seed))
     prepared = rule.prepare(kept)
     try:
-        estimate = rule.estimate(choose_engine("auto", prepared, threads))
+        estimate = rule.estimate_votes(choose_engine("auto", prepared, threads), kept)
     except CrowdsiftError as error:
         return f"The part that was kept could not be fitted: {error}"
     if estimate.points is None and estimate.workers.side_bias is not None:
@@ -193,7 +193,7 @@ def fit_without(
         return "All votes come from flagged workers; without them nothing is left."
     kept = votes.select(keep)
     try:
-        estimate = rule.estimate(choose_engine("auto", rule.prepare(kept), threads))
+        estimate = rule.estimate_votes(choose_engine("auto", rule.prepare(kept), threads), kept)
     except CrowdsiftError as error:
         return f"The remaining votes could not be fitted: {error}"
     k = votes.n_items

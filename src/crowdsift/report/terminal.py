@@ -56,6 +56,12 @@ def show_fit(fit: FitRecord) -> None:
         f"{s['seconds']:.2f} s; mean log-likelihood {s['mean_log_likelihood']:.5f}",
         highlight=False,
     )
+    if (features := s.get("item_features")) and features["used"]:
+        console.print(
+            f"Features of items explain {features['explained']:.0%} of the scores' variance; "
+            f"evidence {features['evidence_gain']:+.1f} nats.",
+            highlight=False,
+        )
     if s.get("robustness"):
         console.print(Text(s["robustness"]["text"] + "."))
 

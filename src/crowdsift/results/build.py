@@ -48,6 +48,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
         "diagnostics": tuple(found),
         "backend": votes.backend,
         "population": estimate.population,
+        "features": estimate.features,
         "sites": _sites(fitted),
         "votes": votes,
         "posterior": Posterior(

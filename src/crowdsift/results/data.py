@@ -9,6 +9,7 @@ from crowdsift.numeric.distributions import LEVEL
 
 if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
+    from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.results.posterior import Posterior
     from crowdsift.results.tables import Table
     from crowdsift.solvers.ep.kept_sites import SavedSites
@@ -35,6 +36,7 @@ class FitData:
     votes: Comparisons | None = None
     taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update
     shown: Table | None = None  # the items on a scale that was asked for
+    features: FeatureEstimate | None = None  # what features of items say of their scores
 
     @property
     def method(self) -> str:

@@ -19,12 +19,24 @@ from crowdsift.solvers.ep.kept_sites import recoded
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.engines.base import Engine
+    from crowdsift.models import Estimate
+    from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["starting_point"]
+__all__ = ["estimate_from", "starting_point"]
 
 _SAME = 0.5  # of the earlier items must be among those of the votes, else they are other data
+
+
+def estimate_from(
+    start: Any, model: Model, engine: Engine, votes: Comparisons, progress: Progress | None
+) -> Estimate:
+    """The estimate, from an earlier fit where one is given."""
+    if start is None or votes.item_features is not None:  # features start afresh
+        return model.estimate_votes(engine, votes, progress)
+    return model.resume(engine, starting_point(start, votes, model), progress)
 
 
 def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:

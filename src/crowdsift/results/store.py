@@ -22,6 +22,13 @@ from crowdsift.io.folders import RecordedFolder, write_recorded
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.data import FitData
 from crowdsift.results.decisions import decisions, reason_texts
+from crowdsift.results.feature_table import (
+    FEATURE_WEIGHTS,
+    FEATURES,
+    features_bytes,
+    read_features,
+    weight_table,
+)
 from crowdsift.results.kept import KEPT, kept_files, kept_votes, posterior_of
 from crowdsift.results.overlap import taken_by
 from crowdsift.results.scales import own_scale, with_own_scale
@@ -36,7 +43,9 @@ FORMAT = 2
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _EARLIER = "population.json", "crowd.json"  # its name in folders of before
 _DECISIONS, _REASON = "decisions.csv", "reason"
-_OURS = (_ITEMS, _WORKERS, _DECISIONS, _POPULATION, _EARLIER, SITES, *KEPT)
+_OURS = (
+    _ITEMS, _WORKERS, _DECISIONS, _POPULATION, _EARLIER, SITES, FEATURES, FEATURE_WEIGHTS, *KEPT
+)  # fmt: skip
 _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
@@ -78,6 +87,9 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
         files[_POPULATION] = (json.dumps(fit.population, allow_nan=False) + "\n").encode()
         if fit.sites is not None:
             files[SITES] = sites_bytes(fit.sites)
+    if fit.features is not None:
+        files[FEATURE_WEIGHTS] = weight_table(fit.features, fit.level).to_csv().encode()
+        files[FEATURES] = features_bytes(fit.features)
     kept, said = kept_files(fit)
     record["kept"] = {**said, "taken": list(taken_by(fit)) if "votes" in said else []}
     write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
@@ -125,6 +137,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
             diagnostics=_diagnostics(record),
             population=population,
             sites=_sites(saved, population, items, workers),
+            features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
             shown=shown,
         )
         _ = fit.method, fit.converged, fit.warnings

@@ -18,6 +18,7 @@ from crowdsift.results.diagnostics import (
     reasked_pairs,
     sign_note,
 )
+from crowdsift.results.feature_table import feature_notes, feature_summary
 from crowdsift.results.sign import order_probability
 from crowdsift.results.verdicts import sign_margin
 
@@ -65,6 +66,7 @@ def summary(
         "tie_rate": fitted.tie_rates[1],
         **estimate.details,
         **crowd_side(fitted),
+        **feature_summary(fitted),
         "seconds": round(seconds, 6),
         "sign_margin": _margin(fitted),
         "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
@@ -83,7 +85,10 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
     votes, estimate, chosen = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
-    if fitted.compared_once and estimate.workers.reliability is not None:
+    if votes.item_features is not None:
+        found += [Diagnostic(Kind.FEATURES, note) for note in feature_notes(fitted)]
+    alone = fitted.compared_once and estimate.features is None
+    if alone and estimate.workers.reliability is not None:
         return [*found, nothing_note(votes.n_workers), *_unconverged(fitted)], None
     found += [
         *(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),

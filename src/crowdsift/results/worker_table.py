@@ -96,7 +96,7 @@ def _judged(fitted: Fitted, count: int) -> tuple[NDArray[np.object_], dict[str, 
             result.reliability - level, below, fitted.gold is not None
         )
     nothing = any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics)
-    if nothing or fitted.compared_once:
+    if nothing or (fitted.compared_once and fitted.estimate.features is None):
         words = np.full(count, "undecided", dtype=object)
     return words, {
         **columns,

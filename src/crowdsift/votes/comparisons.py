@@ -64,6 +64,8 @@ class Comparisons(EncodedVotes):
         Their names.
     item_class, class_names
         The class of every item as a code into the names, or None.
+    item_features
+        What items are, in numbers, or None; see `crowdsift.fit` and its `items`.
     by
         The name of the context column, or "". With a context an item is a pair (value, item),
         so that items of different contexts are never compared.

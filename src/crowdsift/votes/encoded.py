@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import InputError
 from crowdsift.votes.arrays import frozen, single_features, table_of_numbers
 from crowdsift.votes.intake import Intake
+from crowdsift.votes.item_features import ItemFeatures
 from crowdsift.votes.labels import context_codes, key_of
 from crowdsift.votes.source import ArraySource, Backend
 
@@ -37,6 +38,7 @@ class EncodedVotes:
     feature_names: tuple[str, ...] = ()
     item_class: NDArray[np.uint32] | None = None
     class_names: tuple[Any, ...] = ()
+    item_features: ItemFeatures | None = None
     by: str = ""
     n_gold: int = 0
     source: str = "votes"

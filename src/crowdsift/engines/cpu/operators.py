@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Facts
     from crowdsift.numeric import Vector
 
+    Rows = NDArray[np.float32]
+
 __all__ = ["CpuLaplacian", "CpuOperator", "CpuProducts", "CpuVotes", "vector"]
 
 
@@ -123,3 +125,10 @@ class CpuLaplacian:
     ) -> Solution:
         """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
         return Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
+
+    def solve_rows(
+        self, rhs: Rows, start: Rows, *, shift: float, tolerance: float, most: int = 1_000
+    ) -> Rows:
+        """Many solves at once, in single precision; see `crowdsift.engines.operators`."""
+        rhs, start = (np.ascontiguousarray(each, np.float32) for each in (rhs, start))
+        return self._inner.solve_rows(rhs, start, shift, tolerance, most)

@@ -13,7 +13,7 @@ from crowdsift.solvers.ep.effect_step import MAX_EFFECT, MIN_EFFECT
 if TYPE_CHECKING:
     from crowdsift.solvers.ep.state import Propagation
 
-__all__ = ["with_pair_effect"]
+__all__ = ["branch", "with_pair_effect"]
 
 _REPEATS = 0.1  # of votes that repeat a pair: with fewer there is nothing to learn from
 # From so many passes on a trial ends where so many times its last rise would not lift it enough.
@@ -33,7 +33,7 @@ def with_pair_effect(run: Propagation) -> Propagation:
     found = run.sites.pair_posteriors(run.means)
     if found.slope * MAX_EFFECT <= MIN_LOG_BAYES_FACTOR:
         return run
-    trial = _branch(run)
+    trial = branch(run)
     trial.pair_effect = float(np.clip(found.slope / found.information, MIN_EFFECT, 1.0))
     trial.restart()
     wanted, begun = run.evidence[-1] + MIN_LOG_BAYES_FACTOR, len(trial.evidence)
@@ -48,7 +48,7 @@ def with_pair_effect(run: Propagation) -> Propagation:
     return trial if trial.settled and trial.evidence[-1] > wanted else run
 
 
-def _branch(run: Propagation) -> Propagation:
+def branch(run: Propagation) -> Propagation:
     """The same state with sites of its own, and as many iterations to come as the run had."""
     rule = replace(run.rule, history=list(run.rule.history), converged=False,
                    most=run.rule.iterations + run.rule.most)  # fmt: skip

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.contexts import with_contexts
+from crowdsift.solvers.ep.feature_run import with_item_features
 from crowdsift.solvers.ep.pair_effect import with_pair_effect
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
@@ -52,6 +53,8 @@ def propagate(
         simpler = from_starts(types) if faint else _simplified(best, types)
         if simpler and best.evidence[-1] <= simpler.evidence[-1] + MIN_LOG_BAYES_FACTOR:
             best = simpler
+    if settings.item_features:
+        return with_item_features(best, levels, complete)
     best = with_contexts(best) if settings.contexts else best
     return with_pair_effect(best) if settings.pair_effect else best
 

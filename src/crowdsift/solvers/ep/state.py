@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites, SiteSystem
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
+    from crowdsift.solvers.ep.item_features import FeaturePrior, Matrix
 
 __all__ = ["Propagation", "Settings", "standardised"]
 
@@ -60,6 +61,7 @@ class Settings:
     adaptive: bool = True
     contexts: bool = False  # try workers who differ by context, then
     pair_effect: bool = False  # try an effect of every pair at the end
+    item_features: tuple[Matrix, ...] = ()  # groups of them, for a prior of scores
     families: tuple[WorkerTypes, ...] = (
         RELIABILITY_ONLY,
     )  # a later one must have clearly more evidence
@@ -105,6 +107,8 @@ class Propagation:
     messages: Vector | None = None  # of belief propagation, added up per item
     suspended: bool = False
     broken: bool = False  # sites that are no numbers
+    item_prior: FeaturePrior | None = None  # of scores, by what items are; N(0, I) without
+    feature_gain: float = 0.0  # nats over the same without features
 
     @staticmethod
     def begin(
@@ -179,7 +183,7 @@ class Propagation:
         """Sites, then the workers' prior, then items; then see whether that was the last."""
         before, effect = standardised(self.means), self.pair_effect
         hold = self.settings.refine and (self.rule.history or self.warm)
-        self._pass_over(self.damping, self.scale() if hold else 1.0)
+        self._pass_over(self.damping, self._drift() if hold else 1.0)
         last = self._last_change()
         early = last > _STAGE_ONE and self.rule.iterations < _EARLY
         steps, share = _EARLY_LEARNING if early else _LEARNING
@@ -187,6 +191,8 @@ class Propagation:
             self.sites.type_counts, steps, share * last, ahead=self.unclipped <= _HASTE
         )
         self.unclipped += not self.clip
+        if self.item_prior is not None and self.rule.history:
+            self.item_prior.learn(self)
         if self.settings.refine:
             self._refine()
         self.receive()
@@ -223,6 +229,11 @@ class Propagation:
         """√((mᵀm + tr Σ)/K): 1 where the posterior has the size that the prior says."""
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
 
+    def _drift(self) -> float:
+        """`scale`, of scores in units of their prior where that is one by features."""
+        forms = None if self.item_prior is None else self.item_prior.forms(self)
+        return self.scale() if forms is None else (max(sum(forms) / len(self.means), 0.25)) ** 0.5
+
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
         """Move the sites; the evidence is that of the state before.
 
@@ -257,11 +268,15 @@ class Propagation:
 
         They are f²L and fb. At m/f, whose distance from their solution is of the order of f - 1,
         fbᵀx - ½xᵀ(f²L + I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is
-        log|L + I| + K log f² + (1/f² - 1) tr (L + I)⁻¹: both but for squares of f - 1.
+        log|L + I| + K log f² + (1/f² - 1) tr (L + I)⁻¹: both but for squares of f - 1. With the
+        prior covariance C instead of I, |m|² is mᵀC⁻¹m and the trace that of C⁻¹(L + C⁻¹)⁻¹.
         """
         m, excess = self.means, 1.0 / scale**2 - 1.0
-        linear = float(self.system.rhs @ m) - excess * float(m @ m)
-        wider = 2.0 * len(m) * float(np.log(scale)) + excess * float(self.variances.sum())
+        inner, trace = float(m @ m), float(self.variances.sum())
+        if self.item_prior is not None:
+            inner, trace = self.item_prior.forms(self)
+        linear = float(self.system.rhs @ m) - excess * inner
+        wider = 2.0 * len(m) * float(np.log(scale)) + excess * trace
         return 0.5 * (linear - self.log_determinant - wider)
 
     def _last_change(self) -> float:
@@ -293,11 +308,14 @@ class Propagation:
         tolerance = self.settings.solve_tolerance
         if self.rule.history or self.warm:  # the error of the solve must vanish with the step
             tolerance = min(tolerance, max(1e-3 * self._last_change(), 1e-12))
-        solution = self.system.laplacian.solve(
-            self.system.rhs, self.means, shift=1.0, tolerance=tolerance, most=2_000
-        )
-        self.broken = not np.isfinite(solution.x).all()
-        self.means = self.means if self.broken else solution.x
+        at, system = self.means, self.system
+        if self.item_prior is None:
+            solve = system.laplacian.solve
+            found = solve(system.rhs, at, shift=1.0, tolerance=tolerance, most=2_000).x
+        else:
+            found = self.item_prior.solve(system, at, tolerance)
+        self.broken = not np.isfinite(found).all()
+        self.means = at if self.broken else found
 
     def _variances(self) -> bool:
         found = self._pair_variances()
@@ -309,6 +327,8 @@ class Propagation:
         return found.definite
 
     def _pair_variances(self) -> PairVariances:
+        if self.item_prior is not None:
+            return self.item_prior.pair_variances(self)
         laplacian = self.system.laplacian
         found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
         self.factorised = found is not None

@@ -28,7 +28,7 @@ _DENSE_ITEMS = 1_200
 
 
 def loopy_bp(
-    sites: GridSites, diagonal: Vector, messages: Vector | None
+    sites: GridSites, diagonal: Vector, messages: Vector | None, shift: float = 1.0
 ) -> tuple[PairVariances, Vector | None]:
     """Gaussian belief propagation on the graph of compared pairs; `diagonal` is that of L.
 
@@ -37,9 +37,10 @@ def loopy_bp(
     Σ_pairs log(l_a l_b - W²) + Σ_j (1 - degree_j) log precision_j.
 
     `messages` are the sums per item that the call before returned for these sites; None starts
-    from no messages. Returns None for them where there is no proper Gaussian.
+    from no messages. Returns None for them where there is no proper Gaussian. With a `shift` all
+    is of L + shift·I.
     """
-    D = 1.0 + diagonal
+    D = shift + diagonal
     settled = _TOLERANCE * D
     improper = PairVariances(np.ones(len(D)), 0.0, False), None
     precision = D if messages is None else D - messages
@@ -67,12 +68,13 @@ class Factorisation:
         self._known: dict[float, Factoriser | None] = {}
 
     def variances(
-        self, sites: GridSites, laplacian: Operator, *, exact: bool
+        self, sites: GridSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
         """Those under the Laplacian, kept by the sites; None where a factorisation is dear.
 
         `exact` asks for one that takes a fraction of a second, otherwise only for one that is as
-        fast as belief propagation.
+        fast as belief propagation. With a `factor` s all is of sL + I, which has s times the
+        variances of L + I/s.
         """
         most = _MOST if exact else _CHEAP
         grid, n = required(self._engine.grid), self._engine.facts.n_items
@@ -86,7 +88,7 @@ class Factorisation:
         found = self._known[most]
         if found is None:
             return None
-        items, pairs, log_determinant, definite = found(weight)
+        items, pairs, log_determinant, definite = found(factor * weight)
         if definite:
             sites.set_pair_variances(pairs)
         return PairVariances(items, log_determinant, definite)

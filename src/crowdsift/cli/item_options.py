@@ -1,0 +1,31 @@
+"""Options about features of items."""
+
+from typing import Annotated
+
+import typer
+
+__all__ = ["ItemFeaturesFile", "ItemTextFile", "MissingFeatures"]
+
+ItemFeaturesFile = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--item-features",
+        help="Features of items, as FILE or FILE:COLUMN,...: columns of numbers or of lists "
+        "(embeddings), beside a column item. May be given several times; for sift.",
+    ),
+]
+ItemTextFile = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--item-text",
+        help="Texts of items, as FILE:COLUMN, from which features are made; for sift.",
+    ),
+]
+MissingFeatures = Annotated[
+    str,
+    typer.Option(
+        "--item-features-missing",
+        help="Items without features: error, mean (they count as average) or drop (votes on them "
+        "are left out).",
+    ),
+]

@@ -1,0 +1,102 @@
+"""Numbers that describe a text: hashed character n-grams, and counts of how hard it is to read.
+
+Both are made of the text alone, without a download, and are the same on every machine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+__all__ = ["READABILITY", "ngram_counts", "readability"]
+
+_LENGTHS = (2, 3, 4, 5)  # of n-grams, spaces at the ends of the text included
+_BASE, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd multipliers of 64 bits
+_WORD, _SENTENCE, _VOWELS = (
+    re.compile(r"[^\W\d_]+"),
+    re.compile(r"[.!?]+"),
+    re.compile(r"[aeiouy]+"),
+)
+READABILITY = (
+    "letters a word",
+    "syllables a word",
+    "share of long words",
+    "words a sentence",
+    "commas a sentence",
+    "distinct words",
+    "log words",
+)
+
+
+def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
+    """Signed hashes of character n-grams, one row a text: Σ ±(1 + log count) in `size` columns.
+
+    An n-gram belongs to one column and has one sign, both from its hash, so that those that share
+    a column cancel in the mean (Weinberger et al. 2009).
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.text_features import ngram_counts
+    >>> one, two = ngram_counts(["a cat", "A  CAT"], 16)
+    >>> bool((one == two).all()), one.shape
+    (True, (16,))
+    """
+    result = np.zeros((len(texts), size), np.float32)
+    for row, text in enumerate(texts):
+        found, times = np.unique(_hashes(text), return_counts=True)
+        sign = 1.0 - 2.0 * ((found >> np.uint64(62)) & np.uint64(1)).astype(np.float64)
+        place = (found % np.uint64(size)).astype(np.int64)
+        result[row] = np.bincount(place, sign * (1.0 + np.log(times)), size)
+    return result
+
+
+def readability(texts: Sequence[str]) -> Vector:
+    """Length of words and sentences, and what else goes with difficulty; see `READABILITY`.
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.text_features import readability
+    >>> readability(["The cat sat. It ate."])[0].round(2).tolist()
+    [2.8, 1.2, 0.0, 2.5, 0.0, 1.0, 1.79]
+    """
+    return np.array([_readability(text) for text in texts]).reshape(-1, len(READABILITY))
+
+
+def _readability(text: str) -> list[float]:
+    words = _WORD.findall(text.lower())
+    count, sentences = max(len(words), 1), max(len(_SENTENCE.findall(text)), 1)
+    syllables = sum(max(len(_VOWELS.findall(word.removesuffix("e"))), 1) for word in words)
+    return [
+        sum(map(len, words)) / count,
+        syllables / count,
+        sum(len(word) > 6 for word in words) / count,
+        len(words) / sentences,
+        text.count(",") / sentences,
+        len(set(words)) / count,
+        float(np.log1p(len(words))),
+    ]
+
+
+def _hashes(text: str) -> NDArray[np.uint64]:
+    """Hashes of all n-grams of the text in small letters, white space as single spaces."""
+    plain = f" {' '.join(text.lower().split())} "
+    codes = np.frombuffer(plain.encode("utf-32-le", "replace"), np.uint32).astype(np.uint64)
+    parts = []
+    for n in _LENGTHS:
+        if len(codes) < n:
+            break
+        value = np.full(len(codes) - n + 1, n, np.uint64)
+        for shift in range(n):
+            value = (value ^ codes[shift : len(codes) - n + 1 + shift]) * np.uint64(_BASE)
+            value ^= value >> np.uint64(29)
+        value *= np.uint64(_MIX)
+        parts.append(value ^ (value >> np.uint64(32)))
+    return np.concatenate(parts)

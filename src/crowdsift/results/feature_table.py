@@ -1,0 +1,183 @@
+"""What features of items had to do with their scores: weights, shares, predictions, files."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import InputError, RequestError
+from crowdsift.io.item_features import group_values, read_features_table
+from crowdsift.io.safetensors import read_safetensors, safetensors_bytes
+from crowdsift.models.feature_weights import FeatureEstimate
+from crowdsift.numeric.distributions import half_width
+from crowdsift.results.tables import Table
+from crowdsift.solvers.ep.item_features import WeightPosterior
+from crowdsift.votes.item_features import FeatureGroup, ItemFeatures
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from crowdsift.results.fitted import Fitted
+
+__all__ = [
+    "FEATURES",
+    "FEATURE_WEIGHTS",
+    "feature_notes",
+    "feature_summary",
+    "features_bytes",
+    "head_bytes",
+    "read_features",
+    "score_items",
+    "weight_table",
+]
+
+FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
+
+
+def feature_summary(fitted: Fitted) -> dict[str, Any]:
+    """`item_features` of the summary: how much features say, and what that is worth."""
+    found, given = fitted.estimate.features, fitted.votes.item_features
+    if given is None:
+        return {}
+    groups = [
+        {"name": group.name, "features": len(group.names),
+         "share": 0.0 if found is None else float(found.shares[number])}
+        for number, group in enumerate(given.groups)
+    ]  # fmt: skip
+    return {
+        "item_features": {
+            "used": found is not None,
+            "groups": groups,
+            "own_share": 1.0 if found is None else found.own,
+            "explained": 0.0 if found is None else found.explained,
+            "evidence_gain": 0.0 if found is None else found.gain,
+        }
+    }
+
+
+def feature_notes(fitted: Fitted) -> Iterator[str]:
+    """What deserves a look."""
+    if fitted.votes.item_features is None:
+        return
+    yield from fitted.votes.item_features.notes
+    if fitted.estimate.features is None and fitted.model.takes_items:
+        yield (
+            "the features of items say nothing of their scores that the votes support: they are "
+            "not used"
+        )
+
+
+def weight_table(found: FeatureEstimate, level: float) -> Table:
+    """The weights of features with limits: the score is Σ weight·(x - mean)/scale.
+
+    Without those of n-grams, which mean nothing one by one.
+    """
+    weight, sd = found.head()
+    half = half_width(level) * sd
+    groups = found.features.groups
+    shown = np.concatenate([np.full(len(g.names), g.kind != "ngrams") for g in groups])
+    names: dict[str, list[str]] = {
+        "group": [group.name for group in groups for _ in group.names],
+        "feature": [name for group in groups for name in group.names],
+    }
+    numbers = {
+        "weight": weight,
+        "lower": weight - half,
+        "upper": weight + half,
+        "mean": np.concatenate([group.centre for group in groups]),
+        "scale": np.concatenate([group.scale for group in groups]),
+    }
+    texts = {name: np.array(values, dtype=object)[shown] for name, values in names.items()}
+    return Table({**texts, **{name: values[shown] for name, values in numbers.items()}})
+
+
+def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Table:
+    """Scores of items by their features alone: item, score, lower, upper."""
+    if found is None:
+        raise RequestError(
+            "this fit has no features of items that say anything of scores; fit with items= "
+            "(--item-features) or item_text= (--item-text)"
+        )
+    labels, values = _values(found.features, items)
+    score, sd = found.score(values)
+    half = half_width(level) * sd
+    return Table({"item": labels, "score": score, "lower": score - half, "upper": score + half})
+
+
+def _values(
+    features: ItemFeatures, items: Any
+) -> tuple[NDArray[np.object_], list[NDArray[np.float64]]]:
+    groups = features.groups
+    if isinstance(items, np.ndarray) and items.ndim == 2 and len(groups) == 1:
+        labels = np.empty(len(items), dtype=object)
+        labels[:] = list(range(len(items)))
+        if items.shape[1] != len(groups[0].names):
+            raise InputError(
+                f"{items.shape[1]} features where the fit has {len(groups[0].names)}",
+                source="items",
+            )
+        return labels, [groups[0].standardise(items)]
+    table = read_features_table(groups, items)
+    return table.labels, [group_values(group, table) for group in groups]
+
+
+def head_bytes(found: FeatureEstimate) -> bytes:
+    """The linear head in safetensors: score = Σ weight·(x - mean)/scale, and its names."""
+    weight, sd = found.head()
+    groups = found.features.groups
+    scale = np.concatenate([group.scale for group in groups])
+    tensors = {
+        "weight": weight.astype(np.float32),
+        "weight_sd": sd.astype(np.float32),
+        "mean": np.concatenate([group.centre for group in groups]).astype(np.float32),
+        "scale": np.where(np.isinf(scale), 1.0, scale).astype(np.float32),
+    }
+    names = [name for group in groups for name in group.names]
+    about = {"names": json.dumps(names), "formula": "score = sum(weight * (x - mean) / scale)",
+             "kinds": json.dumps([[g.name, g.kind, len(g.names)] for g in groups])}  # fmt: skip
+    return safetensors_bytes(tensors, about)
+
+
+def features_bytes(found: FeatureEstimate) -> bytes:
+    """All that scores of further items need, for the folder of a fit."""
+    tensors: dict[str, NDArray[Any]] = {
+        "shares": found.shares,
+        "mean": found.weights.mean,
+        "root": found.weights.root.astype(np.float32),
+    }
+    groups = []
+    for number, group in enumerate(found.features.groups):
+        groups.append({"name": group.name, "kind": group.kind, "columns": group.columns,
+                       "names": group.names, "factor": group.factor})  # fmt: skip
+        tensors[f"centre{number}"], tensors[f"scale{number}"] = group.centre, group.scale
+        if group.rarity is not None:
+            tensors[f"rarity{number}"] = group.rarity
+    about = {"groups": groups, "inverse": found.weights.inverse, "explained": found.explained,
+             "n_items": found.n_items, "size": found.size, "gain": found.gain}  # fmt: skip
+    return safetensors_bytes(tensors, {"about": json.dumps(about)})
+
+
+def read_features(content: bytes) -> FeatureEstimate:
+    """What `features_bytes` wrote; ValueError or KeyError where it is damaged."""
+    tensors, metadata = read_safetensors(content)
+    about = json.loads(metadata["about"])
+    groups = tuple(
+        FeatureGroup(
+            each["name"], each["kind"], tuple(each["columns"]), tuple(each["names"]),
+            tensors[f"centre{number}"], tensors[f"scale{number}"], float(each["factor"]),
+            tensors.get(f"rarity{number}"),
+        )
+        for number, each in enumerate(about["groups"])
+    )  # fmt: skip
+    root = tensors["root"].astype(np.float64)
+    weights = WeightPosterior(tensors["mean"], root, bool(about["inverse"]))
+    return replace(
+        FeatureEstimate(ItemFeatures(groups), tensors["shares"], 0.0, weights, 1, 1.0),
+        explained=float(about["explained"]), n_items=int(about["n_items"]),
+        size=float(about["size"]), gain=float(about["gain"]),
+    )  # fmt: skip

@@ -1,0 +1,110 @@
+"""What items are, in numbers: groups of features, standardised over the items of the votes."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+__all__ = ["FeatureGroup", "ItemFeatures", "standardised_group"]
+
+_TINY = 1e-9  # of a column's size: what varies less is constant
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureGroup:
+    """Features that share one variance of their weights.
+
+    A feature x counts as (x - centre)/scale·factor: columns of different units each by their
+    standard deviation, those of an embedding or of n-grams as they are, and the factor makes the
+    mean square norm of a row 1.
+
+    Attributes
+    ----------
+    kind
+        "columns" (numbers in any units), "list" (an embedding), "ngrams" or "readability".
+    columns
+        The columns of the items' table that it is made of.
+    names
+        Of the features.
+    rarity
+        For n-grams: the weight of every column, which is larger the fewer texts have it.
+    values
+        The standardised features, one row an item of the votes; empty where they were not kept.
+    """
+
+    name: str
+    kind: str
+    columns: tuple[str, ...]
+    names: tuple[str, ...]
+    centre: Vector
+    scale: Vector
+    factor: float
+    rarity: Vector | None = None
+    values: NDArray[np.float32] = field(default_factory=lambda: np.empty((0, 0), np.float32))
+
+    def standardise(self, raw: NDArray[Any]) -> NDArray[np.float64]:
+        """Features of other items in the units of these; NaN, not known, as the mean."""
+        scaled = (np.asarray(raw, np.float64) - self.centre) / self.scale * self.factor
+        return np.asarray(np.nan_to_num(scaled, nan=0.0))
+
+
+@dataclass(frozen=True, eq=False)
+class ItemFeatures:
+    """All groups, and what was noticed of them."""
+
+    groups: tuple[FeatureGroup, ...]
+    notes: tuple[str, ...] = ()
+
+    @property
+    def size(self) -> int:
+        """The number of features."""
+        return sum(len(group.names) for group in self.groups)
+
+    def without_values(self) -> ItemFeatures:
+        """The same groups without a row for every item."""
+        empty = np.empty((0, 0), np.float32)
+        return replace(self, groups=tuple(replace(group, values=empty) for group in self.groups))
+
+
+def standardised_group(
+    name: str,
+    kind: str,
+    columns: tuple[str, ...],
+    names: tuple[str, ...],
+    raw: NDArray[Any],
+    rarity: Vector | None = None,
+) -> FeatureGroup:
+    """A group of raw features, one row an item; NaN where one is not known.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.item_features import standardised_group
+    >>> raw = np.array([[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]])
+    >>> group = standardised_group("g", "columns", ("a", "b"), ("a", "b"), raw)
+    >>> group.values.round(2).tolist(), group.standardise(raw[:1]).round(2).tolist()
+    ([[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]], [[-1.22, 0.0]])
+    """
+    raw = np.asarray(raw, np.float64)
+    known = np.isfinite(raw)
+    count = np.maximum(known.sum(axis=0), 1)
+    centre = np.where(known, raw, 0.0).sum(axis=0) / count
+    about = np.where(known, raw - centre, 0.0)
+    spread = np.sqrt((about**2).sum(axis=0) / count)
+    varies = spread > _TINY * np.maximum(np.abs(centre), 1.0)
+    own_units = kind in ("columns", "readability")
+    scale = np.where(varies, spread, 1.0) if own_units else np.ones(len(spread))
+    about = np.where(varies, about / scale, 0.0)
+    # A column that is constant here says nothing, and must say nothing of other items either.
+    scale = np.where(varies, scale, np.inf)
+    square = float((about**2).sum(axis=1).mean())
+    factor = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
+    values = (about * factor).astype(np.float32)
+    return FeatureGroup(name, kind, columns, names, centre, scale, factor, rarity, values)

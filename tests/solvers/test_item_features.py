@@ -1,0 +1,168 @@
+"""The prior of scores by features: posterior, evidence and its derivative against dense algebra."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift import Comparisons
+from crowdsift.engines import choose_engine
+from crowdsift.engines.grid import RELIABILITY_ONLY, mirrored
+from crowdsift.engines.operators import solve_rows
+from crowdsift.solvers.ep.item_features import DensePrior
+from crowdsift.solvers.ep.low_rank_features import LowRankPrior
+from crowdsift.solvers.ep.state import Propagation, Settings
+from crowdsift.solvers.ep.variances import Factorisation
+from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
+from crowdsift.votes.item_features import standardised_group
+
+KINDS = [DensePrior, LowRankPrior]
+SHARES = np.array([0.3, 0.2])
+
+
+def groups_of(n: int) -> list[np.ndarray]:
+    rng = np.random.default_rng(5)
+    raw = rng.normal(size=(n, 3)), rng.normal(size=(n, 2)) * [1.0, 9.0]
+    return [
+        standardised_group("g", "columns", ("c",), ("c",) * each.shape[1], each).values
+        for each in raw
+    ]
+
+
+def run_of(kind: type, engine_name: str = "cpu") -> Propagation:
+    """A run of some iterations with fixed shares."""
+    votes = crowdsift.simulate(items=12, workers=9, comparisons=300, seed=2).comparisons()
+    engine = choose_engine(engine_name, votes, 1)
+    run = Propagation.begin("flat", engine, power_grid(17), Settings(solve_tolerance=1e-12),
+                            RELIABILITY_ONLY, None, Factorisation(engine))  # fmt: skip
+    assert run is not None
+    run.item_prior = kind(groups_of(12), SHARES.copy())
+    run.item_prior.learn = lambda run: None
+    for _ in range(6):
+        run.iterate()
+    run.exact = True
+    run.find_items()
+    return run
+
+
+def dense(run: Propagation, shares: np.ndarray) -> tuple[np.ndarray, np.ndarray, float]:
+    """Means, covariance and evidence of items at the run's sites, by plain NumPy."""
+    n, (low, high, weight) = 12, run.system.laplacian.pairs()
+    L = np.zeros((n, n))
+    for a, b, w in zip(low, high, weight, strict=True):
+        L[a, a] += w
+        L[b, b] += w
+        L[a, b] -= w
+        L[b, a] -= w
+    C = (1.0 - shares.sum()) * np.eye(n)
+    for share, X in zip(shares, groups_of(n), strict=True):
+        C += share * X.astype(float) @ X.T.astype(float)
+    sigma = np.linalg.inv(L + np.linalg.inv(C))
+    means = sigma @ run.system.rhs
+    log_determinant = np.linalg.slogdet(np.eye(n) + L @ C)[1]
+    return means, sigma, 0.5 * (run.system.rhs @ means - log_determinant)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_posterior_and_evidence_are_those_of_dense_algebra(kind, engine):
+    run = run_of(kind, engine)
+    means, sigma, evidence = dense(run, SHARES)
+    assert abs(run.means - means).max() < 1e-5
+    found = run.item_prior.pair_variances(run)
+    assert found.items == pytest.approx(np.diag(sigma), rel=1e-3)
+    first, second, _, variance = run.sites.pair_posteriors(run.means)[:4]
+    wanted = np.array([sigma[a, a] + sigma[b, b] - 2 * sigma[a, b]
+                       for a, b in zip(first, second, strict=True)])  # fmt: skip
+    assert variance == pytest.approx(wanted, rel=1e-3)
+    assert 0.5 * (run.system.rhs @ run.means - found.log_determinant) == pytest.approx(
+        evidence, abs=5e-3
+    )
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_shares_follow_the_derivative_of_the_evidence(kind):
+    """½(αᵀGα - tr QG) is the derivative in the variance of a group, here by finite differences."""
+    run = run_of(kind)
+    squares, determined = run.item_prior._squares(run)
+    own = 0.5 * (squares[-1] - determined[-1])  # a share more is as much less of an item's own
+    for group in range(2):
+        step = np.zeros(2)
+        step[group] = 1e-4
+        slope = (dense(run, SHARES + step)[2] - dense(run, SHARES - step)[2]) / 2e-4
+        found = 0.5 * (squares[group] - determined[group]) - own
+        assert found == pytest.approx(slope, abs=0.02)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_weights_are_those_of_regression(kind):
+    """w = ZᵀC⁻¹r has the mean ZᵀC⁻¹m and the covariance I - ZᵀC⁻¹(C - Σ)C⁻¹Z."""
+    run = run_of(kind)
+    means, sigma, _ = dense(run, SHARES)
+    Z = run.item_prior.design().astype(float)
+    inverse = np.linalg.inv(0.5 * np.eye(12) + Z @ Z.T)
+    C = np.linalg.inv(inverse)
+    covariance = np.eye(5) - Z.T @ inverse @ (C - sigma) @ inverse @ Z
+    found = run.item_prior.weights(run)
+    assert found.mean == pytest.approx(Z.T @ inverse @ means, abs=1e-4)
+    rows = np.random.default_rng(1).normal(size=(4, 5))
+    assert found.variance(rows) == pytest.approx(np.einsum("ij,jk,ik->i", rows, covariance, rows),
+                                                 rel=2e-3)  # fmt: skip
+    assert found.variances() == pytest.approx(np.diag(covariance), rel=2e-3)
+
+
+def two_items(monkeypatch, levels, prior):
+    """EP's evidence of a few votes on two items, the distribution of workers being N(1, ½²)."""
+    monkeypatch.setattr(WorkerPrior, "learned", lambda self, *given, **named: self)
+    votes = Comparisons.from_arrays(list("aaba"), list("bbab"), worker=list("uvwu"))
+    engine = choose_engine("cpu", votes, 1)
+    settings = Settings(tolerance=1e-9, refine=False, solve_tolerance=1e-12)
+    run = Propagation.begin("flat", engine, levels, settings, RELIABILITY_ONLY, None,
+                            Factorisation(engine))  # fmt: skip
+    assert run is not None
+    run.prior = WorkerPrior.start(power_grid(17), 1.0, 0.5)
+    run.prior = replace(run.prior, levels=levels)
+    run.item_prior, run.scale_steps = prior, 99  # on the grid as it is
+    while not run.done:
+        run.iterate()
+    run.finish()
+    return run
+
+
+def test_evidence_of_two_items_against_integration(monkeypatch):
+    """With x = ±1 the difference of two items has the prior variance 2(1 + ρ).
+
+    EP is the same as without features on a grid √(1 + ρ) times as wide. What the evidence gains
+    or loses by ρ, on which shares and the gate depend, is that of the integrals.
+    """
+    prior, levels = DensePrior([np.array([[1.0], [-1.0]])], np.array([0.3])), power_grid(17)
+    prior.learn = lambda run: None
+    run = two_items(monkeypatch, levels, prior)
+    wide = two_items(monkeypatch, levels * np.sqrt(1.3), None)
+    assert run.evidence[-1] == pytest.approx(wide.evidence[-1], abs=1e-3)  # float32
+    plain = two_items(monkeypatch, levels, None)
+    d, exact = np.linspace(-14.0, 14.0, 4001), []
+    p = 1.0 / (1.0 + np.exp(-np.outer(mirrored(levels), d)))
+    for variance in (2.6, 2.0):
+        total = np.exp(-(d**2) / (2.0 * variance)) / np.sqrt(variance)
+        for likelihood in (p * p, p, 1.0 - p):  # of u, v and w
+            total = total * (run.prior.masses @ likelihood)
+        exact.append(np.log(total.sum()))
+    assert run.evidence[-1] - plain.evidence[-1] == pytest.approx(exact[0] - exact[1], abs=0.005)
+
+
+def test_many_solves_at_once():
+    votes = crowdsift.simulate(items=40, workers=9, comparisons=300, seed=3).comparisons()
+    rng, found = np.random.default_rng(0), []
+    rhs = rng.normal(size=(19, 40)).astype(np.float32)
+    for name in ("cpu", "reference"):
+        engine = choose_engine(name, votes, 2)
+        laplacian = engine.slopes.curvature(np.linspace(-1, 1, 40), np.ones(9)).laplacian
+        x = solve_rows(laplacian, rhs, np.zeros_like(rhs), shift=0.7, tolerance=1e-6)
+        residual = np.array([laplacian.multiply(row.astype(float)) for row in x]) + 0.7 * x - rhs
+        assert np.abs(residual).max() < 1e-4
+        found.append(x)
+    assert found[0] == pytest.approx(found[1], abs=1e-4)
