@@ -276,7 +276,7 @@ def test_a_chat_without_an_assistant_is_refused(tmp_path: Path) -> None:
     rows[4]["chosen"] = rows[4]["chosen"][:1]
     rows[7]["rejected"] = []
     path = lines(tmp_path / "chat.jsonl", rows)
-    with pytest.raises(InputError, match=r"row 5, column 'chosen': empty item label"):
+    with pytest.raises(InputError, match=r"row 5, column 'chosen': empty reply .*the assistant's"):
         crowdsift.read(path)
     votes = crowdsift.read(path, skip_bad=True)
     assert votes.intake is not None
