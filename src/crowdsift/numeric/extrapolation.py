@@ -67,4 +67,4 @@ class Anderson:
         share = np.linalg.lstsq(changes, residual, rcond=1e-8)[0]
         ahead = (np.stack(self._points, axis=1) + changes) @ share
         longest, length = self._most * size, float(np.linalg.norm(ahead))
-        return np.asarray(image - (ahead if length <= longest else ahead * (longest / length)))
+        return np.asarray(image - (ahead * (longest / length) if length > longest else ahead))
