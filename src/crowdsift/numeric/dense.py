@@ -1,4 +1,4 @@
-"""Dense matrices of symmetric positive definite systems: assembly, factors, inverses."""
+"""Dense matrices of symmetric positive definite systems: factors and inverses."""
 
 from __future__ import annotations
 
@@ -14,33 +14,10 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["inverse_root", "symmetric_matrix"]
+__all__ = ["inverse_root"]
 
 _BLOCK = 64
 _LARGE = 800
-
-
-def symmetric_matrix(
-    diagonal: Matrix,
-    first: NDArray[np.integer],
-    second: NDArray[np.integer],
-    value: NDArray[np.floating],
-) -> Matrix:
-    """The matrix of a diagonal and of one value for each of some pairs, on both sides of it.
-
-    No pair may come twice; pairs that do not come are 0.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.dense import symmetric_matrix
-    >>> symmetric_matrix(np.array([2.0, 3.0]), np.array([0]), np.array([1]), np.array([-1.0]))
-    array([[ 2., -1.],
-           [-1.,  3.]])
-    """
-    matrix = np.diag(np.asarray(diagonal, dtype=np.float64))
-    matrix[first, second] = matrix[second, first] = value
-    return matrix
 
 
 def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
