@@ -31,7 +31,7 @@ from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
 from crowdsift.results.rows import VoteRows, votes_and_rows
-from crowdsift.results.scales import checked_level
+from crowdsift.results.scales import checked_level, is_scaled
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import estimate_from
 from crowdsift.votes.comparisons import Comparisons
@@ -270,7 +270,7 @@ def fit(
         result = Fit(**fields_of(fitted, machine.passes, started))
     if rows is not None:
         result = replace(result, **fields_of_rows(result, rows))
-    if scale != "standard" or anchor:
+    if is_scaled(scale, anchor):
         result = result.on_scale(scale, anchor)
     for each in result.diagnostics:
         if each.kind is Kind.SIGN:

@@ -104,6 +104,33 @@ def test_columns_named_like_those_of_the_reader(tmp_path: Path, name: str) -> No
     assert votes.workers.tolist() == ["x", "y"]
 
 
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda votes: crowdsift.fit(votes, crowdsift.model("bora-em", accelerate=False)),
+        lambda votes: crowdsift.fit(votes, crowdsift.model("bora-em", tolerance=0.0)),
+        lambda votes: crowdsift.fit(votes, crowdsift.model("bora-map", reliability_mean=2.0**70)),
+        lambda votes: crowdsift.fit(votes, crowdsift.model("bora-em", alternations=2**70)),
+        lambda votes: crowdsift.fit(votes, "bt", engine=np.array([1])),
+        lambda votes: crowdsift.fit(votes, "bt", engine_options=3),
+        lambda votes: crowdsift.fit(votes, "bt", scale=np.array([])),
+        lambda votes: crowdsift.fit(votes, "bt", anchor=[1]),
+        lambda votes: crowdsift.fit(votes, "bt", dependent_by=np.array([])),
+        lambda votes: crowdsift.fit(votes, "bt").predict(np.array([[1]]), ["b"]),
+        lambda votes: crowdsift.read(votes, columns=np.array([])),
+        lambda votes: crowdsift.read(votes, features=np.array(1.0)),
+        lambda votes: crowdsift.evaluate(votes, truth={}, methods="bt"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_arguments_that_ended_in_errors_of_others(call) -> None:
+    votes = {"winner": list("abac"), "loser": list("bcca"), "worker": list("xxyy")}
+    try:
+        call(votes)
+    except CrowdsiftError as error:
+        told(error)
+
+
 def test_settings_of_the_process_are_left_alone(tmp_path: Path) -> None:
     """The umask and the limit of csv, also where other threads look meanwhile."""
     before, seen, stop = csv.field_size_limit(), set(), threading.Event()

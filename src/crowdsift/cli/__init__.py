@@ -7,6 +7,7 @@ import signal
 import sys
 import warnings
 from contextlib import suppress
+from importlib import import_module
 from typing import Annotated
 
 import typer
@@ -15,7 +16,13 @@ from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
-from crowdsift.cli.interrupts import Interrupted, heed_signals, ignore_signals, signal_seen
+from crowdsift.cli.interrupts import (
+    Interrupted,
+    defer_signals,
+    heed_signals,
+    ignore_signals,
+    signal_seen,
+)
 from crowdsift.cli.next import next_
 from crowdsift.cli.predict import predict
 from crowdsift.cli.report import report
@@ -83,6 +90,7 @@ def _run() -> None:
     if sys.stdout is None:
         _fail("standard output is closed; send it to a file or to /dev/null")
     try:
+        _import_database()
         app()
     except CrowdsiftError as error:
         _fail(str(error))
@@ -105,6 +113,13 @@ def _run() -> None:
             f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
             "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
         )
+
+
+def _import_database() -> None:
+    """Import DuckDB where no exception can come: one inside its import ends the process."""
+    if not {"-h", "--help", "--version"} & set(sys.argv) and len(sys.argv) > 2:
+        with defer_signals():
+            import_module("duckdb")
 
 
 def _interrupted(error: Interrupted) -> None:

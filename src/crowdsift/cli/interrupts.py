@@ -7,11 +7,19 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Interrupted", "heed_signals", "ignore_signals", "raise_if_seen", "signal_seen"]
+__all__ = [
+    "Interrupted",
+    "defer_signals",
+    "heed_signals",
+    "ignore_signals",
+    "raise_if_seen",
+    "signal_seen",
+]
 
 _HEEDED = (signal.SIGINT, signal.SIGTERM)
 _PATIENCE = 2.0  # seconds in which cleaning up is not disturbed by a second signal
 _seen: list[tuple[int, float]] = []  # signals, and when they came
+_deferred: list[None] = []  # not empty: they wait
 
 
 class Interrupted(BaseException):
@@ -46,6 +54,17 @@ def heed_signals(last: bool = False) -> Iterator[None]:
             signal.signal(number, signal.SIG_IGN if last else handler)
 
 
+@contextmanager
+def defer_signals() -> Iterator[None]:
+    """Raise what comes meanwhile at the end only: for what cannot be interrupted."""
+    _deferred.append(None)
+    try:
+        yield
+    finally:
+        _deferred.clear()
+    raise_if_seen()
+
+
 def ignore_signals() -> None:
     """From here on the command only says how it ends."""
     for number in _HEEDED:
@@ -68,4 +87,5 @@ def _raise(number: int, _frame: object) -> None:
     if _seen and now - _seen[-1][1] < _PATIENCE:
         return
     _seen.append((number, now))
-    raise Interrupted(number)
+    if not _deferred:
+        raise Interrupted(number)

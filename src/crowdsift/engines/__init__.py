@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
@@ -14,7 +15,7 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.kernels import COMPILED
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator
 
     from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
@@ -47,10 +48,10 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     >>> choose_engine("auto", votes).facts.n_items
     2
     """
-    chosen = _fastest(len(comparisons)) if name == "auto" else name
-    if chosen not in ENGINES:
+    if not isinstance(name, str) or name not in ("auto", *ENGINES):
         known = ", ".join((*ENGINES, *MAPS))
         raise RequestError(f"unknown engine {name!r}; the engines are auto, {known}")
+    chosen = _fastest(len(comparisons)) if name == "auto" else name
     module: Any = import_module(ENGINES[chosen])
     made: Engine = module.engine(comparisons, thread_count(threads))
     return made
@@ -76,7 +77,11 @@ def opened_engine(
         Of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are
         kept in files, for all.
     """
-    given = {key: value for key, value in (options or {}).items() if value is not None}
+    if options is not None and not isinstance(options, Mapping):
+        raise RequestError(f"engine_options are values by name, not {options!r}")
+    if not isinstance(name, str):
+        raise RequestError(f"an engine is chosen by its name, not by {name!r:.60}")
+    given = {str(key): value for key, value in (options or {}).items() if value is not None}
     memory = given.pop("memory", None)
     if memory is not None and name in ("auto", "cpu"):
         fits = not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)

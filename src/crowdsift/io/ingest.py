@@ -130,7 +130,8 @@ def read(
     if isinstance(source, Comparisons):
         return source
     options = ReadOptions(
-        columns=columns or {}, format=format, values=values or {}, where=where,
+        columns={} if columns is None else columns, format=format,
+        values={} if values is None else values, where=where,
         unique=unique, workers=workers, sides=sides, features=features, by=by,  # type: ignore[arg-type]
         skip_bad=skip_bad, partitions=partitions, query=query, memory=memory,
         threads=threads,

@@ -129,7 +129,10 @@ def _names(given: Any, name: str) -> tuple[str, ...]:
         return (given,)
     if not isinstance(given, Sequence | Iterable) or isinstance(given, bytes | Mapping):
         raise _wrong(name, "the names of columns", given)
-    names = tuple(given)
+    try:
+        names = tuple(given)
+    except TypeError:  # an array of no dimension
+        raise _wrong(name, "the names of columns", given) from None
     if not all(isinstance(each, str) for each in names):
         raise _wrong(name, "the names of columns", given)
     return names

@@ -174,6 +174,7 @@ def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[n
     if known.sum() < 2:
         raise InputError(
             f"only {int(known.sum())} of the {votes.n_items} items of the votes are in the truth "
-            f"(for example {votes.items[0]!r} is not like {labels[0]!r}); items must be named alike"
+            f"(for example {votes.items[0]!r} is not like "
+            f"{labels[0] if len(labels) else 'nothing'!r}); items must be named alike"
         )
     return known, values[place[known]]

@@ -154,7 +154,10 @@ def _leave_out(
             gradient = np.zeros((len(some), k))
             np.add.at(gradient, (problem, one), votes.pull[rows])
             np.add.at(gradient, (problem, two), -votes.pull[rows])
-            scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
+            try:
+                scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
+            except np.linalg.LinAlgError:  # slopes beyond all sizes: no order is known
+                continue
             gap = scores[problem, one] - scores[problem, two]
             known = gone[problem, one, two] & (np.abs(gap) > _EQUAL)
             order[rows] = np.where(known, np.sign(gap), 0.0)

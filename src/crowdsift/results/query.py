@@ -30,9 +30,13 @@ def as_list(value: Any) -> list[Any]:
 def keys_of(labels: Iterable[Any]) -> list[Any]:
     """What tells labels apart; see `crowdsift.votes.labels`."""
     try:
-        return [key_of(label) for label in plain(labels)]
+        keys = [key_of(label) for label in plain(labels)]
+        hash(tuple(keys))
     except LabelError as error:
         raise RequestError(error.message) from None
+    except TypeError:
+        raise RequestError("labels are texts, numbers or dates, not lists or arrays") from None
+    return keys
 
 
 def places_of(labels: Iterable[Any]) -> dict[Any, int]:

@@ -94,6 +94,9 @@ def votes_and_rows(
     """The votes, and row by row which of them go together and when, where it was asked for."""
     if isinstance(group, VoteRows):
         return read_votes(votes, options), group
+    for name, given in (("dependent_by", group), ("time_column", time)):
+        if given is not None and not isinstance(given, str):
+            raise RequestError(f"{name} must be the name of a column, not {given!r:.60}")
     if group or time:
         return read_rows(votes, options, group=group or None, time=time or None)
     return read_votes(votes, options), None

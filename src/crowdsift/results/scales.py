@@ -25,6 +25,7 @@ __all__ = [
     "SCALES",
     "STANDARD",
     "checked_level",
+    "is_scaled",
     "level_text",
     "moved",
     "own_scale",
@@ -91,6 +92,12 @@ def slope_of(fit: FitData) -> float:
     return float(4.0 * (up - down) / (2.0 * _STEP))
 
 
+def is_scaled(scale: Any, anchor: Any) -> bool:
+    """Whether anything but the standard scale is asked for, or something that is no scale."""
+    plain = isinstance(scale, str) and scale == "standard"
+    return not plain or not (anchor is None or (isinstance(anchor, Mapping) and not anchor))
+
+
 def scaled_fields(
     fit: FitData, scale: str = "standard", anchor: Mapping[Any, float] | None = None
 ) -> dict[str, Any]:
@@ -112,9 +119,9 @@ def scaled_fields(
         The value that an item shall have, one item a component. An item that is in several
         contexts has it in each of them.
     """
-    if scale not in SCALES:
+    if not isinstance(scale, str) or scale not in SCALES:
         raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
-    known = _anchors(fit, scale, anchor or {})
+    known = _anchors(fit, scale, {} if anchor is None else anchor)
     summary = {**fit.summary, "scale": scale}
     for name in ("scale_factor", "anchor"):
         summary.pop(name, None)
@@ -171,6 +178,8 @@ def own_scale(saved: Table) -> tuple[Table, Table | None]:
 
 def _anchors(fit: FitData, scale: str, anchor: Mapping[Any, float]) -> dict[int, float]:
     """The rows of anchors and their values; one a component."""
+    if not isinstance(anchor, Mapping):
+        raise RequestError(f"anchors are values by item, as {{'a': 1200}}, not {anchor!r:.60}")
     if anchor and scale == "winrate":
         raise RequestError("a win rate has no level to choose; leave the anchor out")
     labels = keys_of(fit.item_table["item"].tolist())
