@@ -29,7 +29,7 @@ def case(seed: int, folder: Path) -> None:
         shape = "star"
     arrays = SHAPES[shape](np.random.default_rng(seed))
     weights = weight(rng, len(arrays["first"]))
-    engine = rng.choice(("cpu", "cpu", "reference")) if shape != "great_star" else "cpu"
+    engine = rng.choice(("cpu", "cpu", "reference")) if len(weights) <= 200 else "cpu"
     options = {"engine": engine, "threads": rng.choice((1, 2, 3))}
     method = rng.choice(sorted(MODELS))
     with warnings.catch_warnings():
