@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
-from crowdsift.engines import opened_engine
+from crowdsift.engines import named_options, opened_engine
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
 from crowdsift.io.gold import read_gold
@@ -247,7 +247,7 @@ def fit(
     chosen, level = _model(method), checked_level(level)
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = _options(reading, threads)
-    given = {**(engine_options or {}), "memory": options.memory or None}
+    given = {**named_options(engine_options), "memory": options.memory or None}
     read, rows = votes_and_rows(votes, options, dependent_by, time_column)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)

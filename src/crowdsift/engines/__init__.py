@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ENGINES", "MAPS", "choose_engine", "offers", "opened_engine"]
+__all__ = ["ENGINES", "MAPS", "choose_engine", "named_options", "offers", "opened_engine"]
 
 # Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
 _MANY_VOTES = 2_000_000
@@ -57,6 +57,13 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     return made
 
 
+def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
+    """The options of an engine that have a value."""
+    if options is not None and not isinstance(options, Mapping):
+        raise RequestError(f"engine_options are values by name, not {options!r:.60}")
+    return {str(key): value for key, value in (options or {}).items() if value is not None}
+
+
 @contextmanager
 def opened_engine(
     name: str,
@@ -77,11 +84,9 @@ def opened_engine(
         Of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are
         kept in files, for all.
     """
-    if options is not None and not isinstance(options, Mapping):
-        raise RequestError(f"engine_options are values by name, not {options!r}")
     if not isinstance(name, str):
         raise RequestError(f"an engine is chosen by its name, not by {name!r:.60}")
-    given = {str(key): value for key, value in (options or {}).items() if value is not None}
+    given = named_options(options)
     memory = given.pop("memory", None)
     if memory is not None and name in ("auto", "cpu"):
         fits = not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)
