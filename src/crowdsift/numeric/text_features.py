@@ -65,7 +65,7 @@ def readability(texts: Sequence[str]) -> Vector:
     --------
     >>> from crowdsift.numeric.text_features import readability
     >>> readability(["The cat sat. It ate."])[0].round(2).tolist()
-    [2.8, 1.2, 0.0, 2.5, 0.0, 1.0, 1.79]
+    [2.8, 1.0, 0.0, 2.5, 0.0, 1.0, 1.79]
     """
     return np.array([_readability(text) for text in texts]).reshape(-1, len(READABILITY))
 

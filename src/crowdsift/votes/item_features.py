@@ -89,8 +89,8 @@ def standardised_group(
     >>> from crowdsift.votes.item_features import standardised_group
     >>> raw = np.array([[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]])
     >>> group = standardised_group("g", "columns", ("a", "b"), ("a", "b"), raw)
-    >>> group.values.round(2).tolist(), group.standardise(raw[:1]).round(2).tolist()
-    ([[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]], [[-1.22, 0.0]])
+    >>> group.standardise(raw).round(2).tolist()
+    [[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]]
     """
     raw = np.asarray(raw, np.float64)
     known = np.isfinite(raw)
