@@ -15,24 +15,30 @@ import os
 import platform
 import sys
 import time
-import traceback
 import warnings
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
 
+from benchmarks.gpu_bench import (  # noqa: E402
+    ARRAYS,
+    Bench,
+    bare,
+    event_time,
+    large,
+    row_on_error,
+    spent,
+    told,
+)
 from crowdsift.models import MODELS, Model, model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
 PARTS = ("ceilings", "agreement", "em", "paper", "sift", "map", "more")
 QUICK = ("bt", "rank-centrality", "bora-em", "bora-map", "sift")  # on the look-alike
-ARRAYS = ("first", "second", "outcome", "weight", "offsets")
 TOLERANCE = 1e-9
 SINGLE = 1e-6  # sites in single precision move scores by as much in every iteration
 
@@ -40,18 +46,6 @@ SINGLE = 1e-6  # sites in single precision move scores by as much in every itera
 def tight(name: str) -> Model:
     """The method at the tolerance of the comparison."""
     return model(name, tolerance=SINGLE if name == "sift" else TOLERANCE)
-
-
-def bare(arrays: dict[str, Any], n_items: int, sides: bool) -> Comparisons:
-    """Encoded votes; labels are codes."""
-    held: dict[str, Any] = {name: np.ascontiguousarray(arrays[name]) for name in ARRAYS}
-    return Comparisons(
-        **held,
-        items=np.arange(n_items).astype(object),
-        workers=np.arange(len(arrays["offsets"]) - 1).astype(object),
-        sides_known=sides,
-        rows=len(arrays["first"]),
-    )
 
 
 # --- here ------------------------------------------------------------------------------------
@@ -93,65 +87,6 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
 
 
 # --- there -----------------------------------------------------------------------------------
-
-
-class Bench:
-    """The device, the clock, and the rows of the table."""
-
-    def __init__(self, device: str, seconds: float) -> None:
-        import torch
-
-        self.torch, self.device, self.begun, self.seconds = torch, device, time.time(), seconds
-        self.rows: list[tuple[str, str, str]] = []
-
-    def left(self) -> float:
-        """Seconds that are left."""
-        return self.seconds - (time.time() - self.begun)
-
-    def wait(self) -> None:
-        """Until the device has done what it was told."""
-        if self.device.startswith("cuda"):
-            self.torch.cuda.synchronize()
-
-    def row(self, what: str, figure: str, note: str = "") -> None:
-        """A row of the table, printed at once."""
-        self.rows.append((what, figure, note))
-        print(f"{time.time() - self.begun:6.1f} s  {what:44s} {figure:>24s}  {note}", flush=True)
-
-    def engine(self, votes: Comparisons) -> Any:
-        """The votes on the device."""
-        from crowdsift.engines.torch import engine
-
-        return engine(votes, 1, device=self.device)
-
-    def fit(self, chosen: Model, votes: Comparisons) -> tuple[float, Any]:
-        """Seconds of a fit, transfer of the votes included, and its estimate."""
-        self.wait()
-        begun = time.perf_counter()
-        estimate = chosen.estimate(self.engine(votes))
-        self.wait()
-        return time.perf_counter() - begun, estimate
-
-    def memory(self) -> str:
-        """The most that was held on the device."""
-        if not self.device.startswith("cuda"):
-            return ""
-        most = self.torch.cuda.max_memory_allocated() / 2**30
-        self.torch.cuda.reset_peak_memory_stats()
-        return f"{most:.1f} GiB"
-
-
-def event_time(bench: Bench, work: Callable[[], Any], repeats: int = 10) -> float:
-    """Median seconds of a call."""
-    work()
-    times = []
-    for _ in range(repeats):
-        bench.wait()
-        begun = time.perf_counter()
-        work()
-        bench.wait()
-        times.append(time.perf_counter() - begun)
-    return float(np.median(times))
 
 
 def ceilings(bench: Bench, folder: Path) -> None:
@@ -212,18 +147,6 @@ def agreement(bench: Bench, folder: Path, names: tuple[str, ...], share: float) 
                 )  # fmt: skip
 
 
-@contextmanager
-def row_on_error(bench: Bench, what: str) -> Iterator[None]:
-    """A failure is a row, not the end."""
-    try:
-        yield
-    except Exception as error:
-        bench.row(what, "FAILED", f"{type(error).__name__}: {error}"[:200])
-        traceback.print_exc(limit=-4)
-        if bench.device.startswith("cuda"):
-            bench.torch.cuda.empty_cache()
-
-
 def em(bench: Bench, folder: Path) -> None:
     """bora-em to its fixed point, as the paper's stopping rule has it."""
     for name in ("look-alike", "passage"):
@@ -251,31 +174,6 @@ def paper(bench: Bench, folder: Path) -> None:
                 bench.wait()
                 took = time.perf_counter() - begun
             bench.row(f"paper's EM, plain torch, {name}", f"{took:.3f} s", f"{iterations} it.")
-
-
-def large(bench: Bench, count: int) -> Comparisons:
-    """So many votes as `benchmarks.data.large` draws, 200 of every worker, drawn on the device."""
-    torch, device = bench.torch, bench.device
-    items, workers = max(count // 80, 50), max(count // 200, 20)
-    made = torch.Generator(device=device)
-    made.manual_seed(1)
-    score = torch.rand(items, generator=made, device=device) * 6 - 3
-    reliability = torch.rand(workers, generator=made, device=device) * 1.4 - 0.2
-    arrays = {name: np.empty(count, np.uint32) for name in ("first", "second")}
-    for begin in range(0, count, 1 << 26):
-        rows = slice(begin, min(begin + (1 << 26), count))
-        n = rows.stop - begin
-        one = torch.randint(items, (n,), generator=made, device=device)
-        two = (one + torch.randint(1, items, (n,), generator=made, device=device)) % items
-        who = torch.arange(begin, rows.stop, device=device) // 200
-        margin = reliability[who.clamp(max=workers - 1)] * (score[one] - score[two])
-        won = torch.rand(n, generator=made, device=device) < torch.sigmoid(margin)
-        arrays["first"][rows] = torch.where(won, one, two).int().cpu().numpy().view(np.uint32)
-        arrays["second"][rows] = torch.where(won, two, one).int().cpu().numpy().view(np.uint32)
-    ones = np.ones(count, np.float32)
-    offsets = np.minimum(np.arange(workers + 1, dtype=np.int64) * 200, count)
-    offsets[-1] = count
-    return bare({**arrays, "outcome": ones, "weight": ones, "offsets": offsets}, items, False)
 
 
 def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
@@ -310,57 +208,6 @@ def profiled(bench: Bench, chosen: Model, votes: Comparisons) -> None:
     rows = sorted(found.key_averages(), key=lambda row: -row.device_time_total)[:14]
     for row in rows:
         print(f"         {row.device_time_total / 1e3:9.2f} ms {row.count:7d} x {row.key[:90]}")
-
-
-WATCHED = (
-    ("sites", "TorchSites", ("update", "type_counts", "refine", "system", "propagate")),
-    ("operators", "TorchOperator", ("solve", "multiply")),
-    ("grid", "TorchCorrelations", ("multiply",)),
-    ("slopes", "TorchSlopes", ("profile", "curvature", "log_likelihood")),
-    ("em", "TorchEM", ("e_step",)),
-    ("em", "TorchEStep", ("regress",)),
-    ("torch_engine", "TorchEngine", ("__init__",)),
-)
-
-
-@contextmanager
-def spent(bench: Bench) -> Iterator[dict[str, list[float]]]:
-    """Seconds and calls of the passes, the device waited for; so much slower is everything."""
-    from importlib import import_module
-
-    shares: dict[str, list[float]] = {}
-    before = []
-
-    def watch(holder: Any, name: str, label: str) -> None:
-        plain = getattr(holder, name)
-
-        def timed(*given: Any, **named: Any) -> Any:
-            begun = time.perf_counter()
-            result = plain(*given, **named)
-            bench.wait()
-            entry = shares.setdefault(label, [0.0, 0])
-            entry[0] += time.perf_counter() - begun
-            entry[1] += 1
-            return result
-
-        before.append((holder, name, plain, name in vars(holder)))
-        setattr(holder, name, timed)
-
-    for module, kind, names in WATCHED:
-        holder = getattr(import_module(f"crowdsift.engines.torch.{module}"), kind)
-        for name in names:
-            watch(holder, name, f"{kind.removeprefix('Torch')}.{name}")
-    try:
-        yield shares
-    finally:
-        for holder, name, plain, own in before:
-            setattr(holder, name, plain) if own else delattr(holder, name)
-
-
-def told(shares: dict[str, list[float]]) -> str:
-    """Where the time went."""
-    order = sorted(shares.items(), key=lambda entry: -entry[1][0])
-    return "; ".join(f"{name} {took:.3f} s / {int(calls)}" for name, (took, calls) in order)
 
 
 def main() -> None:

@@ -289,13 +289,13 @@ def belief_propagation(engine: Engine, seed: int) -> Results:
         messages = found.sums
         yield Named(f"sweep {sweep}", messages, SITES)
         yield Named("improper", found.improper, EXACT)
-    variances, sums = loopy_bp(sites, laplacian.diagonal(), None)
+    variances, sums = loopy_bp(sites, laplacian, None)
     # 30 sweeps need not be enough on a small dense graph: what they reach is the same
     for field in ("items", "log_determinant", "definite"):
         yield Named(f"loopy.{field}", getattr(variances, field), SITES)
     if variances.definite:
         yield Named("loopy.pairs", by_pair(n, sites.pair_posteriors(ground.means[0])), SITES)
-        again, _ = loopy_bp(sites, laplacian.diagonal(), sums)
+        again, _ = loopy_bp(sites, laplacian, sums)
         yield Named("again.items", again.items, SITES)
         last = sites.propagate(D - sums, np.zeros(n), last=True)
         yield Named("degrees", last.degrees, EXACT)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
-from crowdsift.engines import named_options, opened_engine
+from crowdsift.engines import engine_choice, named_options, opened_engine
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
 from crowdsift.io.gold import read_gold
@@ -220,7 +220,7 @@ def fit(
         A column of times, for `drift` in the summary: whose reliability changed.
     engine
         Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
-        `engine_options` such as {"scheduler": "tcp://host:8786", "shards": 8}.
+        `engine_options` such as {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
     threads
         How many threads; all cores by default.
     seed
@@ -261,12 +261,13 @@ def fit(
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     prepared = _prepared(chosen, comparisons, known)
+    ran = engine_choice(engine, prepared, given)
     with (
         blas_threads(1, dense=thread_count(threads)),
         opened_engine(engine, prepared, threads, chosen.needs, given) as machine,
     ):
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
-        fitted = replace(fitted, seed=seed, threads=threads, level=level)
+        fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
         result = Fit(**fields_of(fitted, machine.passes, started))
     if rows is not None:
         result = replace(result, **fields_of_rows(result, rows))

@@ -167,8 +167,8 @@ class Recorded:
         self._protocol, self._of, self._used = protocol, of, used
 
     def __getattr__(self, name: str) -> Any:
+        value = getattr(self._of, name)  # what an engine may have beside the protocol is asked for
         self._used.add((self._protocol.__name__, name))
-        value = getattr(self._of, name)
         if name in attributes(self._protocol):
             return self._watched(attributes(self._protocol)[name], value)
         result = signature(self._protocol, name).result

@@ -177,7 +177,7 @@ def test_belief_propagation_is_exact_on_a_tree_and_close_on_a_random_graph(name)
         laplacian = sites.system(sites.pair_sums()).laplacian
         messages = None
         for _ in range(7):  # at most 30 sweeps each: messages cross the whole chain
-            near, messages = loopy_bp(sites, laplacian.diagonal(), messages)
+            near, messages = loopy_bp(sites, laplacian, messages)
         pairs = sites.pair_posteriors(np.zeros(votes.n_items)).variance.copy()
         exact = Factorisation(engine).variances(sites, laplacian, exact=True)
         assert near.definite

@@ -12,7 +12,7 @@ import pytest
 from crowdsift import Comparisons, fit, simulate
 from crowdsift.engines import choose_engine
 from crowdsift.engines.base import SlopePrior, required
-from crowdsift.errors import RequestError
+from crowdsift.errors import RequestError, ResourceError
 
 torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
 
@@ -96,6 +96,46 @@ def test_devices_that_are_not_there(device, message):
 
     with pytest.raises(RequestError, match=message):
         engine(votes(), 1, device=device)
+
+
+def test_the_summary_names_the_engine_and_why():
+    given = votes()
+    ran = fit(given, "bt", engine="torch", engine_options={"device": "cpu"}).summary
+    assert (ran["engine"], ran["engine_reason"]) == ("torch", "it was asked for")
+    ran = fit(given, "bt", engine_options={"device": "cpu"}).summary
+    assert ran["engine_reason"] == "device cpu was asked for"
+    ran = fit(given, "bt").summary
+    assert ran["engine"] == "cpu"
+    assert "2,000,000" in ran["engine_reason"]
+    with pytest.raises(RequestError, match="with engine 'cpu' leave it out"):
+        fit(given, "bt", engine="cpu", engine_options={"device": "cuda:0"})
+
+
+def test_memory_is_foreseen_and_its_end_has_figures(monkeypatch):
+    from crowdsift.engines.torch import device
+
+    place = torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda at: (30 * 2**30, 40 * 2**30))
+    for name in ("memory_reserved", "memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda at: 0)
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    device.foresee(place, 2**29, 60, "sift")
+    with pytest.raises(ResourceError, match=r"about 30\.5 GiB on cuda:0, which has 40\.0 GiB"):
+        device.foresee(place, 2**29, 61, "sift")
+    with pytest.raises(ResourceError, match="fit fewer votes"), device.memory_errors(place, 2**29):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_quantiles_are_those_of_the_host():
+    from crowdsift.engines.torch.quantiles import quantiles as there
+    from crowdsift.solvers.ep.type_summary import quantiles
+
+    rng = np.random.default_rng(0)
+    points = np.sort(rng.normal(size=(50, 9)), axis=1)
+    masses, levels = rng.dirichlet(np.full(9, 0.2), 50) * 0.9, np.linspace(0.05, 0.95, 7)
+    for atom in (np.zeros(50), np.full(50, 0.1)):
+        found = there(points, masses, levels, atom, torch.device("cpu"))
+        np.testing.assert_allclose(found, quantiles(points, masses, levels, atom), atol=1e-12)
 
 
 def test_codes_out_of_range_are_refused():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -25,13 +26,14 @@ from crowdsift.engines.torch import (  # noqa: E402
     rows,
     sites,
     slopes,
-    triton_grid,
+    sums,
     triton_solve,
 )
 from crowdsift.engines.torch.moments import PlainPasses  # noqa: E402
-from crowdsift.engines.torch.sums import FixedPoint  # noqa: E402
 from crowdsift.engines.torch.torch_engine import TorchEngine  # noqa: E402
 from crowdsift.engines.torch.triton_grid import TritonPasses  # noqa: E402
+from crowdsift.solvers.em import EMState, alternate  # noqa: E402
+from crowdsift.solvers.ep.variances import loopy_bp  # noqa: E402
 from crowdsift.solvers.ep.worker_prior import power_grid  # noqa: E402
 
 
@@ -50,7 +52,6 @@ def drawn(seed: int) -> Comparisons:
 def test_kernels(monkeypatch, shape, points):
     """Two updates, workers' own grids between them; some workers have several chunks of votes."""
     monkeypatch.setattr(rows, "_CHUNK", 16)
-    monkeypatch.setattr(triton_grid, "_ROWS", 100)  # several parts
     votes = drawn(10 + shape)
     types, levels = SHAPES[shape], power_grid(points)
     prior = np.random.default_rng(shape).dirichlet(np.ones(types.n_types(levels)))
@@ -70,11 +71,9 @@ def test_kernels(monkeypatch, shape, points):
 
 
 def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
-    """From here on passes are kernels; solves stay plain, since graphs need a GPU."""
-    for module in (em, operators, pairs, passes, slopes):
+    """From here on passes are kernels; what a GPU would record is called kernel by kernel."""
+    for module in (em, operators, pairs, passes, slopes, sums):
         monkeypatch.setattr(module, "uses_triton", lambda device: True)
-    monkeypatch.setattr(operators, "_SMALL", -1)
-    monkeypatch.setattr(operators, "_DENSE", 0)
 
 
 def told(engine: TorchEngine) -> list[object]:
@@ -106,32 +105,65 @@ def test_other_kernels(monkeypatch):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_steps_of_a_solve(monkeypatch, dense):
+def test_steps_of_a_solve(monkeypatch):
     """Steps of conjugate gradients, as a graph would play them, end at the solution and stay."""
     monkeypatch.setattr(triton_solve, "_BLOCK", 16)
     rng = np.random.default_rng(5)
-    n, shift = 50, 0.3
-    low = rng.integers(0, n, 200).astype(np.int32)
-    high = ((low + rng.integers(1, n, 200)) % n).astype(np.int32)
-    weight, rhs = rng.random(200), rng.normal(size=n)
-    matrix = np.zeros((n, n))
+    n, shift = 18, 0.3
+    low = rng.integers(0, n, 60).astype(np.int32)
+    high = ((low + rng.integers(1, n, 60)) % n).astype(np.int32)
+    weight, rhs = rng.random(60), rng.normal(size=n)
+    matrix = shift * np.eye(n)
     for a, b, w in zip(low, high, weight, strict=True):
         matrix[[a, b], [a, b]] += w
         matrix[[a, b], [b, a]] -= w
-    inverse = 1.0 / (np.diag(matrix) + shift)
-    direction = inverse * rhs
-    scale = FixedPoint(torch.tensor(2.0 * np.abs(direction).max()), 40)
-    state = [rhs @ direction, rhs @ rhs, 0.0, 1.0, 1e-20, shift, 1.0, float(scale.up)]
-    numbers = (np.zeros(n), rhs, direction, inverse, np.zeros(n))
-    problem = triton_solve.Problem(
-        *(torch.tensor(each) for each in numbers), torch.zeros(n, dtype=torch.int64),
-        torch.tensor([*state, float(scale.down)]), torch.tensor(matrix) if dense else None,
-        torch.tensor(low), torch.tensor(high), torch.tensor(weight),
-    )  # fmt: skip
-    for _ in range(50):
-        triton_solve.one_step(problem, 40)
-    wanted = np.linalg.solve(matrix + shift * np.eye(n), rhs)
-    np.testing.assert_allclose(problem.x.numpy(), wanted, atol=1e-9)
-    assert problem.state[3] == 0.0
-    assert 10 < problem.state[2] < 50
+    solver = triton_solve.GraphSolver(n, torch.tensor(low), torch.tensor(high))
+    wanted = np.linalg.solve(matrix, rhs)
+    for start in (np.zeros(n), wanted):
+        x, steps, square = solver.solve(torch.tensor(weight), rhs, start, shift, 1e-10, 1_000)
+        np.testing.assert_allclose(x.numpy(), wanted, atol=1e-8)
+        assert square <= 1e-20 * (rhs @ rhs)
+        assert steps <= n
+
+
+def test_whole_m_steps(monkeypatch):
+    """Alternations without a word to the host are those pass by pass."""
+    votes, scores = drawn(4), np.zeros(9)
+    state = EMState(scores, np.full(6, 0.8), None)
+    found = []
+    for kernels in (False, True):
+        if kernels:
+            by_kernels(monkeypatch)
+        engine = TorchEngine(votes, torch.device("cpu"))
+        step = engine.em.e_step(scores, state.slopes)
+        first = alternate(replace(state, e_step=step), 1, shift=0.1, ridge=1.0, tolerance=1e-9)
+        again = engine.em.e_step(first[0], first[1])
+        second = alternate(EMState(*first[:2], again), 2, shift=0.1, ridge=1.0, tolerance=1e-9)
+        found.append([step.log_likelihood, step.precision, *first, *second])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("effect", [0.0, 0.3])
+def test_belief_propagation(monkeypatch, effect):
+    """Two iterations of sift's items: systems, solves, variances by messages that go on."""
+    rng = np.random.default_rng(3)
+    first = rng.integers(0, 9, 60)
+    second = (first + rng.integers(1, 9, 60)) % 9
+    votes = Comparisons.from_arrays(first, second, worker=rng.integers(0, 3, 60))
+    levels, prior = power_grid(9), np.full(9, 1.0 / 9.0)
+    found = []
+    for kernels in (False, True):
+        if kernels:
+            by_kernels(monkeypatch)
+        run = TorchEngine(votes, torch.device("cpu")).grid.sites(SHAPES[0], 1.5)
+        means, messages, results = np.linspace(-1.0, 1.0, 9), None, []
+        for _ in range(2):
+            run.update(levels, prior, means, damping=0.7, clip=True, side=SIDE)
+            system = run.system(run.pair_sums(), effect)
+            means = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=1e-10).x
+            known, messages = loopy_bp(run, system.laplacian, messages)
+            results += [system.rhs, system.log_pairs, means, *known]
+        found.append([*results, *run.pair_posteriors(means)[2:]])
+    for ours, theirs in zip(*found, strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-5, atol=1e-5)

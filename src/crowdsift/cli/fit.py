@@ -14,6 +14,7 @@ from crowdsift.cli.options import (
     Classes,
     Columns,
     DependentBy,
+    Device,
     EngineName,
     ExcelSafe,
     Features,
@@ -96,7 +97,8 @@ def fit(
     excel_safe: ExcelSafe = None, as_json: AsJson = False,
     no_workers: NoWorkers = False, sides: Sides = None, hide_workers: HideWorkers = False,
     partitions: Partitions = False, query: Query = None, to_table: ToTable = None,
-    start: Start = None, engine: EngineName = "auto", scheduler: Scheduler = None,
+    start: Start = None,
+    engine: EngineName = "auto", device: Device = None, scheduler: Scheduler = None,
     shards: Shards = None, memory: Memory = None, threads: Threads = None, seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:  # fmt: skip
@@ -121,7 +123,8 @@ def fit(
             item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
             scale=scale, anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
-            engine_options={"scheduler": scheduler, "shards": shards}, memory=memory or "",
+            engine_options={"scheduler": scheduler, "shards": shards, "device": device},
+            memory=memory or "",
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)

@@ -130,6 +130,10 @@ Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]
 EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu, torch, dask or reference.")]
+Device = Annotated[
+    str | None,
+    typer.Option(help="Where engine torch runs: cuda:0, cuda:1, ... or cpu; a GPU by default."),
+]
 Scheduler = Annotated[
     str | None,
     typer.Option(

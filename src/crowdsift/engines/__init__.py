@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from contextlib import contextmanager
 from importlib import import_module
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowdsift.engines.base import CAPABILITIES
 from crowdsift.errors import RequestError
@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ENGINES", "MAPS", "choose_engine", "named_options", "offers", "opened_engine"]
+__all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "named_options", "offers",
+           "opened_engine"]  # fmt: skip
 
 # Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
 _MANY_VOTES = 2_000_000
@@ -37,8 +38,17 @@ ENGINES = {
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
 
 
-def choose_engine(name: str, comparisons: Comparisons, threads: int | None = None) -> Engine:
-    """The engine of that name over the comparisons.
+class Choice(NamedTuple):
+    """An engine by name, and why it is the one."""
+
+    name: str
+    reason: str
+
+
+def choose_engine(
+    name: str, comparisons: Comparisons, threads: int | None = None, device: str | None = None
+) -> Engine:
+    """The engine of that name over the comparisons; a device is one of PyTorch.
 
     Examples
     --------
@@ -48,13 +58,44 @@ def choose_engine(name: str, comparisons: Comparisons, threads: int | None = Non
     >>> choose_engine("auto", votes).facts.n_items
     2
     """
-    if not isinstance(name, str) or name not in ("auto", *ENGINES):
+    chosen = engine_choice(name, comparisons, {"device": device}).name
+    if chosen in MAPS:
+        raise RequestError(f"engine {name!r} is one for whole fits")
+    module: Any = import_module(ENGINES[chosen])
+    where = {} if device is None else {"device": device}
+    made: Engine = module.engine(comparisons, thread_count(threads), **where)
+    return made
+
+
+def engine_choice(
+    name: str, comparisons: Comparisons, options: Mapping[str, Any] | None = None
+) -> Choice:
+    """Which engine a name means for these comparisons with its options, and why.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.engines import engine_choice
+    >>> engine_choice("cpu", Comparisons.from_arrays(["a"], ["b"], worker=["w"]))
+    Choice(name='cpu', reason='it was asked for')
+    """
+    if not isinstance(name, str) or name not in ("auto", *ENGINES, *MAPS):
         known = ", ".join((*ENGINES, *MAPS))
         raise RequestError(f"unknown engine {name!r}; the engines are auto, {known}")
-    chosen = _fastest(len(comparisons)) if name == "auto" else name
-    module: Any = import_module(ENGINES[chosen])
-    made: Engine = module.engine(comparisons, thread_count(threads))
-    return made
+    given = named_options(options)
+    memory, device = given.get("memory"), given.get("device")
+    if device is not None and name not in ("auto", "torch"):
+        raise RequestError(
+            f"device {device!r} is one of engine 'torch'; with engine {name!r} leave it out"
+        )
+    memory_counts = device is None and name in ("auto", "cpu")
+    if memory is not None and memory_counts and not _fits(comparisons, memory):
+        return Choice("disk", f"the votes need more than {memory} of memory")
+    if name != "auto":
+        return Choice(name, "it was asked for")
+    if device is not None:
+        return Choice("torch", f"device {device} was asked for")
+    return _fastest(len(comparisons))
 
 
 def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -82,21 +123,20 @@ def opened_engine(
         The capability that will be used.
     options
         Of engines in `MAPS`: `scheduler` and `shards` for dask; `memory`, beyond which shards are
-        kept in files, for all.
+        kept in files, for all; `device` for torch.
     """
     if not isinstance(name, str):
         raise RequestError(f"an engine is chosen by its name, not by {name!r:.60}")
     given = named_options(options)
     memory = given.pop("memory", None)
-    if memory is not None and name in ("auto", "cpu"):
-        fits = not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)
-        name = name if fits else "disk"
+    name = engine_choice(name, comparisons, options).name
     if memory is not None and name == "disk":
         given["memory"] = memory
     if name not in MAPS:
+        device = given.pop("device", None)
         if given:
             raise RequestError(f"{', '.join(given)}: options of the engine dask, not of {name!r}")
-        yield choose_engine(name, comparisons, threads)
+        yield choose_engine(name, comparisons, threads, device)
         return
     module: Any = import_module(MAPS[name])
     try:
@@ -109,14 +149,25 @@ def opened_engine(
         made.close()
 
 
-def _fastest(votes: int) -> str:
+def _fits(comparisons: Comparisons, memory: str) -> bool:
+    return not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)
+
+
+def _fastest(votes: int) -> Choice:
     """Without a choice: a GPU for many votes, else the compiled core, else what is there."""
-    if (votes >= _MANY_VOTES or not COMPILED) and find_spec("torch") is not None:
+    if COMPILED and votes < _MANY_VOTES:
+        return Choice("cpu", f"a GPU is faster only from {_MANY_VOTES:,} comparisons on")
+    if find_spec("torch") is None:
+        reason = "PyTorch is not installed"
+    else:
         import torch
 
-        if not COMPILED or torch.cuda.is_available():
-            return "torch"
-    return "cpu" if COMPILED else "reference"
+        if torch.cuda.is_available():
+            return Choice("torch", f"there is a GPU, {torch.cuda.get_device_name()}")
+        if not COMPILED:
+            return Choice("torch", "the compiled core is missing")
+        reason = "PyTorch finds no CUDA device"
+    return Choice("cpu", reason) if COMPILED else Choice("reference", f"no core, and {reason}")
 
 
 def offers(engine: Engine) -> tuple[str, ...]:

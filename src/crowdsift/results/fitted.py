@@ -44,6 +44,7 @@ class Fitted:
     level: float = LEVEL  # of intervals
     seed: int = 0
     threads: int | None = None
+    engine: tuple[str, str] = ("", "")  # which one ran, and why
 
     @cached_property
     def order(self) -> NDArray[np.intp]:

@@ -76,6 +76,8 @@ def summary(
         "level": fitted.level,
         "scale": "standard",
         "seed": fitted.seed,
+        "engine": fitted.engine[0],
+        "engine_reason": fitted.engine[1],
         "warnings": [each.message for each in found],
     }
 

@@ -35,10 +35,16 @@ def engine(
             "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', "
             "or use engine 'cpu'"
         )
-    from crowdsift.engines.torch.device import chosen_device, memory_errors
+    from crowdsift.engines.torch.device import (
+        VOTE_BYTES,
+        chosen_device,
+        foresee,
+        memory_errors,
+    )
     from crowdsift.engines.torch.torch_engine import TorchEngine
 
     place = chosen_device(device, threads)
+    foresee(place, len(comparisons), VOTE_BYTES, "holding the votes")
     with memory_errors(place, len(comparisons)):
         return TorchEngine(comparisons, place, shared)
 

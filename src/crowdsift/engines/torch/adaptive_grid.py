@@ -14,10 +14,11 @@ from crowdsift.engines.torch.sums import FixedPoint
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Transfer", "interpolated", "own_levels", "refined_ends", "transfer"]
+__all__ = ["CONSTANTS", "Transfer", "interpolated", "own_levels", "refined_ends", "signed_widths",
+           "transfer"]  # fmt: skip
 
 # See `engines.reference.adaptive_grid`.
-_NARROW, _SPAN, _SLACK = 1.0, 7.0, 0.15
+CONSTANTS = _NARROW, _SPAN, _SLACK = 1.0, 7.0, 0.15
 
 
 def own_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
@@ -56,7 +57,7 @@ def refined_ends(
 def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
     """Priors (workers x widths x types) on the workers' own grids; the mass at 0 stays there."""
     half = len(common)
-    density = priors / _signed_widths(common)
+    density = priors / signed_widths(common)
     place, share = _places(common, own)
     widths = _gradient(own)[:, None, :]
 
@@ -104,7 +105,7 @@ class Transfer(NamedTuple):
 def transfer(common: Tensor, own: Tensor, likelihood: Tensor) -> Transfer:
     """From likelihoods (workers x widths x types) on the workers' own grids."""
     half, shape = len(common), likelihood.shape
-    cell = _signed_widths(common)[half:]  # of 0 and of the positive levels
+    cell = signed_widths(common)[half:]  # of 0 and of the positive levels
     weight = _gradient(own)[:, None, :]
     up = _one_side(common, own, cell, likelihood[:, :, half + 1 :] * weight)
     down = _one_side(common, own, cell, likelihood[:, :, :half].flip(2) * weight)
@@ -163,7 +164,7 @@ def _gradient(x: Tensor) -> Tensor:
     return found
 
 
-def _signed_widths(common: Tensor) -> Tensor:
+def signed_widths(common: Tensor) -> Tensor:
     """Widths of the cells of the signed grid."""
     return _gradient(torch.cat([-common.flip(0), torch.zeros_like(common[:1]), common]))
 

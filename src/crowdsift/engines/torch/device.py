@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -14,10 +15,12 @@ from crowdsift.errors import RequestError, ResourceError
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-__all__ = ["BYTES_A_VOTE", "chosen_device", "memory_errors", "uses_triton"]
+__all__ = ["GRID_BYTES", "VOTE_BYTES", "chosen_device", "foresee", "memory_errors", "uses_triton"]
 
-# What the engine and one run of sift hold of a vote, each pair compared once.
-BYTES_A_VOTE = 100
+# What the engine holds of a vote, and what the sites of sift add to it, each pair compared once:
+# index and sort order of pairs, sites before and after a pass, weights, variances and messages.
+VOTE_BYTES, GRID_BYTES = 40, 85
+_MMAP_THRESHOLD, _TRIM_THRESHOLD = -3, -1  # parameters of glibc's mallopt
 
 
 def chosen_device(name: str | None, threads: int = 1) -> torch.device:
@@ -28,9 +31,26 @@ def chosen_device(name: str | None, threads: int = 1) -> torch.device:
     if name is None:
         name = "cuda:0" if torch.cuda.is_available() else "cpu"
     device = _checked(name)
+    if device.type == "cuda":
+        keep_freed_memory()
     if device.type == "cpu" and torch.get_num_threads() != threads:
         torch.set_num_threads(threads)
     return device
+
+
+@cache
+def keep_freed_memory() -> None:
+    """Let the host reuse memory of long vectors instead of giving it back after every use.
+
+    Beside a GPU the host's vectors over items are a large part of the time, and most of that is
+    the system filling in fresh pages. With another C library nothing happens.
+    """
+    try:
+        mallopt = ctypes.CDLL("libc.so.6").mallopt
+    except (OSError, AttributeError):
+        return
+    mallopt(_MMAP_THRESHOLD, 32 << 20)
+    mallopt(_TRIM_THRESHOLD, 1 << 30)
 
 
 def uses_triton(device: torch.device) -> bool:
@@ -43,18 +63,34 @@ def _has_triton() -> bool:
     return find_spec("triton") is not None
 
 
+def foresee(device: torch.device, votes: int, each: int, what: str) -> None:
+    """Refuse, before any work, what does not fit into the memory of a GPU; with figures."""
+    if device.type != "cuda":
+        return
+    free, total = torch.cuda.mem_get_info(device)
+    free += torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    if votes * each > free:
+        raise ResourceError(_too_much(device, votes, each, what, free, total))
+
+
 @contextmanager
 def memory_errors(device: torch.device, votes: int) -> Iterator[None]:
-    """What to do where the device's memory is too small, with figures."""
+    """What to do where the device's memory turns out too small after all, with figures."""
     try:
         yield
     except torch.OutOfMemoryError:
+        torch.cuda.empty_cache()
         free, total = torch.cuda.mem_get_info(device)
-        raise ResourceError(
-            f"{votes:,} votes need about {votes * BYTES_A_VOTE / 2**30:.0f} GiB on {device}, which "
-            f"has {total / 2**30:.0f} GiB, {free / 2**30:.0f} GiB of them free: use engine 'cpu', "
-            "or fit fewer votes"
-        ) from None
+        each = VOTE_BYTES + GRID_BYTES
+        raise ResourceError(_too_much(device, votes, each, "a fit", free, total)) from None
+
+
+def _too_much(device: torch.device, votes: int, each: int, what: str, free: int, total: int) -> str:
+    return (
+        f"{what} of {votes:,} votes needs about {votes * each / 2**30:,.1f} GiB on {device}, which "
+        f"has {total / 2**30:,.1f} GiB, {free / 2**30:,.1f} GiB of them free: use engine 'cpu', "
+        "or fit fewer votes"
+    )
 
 
 def _checked(name: str) -> torch.device:

@@ -20,6 +20,9 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchEM", "TorchEStep"]
 
+# Up to so many votes and items an M-step is a matter of starting kernels, and is recorded.
+_SMALL, _FEW_ITEMS = 24_000_000, 1 << 18
+
 
 class TorchEM:
     """`crowdsift.engines.base.EM` on tensors."""
@@ -35,10 +38,19 @@ class TorchEM:
 class TorchEStep:
     """n·E[ω] of every vote, kept on the device, and the M-step given it."""
 
+    system: ItemSystem
+
     def __init__(self, votes: VoteTensors, scores: Vector, slopes: Vector) -> None:
         self._votes = votes
         votes.passes += 1
         r, s = votes.numbers(scores), votes.numbers(slopes)
+        self._slopes, self._held = s, slopes
+        if uses_triton(votes.device):
+            from crowdsift.engines.torch.triton_em import e_step
+
+            self._omega, found = e_step(votes, r, s)
+            self.log_likelihood, self.precision = found.tolist()
+            return
         self._omega = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
         value, precision = votes.zero(), votes.zero()
         for part in votes.parts():
@@ -48,7 +60,28 @@ class TorchEStep:
             precision = precision + omega.sum()
             self._omega[part.rows] = omega
         self.log_likelihood, self.precision = float(value), float(precision)
-        self.system = self._system(s)
+
+    def __getattr__(self, name: str) -> ItemSystem:
+        if name != "system":
+            raise AttributeError(name)
+        self.system = self._system(self._slopes)  # made when asked for: whole M-steps need none
+        return self.system
+
+    def alternate(
+        self, scores: Vector, alternations: int, shift: float, ridge: float, tolerance: float
+    ) -> tuple[Vector, Vector, bool] | None:
+        """A whole M-step without a word to the host; None where it is better done pass by pass."""
+        votes = self._votes
+        if not uses_triton(votes.device) or len(votes) > _SMALL or votes.n_items > _FEW_ITEMS:
+            return None
+        from crowdsift.engines.torch.triton_em import MStep
+
+        if votes.m_step is None:
+            votes.m_step = MStep(votes)
+        votes.passes += alternations
+        return votes.m_step.alternate(
+            self._omega, scores, self._held, alternations, shift, ridge, tolerance
+        )
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
         """Slopes of workers and their item system; see the protocol."""

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
+from crowdsift.engines.torch.device import GRID_BYTES, foresee, memory_errors
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.sites import TorchSites
@@ -23,8 +24,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DenseFactoriser", "TorchCorrelations", "TorchGrid"]
 
-# Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may.
-_DENSE_ITEMS = 1_200
+# Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may, where
+# that may be dear and where it must be cheap: there both take the same way.
+_DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
 _DEAR = 5e7
 
 
@@ -37,8 +39,11 @@ class TorchGrid:
 
     def sites(self, types: WorkerTypes, variance: float) -> TorchSites:
         """New sites; see the protocol."""
+        device, count = self._votes.device, len(self._votes)
         if types.ties not in self._rows:
-            self._rows[types.ties] = SiteRows(self._votes, self._shared, types.ties)
+            foresee(device, count, GRID_BYTES, "sift")
+            with memory_errors(device, count):
+                self._rows[types.ties] = SiteRows(self._votes, self._shared, types.ties)
         return TorchSites(self._votes, self._rows[types.ties], types, variance)
 
     def correlations(self) -> TorchCorrelations:
@@ -49,7 +54,7 @@ class TorchGrid:
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
     ) -> DenseFactoriser | None:
         """By a dense inverse, for few items; see the protocol."""
-        few = n_items <= _DENSE_ITEMS if most >= _DEAR else n_items**3 / 3 <= most
+        few = n_items <= (_DENSE_ITEMS if most >= _DEAR else _FEW_ITEMS)
         return DenseFactoriser(low, high, n_items, self._votes.device) if few else None
 
 

@@ -97,6 +97,8 @@ def side_cavity(
 class PlainPasses:
     """The two sweeps of a pass over votes and types: messages of workers, then the sites."""
 
+    kernels = False  # whether workers and types are a matter of kernels, too
+
     def __init__(self, rows: SiteRows, types: TypeState, crowd: int) -> None:
         self._rows, self._types, self._crowd = rows, types, crowd
         self._points = types.points()

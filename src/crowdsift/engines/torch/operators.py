@@ -11,7 +11,7 @@ import torch
 from crowdsift.engines.operators import Solution, WeightedPairs
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.sums import ExactSum, FixedPoint
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.votes import to_device, to_host
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -28,7 +28,7 @@ _STEPS = 8
 # Up to so many items a matrix is dense: a product then is one call.
 _DENSE = 2_048
 # Up to so many pairs and items steps of a solve are recorded and played again.
-_SMALL, _FEW_ITEMS = 4_000_000, 65_536
+_SMALL, _FEW_ITEMS = 24_000_000, 1 << 18
 
 
 class TorchOperator(ABC):
@@ -47,7 +47,7 @@ class TorchOperator(ABC):
 
     def multiply(self, v: Vector) -> Vector:
         """The product with v; see the protocol."""
-        return to_host(self.product(torch.tensor(v, dtype=torch.float64, device=self._device)))
+        return to_host(self.product(to_device(v, self._device)))
 
     def diagonal(self) -> Vector:
         """The diagonal; see the protocol."""
@@ -64,17 +64,17 @@ class TorchOperator(ABC):
         size = float(np.linalg.norm(rhs))
         if size == 0.0:
             return Solution(np.zeros_like(rhs), 0, 0.0, True)
-        b, x = (torch.tensor(v, dtype=torch.float64, device=self._device) for v in (rhs, start))
-        pivot = self.diagonal_there() + shift
-        inverse = torch.where(pivot > 0.0, 1.0 / pivot, 1.0)
-        x, steps, square = self._solved(b, x, inverse, shift, tolerance * size, most)
+        x, steps, square = self._solved(rhs, start, shift, tolerance, tolerance * size, most)
         relative = float(np.sqrt(square)) / size
         return Solution(to_host(x), steps, relative, relative <= tolerance)
 
     def _solved(
-        self, rhs: Tensor, x: Tensor, inverse: Tensor, shift: float, goal: float, most: int
+        self, rhs: Vector, start: Vector, shift: float, tolerance: float, goal: float, most: int
     ) -> tuple[Tensor, int, float]:
-        return conjugate_gradients(self.product, inverse, rhs, x, shift, goal, most)
+        b, x = (to_device(v, self._device) for v in (rhs, start))
+        pivot = self.diagonal_there() + shift
+        inverse = torch.where(pivot > 0.0, 1.0 / pivot, 1.0)
+        return conjugate_gradients(self.product, inverse, b, x, shift, goal, most)
 
 
 def conjugate_gradients(
@@ -120,14 +120,14 @@ class PairLaplacian(TorchOperator):
 
     def __init__(
         self, n_items: int, low: Tensor, high: Tensor, weight: Tensor, most: int,
-        solvers: dict[object, GraphSolver] | None = None,
+        solvers: dict[object, GraphSolver] | None = None, diagonal: Tensor | None = None,
     ) -> None:  # fmt: skip
         super().__init__(weight.device)
-        self._solvers = solvers
+        self._solvers, self._diagonal = solvers, diagonal
         self._n, self._low, self._high, self._weight, self._most = n_items, low, high, weight, most
         self._bound = weight.abs().max() if len(weight) else weight.new_zeros(())
         self._matrix: Tensor | None = None
-        if n_items <= _DENSE and len(weight) > n_items:
+        if n_items <= _DENSE and len(weight) > n_items and not uses_triton(weight.device):
             self._matrix = self._dense()
 
     def product(self, v: Tensor) -> Tensor:
@@ -147,6 +147,8 @@ class PairLaplacian(TorchOperator):
 
     def diagonal_there(self) -> Tensor:
         """The diagonal as a tensor."""
+        if self._diagonal is not None:
+            return self._diagonal
         if self._matrix is not None:
             return self._matrix.diagonal()
         if uses_triton(self._device):
@@ -160,21 +162,17 @@ class PairLaplacian(TorchOperator):
         return sums.total()
 
     def _solved(
-        self, rhs: Tensor, x: Tensor, inverse: Tensor, shift: float, goal: float, most: int
+        self, rhs: Vector, start: Vector, shift: float, tolerance: float, goal: float, most: int
     ) -> tuple[Tensor, int, float]:
         small = len(self._weight) <= _SMALL and self._n <= _FEW_ITEMS
         if self._solvers is None or not small or not uses_triton(self._device):
-            return super()._solved(rhs, x, inverse, shift, goal, most)
+            return super()._solved(rhs, start, shift, tolerance, goal, most)
         from crowdsift.engines.torch.triton_solve import GraphSolver
 
-        dense = self._matrix is not None
-        key = (self._low.data_ptr(), len(self._low), dense)
+        key = (self._low.data_ptr(), len(self._low))
         if key not in self._solvers:
-            self._solvers[key] = GraphSolver(self._n, self._low, self._high, self._most, dense)
-        weight = self._weight if self._matrix is None else self._matrix
-        residual = rhs - self.product(x) - shift * x
-        bound = self._bound.to(torch.float64)
-        return self._solvers[key].solve(weight, bound, residual, inverse, x, shift, goal, most)
+            self._solvers[key] = GraphSolver(self._n, self._low, self._high)
+        return self._solvers[key].solve(self._weight, rhs, start, shift, tolerance, most)
 
     def pairs(self) -> WeightedPairs:
         """The entries off the diagonal; see the protocol."""

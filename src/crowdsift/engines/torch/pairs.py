@@ -8,16 +8,23 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 import torch
 
-from crowdsift.engines.grid import LEAST_DENOMINATOR, Messages, PairPosteriors, SiteSystem
+from crowdsift.engines.grid import (
+    LEAST_DENOMINATOR,
+    Messages,
+    PairPosteriors,
+    PairVariances,
+    SiteSystem,
+)
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.operators import PairLaplacian
-from crowdsift.engines.torch.sums import ExactSum, FixedPoint
+from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.votes import to_host
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crowdsift.engines.torch.rows import SiteRows
+    from crowdsift.engines.torch.triton_bp import PairMessages
     from crowdsift.numeric import Vector
 
 __all__ = ["PairState"]
@@ -42,6 +49,8 @@ class PairState:
         self._a = self._H = zeros
         self._effect = 0.0
         self._to_low = self._to_high = zeros[:0]
+        self._messages: PairMessages | None = None  # where belief propagation stays on the device
+        self._diagonal: Tensor | None = None
         own = rows.pairs.mine
         self._low, self._high = self._of_mine(rows.pairs.low), self._of_mine(rows.pairs.high)
         self._owned = torch.ones_like(zeros[:0])
@@ -51,12 +60,17 @@ class PairState:
         self.n_owned, self.n_held = count if own is None else len(own), count
 
     def copy(self) -> Self:
-        """The same once more."""
-        return copy(self)
+        """The same once more, its messages apart: they change in place."""
+        twin = copy(self)
+        twin._messages = None if self._messages is None else self._messages.copy()
+        return twin
 
     def suspend(self) -> None:
-        """No variances and no messages."""
-        self._V, self._to_low, self._to_high = None, self._a[:0], self._a[:0]
+        """No sums, variances and messages; `system` and what follows it make them anew."""
+        self._V, self._messages, none = None, None, self._a[:0]
+        self._to_low = self._to_high = none
+        if self._pairs.mine is None and self.n_held > _DOUBLE:
+            self._a = self._H = none
 
     def shared_sums(self, tau: Tensor, nu: Tensor) -> Vector:
         """Sums over this shard's votes on shared pairs."""
@@ -79,17 +93,49 @@ class PairState:
         if D is not None:
             log_pairs = 0.5 * float((pair_effect * H * H / D - torch.log(D)).sum())
             a, H = a / D, H / D
-        rhs = ExactSum(self._n_items, self._pairs.most, _largest(H))
-        low, high = self._pairs.low, self._pairs.high
-        rhs.add(low, H)
-        rhs.add(high, H, sign=-1)
+        low, high, most = self._pairs.low, self._pairs.high, self._pairs.most
+        diagonal = None
+        if uses_triton(a.device):
+            from crowdsift.engines.torch.triton_pairs import received
+
+            diagonal, right = received(low, high, a, H, self._n_items, most)
+        else:
+            rhs = ExactSum(self._n_items, most, _largest(H))
+            rhs.add(low, H)
+            rhs.add(high, H, sign=-1)
+            right = rhs.total()
+        self._diagonal = diagonal
         laplacian = PairLaplacian(
-            self._n_items, low, high, a, self._pairs.most, self._rows.votes.solvers
+            self._n_items, low, high, a, most, self._rows.votes.solvers, diagonal
         )
-        return SiteSystem(laplacian, to_host(rhs.total()), 0.0 if D is None else log_pairs)
+        return SiteSystem(laplacian, to_host(right), 0.0 if D is None else log_pairs)
+
+    def loopy_bp(self, tolerance: float, sweeps: int, fresh: bool) -> PairVariances | None:
+        """Sweeps until messages settle, all on the device; None where shards share pairs."""
+        if self._pairs.mine is not None or self._diagonal is None:
+            return None
+        from crowdsift.engines.torch.triton_bp import PairMessages
+
+        if self._messages is None:
+            kind = torch.float64 if self._real == torch.float64 else torch.float32
+            self._messages, fresh = PairMessages(self._low, self._high, self._n_items, kind), True
+        W = self._a / self._denominator() if self._effect else self._a
+        found = self._messages.propagate(
+            W, self._diagonal, self._pairs.degrees, self._pairs.most, tolerance, sweeps, fresh
+        )
+        if not found.definite:
+            return PairVariances(np.ones(self._n_items), 0.0, False)
+        self._V = found.pairs
+        return PairVariances(to_host(1.0 / found.precision), found.log_determinant, True)
 
     def posteriors(self, means: Tensor) -> tuple[Tensor, Tensor]:
         """E and V of every pair, the lower item less the higher."""
+        if uses_triton(means.device):
+            from crowdsift.engines.torch.triton_pairs import pair_posteriors
+
+            low, high, V = self._pairs.low, self._pairs.high, self._variances()
+            own = self._a, self._H, self._effect
+            return pair_posteriors(low, high, means, V, *own, float(LEAST_DENOMINATOR))
         E = means.index_select(0, self._pairs.low) - means.index_select(0, self._pairs.high)
         V, s = self._variances(), self._effect
         if not s:
@@ -197,9 +243,8 @@ class PairState:
         if uses_triton(tau.device):
             from crowdsift.engines.torch.triton_pairs import pair_sums
 
-            scales = [FixedPoint(rows.heaviest * _largest(x), rows.most_of_pair) for x in (tau, nu)]
-            where = rows.pair, rows.sign, rows.n
-            return pair_sums(*where, tau, nu, self.n_held, (scales[0], scales[1]), self._real)
+            where = self._pairs.offsets, self._pairs.order, rows.sign, rows.n
+            return pair_sums(*where, tau, nu, self._real, rows.ones)
         for values, signed in ((tau, False), (nu, True)):
             sums = ExactSum(self.n_held, rows.most_of_pair, rows.heaviest * _largest(values))
             for part in rows.parts():
@@ -213,7 +258,9 @@ class PairState:
         return torch.clamp(1.0 + self._effect * self._a, min=LEAST_DENOMINATOR)
 
     def _variances(self) -> Tensor:
-        return torch.full_like(self._a, torch.nan) if self._V is None else self._V
+        if self._V is None:
+            return torch.full((self.n_held,), torch.nan, dtype=self._real, device=self._a.device)
+        return self._V
 
     def _of_mine(self, values: Tensor) -> Tensor:
         mine = self._pairs.mine

@@ -20,6 +20,8 @@ __all__ = ["Passes", "grid_passes"]
 class Passes(Protocol):
     """Two sweeps over votes and types."""
 
+    kernels: bool
+
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
         """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import torch
@@ -25,8 +24,9 @@ class PairIndex(NamedTuple):
     """Compared pairs, the lower item first, in rising order.
 
     `mine` are those that this shard owns, None where it owns all; `shared` the places of those that
-    other shards compare, too, and `shared_mine` which of them are owned. `most` is how many pairs
-    an item has at most.
+    other shards compare, too, and `shared_mine` which of them are owned. `degrees` is how many
+    pairs an item has, `most` the largest of them. The rows on a pair are those of `order` from its
+    place in `offsets` on.
     """
 
     low: Tensor
@@ -35,6 +35,9 @@ class PairIndex(NamedTuple):
     shared: Tensor
     shared_mine: Tensor
     most: int
+    degrees: Tensor
+    offsets: Tensor
+    order: Tensor
 
     def __len__(self) -> int:
         return len(self.low)
@@ -47,22 +50,7 @@ class Chunks(NamedTuple):
     begin: Tensor
     end: Tensor
     most: int
-    bounds: list[tuple[int, int]]  # where a part may begin: the number of a chunk, and its row
-
-    def parts(self, size: int) -> list[slice]:
-        """All rows in whole chunks, at most about so many at a time."""
-        starts = [0]
-        for _, row in self.bounds[1:]:
-            if row - starts[-1] >= size:
-                starts.append(row)
-        if self.bounds[-1][1] > starts[-1]:
-            starts.append(self.bounds[-1][1])
-        return [slice(a, b) for a, b in pairwise(starts)]
-
-    def between(self, part: slice) -> tuple[int, int]:
-        """The numbers of the chunks of a part."""
-        number = {row: chunk for chunk, row in reversed(self.bounds)}
-        return number[part.start], number[part.stop]
+    first: Tensor  # of every worker the number of its first chunk, and of the last that follows
 
 
 class SiteRows:
@@ -98,12 +86,14 @@ class SiteRows:
         held = torch.bincount(self.worker, minlength=votes.n_workers)
         self.offsets = torch.zeros(len(held) + 1, dtype=torch.int64, device=self.device)
         torch.cumsum(held, 0, out=self.offsets[1:])
+        self.everyone = torch.ones(votes.n_workers, dtype=torch.bool, device=self.device)
+        self._counted: dict[int, tuple[Tensor, Tensor]] = {}
         self.held, self.most_of_worker = held, int(held.max()) if len(held) else 0
         self.heaviest = n.max().to(torch.float64) if len(n) else votes.zero()
+        self.ones = bool((n == 1.0).all())
         self.load = float(self.heaviest) * max(self.most_of_worker, 1)
         self.pairs, self.pair = _pairs(first, second, votes.n_items, shared)
-        held = torch.bincount(self.pair, minlength=1)
-        self.most_of_pair = int(held.max())
+        self.most_of_pair = int(self.pairs.offsets.diff().max()) if len(self.pairs) else 0
 
     def __len__(self) -> int:
         return len(self.kind)
@@ -113,6 +103,14 @@ class SiteRows:
         size = max(_NUMBERS[self.device.type] // numbers, 1)
         for begin in range(0, len(self), size):
             yield slice(begin, min(begin + size, len(self)))
+
+    def counted(self, crowd: int, *, numbers: bool = False) -> Tensor:
+        """Workers with votes, gold apart, which begins at `crowd`; as 0 and 1 in `numbers`."""
+        if crowd not in self._counted:
+            mask = self.held > 0
+            mask[crowd:] = False
+            self._counted[crowd] = mask, mask.to(torch.float64)
+        return self._counted[crowd][int(numbers)]
 
     def chunks(self) -> Chunks:
         """Runs of rows of one worker each, found once."""
@@ -128,11 +126,8 @@ class SiteRows:
         number = torch.arange(len(worker), device=self.device) - first.index_select(0, worker)
         begin = self.offsets.index_select(0, worker) + _CHUNK * number
         end = torch.minimum(begin + _CHUNK, self.offsets.index_select(0, worker + 1))
-        every = max(len(worker) // 64, 1)
-        some = torch.arange(0, len(worker), every, device=self.device)
-        bounds = [*zip(some.tolist(), begin[some].tolist(), strict=True)]
-        bounds.append((len(worker), len(self)))
-        return Chunks(worker, begin, end, int(each.max()), bounds)
+        bounds = torch.cat([first, each.sum()[None]])
+        return Chunks(worker, begin, end, int(each.max()) if len(each) else 0, bounds)
 
     def side(self, rows: slice, crowd: int) -> Tensor:
         """+1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""
@@ -145,8 +140,16 @@ def _pairs(
 ) -> tuple[PairIndex, Tensor]:
     """The pairs that are compared, and the number of every row's."""
     key = torch.minimum(first, second).to(torch.int64) * n_items
-    key, pair = torch.unique(key.add_(torch.maximum(first, second)), return_inverse=True)
-    pair = pair.to(torch.int32)
+    key, order = torch.sort(key.add_(torch.maximum(first, second)), stable=True)
+    new = torch.ones(len(key), dtype=torch.bool, device=key.device)
+    torch.ne(key[1:], key[:-1], out=new[1:])
+    number = torch.cumsum(new, 0, dtype=torch.int32) - 1
+    pair = torch.empty_like(number).index_copy_(0, order, number)
+    del number
+    begin = torch.nonzero(new)[:, 0]
+    key, order = key.index_select(0, begin), order.to(torch.int32)
+    del new
+    offsets = torch.cat([begin, begin.new_full((1,), len(pair))]).to(torch.int32)
     low, high = (key // n_items).to(torch.int32), (key % n_items).to(torch.int32)
     held = torch.bincount(low, minlength=n_items) + torch.bincount(high, minlength=n_items)
     place = torch.zeros(0, dtype=torch.int64, device=key.device)
@@ -158,4 +161,6 @@ def _pairs(
         owned = torch.ones(len(key), dtype=torch.bool, device=key.device)
         owned[place] = owner
         mine = torch.nonzero(owned)[:, 0]
-    return PairIndex(low, high, mine, place, owner, int(held.max())), pair
+    degrees = held.to(torch.float64)
+    most = int(held.max())
+    return PairIndex(low, high, mine, place, owner, most, degrees, offsets, order), pair

@@ -9,13 +9,16 @@ import numpy as np
 import torch
 
 from crowdsift.engines.grid import SiteUpdate, TypePosteriors, VoteSites
+from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.moments import SiteState, side_cavity
 from crowdsift.engines.torch.pairs import PairState
 from crowdsift.engines.torch.passes import grid_passes
+from crowdsift.engines.torch.quantiles import quantiles
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.types import TypeState
 from crowdsift.engines.torch.votes import to_host
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
+from crowdsift.numeric.threads import available_threads
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import (
         Messages,
         PairPosteriors,
+        PairVariances,
         SidePrior,
         SiteSystem,
         WorkerPoints,
@@ -52,6 +56,8 @@ class TorchSites:
         zeros = torch.zeros(len(rows), dtype=torch.float32, device=votes.device)
         self._tau = self._nu = zeros
         self._side_tau = self._side_nu = zeros if types.sides else zeros[:0]
+        # Cores of the host that have nothing to do while passes run elsewhere.
+        self.idle_threads = available_threads() if votes.device.type == "cuda" else 1
         self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
         self.pairs_held = float(self._pairs.n_held)
 
@@ -68,36 +74,50 @@ class TorchSites:
         workers: NDArray[np.bool_] | None = None,
     ) -> SiteUpdate:
         """Messages and sites; see the protocol."""
+        with memory_errors(self._votes.device, len(self._rows)):
+            return self._updated(levels, prior, means, damping, clip, side, own, workers)
+
+    def _updated(
+        self, levels: Vector, prior: Vector, means: Vector, damping: float, clip: bool,
+        side: SidePrior, own: WorkerPriors | None, workers: NDArray[np.bool_] | None,
+    ) -> SiteUpdate:  # fmt: skip
         rows, types, votes = self._rows, self._types, self._votes
         types.set_levels(levels)
-        marked = torch.ones(votes.n_workers, dtype=torch.bool, device=votes.device)
+        marked = rows.everyone
         if workers is not None:
             marked = torch.tensor(workers, device=votes.device)
-        votes.passes += float((rows.held * marked).sum()) / max(len(rows), 1)
+        share = 1.0 if workers is None else float((rows.held * marked).sum()) / max(len(rows), 1)
+        votes.passes += share
         state, family = self._state(votes.numbers(means), side, own)
         passes = grid_passes(rows, types, self._crowd)
         messages, log_sites = passes.messages(state, marked)
-        regular = types.points().regular
-        types.messages = messages + regular * family[:, None]
-        q, log_messages = types.posterior(prior, own)
-        given = types.posterior(prior, own, regular)[0] if types.shape.sides else None
+        sides = types.shape.sides
+        types.set_messages(messages)
+        if own is None and passes.kernels:
+            q, given, logs, _, regular = types.by_kernels(family if sides else None, prior)
+        else:
+            plain = types.points().regular
+            types.set_messages(messages + plain * family[:, None])
+            q, logs = types.posterior(prior, own)
+            given = types.posterior(prior, own, plain)[0] if sides else None
+            regular = q @ plain
         if damping:
             new = passes.move(state, q, given, marked, damping, clip)
             self._tau, self._nu, self._side_tau, self._side_nu = new
-        counted = marked & (rows.held > 0)
-        counted &= torch.arange(votes.n_workers, device=votes.device) < self._crowd
-        side_tau, side_nu = self._side_sums()
+        counted = marked & rows.counted(self._crowd)
+        some = rows.counted(self._crowd, numbers=True) if workers is None else counted.double()
+        counts = types.counts(prior, some, self._own(prior, own))
+        sums = torch.stack([torch.where(marked, logs, 0.0).sum(), log_sites])
+        found = to_host(torch.cat([counts, sums]))
+        side_tau, side_nu = (to_host(x) if sides else np.zeros(len(x)) for x in self._side_sums())
         return SiteUpdate(
-            to_host(types.counts(prior, counted.to(torch.float64), self._own(prior, own))),
-            float(log_messages[marked].sum()), float(log_sites), types.gold_margin(marked),
-            to_host(torch.where(counted, q @ regular, 0.0)), to_host(side_tau), to_host(side_nu),
+            found[:-2], float(found[-2]), float(found[-1]), types.gold_margin(marked),
+            to_host(torch.where(counted, regular, 0.0)), side_tau, side_nu,
         )  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
-        held = self._rows.held > 0
-        held[self._crowd :] = False
-        return to_host(self._types.counts(prior, held.to(torch.float64)))
+        return to_host(self._types.counts(prior, self._rows.counted(self._crowd, numbers=True)))
 
     def posteriors(
         self, prior: Vector, rows: slice, own: WorkerPriors | None = None
@@ -106,6 +126,10 @@ class TorchSites:
         numbers = torch.arange(self._votes.n_workers, device=self._votes.device)[rows]
         masses, _ = self._types.posterior(prior, own, rows=rows)
         return TypePosteriors(to_host(self._types.reliabilities(numbers)), to_host(masses))
+
+    def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
+        """Quantiles of posteriors over types, where there are many of them."""
+        return quantiles(points, masses, levels, atom, self._votes.device)
 
     def refine(self) -> float:
         """Adaptive grids for workers with narrow likelihoods; see the protocol."""
@@ -118,6 +142,10 @@ class TorchSites:
     def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
         """The Laplacian and the right-hand side; see the protocol."""
         return self._pairs.system(self._tau, self._nu, shared, pair_effect)
+
+    def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
+        """Belief propagation to its end without a word to the host; None where that cannot be."""
+        return self._pairs.loopy_bp(tolerance, sweeps, fresh)
 
     def pair_posteriors(self, means: Vector) -> PairPosteriors:
         """Differences of pairs; see the protocol."""

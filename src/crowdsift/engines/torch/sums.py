@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
+from crowdsift.engines.torch.device import uses_triton
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -25,10 +27,15 @@ class FixedPoint:
     """`up`, a power of two, and its inverse: `most` values up to `bound` add up to below 2⁶²."""
 
     def __init__(self, bound: Tensor, most: int) -> None:
+        if uses_triton(bound.device):  # one kernel in place of a dozen
+            from crowdsift.engines.torch.triton_scale import powers_of_two
+
+            self.up, self.down = powers_of_two(bound, max(int(most), 1).bit_length())
+            return
         exponent = torch.frexp(bound.to(torch.float64))[1].to(torch.int64)
         shift = _BITS - max(int(most), 1).bit_length() - exponent
-        self._shift = shift.clamp(-_FARTHEST, _FARTHEST)
-        self.up, self.down = _power_of_two(self._shift), _power_of_two(-self._shift)
+        shift = shift.clamp(-_FARTHEST, _FARTHEST)
+        self.up, self.down = _power_of_two(shift), _power_of_two(-shift)
 
     def whole(self, values: Tensor) -> Tensor:
         """Values as integers."""

@@ -1,23 +1,64 @@
-"""Triton kernels of the M-step: slopes of workers, then what items receive, one sweep each."""
+"""Triton kernels of EM: the E-step, slopes of workers, what items receive, and whole M-steps.
+
+Where votes are few an M-step is a matter of starting kernels: its alternations are recorded as
+graphs, and the host asks once at its end whether all solves have come to theirs.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 import triton
 import triton.language as tl
 
 from crowdsift.engines.torch.sums import FixedPoint
+from crowdsift.engines.torch.triton_solve import (
+    Problem,
+    Recorded,
+    begin_solve,
+    item_index,
+    one_step,
+)
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crowdsift.engines.torch.votes import VoteTensors
+    from crowdsift.numeric import Vector
 
-__all__ = ["item_system", "regressed"]
+__all__ = ["MStep", "e_step", "item_system", "regressed"]
 
-_BLOCK = 256
+_BLOCK, _VOTES = 256, 1024
+_EACH = 4  # steps of conjugate gradients in a graph
+_SHIFT, _RIDGE = 5, 7  # places in the state of a solve
+
+
+@triton.jit
+def _expect(first, second, worker, y, n, scores, slopes, omega, values, precisions, count,
+            B: tl.constexpr):  # fmt: skip
+    """n·E[ω] of votes; log-likelihood and Σ n·E[ω] of a block of them."""
+    block = tl.program_id(0)
+    i = block.to(tl.int64) * B + tl.arange(0, B)
+    good = i < count
+    a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
+    d = tl.load(scores + a, mask=good, other=0.0) - tl.load(scores + b, mask=good, other=0.0)
+    eta = d * tl.load(slopes + tl.load(worker + i, mask=good, other=0), mask=good, other=0.0)
+    weight = tl.load(n + i, mask=good, other=0.0).to(tl.float64)
+    outcome = tl.load(y + i, mask=good, other=0.0).to(tl.float64)
+    size = tl.abs(eta)
+    small = tl.exp(-size)
+    near = size < 1e-2
+    square = eta * eta
+    series = 0.25 - square * (1.0 / 48.0 - square * (1.0 / 480.0 - square * (17.0 / 80640.0)))
+    far = (1.0 - small) / ((1.0 + small) * 2.0 * tl.where(near, 1.0, size))
+    mean = weight * tl.where(near, series, far)
+    tl.store(omega + i, mean, mask=good)
+    tail = tl.log(1.0 + small)
+    value = outcome * tl.minimum(eta, 0.0) + (1.0 - outcome) * tl.minimum(-eta, 0.0) - tail
+    tl.store(values + block, tl.sum(tl.where(good, weight * value, 0.0), axis=0))
+    tl.store(precisions + block, tl.sum(tl.where(good, mean, 0.0), axis=0))
 
 
 @triton.jit
@@ -53,6 +94,127 @@ def _system(
     a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
     tl.atomic_add(sums + a, whole, mask=good, sem="relaxed")
     tl.atomic_add(sums + b, -whole, mask=good, sem="relaxed")
+
+
+@triton.jit
+def _items(
+    offsets, pair, other, sign, worker, y, n, omega, slopes, x, rhs, weight, diagonal, inverse,
+    residual, state, B: tl.constexpr,
+):  # fmt: skip
+    """Of an item: weights slope²·n·E[ω] by entry, right-hand side, diagonal, residual at x."""
+    item = tl.program_id(0)
+    begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
+    total, flow = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
+    pull = tl.zeros([B], tl.float64)
+    for at in range(begin, end, B):
+        i = at + tl.arange(0, B)
+        good = i < end
+        vote = tl.load(pair + i, mask=good, other=0)
+        t = tl.load(slopes + tl.load(worker + vote, mask=good, other=0), mask=good, other=0.0)
+        w = t * t * tl.load(omega + vote, mask=good, other=0.0)
+        tl.store(weight + i, w, mask=good)
+        total += w
+        flow += w * tl.load(x + tl.load(other + i, mask=good, other=0), mask=good, other=0.0)
+        lean = tl.load(y + vote, mask=good, other=0.5).to(tl.float64) - 0.5
+        lean *= tl.load(n + vote, mask=good, other=0.0).to(tl.float64)
+        pull += t * lean * tl.load(sign + i, mask=good, other=0).to(tl.float64)
+    whole, b = tl.sum(total, axis=0), tl.sum(pull, axis=0)
+    pivot = whole + tl.load(state + 5)
+    tl.store(rhs + item, b)
+    tl.store(diagonal + item, whole)
+    tl.store(inverse + item, tl.where(pivot > 0.0, 1.0 / tl.where(pivot > 0.0, pivot, 1.0), 1.0))
+    tl.store(residual + item, b - pivot * tl.load(x + item) + tl.sum(flow, axis=0))
+
+
+@triton.jit
+def _centre(x, state, found, count, B: tl.constexpr):
+    """X about its mean; the most steps of a solve, and whether one has not come to its end."""
+    total = tl.zeros([B], tl.float64)
+    for at in range(0, count, B):
+        i = at + tl.arange(0, B)
+        total += tl.load(x + i, mask=i < count, other=0.0)
+    mean = tl.sum(total, axis=0) / count
+    for at in range(0, count, B):
+        i = at + tl.arange(0, B)
+        tl.store(x + i, tl.load(x + i, mask=i < count, other=0.0) - mean, mask=i < count)
+    open_ = tl.where(tl.load(state + 1) > tl.load(state + 4), 1.0, 0.0).to(tl.float64)
+    tl.store(found, tl.maximum(tl.load(found), tl.load(state + 2)))
+    tl.store(found + 1, tl.maximum(tl.load(found + 1), open_))
+
+
+class MStep:
+    """Whole M-steps of the same votes: solves for scores and regressions of workers, in turn."""
+
+    def __init__(self, votes: VoteTensors) -> None:
+        self._votes, device = votes, votes.device
+        self._at = at = Problem.over(item_index(votes.first, votes.second, votes.n_items))
+        self._omega = torch.zeros(len(votes), dtype=torch.float64, device=device)
+        self._slopes = torch.zeros(votes.n_workers, dtype=torch.float64, device=device)
+        self._found = torch.zeros(2, dtype=torch.float64, device=device)
+        self._begin = Recorded(self._start, device)
+        self._steps = Recorded(lambda: one_step(at), device, _EACH)
+        self._end = Recorded(self._finish, device)
+        self._usual = 2  # graphs of steps that a solve took last, at most
+
+    def alternate(
+        self, omega: Tensor, scores: Vector, slopes: Vector, alternations: int, shift: float,
+        ridge: float, tolerance: float, most: int = 10_000,
+    ) -> tuple[Vector, Vector, bool]:  # fmt: skip
+        """Scores given slopes, then slopes given scores, so many times; whether solves converged.
+
+        All solves get as many steps as the longest of the last M-step took; should that be too few
+        the M-step is done again with more.
+        """
+        at, n = self._at, len(self._at.x)
+        self._omega.copy_(omega)
+        known = np.zeros(8)
+        known[_SHIFT], known[6], known[_RIDGE] = shift, tolerance * tolerance, ridge
+        given = [torch.from_numpy(np.ascontiguousarray(v)) for v in (scores, slopes, known)]
+        while True:
+            for held, value in zip((at.x, self._slopes, at.state), given, strict=True):
+                held.copy_(value)
+            self._found.zero_()
+            for _ in range(alternations):
+                self._begin.play()
+                for _ in range(self._usual):
+                    self._steps.play()
+                self._end.play()
+            joined = torch.cat([self._found, at.x, self._slopes]).cpu().numpy()
+            steps, unsolved = joined[:2]
+            enough = not unsolved or steps < _EACH * self._usual  # else no direction was left
+            if enough or _EACH * self._usual >= most:
+                self._usual = int(1.2 * steps) // _EACH + 1
+                return joined[2 : 2 + n].copy(), joined[2 + n :].copy(), not unsolved
+            self._usual *= 2
+
+    def _start(self) -> None:
+        at, votes, index = self._at, self._votes, self._at.entries
+        _items[(len(at.x),)](
+            *index, votes.worker, votes.y, votes.n, self._omega, self._slopes, at.x, at.rhs,
+            at.weight, at.diagonal, at.inverse, at.residual, at.state, B=index.block, num_warps=1,
+        )  # fmt: skip
+        begin_solve(at)
+
+    def _finish(self) -> None:
+        at, votes = self._at, self._votes
+        _centre[(1,)](at.x, at.state, self._found, len(at.x), B=4096, num_warps=16)
+        _regress[(votes.n_workers,)](
+            votes.offsets, votes.first, votes.second, votes.y, votes.n, self._omega, at.x,
+            self._slopes, at.state[_RIDGE:], B=_BLOCK,
+        )  # fmt: skip
+
+
+def e_step(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, Tensor]:
+    """n·E[ω] of every vote; log-likelihood and Σ n·E[ω]."""
+    omega = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
+    count = triton.cdiv(len(votes), _VOTES)
+    parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)
+    if count:
+        _expect[(count,)](
+            votes.first, votes.second, votes.worker, votes.y, votes.n, scores, slopes, omega,
+            parts[0], parts[1], len(votes), B=_VOTES,
+        )  # fmt: skip
+    return omega, parts.sum(dim=1)
 
 
 def regressed(votes: VoteTensors, omega: Tensor, scores: Tensor, ridge: float) -> Tensor:

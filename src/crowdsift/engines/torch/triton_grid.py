@@ -1,7 +1,9 @@
 """Triton kernels of the grid passes: types in registers, one program some votes of one worker.
 
-They compute what `moments.PlainPasses` does, in single precision; sums over a worker's votes are in
-double precision from one block of votes to the next.
+They compute what `moments.PlainPasses` does. What is over votes alone is in double precision, what
+is over votes and types in single precision, its sums over a worker's votes in double precision from
+one block of votes to the next. The two do not share a kernel: in one program every thread that has
+types of a vote would compute the vote's cavity once more.
 """
 
 from __future__ import annotations
@@ -12,23 +14,22 @@ import torch
 import triton
 import triton.language as tl
 
-from crowdsift.engines.torch.moments import PlainPasses
-from crowdsift.engines.torch.sums import exact_sum
+from crowdsift.engines.grid import LEAST_DENOMINATOR
+from crowdsift.engines.torch.moments import NewSites, PlainPasses
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from torch import Tensor
 
-    from crowdsift.engines.torch.moments import Cavities, SiteState
+    from crowdsift.engines.torch.moments import SiteState
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
 __all__ = ["TritonPasses"]
 
 _TYPES = 64  # types that a program holds in registers at once, at most
-_ROWS = 1 << 26  # rows of which cavities are held at once
+_BLOCK = 512  # votes of a program where types do not matter
+_LEAST = float(LEAST_DENOMINATOR)
 
 
 @triton.jit
@@ -46,11 +47,17 @@ def _reliabilities(t, inside, worker, half, low, high, levels, place):
 
 @triton.jit
 def _halves(x):
-    """σ(x), σ(-x) and log(1 + e^-|x|)."""
+    """σ(x) and σ(-x)."""
     small = tl.exp(-tl.abs(x))
     big = 1.0 / (1.0 + small)
     less = small * big
-    return tl.where(x >= 0.0, big, less), tl.where(x >= 0.0, less, big), tl.log(1.0 + small)
+    return tl.where(x >= 0.0, big, less), tl.where(x >= 0.0, less, big)
+
+
+@triton.jit
+def _log_sigmoid(x):
+    """Log σ(x)."""
+    return tl.minimum(x, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(x)))
 
 
 @triton.jit
@@ -61,17 +68,130 @@ def _log_expm1(x):
 
 
 @triton.jit
+def _cavity(E, V, tau, nu, LEAST: tl.constexpr):
+    """Mean and variance without one site."""
+    rest = tl.maximum(1.0 - tau * V, LEAST)
+    return (E - V * nu) / rest, V / rest
+
+
+@triton.jit
+def _log_site(E, V, tau, nu, LEAST: tl.constexpr):
+    """The log-normaliser of a site."""
+    rest = tl.maximum(1.0 - tau * V, LEAST)
+    return 0.5 * tl.log(rest) + 0.5 * (2.0 * E * nu - tau * E * E - V * nu * nu) / rest
+
+
+@triton.jit
+def _difference(i, good, pair, sign, posterior):
+    """E and V of the differences of votes; `posterior` has those of every pair in turn."""
+    place = 2 * tl.load(pair + i, mask=good, other=0).to(tl.int64)
+    E = tl.load(posterior + place, mask=good, other=0.0).to(tl.float64)
+    E *= tl.load(sign + i, mask=good, other=1).to(tl.float64)
+    return E, tl.load(posterior + place + 1, mask=good, other=0.0).to(tl.float64)
+
+
+@triton.jit
+def _site(i, good, tau, nu):
+    """A site of every vote in double precision."""
+    t = tl.load(tau + i, mask=good, other=0.0).to(tl.float64)
+    return t, tl.load(nu + i, mask=good, other=0.0).to(tl.float64)
+
+
+@triton.jit
+def _sign_of_side(i, good, worker, kind, crowd):
+    """+1 where the winner stood first, -1 else, 0 for gold."""
+    x = tl.where(tl.load(kind + i, mask=good, other=1) == -1, -1.0, 1.0)
+    return tl.where(worker < crowd, x, 0.0).to(tl.float64)
+
+
+@triton.jit
+def _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST: tl.constexpr):
+    """Mean and variance of the cavity of γ."""
+    t, h = _site(i, good, side_tau, side_nu)
+    centre = tl.load(side_mean + who, mask=good, other=0.0)
+    return _cavity(centre, tl.load(side_variance + who, mask=good, other=1.0), t, h, LEAST)
+
+
+@triton.jit
+def _moved(old_tau, old_nu, alpha, kappa, m, v, damping, LEAST: tl.constexpr):
+    """A site, `damping` of the way to that of the moments."""
+    bottom = tl.maximum(1.0 - kappa * v, LEAST)
+    tau = old_tau + damping * (kappa / bottom - old_tau)
+    return tau, old_nu + damping * ((alpha + kappa * m) / bottom - old_nu)
+
+
+@triton.jit
+def _cavities(
+    worker, n, kind, pair, sign, posterior, tau, nu, side_mean, side_variance, side_tau, side_nu,
+    marked, mean, variance, bias, bias_variance, logs, count, crowd, FAMILY: tl.constexpr,
+    LEAST: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """Cavities of votes in single precision, γ's with the sign of the side; Σ n·log Z̃."""
+    block = tl.program_id(0)
+    i = block.to(tl.int64) * B + tl.arange(0, B)
+    good = i < count
+    who = tl.load(worker + i, mask=good, other=0)
+    E, V = _difference(i, good, pair, sign, posterior)
+    t, h = _site(i, good, tau, nu)
+    m, v = _cavity(E, V, t, h, LEAST)
+    tl.store(mean + i, m.to(tl.float32), mask=good)
+    tl.store(variance + i, v.to(tl.float32), mask=good)
+    weight = tl.load(n + i, mask=good, other=0.0).to(tl.float64)
+    weight *= tl.load(marked + who, mask=good, other=0).to(tl.float64)
+    tl.store(logs + block, tl.sum(weight * _log_site(E, V, t, h, LEAST), axis=0))
+    if FAMILY:
+        x = _sign_of_side(i, good, who, kind, crowd)
+        g, w = _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST)
+        tl.store(bias + i, (x * g).to(tl.float32), mask=good)
+        tl.store(bias_variance + i, (tl.abs(x) * w).to(tl.float32), mask=good)
+
+
+@triton.jit
+def _update(
+    worker, kind, pair, sign, posterior, tau, nu, side_mean, side_variance, side_tau, side_nu,
+    marked, damping_at, new_tau, new_nu, new_side_tau, new_side_nu, count, crowd,
+    CLIP: tl.constexpr, FAMILY: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """New sites, where first and second moments of log Z are now."""
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    good = i < count
+    who = tl.load(worker + i, mask=good, other=0)
+    damping = tl.load(damping_at) * tl.load(marked + who, mask=good, other=0).to(tl.float64)
+    E, V = _difference(i, good, pair, sign, posterior)
+    t, h = _site(i, good, tau, nu)
+    m, v = _cavity(E, V, t, h, LEAST)
+    alpha, second = _site(i, good, new_tau, new_nu)
+    kappa = alpha * alpha - second
+    if CLIP:
+        kappa = tl.maximum(kappa, 0.0)
+    one, two = _moved(t, h, alpha, kappa, m, v, damping, LEAST)
+    tl.store(new_tau + i, one.to(tl.float32), mask=good)
+    tl.store(new_nu + i, two.to(tl.float32), mask=good)
+    if FAMILY:
+        x = _sign_of_side(i, good, who, kind, crowd)
+        g, w = _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST)
+        first, second = _site(i, good, new_side_tau, new_side_nu)
+        alpha = x * first
+        kappa = tl.maximum(tl.abs(x) * (alpha * alpha - second), 0.0)
+        t, h = _site(i, good, side_tau, side_nu)
+        one, two = _moved(t, h, alpha, kappa, tl.abs(x) * g, tl.abs(x) * w, damping, LEAST)
+        tl.store(new_side_tau + i, one.to(tl.float32), mask=good)
+        tl.store(new_side_nu + i, two.to(tl.float32), mask=good)
+
+
+@triton.jit
 def _messages(
-    chunk_worker, chunk_begin, chunk_end, base, n, kind, mean, variance, side, side_mean,
-    side_variance, low, high, levels, place, width, only, regular, out, n_types, half,
-    C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
+    chunk_worker, chunk_begin, chunk_end, n, kind, mean, variance, side_mean, side_variance, low,
+    high, levels, place, width, only, regular, out, n_types, half, crowd, C: tl.constexpr,
+    TIES: tl.constexpr, SIDES: tl.constexpr, FAMILY: tl.constexpr, V: tl.constexpr,
+    T: tl.constexpr,
 ):  # fmt: skip
     """Σ n·log Z over the votes of a chunk, for a tile of types."""
     chunk = tl.program_id(0).to(tl.int64)
     t = tl.program_id(1) * T + tl.arange(0, T)
     inside = t < n_types
     worker = tl.load(chunk_worker + chunk)
-    begin, end = tl.load(chunk_begin + chunk) - base, tl.load(chunk_end + chunk) - base
+    begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
     beta = _reliabilities(t, inside, worker, half, low, high, levels, place)[None, :]
     share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
     bias = tl.load(only + t, mask=inside, other=0.0)[None, :]
@@ -80,40 +200,38 @@ def _messages(
     for at in range(begin, end, V):
         i = at + tl.arange(0, V)
         good = i < end
+        votes = tl.load(n + i, mask=good, other=0.0)
         m = tl.load(mean + i, mask=good, other=0.0)[:, None]
         v = tl.load(variance + i, mask=good, other=0.0)[:, None]
         spread, z = beta * beta * v, beta * m
         if SIDES:
-            x = tl.load(side + i, mask=good, other=0.0)[:, None]
-            spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
-            z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None] + bias * x
+            x = _sign_of_side(i, good, worker, kind, crowd).to(tl.float32)[:, None]
+            if FAMILY:
+                spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
+                z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None]
+            z += bias * x
         k = tl.rsqrt(1.0 + C * spread)
-        up = k * (z - delta)
-        _, _, tail = _halves(up)
-        log_z = tl.minimum(up, 0.0) - tail
+        log_z = _log_sigmoid(k * (z - delta))
         if TIES:
             tie = tl.load(kind + i, mask=good, other=0)[:, None] == 2
-            down = -k * (z + delta)
-            _, _, rest = _halves(down)
             log_tie = _log_expm1(tl.maximum(2.0 * k * delta, 1e-30))
-            log_tie += log_z + tl.minimum(down, 0.0) - rest
+            log_tie += log_z + _log_sigmoid(-k * (z + delta))
             log_z = tl.where(tie, log_tie, log_z)
-        weight = tl.load(n + i, mask=good, other=0.0)[:, None]
-        total += tl.sum(weight * log_z, axis=0).to(tl.float64)
+        total += tl.sum(votes[:, None] * log_z, axis=0).to(tl.float64)
     tl.store(out + chunk * n_types + t, total, mask=inside)
 
 
 @triton.jit
-def _sums(
-    chunk_worker, chunk_begin, chunk_end, base, kind, mean, variance, side, side_mean,
-    side_variance, low, high, levels, place, width, only, regular, q, given, alpha, bend,
-    side_alpha, side_bend, n_types, half,
-    C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
+def _moments(
+    chunk_worker, chunk_begin, chunk_end, kind, mean, variance, side_mean, side_variance, low, high,
+    levels, place, width, only, regular, q, given, alpha, bend, side_alpha, side_bend, n_types,
+    half, crowd, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, FAMILY: tl.constexpr,
+    V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
-    """α and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
+    """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
     chunk = tl.program_id(0).to(tl.int64)
     worker = tl.load(chunk_worker + chunk)
-    begin, end = tl.load(chunk_begin + chunk) - base, tl.load(chunk_end + chunk) - base
+    begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
     row = worker.to(tl.int64) * n_types
     for at in range(begin, end, V):
         i = at + tl.arange(0, V)
@@ -121,7 +239,9 @@ def _sums(
         m = tl.load(mean + i, mask=good, other=0.0)[:, None]
         v = tl.load(variance + i, mask=good, other=0.0)[:, None]
         first, second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
-        side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
+        if SIDES:
+            x = _sign_of_side(i, good, worker, kind, crowd).to(tl.float32)[:, None]
+            side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
         for start in range(0, n_types, T):
             t = start + tl.arange(0, T)
             inside = t < n_types
@@ -132,101 +252,118 @@ def _sums(
             if SIDES:
                 share = tl.load(regular + t, mask=inside, other=0.0)[None, :]
                 bias = tl.load(only + t, mask=inside, other=0.0)[None, :]
-                x = tl.load(side + i, mask=good, other=0.0)[:, None]
-                spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
-                z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None] + bias * x
+                if FAMILY:
+                    spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
+                    z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None]
+                z += bias * x
             k = tl.rsqrt(1.0 + C * spread)
-            p1, e, _ = _halves(k * (z - delta))
+            p1, e = _halves(k * (z - delta))
             f = e * (e - p1)
             if TIES:
                 tie = tl.load(kind + i, mask=good, other=0)[:, None] == 2
-                p2, q2, _ = _halves(-k * (z + delta))
+                p2, q2 = _halves(-k * (z + delta))
                 e_tie = p2 - p1
                 f_tie = e_tie * e_tie - p1 * e - p2 * q2
                 e, f = tl.where(tie, e_tie, e), tl.where(tie, f_tie, f)
             slope = beta * k
             first += tl.sum(mass * e * slope, axis=1)
             second += tl.sum(mass * f * slope * slope, axis=1)
-            if SIDES:
+            if FAMILY:
                 among = tl.load(given + row + t, mask=inside, other=0.0)[None, :]
                 side_first += tl.sum(among * e * k, axis=1)
                 side_second += tl.sum(among * f * k * k, axis=1)
         tl.store(alpha + i, first, mask=good)
         tl.store(bend + i, second, mask=good)
-        if SIDES:
+        if FAMILY:
             tl.store(side_alpha + i, side_first, mask=good)
             tl.store(side_bend + i, side_second, mask=good)
+
+
+@triton.jit
+def _joined(values, first, out, n_types, T: tl.constexpr):
+    """Values of all chunks of a worker added up, in their order."""
+    worker, t = tl.program_id(0), tl.program_id(1) * T + tl.arange(0, T)
+    inside, total = t < n_types, tl.zeros([T], tl.float64)
+    for chunk in range(tl.load(first + worker), tl.load(first + worker + 1)):
+        total += tl.load(values + chunk * n_types + t, mask=inside, other=0.0)
+    tl.store(out + worker.to(tl.int64) * n_types + t, total, mask=inside)
 
 
 class TritonPasses(PlainPasses):
     """`moments.PlainPasses` with kernels for what is computed of votes and types."""
 
+    kernels = True
+
     def __init__(self, rows: SiteRows, types: TypeState, crowd: int) -> None:
-        super().__init__(rows, types, crowd)
+        self._rows, self._types, self._crowd = rows, types, crowd
         self._chunks = rows.chunks()
-        points, half, device = self._points, len(types.levels), rows.device
-        single = [x.to(torch.float32) for x in (points.width, points.side_only, points.regular)]
-        place = torch.arange(-half, half + 1, dtype=torch.int32, device=device)
-        none = torch.zeros(len(types.shape.side_only), dtype=torch.int32, device=device)
-        place = torch.cat([place.repeat(len(types.shape.widths)), none])
+        self._shape, self._half = (len(self._chunks.worker), types.n_types()), len(types.levels)
         ends = types.low.to(torch.float32), types.high.to(torch.float32)
-        self._grid = (*ends, types.levels.to(torch.float32), place, *single)
-        self._shape, self._half = (len(self._chunks.worker), types.n_types()), half
+        self._grid = (*ends, *types.single_points())
+        self._votes: tuple[Tensor, ...] = ()
+        self._cavity: tuple[Tensor, ...] = ()
+        family = types.shape.sides
         wide = min(_TYPES, triton.next_power_of_2(self._shape[1]))
         self._flags: dict[str, Any] = {
-            "C": float(PROBIT_SMOOTHING), "TIES": types.shape.ties, "SIDES": types.shape.sides
-            or len(types.shape.side_only) > 0, "T": wide, "V": 2048 // wide,
+            "C": float(PROBIT_SMOOTHING), "TIES": types.shape.ties, "FAMILY": family,
+            "SIDES": family or len(types.shape.side_only) > 0, "T": wide, "V": 2048 // wide,
         }  # fmt: skip
 
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
         """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
-        rows, workers = self._rows, self._rows.votes.n_workers
-        total = rows.votes.zero()
-        out = torch.zeros(self._shape, dtype=torch.float64, device=rows.device)
-        tiles = triton.cdiv(self._shape[1], self._flags["T"])
-        for part in self._parts():
-            at, log_site = self._cavities(part, state)
-            voted = marked.index_select(0, rows.worker[part])
-            total = total + (rows.n[part] * log_site * voted).sum()
-            chunks, begin, count = self._of(part)
-            _messages[(count, tiles)](
-                *chunks, part.start, rows.n[part], rows.kind[part], *_single(at), *self._grid,
-                out[begin:], self._shape[1], self._half, **self._flags,
-            )  # fmt: skip
-        where, most = self._chunks.worker, self._chunks.most
-        if most > 1:
-            return exact_sum(where, out, workers, most), total
-        whole = torch.zeros((workers, self._shape[1]), dtype=torch.float64, device=rows.device)
-        return whole.index_copy_(0, where.to(torch.int64), out), total
-
-    def _parts(self) -> Iterator[slice]:
-        yield from self._chunks.parts(_ROWS)
-
-    def _moments(
-        self, part: slice, at: Cavities, q: Tensor, given: Tensor | None
-    ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-        """First and second derivatives of log Z, in the difference and in the side bias."""
-        chunks, _, count = self._of(part)
-        sums = [torch.empty_like(at.mean, dtype=torch.float32) for _ in range(4)]
-        mass = q.to(torch.float32)
-        among = mass if given is None else given.to(torch.float32)
-        _sums[(count,)](
-            *chunks, part.start, self._rows.kind[part], *_single(at), *self._grid, mass, among,
-            *sums, self._shape[1], self._half, **self._flags,
+        rows, chunks, device = self._rows, self._chunks, self._rows.device
+        out = torch.empty(self._shape, dtype=torch.float64, device=device)
+        workers, n_types = rows.votes.n_workers, self._shape[1]
+        if not self._shape[0]:
+            return out.new_zeros((workers, n_types)), rows.votes.zero()
+        family = self._flags["FAMILY"]
+        two = [torch.empty(len(rows), dtype=torch.float32, device=device) for _ in range(2)]
+        more = [torch.empty_like(x) for x in two] if family else two
+        blocks = triton.cdiv(len(rows), _BLOCK)
+        logs = torch.empty(blocks, dtype=torch.float64, device=device)
+        self._votes, self._cavity = self._of(state), (*two, *more)
+        _cavities[(blocks,)](
+            rows.worker, rows.n, *self._votes, marked.view(torch.int8), *self._cavity, logs,
+            len(rows), self._crowd, FAMILY=family, LEAST=_LEAST, B=_BLOCK,
         )  # fmt: skip
-        alpha, bend, side_alpha, side_bend = (x.to(torch.float64) for x in sums)
-        own = at.side * side_alpha
-        side = at.side.abs() * (own * own - side_bend)
-        return alpha, alpha * alpha - bend, own, side
+        _messages[(self._shape[0], triton.cdiv(self._shape[1], self._flags["T"]))](
+            chunks.worker, chunks.begin, chunks.end, rows.n, rows.kind, *self._cavity, *self._grid,
+            out, self._shape[1], self._half, self._crowd, **self._flags,
+        )  # fmt: skip
+        if chunks.most == 1 and len(chunks.worker) == workers:
+            return out, logs.sum()
+        whole = torch.empty((workers, n_types), dtype=torch.float64, device=device)
+        grid = workers, triton.cdiv(n_types, self._flags["T"])
+        _joined[grid](out, chunks.first, whole, n_types, T=self._flags["T"], num_warps=2)
+        return whole, logs.sum()
 
-    def _of(self, part: slice) -> tuple[tuple[Tensor, Tensor, Tensor], int, int]:
-        """The chunks of a part, the number of the first, and how many there are."""
-        chunks = self._chunks
-        begin, end = chunks.between(part)
-        some = (chunks.worker[begin:end], chunks.begin[begin:end], chunks.end[begin:end])
-        return some, begin, end - begin
+    def move(
+        self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
+        clip: bool,
+    ) -> NewSites:  # fmt: skip
+        """The sites of marked workers, after their messages; see `PlainPasses`."""
+        rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)
+        among = mass if given is None else given.to(torch.float32)
+        old = state.tau, state.nu, state.side_tau, state.side_nu
+        new = NewSites(*(torch.empty_like(x) for x in old))
+        if not self._shape[0]:
+            return new
+        _moments[(self._shape[0],)](
+            chunks.worker, chunks.begin, chunks.end, rows.kind, *self._cavity, *self._grid, mass,
+            among, *new, self._shape[1], self._half, self._crowd, **self._flags,
+        )  # fmt: skip
+        part = torch.full((1,), damping, dtype=torch.float64, device=mass.device)
+        _update[(triton.cdiv(len(rows), _BLOCK),)](
+            rows.worker, *self._votes, marked.view(torch.int8), part, *new, len(rows), self._crowd,
+            CLIP=clip, FAMILY=self._flags["FAMILY"], LEAST=_LEAST, B=_BLOCK,
+        )  # fmt: skip
+        return new
 
-
-def _single(at: Cavities) -> tuple[Tensor, ...]:
-    order = (at.mean, at.variance, at.side, at.side_mean, at.side_variance)
-    return tuple(x.to(torch.float32) for x in order)
+    def _of(self, state: SiteState) -> tuple[Tensor, ...]:
+        """What the kernels take of votes and their sites."""
+        posterior = state.mean
+        if posterior.stride(0) != 2:  # E and V of every pair in turn
+            posterior = torch.stack([state.mean, state.variance], dim=1)
+        rows, sides = self._rows, state.sides or (posterior, posterior)
+        sites = (state.side_tau, state.side_nu) if state.sides else (state.tau, state.nu)
+        return (rows.kind, rows.pair, rows.sign, posterior, state.tau, state.nu, *sides, *sites)

@@ -17,7 +17,8 @@ from crowdsift.engines.torch.sums import FixedPoint
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["laplacian_diagonal", "laplacian_product", "launch_flow", "pair_sums", "sweep"]
+__all__ = ["laplacian_diagonal", "laplacian_product", "launch_flow", "pair_posteriors", "pair_sums",
+           "received", "sweep"]  # fmt: skip
 
 _BLOCK = 1024
 
@@ -46,17 +47,63 @@ def _flow(low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, B: tl.c
 
 
 @triton.jit
-def _pair_sums(pair, sign, n, tau, nu, up_tau, up_nu, sum_tau, sum_nu, count, B: tl.constexpr):
-    """n·τ and ±n·ν of every vote, to its pair."""
+def _pair_sums(
+    offsets, order, sign, n, tau, nu, a_out, h_out, count, ONES: tl.constexpr, B: tl.constexpr
+):  # fmt: skip
+    """Σ n·τ and Σ ±n·ν over the votes on every pair, in their order."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
-    place = tl.load(pair + i, mask=good, other=0)
-    weight = tl.load(n + i, mask=good, other=0.0).to(tl.float64)
-    a = weight * tl.load(tau + i, mask=good, other=0.0).to(tl.float64)
-    tl.atomic_add(sum_tau + place, _whole(a * tl.load(up_tau)), mask=good, sem="relaxed")
-    h = weight * tl.load(nu + i, mask=good, other=0.0).to(tl.float64)
-    h = h * tl.load(sign + i, mask=good, other=0).to(tl.float64)
-    tl.atomic_add(sum_nu + place, _whole(h * tl.load(up_nu)), mask=good, sem="relaxed")
+    begin = tl.load(offsets + i, mask=good, other=0)
+    held = tl.load(offsets + i + 1, mask=good, other=0) - begin
+    a, h = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
+    for number in range(tl.max(held, axis=0)):
+        there = number < held
+        row = tl.load(order + begin + number, mask=there, other=0)
+        weight = tl.where(there, 1.0, 0.0).to(tl.float64)
+        if not ONES:  # a gather less where no vote has a weight
+            weight = tl.load(n + row, mask=there, other=0.0).to(tl.float64)
+        a += weight * tl.load(tau + row, mask=there, other=0.0).to(tl.float64)
+        lean = weight * tl.load(sign + row, mask=there, other=0).to(tl.float64)
+        h += lean * tl.load(nu + row, mask=there, other=0.0).to(tl.float64)
+    tl.store(a_out + i, a, mask=good)
+    tl.store(h_out + i, h, mask=good)
+
+
+@triton.jit
+def _received(
+    low, high, a, h, up_a, up_h, diagonal, rhs, count, B: tl.constexpr
+):  # fmt: skip
+    """The weight of a pair to both ends, and ±h, in fixed point."""
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    good = i < count
+    one, two = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
+    weight = _whole(tl.load(a + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_a))
+    pull = _whole(tl.load(h + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_h))
+    tl.atomic_add(diagonal + one, weight, mask=good, sem="relaxed")
+    tl.atomic_add(diagonal + two, weight, mask=good, sem="relaxed")
+    tl.atomic_add(rhs + one, pull, mask=good, sem="relaxed")
+    tl.atomic_add(rhs + two, -pull, mask=good, sem="relaxed")
+
+
+@triton.jit
+def _posteriors(
+    low, high, means, variance, a, h, effect, out, count, EFFECT: tl.constexpr,
+    LEAST: tl.constexpr, B: tl.constexpr,
+):  # fmt: skip
+    """E and V of every pair in turn, its effect included."""
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    good = i < count
+    one = tl.load(means + tl.load(low + i, mask=good, other=0), mask=good, other=0.0)
+    E = one - tl.load(means + tl.load(high + i, mask=good, other=0), mask=good, other=0.0)
+    V = tl.load(variance + i, mask=good, other=0.0).to(tl.float64)
+    if EFFECT:
+        s = tl.load(effect)
+        D = 1.0 + s * tl.load(a + i, mask=good, other=0.0).to(tl.float64)
+        D = tl.maximum(D, LEAST)
+        E = (E + s * tl.load(h + i, mask=good, other=0.0).to(tl.float64)) / D
+        V = V / (D * D) + s / D
+    tl.store(out + 2 * i, E, mask=good)
+    tl.store(out + 2 * i + 1, V, mask=good)
 
 
 @triton.jit
@@ -118,15 +165,36 @@ def laplacian_diagonal(
 
 
 def pair_sums(
-    pair: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor, count: int,
-    scales: tuple[FixedPoint, FixedPoint], kind: torch.dtype,
+    offsets: Tensor, order: Tensor, sign: Tensor, n: Tensor, tau: Tensor, nu: Tensor,
+    kind: torch.dtype, ones: bool,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind."""
-    sums = [torch.zeros(count, dtype=torch.int64, device=tau.device) for _ in range(2)]
-    ups = [scale.up for scale in scales]
-    _launch(_pair_sums, len(pair), pair, sign, n, tau, nu, *ups, *sums)
-    first = scales[0].values(sums.pop(0)).to(kind)  # memory of one is free for the other
-    return first, scales[1].values(sums.pop(0)).to(kind)
+    """Σ n·τ and Σ ±n·ν of every pair, in the precision of that kind; `ones`: no weights."""
+    count = len(offsets) - 1
+    a, h = (torch.empty(count, dtype=kind, device=tau.device) for _ in range(2))
+    _launch(_pair_sums, count, offsets, order, sign, n, tau, nu, a, h, ONES=ones)
+    return a, h
+
+
+def received(
+    low: Tensor, high: Tensor, a: Tensor, h: Tensor, n_items: int, most: int
+) -> tuple[Tensor, Tensor]:
+    """The diagonal and the right-hand side of what items receive."""
+    sums = torch.zeros((2, n_items), dtype=torch.int64, device=a.device)
+    scales = [FixedPoint(torch.linalg.vector_norm(x, torch.inf), most) for x in (a, h)]
+    _launch(_received, len(a), low, high, a, h, scales[0].up, scales[1].up, sums[0], sums[1])
+    return scales[0].values(sums[0]), scales[1].values(sums[1])
+
+
+def pair_posteriors(
+    low: Tensor, high: Tensor, means: Tensor, variance: Tensor, a: Tensor, h: Tensor, effect: float,
+    least: float,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
+    """E and V of every pair, next to each other in memory."""
+    out = torch.empty((len(low), 2), dtype=variance.dtype, device=low.device)
+    exact = torch.full((1,), effect, dtype=torch.float64, device=low.device)
+    _launch(_posteriors, len(low), low, high, means, variance, a, h, exact, out,
+            EFFECT=bool(effect), LEAST=least)  # fmt: skip
+    return out[:, 0], out[:, 1]
 
 
 def sweep(

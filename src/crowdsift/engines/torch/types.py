@@ -9,17 +9,21 @@ import numpy as np
 import torch
 
 from crowdsift.engines.torch.adaptive_grid import (
+    CONSTANTS,
     interpolated,
     own_levels,
     refined_ends,
+    signed_widths,
     transfer,
 )
+from crowdsift.engines.torch.votes import to_device
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crowdsift.engines.grid import WorkerPriors, WorkerTypes
     from crowdsift.engines.torch.adaptive_grid import Transfer
+    from crowdsift.engines.torch.triton_types import Posterior, TypeMatrices
     from crowdsift.numeric import Vector
 
 __all__ = ["Points", "TypeState"]
@@ -39,15 +43,23 @@ class TypeState:
     Tensors are replaced, never changed.
     """
 
-    def __init__(self, shape: WorkerTypes, n_workers: int, n_gold: int, device: object) -> None:
-        self.shape, self._n, self._crowd = shape, n_workers, n_workers - n_gold
+    def __init__(
+        self, shape: WorkerTypes, n_workers: int, n_gold: int, device: torch.device
+    ) -> None:
+        self.shape, self._n, self.crowd = shape, n_workers, n_workers - n_gold
         self._device = device
+        self._levels: Vector | None = None
         self.levels: Tensor = torch.zeros(0, dtype=torch.float64, device=device)
         self.messages: Tensor = torch.zeros((0, 0), dtype=torch.float64, device=device)
         none = torch.full((n_workers,), torch.nan, dtype=torch.float64, device=device)
         self.low, self.high = none, none
         self._adaptive: Tensor | None = None
+        self._single: tuple[Tensor, tuple[Tensor, ...]] | None = None
         self._transfer: tuple[Tensor, Transfer | None] | None = None
+        self._cells: tuple[Tensor, Tensor] | None = None
+        # Of kernels: the largest message of every worker, and their matrices.
+        self.tops: Tensor | None = None
+        self._by_kernels: TypeMatrices | None = None
 
     def copy(self) -> Self:
         """The same once more."""
@@ -55,16 +67,18 @@ class TypeState:
 
     def suspend(self) -> None:
         """No messages."""
-        self.messages, self._transfer = self.messages[:0], None
+        self.set_messages(self.messages[:0])
 
     def set_levels(self, levels: Vector) -> None:
         """The common grid of a pass."""
-        self.levels = torch.tensor(levels, dtype=torch.float64, device=self._device)
+        if self._levels is None or not np.array_equal(levels, self._levels):
+            self._levels, self.levels = np.array(levels), self._numbers(levels)
         self._transfer = None
 
     def set_ends(self, low: Tensor, high: Tensor) -> None:
         """Other adaptive grids."""
-        self.low, self.high, self._adaptive, self._transfer = low, high, None, None
+        self.low, self.high, self._adaptive = low, high, None
+        self._transfer = self._by_kernels = None
 
     def adaptive(self) -> Tensor:
         """Workers with a grid of their own."""
@@ -76,17 +90,28 @@ class TypeState:
         """Widths and side biases of the types."""
         widths, side_only, side_only_widths, _ = self.shape
         size = 2 * len(self.levels) + 1
-        regular = np.arange(self.n_types()) < self._n_regular()
+        regular = np.arange(self.n_types()) < self.n_regular()
         columns = (
             np.concatenate([np.repeat(widths, size), side_only_widths]),
-            np.concatenate([np.zeros(self._n_regular()), side_only]),
+            np.concatenate([np.zeros(self.n_regular()), side_only]),
             regular.astype(np.float64),
         )
         return Points(*(self._numbers(column) for column in columns))
 
+    def single_points(self) -> tuple[Tensor, ...]:
+        """For kernels: levels, place of every type on the grid, widths, biases, what is regular."""
+        if self._single is None or self._single[0] is not self.levels:
+            half, device = len(self.levels), self._device
+            place = torch.arange(-half, half + 1, dtype=torch.int32, device=device)
+            none = torch.zeros(len(self.shape.side_only), dtype=torch.int32, device=device)
+            place = torch.cat([place.repeat(len(self.shape.widths)), none])
+            columns = (x.to(torch.float32) for x in self.points())
+            self._single = self.levels, (self.levels.to(torch.float32), place, *columns)
+        return self._single[1]
+
     def n_types(self) -> int:
         """How many types there are."""
-        return self._n_regular() + len(self.shape.side_only)
+        return self.n_regular() + len(self.shape.side_only)
 
     def positive_levels(self, workers: Tensor) -> Tensor:
         """The positive levels of some workers, a row each."""
@@ -112,15 +137,39 @@ class TypeState:
         total = joint.sum(dim=1, keepdim=True)
         return joint / total, (torch.log(total) + top)[:, 0]
 
+    def by_kernels(self, family: Tensor | None, prior: Vector) -> Posterior:
+        """The posterior of all workers; messages gain what the family adds to them."""
+        from crowdsift.engines.torch.triton_types import posterior
+
+        found = posterior(self, family, self._numbers(prior))
+        self.tops = found.tops
+        return found
+
+    def cells(self) -> Tensor:
+        """Widths of the cells of 0 and of the positive levels."""
+        if self._cells is None or self._cells[0] is not self.levels:
+            self._cells = self.levels, signed_widths(self.levels)[len(self.levels) :].contiguous()
+        return self._cells[1]
+
+    def set_messages(self, messages: Tensor) -> None:
+        """Those of a pass; what was made of the last ones goes."""
+        self.messages, self.tops, self._by_kernels, self._transfer = messages, None, None, None
+
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
         """Σ_s q_s(t) over workers marked 1; masses of adaptive grids go to their neighbours.
 
         Products of matrices: on a worker's grid the prior is interpolated, which is linear, and so
         is the sharing out of its posterior, up to a factor.
         """
-        direct, banded = self._matrices()
         pi = self._numbers(prior) if own is None else own
-        regular = self._n_regular()
+        if self.tops is not None and own is None:
+            from crowdsift.engines.torch.triton_types import TypeMatrices
+
+            if self._by_kernels is None:
+                self._by_kernels = TypeMatrices(self, self.tops)
+            return self._by_kernels.counts(pi, workers)
+        direct, banded = self._matrices()
+        regular = self.n_regular()
         total = direct @ pi if own is None else (direct * pi).sum(dim=1)
         if banded is not None:
             part = pi[..., :regular]
@@ -136,14 +185,18 @@ class TypeState:
 
     def refine(self) -> int:
         """Adaptive grids for workers with narrow likelihoods; returns how many moved."""
-        messages = self.messages[: self._crowd]
+        if self.tops is not None and len(self.levels) > 1:
+            from crowdsift.engines.torch.triton_types import refined
+
+            return int(refined(self, self.tops, CONSTANTS))
+        messages = self.messages[: self.crowd]
         relative = torch.exp((messages - messages.amax(dim=1, keepdim=True)).clamp(min=-55.0))
-        slices = relative[:, : self._n_regular()].reshape(len(messages), -1, self._size())
+        slices = relative[:, : self.n_regular()].reshape(len(messages), -1, self._size())
         likelihood = slices.sum(dim=1)
         ends = refined_ends(
-            self.levels, self.low[: self._crowd], self.high[: self._crowd], likelihood
+            self.levels, self.low[: self.crowd], self.high[: self.crowd], likelihood
         )
-        gold = self.low[self._crowd :]
+        gold = self.low[self.crowd :]
         low, high = torch.cat([ends[0], gold]), torch.cat([ends[1], gold])
         same = (low == self.low) | (torch.isnan(low) & torch.isnan(self.low))
         same &= (high == self.high) | (torch.isnan(high) & torch.isnan(self.high))
@@ -152,7 +205,9 @@ class TypeState:
 
     def gold_margin(self, marked: Tensor) -> float:
         """Log-odds that marked gold is of the largest reliability, against the smallest."""
-        gold = self.messages[self._crowd :][marked[self._crowd :]]
+        if self.crowd == self._n:
+            return 0.0
+        gold = self.messages[self.crowd :][marked[self.crowd :]]
         return float((gold[:, self._size() - 1] - gold[:, 0]).sum())
 
     def rescale(self, factor: float) -> None:
@@ -168,18 +223,18 @@ class TypeState:
             priors = self._numbers(prior).expand(len(numbers), -1)
         else:
             masses = self._numbers(own.masses)
-            gold = self._numbers(prior).expand(self._n - self._crowd, -1)
+            gold = self._numbers(prior).expand(self._n - self.crowd, -1)
             priors = torch.cat([masses, gold])[rows]
         if among is not None:
             priors = priors * among
         special = torch.isfinite(self.low[rows])
-        gold_rows = numbers >= self._crowd
+        gold_rows = numbers >= self.crowd
         if not bool((special | gold_rows).any()):
             return priors
         priors = priors.clone()
         places = torch.nonzero(special)[:, 0]
         if len(places):
-            regular = self._n_regular()
+            regular = self.n_regular()
             part = priors.index_select(0, places)[:, :regular]
             part = part.reshape(len(places), -1, self._size())
             new = interpolated(self.levels, part, self.positive_levels(numbers[places]))
@@ -195,7 +250,7 @@ class TypeState:
             relative = torch.exp(self.messages - top)
             banded, who = None, self.adaptive()
             if len(who):
-                regular = self._n_regular()
+                regular = self.n_regular()
                 part = relative.index_select(0, who)[:, :regular]
                 part = part.reshape(len(who), -1, self._size())
                 banded = transfer(self.levels, self.positive_levels(who), part)
@@ -206,8 +261,9 @@ class TypeState:
     def _size(self) -> int:
         return 2 * len(self.levels) + 1
 
-    def _n_regular(self) -> int:
+    def n_regular(self) -> int:
+        """How many types are regular."""
         return len(self.shape.widths) * self._size()
 
     def _numbers(self, values: object) -> Tensor:
-        return torch.tensor(np.asarray(values, np.float64), device=self._device)
+        return to_device(values, self._device)

@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from crowdsift.engines.torch.triton_em import MStep
     from crowdsift.engines.torch.triton_solve import GraphSolver
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["VotePart", "VoteTensors", "to_host"]
+__all__ = ["VotePart", "VoteTensors", "to_device", "to_host"]
 
 # Votes of which a pass holds temporary numbers at once.
 _STAGE, _LONG = 1 << 24, 1 << 14  # numbers that are copied at once, and that are many
@@ -53,6 +54,7 @@ class VoteTensors:
         self.device = device
         self._count: list[float] = [0.0] if counted_with is None else counted_with._count
         self.solvers: dict[object, GraphSolver] = {}
+        self.m_step: MStep | None = None
         self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
         self.n_gold, self.sides_known = comparisons.n_gold, comparisons.sides_known
         self.first = self.codes(comparisons.first)
@@ -106,7 +108,7 @@ class VoteTensors:
 
     def numbers(self, values: Any) -> Tensor:
         """Numbers in double precision."""
-        return torch.tensor(np.asarray(values, np.float64), device=self.device)
+        return to_device(values, self.device)
 
     def parts(self) -> Iterator[VotePart]:
         """All votes, some at a time."""
@@ -158,6 +160,16 @@ def _staged(source: Tensor, device: Any) -> Tensor:
         free[at].record()
     torch.cuda.synchronize(device)
     return result
+
+
+def to_device(values: Any, device: torch.device) -> Tensor:
+    """Numbers in double precision on a device; long ones through memory that it can read."""
+    held = np.asarray(values, np.float64, order="C")
+    source = torch.from_numpy(held if held.flags.writeable else held.copy())
+    if device.type == "cuda" and source.numel() >= _LONG:
+        pinned = torch.empty(source.shape, dtype=torch.float64, pin_memory=True)
+        return pinned.copy_(source).to(device, non_blocking=True)
+    return source.to(device, copy=True)
 
 
 def to_host(values: Tensor) -> Vector:

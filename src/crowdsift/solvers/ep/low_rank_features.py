@@ -83,9 +83,7 @@ class LowRankPrior(FeaturePrior):
         s, laplacian = self.own, run.system.laplacian
         found = run.factorisation.variances(run.sites, laplacian, exact=run.exact, factor=s)
         if found is None:
-            found, run.messages = loopy_bp(
-                run.sites, laplacian.diagonal(), run.messages, shift=1.0 / s
-            )
+            found, run.messages = loopy_bp(run.sites, laplacian, run.messages, shift=1.0 / s)
             items = found.items
             log_determinant = found.log_determinant + self.n_items * float(np.log(s))
             pairs = run.sites.pair_posteriors(run.means).variance

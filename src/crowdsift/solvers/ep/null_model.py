@@ -51,7 +51,7 @@ def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
             means = solution.x
             found = exact.variances(sites, system.laplacian, exact=True)
             if found is None:
-                found, messages = loopy_bp(sites, system.laplacian.diagonal(), messages)
+                found, messages = loopy_bp(sites, system.laplacian, messages)
             determinant = found.log_determinant
     return evidence
 

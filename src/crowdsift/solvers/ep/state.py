@@ -333,7 +333,7 @@ class Propagation:
         found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
         self.factorised = found is not None
         if found is None:
-            found, self.messages = loopy_bp(self.sites, laplacian.diagonal(), self.messages)
+            found, self.messages = loopy_bp(self.sites, laplacian, self.messages)
         return found
 
     def _may_be_exact(self) -> bool:
@@ -378,8 +378,7 @@ class Propagation:
         near = _NEARLY if self.warm else 1.0  # what a warm run still has to go is a few passes
         if change <= near * self.rule.tolerance and self._may_be_exact():
             self.exact = True
-            if self.warm:  # the evidence of the last pass must be exact, too
-                self._variances()
+            self._variances()  # the next pass must start from them, else it would move nothing
             change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
 

@@ -9,11 +9,13 @@ common a class is among workers does not enter: a verdict is about a worker's ow
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from crowdsift.engines.grid import mirrored
+from crowdsift.solvers.ep.type_summary import by_blocks
 
 if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites
@@ -65,14 +67,20 @@ def class_evidence(
     for begin in range(0, n_workers, chunk):
         end = min(begin + chunk, n_workers)
         found = sites.posteriors(even, slice(begin, end))
-        regular = found.masses[:, : found.masses.shape[1] - side_only]
-        by_reliability = regular.reshape(end - begin, -1, found.points.shape[1]).sum(axis=1)
-        own = _class_of(found.points, typical)
-        for number in range(3):
-            result[begin:end, number] = np.sum(by_reliability * (own == number), axis=1)
-        if side_only:
-            result[begin:end, 3] = found.masses[:, regular.shape[1] :].sum(axis=1)
+        parts = by_blocks(sites, tuple(found), partial(_masses, typical, side_only))
+        result[begin:end] = np.concatenate(parts)
     return np.asarray(np.log(np.maximum(result, _SMALLEST)))
+
+
+def _masses(typical: float, side_only: int, points: Vector, masses: Vector) -> Vector:
+    """Posterior probabilities of the classes of some workers."""
+    regular = masses[:, : masses.shape[1] - side_only]
+    by_reliability = regular.reshape(len(points), -1, points.shape[1]).sum(axis=1)
+    own = _class_of(points, typical)
+    columns = [np.sum(by_reliability * (own == number), axis=1) for number in range(3)]
+    if side_only:
+        columns.append(masses[:, regular.shape[1] :].sum(axis=1))
+    return np.stack(columns, axis=1)
 
 
 def _class_of(beta: Vector, typical: float) -> Vector:

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.grid import WorkerPoints
+from crowdsift.engines.grid import TypePosteriors, WorkerPoints
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
 
-    from crowdsift.engines.grid import GridSites, TypePosteriors, WorkerPriors
+    from crowdsift.engines.grid import GridSites, WorkerPriors, WorkerTypes
     from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.contexts import ContextSites
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
-__all__ = ["TypeSummary", "quantiles", "summarise"]
+__all__ = ["TypeSummary", "by_blocks", "quantiles", "summarise"]
 
 _NUMBERS = 4_000_000  # of an array over workers and types at a time
+_BLOCK = 200_000  # ... of those that are summarised at a time
+_MANY = 2_000  # workers whose quantiles are worth a way to the device
 _LEVELS = (0.05, 0.95)
 _SIDE_ONLY_SPREAD = 1.0 / 3.0  # a side-only type stands for sides within so much of its own
 
@@ -60,14 +65,46 @@ def summarise(
     """Summaries of all workers after the last pass; `sides` are G and V of γ, a row a worker."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
     side_mean, side_variance = sides
-    n_workers, parts = len(side_mean), []
+    n_workers = len(side_mean)
+    parts: list[TypeSummary] = []
     for begin in range(0, n_workers, chunk):
         end = min(begin + chunk, n_workers)
         found = sites.posteriors(prior.masses, slice(begin, end), own)
-        parts.append(_summary(found, prior, side_mean[begin:end], side_variance[begin:end]))
+        rows: tuple[Vector, ...] = (*found, side_mean[begin:end], side_variance[begin:end])
+        if hasattr(sites, "quantiles") and end - begin >= _MANY:  # faster where the posteriors are
+            rows = (*rows, sites.quantiles(*_by_reliability(found, prior.types)))
+        parts += by_blocks(sites, rows, partial(_summary, prior))
     points = WorkerPoints(*_joined([part.points for part in parts]))
     joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
     return TypeSummary(**joined, points=points)
+
+
+def by_blocks(
+    sites: GridSites | ContextSites, columns: tuple[Vector, ...], work: Callable[..., Any]
+) -> list[Any]:
+    """What `work` makes of some rows at a time, so few that they stay in a cache.
+
+    By several threads where the engine leaves the host's cores idle.
+    """
+    rows = max(_BLOCK // columns[0].shape[1], 1)
+    blocks = [
+        [column[begin : begin + rows] for column in columns]
+        for begin in range(0, len(columns[0]), rows)
+    ]
+    threads = min(getattr(sites, "idle_threads", 1), len(blocks))
+    if threads <= 1:
+        return [work(*block) for block in blocks]
+    with ThreadPoolExecutor(threads) as pool:
+        return list(pool.map(lambda block: work(*block), blocks))
+
+
+def _by_reliability(found: TypePosteriors, types: WorkerTypes) -> tuple[Vector, ...]:
+    """Reliabilities, their masses, the levels of quantiles, and what side-only types hold."""
+    rows, points = found.points.shape
+    regular = len(types.widths) * points
+    masses = found.masses[:, :regular].reshape(rows, -1, points).sum(axis=1)
+    levels = np.array([*_LEVELS, *((np.arange(16) + 0.5) / 16)])
+    return found.points, masses, levels, found.masses[:, regular:].sum(axis=1)
 
 
 def _joined(parts: list[Any]) -> Iterator[Vector]:
@@ -76,18 +113,18 @@ def _joined(parts: list[Any]) -> Iterator[Vector]:
 
 
 def _summary(
-    found: TypePosteriors, prior: WorkerPrior, side_mean: Vector, side_variance: Vector
-) -> TypeSummary:
+    prior: WorkerPrior, points: Vector, masses: Vector, side_mean: Vector, side_variance: Vector,
+    limits: Vector | None = None,
+) -> TypeSummary:  # fmt: skip
+    found = TypePosteriors(points, masses)
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = found.masses[:, : len(widths) * types].reshape(rows, len(widths), types)
     side_masses = found.masses[:, len(widths) * types :]
-    p_side_only = side_masses.sum(axis=1)
-    masses = regular.sum(axis=1)
+    _, masses, at, p_side_only = _by_reliability(found, prior.types)
     mean = np.sum(found.points * masses, axis=1)
     square = np.sum(found.points**2 * masses, axis=1)
-    at = np.array([*_LEVELS, *((np.arange(16) + 0.5) / 16)])
-    limits = quantiles(found.points, masses, at, p_side_only)
+    limits = quantiles(found.points, masses, at, p_side_only) if limits is None else limits
     width = regular.sum(axis=2) @ widths + side_masses @ side_only_widths
     side, side_sd = np.zeros(rows), np.zeros(rows)
     if sided:
@@ -97,9 +134,9 @@ def _summary(
         side_sd = np.sqrt(np.maximum(second - side**2, 0.0))
     if len(widths) == 1 and not len(side_only):
         reliability = limits[:, 2:]
-        points = WorkerPoints(reliability, *(np.zeros_like(reliability) for _ in range(3)))
+        spread = WorkerPoints(reliability, *(np.zeros_like(reliability) for _ in range(3)))
     else:
-        points = _points(found, prior, side_mean, side_variance)
+        spread = _points(found, prior, side_mean, side_variance)
     return TypeSummary(
         mean=mean,
         sd=np.sqrt(np.maximum(square - mean**2, 0.0)),
@@ -112,7 +149,7 @@ def _summary(
         width=width,
         side=side,
         side_sd=side_sd,
-        points=points,
+        points=spread,
     )
 
 

@@ -28,9 +28,9 @@ _DENSE_ITEMS = 1_200
 
 
 def loopy_bp(
-    sites: GridSites, diagonal: Vector, messages: Vector | None, shift: float = 1.0
+    sites: GridSites, laplacian: Operator, messages: Vector | None, shift: float = 1.0
 ) -> tuple[PairVariances, Vector | None]:
-    """Gaussian belief propagation on the graph of compared pairs; `diagonal` is that of L.
+    """Gaussian belief propagation on the graph of compared pairs; L is the Laplacian.
 
     With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. Exact on trees, and
     close where short cycles are few. log|L + I| in Bethe's form,
@@ -40,7 +40,13 @@ def loopy_bp(
     from no messages. Returns None for them where there is no proper Gaussian. With a `shift` all
     is of L + shift·I.
     """
-    D = shift + diagonal
+    # An engine whose sweeps are dearer than their work runs them all at once.
+    whole = getattr(sites, "loopy_bp", None) if shift == 1.0 else None
+    if whole is not None:
+        there = whole(_TOLERANCE, _SWEEPS, fresh=messages is None)
+        if there is not None:
+            return there, np.zeros(0) if there.definite else None
+    D = shift + laplacian.diagonal()
     settled = _TOLERANCE * D
     improper = PairVariances(np.ones(len(D)), 0.0, False), None
     precision = D if messages is None else D - messages

@@ -1,0 +1,333 @@
+"""Triton kernels over workers and types: posteriors, counts of types, adaptive grids.
+
+They compute what `types.TypeState` does in plain torch, one program a worker, in double precision
+and with sums in a fixed order.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import torch
+import triton
+import triton.language as tl
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+    from crowdsift.engines.torch.types import TypeState
+
+__all__ = ["Posterior", "TypeMatrices", "posterior", "refined"]
+
+_PROGRAMS = 1024  # that add up counts, at most
+_NUMBERS = 2048  # that a program holds of workers and types at once
+
+
+@triton.jit
+def _own_level(size, lo, hi, half):
+    """The level of that number, from 1, on a worker's own grid."""
+    return lo + (size - 1).to(tl.float64) * ((hi - lo) / tl.maximum(half - 1, 1))
+
+
+@triton.jit
+def _place(levels, level, half):
+    """The common level below, but for the last, and how far it is on the way to the next."""
+    count = (level * 0.0).to(tl.int32)
+    for j in range(half):
+        count += (tl.load(levels + j) <= level).to(tl.int32)
+    place = tl.minimum(tl.maximum(count - 1, 0), half - 2)
+    below = tl.load(levels + place)
+    share = (level - below) / (tl.load(levels + place + 1) - below)
+    return place, tl.minimum(tl.maximum(share, 0.0), 1.0)
+
+
+@triton.jit
+def _prior(t, inside, worker, crowd, lo, hi, prior, levels, cells, place, regular, half,
+           n_regular):  # fmt: skip
+    """The prior masses of a worker's types, on its own grid where it has one."""
+    mass = tl.load(prior + t, mask=inside, other=0.0)
+    if worker >= crowd:  # gold is of the largest reliability
+        mass = tl.where(t == 2 * half, 1.0, 0.0).to(tl.float64)
+    else:
+        if lo == lo:
+            at = tl.load(place + t, mask=inside, other=0)
+            size = tl.abs(at)
+            own = (size > 0) & inside
+            below, share = _place(levels, _own_level(tl.maximum(size, 1), lo, hi, half), half)
+            step = tl.where(half > 1, (hi - lo) / tl.maximum(half - 1, 1), 1.0)
+            zero = t - at  # the type at 0 of the same width
+            way = tl.where(at < 0, -1, 1)
+            one, two = zero + way * (below + 1), zero + way * (below + 2)
+            lower = tl.load(prior + one, mask=own, other=0.0)
+            lower /= tl.load(cells + below + 1, mask=own, other=1.0)
+            upper = tl.load(prior + two, mask=own, other=0.0)
+            upper /= tl.load(cells + below + 2, mask=own, other=1.0)
+            mass = tl.where(own, ((1.0 - share) * lower + share * upper) * step, mass)
+    return mass
+
+
+@triton.jit
+def _posterior(
+    messages, family, low, high, prior, levels, cells, place, regular, q, given, logs, tops,
+    shares, n_types, n_regular, half, crowd, FAMILY: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """q(t) of a worker, that among regular types, log Σ prior·exp(message), largest message."""
+    worker = tl.program_id(0)
+    t = tl.arange(0, T)
+    inside = t < n_types
+    row = worker.to(tl.int64) * n_types
+    message = tl.load(messages + row + t, mask=inside, other=float("-inf"))
+    lo, hi = tl.load(low + worker), tl.load(high + worker)
+    mass = _prior(t, inside, worker, crowd, lo, hi, prior, levels, cells, place, regular, half,
+                  n_regular)  # fmt: skip
+    common = tl.load(regular + t, mask=inside, other=0.0).to(tl.float64)
+    if FAMILY:
+        message += common * tl.load(family + worker)
+        tl.store(messages + row + t, message, mask=inside)
+    held = (mass > 0.0) & inside
+    top = tl.max(tl.where(held, message, float("-inf")), axis=0)
+    joint = tl.where(held, mass * tl.exp(tl.minimum(message - top, 0.0)), 0.0)
+    total = tl.sum(joint, axis=0)
+    tl.store(q + row + t, (joint / total).to(tl.float32), mask=inside)
+    tl.store(logs + worker, tl.log(total) + top)
+    tl.store(tops + worker, tl.max(message, axis=0))
+    tl.store(shares + worker, tl.sum(joint * common, axis=0) / total)
+    if FAMILY:
+        among = held & (common > 0.0)
+        top = tl.max(tl.where(among, message, float("-inf")), axis=0)
+        joint = tl.where(among, mass * tl.exp(tl.minimum(message - top, 0.0)), 0.0)
+        tl.store(given + row + t, (joint / tl.sum(joint, axis=0)).to(tl.float32), mask=inside)
+
+
+@triton.jit
+def _relative(
+    messages, tops, same, above, below, low, n_types, n_regular, T: tl.constexpr
+):  # fmt: skip
+    """Relative likelihoods of a worker's types; 0 for regular ones where its grid is its own."""
+    worker = tl.program_id(0)
+    t = tl.arange(0, T)
+    inside = t < n_types
+    row = worker.to(tl.int64) * n_types
+    lo = tl.load(low + worker)
+    own = tl.where(lo == lo, n_regular, 0)  # types of the worker's own grid
+    message = tl.load(messages + row + t, mask=inside, other=float("-inf"))
+    relative = tl.exp(message - tl.load(tops + worker))
+    relative = tl.where(t < own, 0.0, relative)
+    nothing = tl.zeros([T], tl.float64)
+    tl.store(same + row + t, relative, mask=inside)
+    tl.store(above + row + t, nothing, mask=inside)
+    tl.store(below + row + t, nothing, mask=inside)
+
+
+@triton.jit
+def _share_out(
+    messages, tops, same, above, below, low, high, levels, cells, n_types, half,
+    H: tl.constexpr,
+):  # fmt: skip
+    """What prior mass at a type and at its neighbours adds to a type's share; see `Transfer`."""
+    worker, width = tl.program_id(0), tl.program_id(1)
+    lo, hi = tl.load(low + worker), tl.load(high + worker)
+    if lo == lo:
+        zero = worker.to(tl.int64) * n_types + width * (2 * half + 1) + half
+        top = tl.load(tops + worker)
+        i, b = tl.arange(0, H), tl.arange(0, H)
+        good, bins = i < half, b <= half
+        level = _own_level(i + 1, lo, hi, half)
+        lower, share = _place(levels, level, half)
+        first = tl.load(levels)
+        within = level < first  # between 0 and the first level, whose density holds there
+        place = tl.where(within, 0, lower + 1)
+        to_upper = tl.where(within, level / first, share)
+        of_lower = tl.where(within, 0.0, 1.0 - share) / tl.load(cells + place)
+        of_upper = tl.where(within, 1.0, share) / tl.load(cells + place + 1)
+        step = tl.where(half > 1, (hi - lo) / tl.maximum(half - 1, 1), 1.0)
+        here = (place[None, :] == b[:, None]).to(tl.float64)
+        next_ = (place[None, :] + 1 == b[:, None]).to(tl.float64)
+        tl.store(same + zero, tl.exp(tl.load(messages + zero) - top))
+        for turn in tl.static_range(2):
+            way = 1 - 2 * turn
+            message = tl.load(messages + zero + way * (i + 1), mask=good, other=float("-inf"))
+            mass = tl.where(good, tl.exp(message - top) * step, 0.0)
+            own = here * (mass * (1.0 - to_upper) * of_lower)[None, :]
+            own += next_ * (mass * to_upper * of_upper)[None, :]
+            out = tl.sum(here * (mass * (1.0 - to_upper) * of_upper)[None, :], axis=1)
+            into = tl.sum(next_ * (mass * to_upper * of_lower)[None, :], axis=1)
+            at = zero + way * b
+            tl.store(same + at, tl.sum(own, axis=1), mask=bins & (b > 0))
+            if turn == 0:
+                tl.store(above + at, out, mask=bins)
+                tl.store(below + at, into, mask=bins & (b > 0))
+            else:
+                tl.store(below + at, out, mask=bins)
+                tl.store(above + at, into, mask=bins & (b > 0))
+
+
+@triton.jit
+def _counts(
+    same, above, below, prior, marked, partial, count, each, n_types, n_regular, size,
+    W: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Σ_s q_s(t) over a range of workers marked 1."""
+    program = tl.program_id(0)
+    t = tl.arange(0, T)
+    inside, place = t < n_types, t % size
+    pi = tl.load(prior + t, mask=inside, other=0.0)[None, :]
+    up = tl.load(prior + t + 1, mask=(t < n_regular) & (place < size - 1), other=0.0)[None, :]
+    down = tl.load(prior + t - 1, mask=(t < n_regular) & (place > 0), other=0.0)[None, :]
+    total = tl.zeros([T], tl.float64)
+    last = tl.minimum((program + 1) * each, count)
+    for begin in range(program * each, last, W):
+        w = begin + tl.arange(0, W)
+        good = w < last
+        at = w.to(tl.int64)[:, None] * n_types + t[None, :]
+        there = good[:, None] & inside[None, :]
+        joint = tl.load(same + at, mask=there, other=0.0) * pi
+        joint += tl.load(above + at, mask=there, other=0.0) * up
+        joint += tl.load(below + at, mask=there, other=0.0) * down
+        whole = tl.sum(joint, axis=1)
+        mark = tl.load(marked + w, mask=good, other=0.0)
+        share = tl.where(whole > 0.0, mark / tl.where(whole > 0.0, whole, 1.0), 0.0)
+        total += tl.sum(joint * share[:, None], axis=0)
+    tl.store(partial + program * n_types + t, total, mask=inside)
+
+
+@triton.jit
+def _cell(levels, place, half):
+    """The distance of the two levels about a place, or of the nearest two."""
+    at = 0
+    for j in range(half):
+        at += (tl.load(levels + j) < place).to(tl.int32)
+    at = tl.minimum(tl.maximum(at, 1), half - 1)
+    return tl.load(levels + at) - tl.load(levels + at - 1)
+
+
+@triton.jit
+def _refine(
+    messages, tops, low, high, levels, new_low, new_high, changed, n_types, half, n_widths,
+    NARROW: tl.constexpr, SPAN: tl.constexpr, SLACK: tl.constexpr, H: tl.constexpr,
+):  # fmt: skip
+    """The ends of a grid that resolves a worker's likelihood; see `adaptive_grid`."""
+    worker = tl.program_id(0)
+    i = tl.arange(0, H)
+    good = i < half
+    lo, hi, top = tl.load(low + worker), tl.load(high + worker), tl.load(tops + worker)
+    has = tl.where(lo == lo, 1, 0) == 1
+    common = tl.load(levels + i, mask=good, other=0.0)
+    level = tl.where(has, _own_level(i + 1, lo, hi, half), common)
+    before = tl.load(levels + i - 1, mask=good & (i > 0), other=0.0)
+    after = tl.load(levels + i + 1, mask=i < half - 1, other=0.0)
+    cell = 0.5 * (tl.where(i < half - 1, after, 2.0 * common - before)
+                  - tl.where(i > 0, before, 2.0 * common - after))  # fmt: skip
+    cell = tl.where(has, (hi - lo) / tl.maximum(half - 1, 1), cell)
+    size = tl.zeros([H], tl.float64)
+    row = worker.to(tl.int64) * n_types
+    for width in range(n_widths):
+        zero = row + width * (2 * half + 1) + half
+        one = tl.load(messages + zero + 1 + i, mask=good, other=0.0) - top
+        two = tl.load(messages + zero - 1 - i, mask=good, other=0.0) - top
+        size += tl.exp(tl.maximum(one, -55.0)) + tl.exp(tl.maximum(two, -55.0))
+    size = tl.where(good, size * tl.where(half > 1, cell, 1.0), 0.0)
+    total = tl.sum(size, axis=0)
+    mean = tl.sum(level * size, axis=0) / total
+    square = tl.sum(level * level * size, axis=0) / total - mean * mean
+    sd = tl.sqrt(tl.maximum(square, 0.0))
+    there = _cell(levels, mean, half)
+    own_cell = tl.where(has, (hi - lo) / (half - 1), there)
+    reach = tl.maximum(SPAN * sd, 1.5 * own_cell)
+    start, end = tl.maximum(mean - reach, 0.0), tl.minimum(mean + reach, tl.load(levels + half - 1))
+    wide = ((has == 0) & (sd >= NARROW * there)) | (end - start > 2 * half * there)
+    new = tl.where(start == 0.0, end / half, start)
+    slack = SLACK * (end - start)
+    stays = has & (tl.abs(new - lo) <= slack) & (tl.abs(end - hi) <= slack)
+    none = start * float("nan")
+    new = tl.where(wide, none, tl.where(stays, lo, new))
+    end = tl.where(wide, none, tl.where(stays, hi, end))
+    gone, was = tl.where(new == new, 0, 1), tl.where(has, 0, 1)
+    same = ((new == lo) & (end == hi)) | ((gone == 1) & (was == 1))
+    tl.store(new_low + worker, new)
+    tl.store(new_high + worker, end)
+    tl.store(changed + worker, tl.where(same, 0, 1).to(tl.int32))
+
+
+class Posterior(NamedTuple):
+    """Posteriors over types, `given` those among regular types where sides are used.
+
+    A number a worker each: the log of the normaliser, the largest message, P(regular).
+    """
+
+    q: Tensor
+    given: Tensor | None
+    logs: Tensor
+    tops: Tensor
+    regular: Tensor
+
+
+def posterior(types: TypeState, family: Tensor | None, prior: Tensor) -> Posterior:
+    """From the messages of all workers, to which those of the family are added."""
+    workers, count = types.messages.shape
+    device, levels = types.messages.device, types.levels
+
+    def empty(*shape: int, kind: torch.dtype = torch.float64) -> Tensor:
+        return torch.empty(shape, dtype=kind, device=device)
+
+    q = empty(workers, count, kind=torch.float32)
+    given = None if family is None else torch.empty_like(q)
+    logs, tops, shares = (empty(workers) for _ in range(3))
+    _, place, _, _, regular = types.single_points()
+    _posterior[(workers,)](
+        types.messages, logs if family is None else family, types.low, types.high, prior, levels,
+        types.cells(), place, regular, q, q if given is None else given, logs, tops, shares, count,
+        types.n_regular(), len(levels), types.crowd, FAMILY=family is not None,
+        T=triton.next_power_of_2(count),
+    )  # fmt: skip
+    return Posterior(q, given, logs, tops, shares)
+
+
+class TypeMatrices:
+    """Of every worker and type what prior mass at the type and at its neighbours adds to it."""
+
+    def __init__(self, types: TypeState, tops: Tensor) -> None:
+        shape = types.messages.shape
+        self._types, self._shape = types, shape
+        same, above, below = (torch.empty_like(types.messages) for _ in range(3))
+        self._matrices = same, above, below
+        levels, half = types.levels, len(types.levels)
+        wide = triton.next_power_of_2(shape[1])
+        _relative[(shape[0],)](
+            types.messages, tops, same, above, below, types.low, shape[1], types.n_regular(),
+            T=wide,
+        )  # fmt: skip
+        if half > 1:
+            _share_out[(types.crowd, len(types.shape.widths))](
+                types.messages, tops, same, above, below, types.low, types.high, levels,
+                types.cells(), shape[1], half, H=triton.next_power_of_2(half + 1),
+            )  # fmt: skip
+
+    def counts(self, prior: Tensor, workers: Tensor) -> Tensor:
+        """Σ_s q_s(t) over workers marked 1."""
+        count, n_types = self._shape
+        programs = min(_PROGRAMS, max(count, 1))
+        each = triton.cdiv(count, programs)
+        partial = torch.empty((programs, n_types), dtype=torch.float64, device=prior.device)
+        wide = triton.next_power_of_2(n_types)
+        size = 2 * len(self._types.levels) + 1
+        _counts[(programs,)](
+            *self._matrices, prior, workers, partial, count, each, n_types,
+            self._types.n_regular(), size, W=max(_NUMBERS // wide, 1), T=wide,
+        )  # fmt: skip
+        return partial.sum(dim=0)
+
+
+def refined(types: TypeState, tops: Tensor, constants: tuple[float, float, float]) -> Tensor:
+    """Ends of adaptive grids, low, high and whether they moved, of workers that are not gold."""
+    low, high = types.low.clone(), types.high.clone()
+    changed = torch.zeros(len(low), dtype=torch.int32, device=low.device)
+    half = len(types.levels)
+    if types.crowd:
+        _refine[(types.crowd,)](
+            types.messages, tops, types.low, types.high, types.levels, low, high, changed,
+            types.messages.shape[1], half, len(types.shape.widths), NARROW=constants[0],
+            SPAN=constants[1], SLACK=constants[2], H=triton.next_power_of_2(half),
+        )  # fmt: skip
+    types.set_ends(low, high)
+    return changed.sum()
