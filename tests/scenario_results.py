@@ -75,6 +75,11 @@ def operator(
         # the matrix is known to `slack`, and its inverse is at most 1/0.7
         yield Named(f"{name}.solve", solution.x, Slack(30 * slack.relative, 30 * slack.absolute))
         assert made.solve(v[0], solution.x, shift=0.7, tolerance=1e-6).converged
+        if hasattr(made, "solve_rows"):  # in single precision
+            rows = v.astype(np.float32)
+            found = made.solve_rows(rows, np.zeros_like(rows), shift=0.7, tolerance=1e-6)
+            scale = np.abs(solution.x).max()
+            np.testing.assert_allclose(found[0], solution.x, rtol=0, atol=1e-4 * scale)
 
 
 def point(engine: Engine, seed: int) -> tuple[Any, Any]:

@@ -78,8 +78,9 @@ class TorchEStep:
 
         if votes.m_step is None:
             votes.m_step = MStep(votes)
+        step: MStep = votes.m_step
         votes.passes += alternations
-        return votes.m_step.alternate(
+        return step.alternate(
             self._omega, scores, self._held, alternations, shift, ridge, tolerance
         )
 

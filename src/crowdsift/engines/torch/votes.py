@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from crowdsift.engines.torch.triton_em import MStep
-    from crowdsift.engines.torch.triton_solve import GraphSolver
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
@@ -53,8 +51,9 @@ class VoteTensors:
     ) -> None:
         self.device = device
         self._count: list[float] = [0.0] if counted_with is None else counted_with._count
-        self.solvers: dict[object, GraphSolver] = {}
-        self.m_step: MStep | None = None
+        # What passes record once for these votes; their modules know the kinds.
+        self.solvers: dict[object, Any] = {}
+        self.m_step: Any = None
         self.n_items, self.n_workers = comparisons.n_items, comparisons.n_workers
         self.n_gold, self.sides_known = comparisons.n_gold, comparisons.sides_known
         self.first = self.codes(comparisons.first)
