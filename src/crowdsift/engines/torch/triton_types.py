@@ -6,7 +6,7 @@ and with sums in a fixed order.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
@@ -15,7 +15,6 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crowdsift.engines.torch.types import TypeState
 
 __all__ = ["Posterior", "TypeMatrices", "posterior", "refined"]
 
@@ -262,7 +261,7 @@ class Posterior(NamedTuple):
     regular: Tensor
 
 
-def posterior(types: TypeState, family: Tensor | None, prior: Tensor) -> Posterior:
+def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
     """From the messages of all workers, to which those of the family are added."""
     workers, count = types.messages.shape
     device, levels = types.messages.device, types.levels
@@ -286,7 +285,7 @@ def posterior(types: TypeState, family: Tensor | None, prior: Tensor) -> Posteri
 class TypeMatrices:
     """Of every worker and type what prior mass at the type and at its neighbours adds to it."""
 
-    def __init__(self, types: TypeState, tops: Tensor) -> None:
+    def __init__(self, types: Any, tops: Tensor) -> None:
         shape = types.messages.shape
         self._types, self._shape = types, shape
         same, above, below = (torch.empty_like(types.messages) for _ in range(3))
@@ -318,7 +317,7 @@ class TypeMatrices:
         return partial.sum(dim=0)
 
 
-def refined(types: TypeState, tops: Tensor, constants: tuple[float, float, float]) -> Tensor:
+def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> Tensor:
     """Ends of adaptive grids, low, high and whether they moved, of workers that are not gold."""
     low, high = types.low.clone(), types.high.clone()
     changed = torch.zeros(len(low), dtype=torch.int32, device=low.device)
