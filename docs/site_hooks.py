@@ -12,8 +12,14 @@ from crowdsift.cli import app
 
 MARK = "<!-- commands -->"
 ROOT = Path(__file__).resolve().parents[1]
-# Pages that lie at the root of the project, where newcomers look for them.
-FROM_ROOT = ("CONTRIBUTING.md", "CHANGELOG.md", "SECURITY.md", "CODE_OF_CONDUCT.md")
+# Pages that lie elsewhere, where newcomers look for them, and their names in the site.
+FROM_ROOT = {
+    "CONTRIBUTING.md": "CONTRIBUTING.md",
+    "CHANGELOG.md": "CHANGELOG.md",
+    "SECURITY.md": "SECURITY.md",
+    "CODE_OF_CONDUCT.md": "CODE_OF_CONDUCT.md",
+    "examples/README.md": "examples.md",
+}
 
 
 def _help(*command: str) -> str:
@@ -31,15 +37,14 @@ def commands() -> str:
 
 def on_files(files: Any, config: Any) -> Any:
     """Adds the pages of the root."""
-    for name in FROM_ROOT:
-        if (ROOT / name).exists():
-            text = (ROOT / name).read_text().replace("](docs/", "](")
-            files.append(File.generated(config, name, content=text))
+    for name, page in FROM_ROOT.items():
+        text = (ROOT / name).read_text().replace("](docs/", "](").replace("](../docs/", "](")
+        files.append(File.generated(config, page, content=text))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called for every page before it is rendered."""
-    for name in FROM_ROOT:
-        markdown = markdown.replace(f"](../{name}", f"]({name}")
+    for name, page in FROM_ROOT.items():
+        markdown = markdown.replace(f"](../{name}", f"]({page}")
     return markdown.replace(MARK, commands()) if MARK in markdown else markdown
