@@ -37,6 +37,7 @@ from scenario_results import (
 
 from crowdsift.engines.base import Engine, SlopePrior
 from crowdsift.numeric.likelihoods import LIKELIHOODS
+from crowdsift.solvers.em import EMState, alternate
 
 Scenario = Callable[[Engine, int], Results]
 
@@ -128,6 +129,10 @@ def expectation_maximisation(engine: Engine, seed: int) -> Results:
         yield from operator(f"laplacian({ridge})", system.laplacian, n)
     yield Named("system.rhs", before.rhs, SINGLE)
     yield from operator("system.laplacian", before.laplacian, n)
+    state = EMState(scores, slopes, step)
+    *moved, solved = alternate(state, 2, shift=0.3, ridge=1.0, tolerance=1e-12)  # fused or not
+    yield Named("M-step", np.concatenate(moved), Slack(30 * SINGLE.relative, 30 * SINGLE.absolute))
+    assert solved
 
 
 # --- likelihoods ---------------------------------------------------------------------------------

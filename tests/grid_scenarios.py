@@ -20,7 +20,9 @@ from scenario_results import (
 )
 
 from crowdsift.engines.base import Engine
+from crowdsift.engines.fused import FusedSites
 from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerPoints, WorkerPriors
+from crowdsift.solvers.ep.type_summary import quantiles
 from crowdsift.solvers.ep.variances import loopy_bp
 from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
 
@@ -102,6 +104,13 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
     told = sites.posteriors(ground.prior, everyone, own)
     yield Named("points", told.points, GRIDS)
     yield Named("masses", told.masses, SITES)
+    if isinstance(sites, FusedSites):
+        levels, atom = np.array([0.05, 0.5, 0.95]), np.full(len(told.points), 0.1)
+        masses = told.masses[:, : told.points.shape[1]]
+        limits = sites.quantiles(told.points, masses, levels, atom)
+        wanted = quantiles(told.points, masses, levels, atom)
+        np.testing.assert_allclose(limits, wanted, rtol=1e-9, atol=1e-9)
+        assert sites.idle_threads() >= 1
     some = slice(engine.facts.n_workers // 2, engine.facts.n_workers)
     assert np.array_equal(sites.posteriors(ground.prior, some, own).masses, told.masses[some])
     system = sites.system(sites.pair_sums())

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from crowdsift.engines.base import Engine
+from crowdsift.engines.fused import FusedLaplacian
 from crowdsift.engines.operators import WeightedPairs
 
 
@@ -75,7 +76,7 @@ def operator(
         # the matrix is known to `slack`, and its inverse is at most 1/0.7
         yield Named(f"{name}.solve", solution.x, Slack(30 * slack.relative, 30 * slack.absolute))
         assert made.solve(v[0], solution.x, shift=0.7, tolerance=1e-6).converged
-        if hasattr(made, "solve_rows"):  # in single precision
+        if isinstance(made, FusedLaplacian):  # in single precision
             rows = v.astype(np.float32)
             found = made.solve_rows(rows, np.zeros_like(rows), shift=0.7, tolerance=1e-6)
             scale = np.abs(solution.x).max()

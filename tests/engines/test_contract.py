@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+from functools import partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -22,7 +23,7 @@ from scenario_results import EXACT, Slack
 from strategies import comparisons
 
 from crowdsift import Comparisons, simulate
-from crowdsift.engines import CAPABILITIES, ENGINES, base, grid, offers, operators
+from crowdsift.engines import CAPABILITIES, ENGINES, base, fused, grid, offers, operators
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.engines.sharded import sharded_engine
 from crowdsift.engines.signature import Form, attributes, signature
@@ -143,17 +144,15 @@ def test_no_contexts(make):
 # --- that nothing is left out --------------------------------------------------------------------
 
 
-def protocols() -> dict[str, type]:
+def protocols(*modules: Any) -> dict[str, type]:
     """The protocols of passes, as the modules of the waist state them."""
     found = {
         name: each
-        for module in (base, grid, operators)
+        for module in modules or (base, grid, operators)
         for name, each in vars(module).items()
         if inspect.isclass(each) and getattr(each, "_is_protocol", False)
     }
-    # solves of many rows are an extra of operators: `scenario_results.operator` tries it there
-    left_out = ("Protocol", "Engine", "ManySolver")
-    return {name: each for name, each in found.items() if name not in left_out}
+    return {name: each for name, each in found.items() if name not in ("Protocol", "Engine")}
 
 
 def members(protocol: type) -> set[str]:
@@ -167,9 +166,17 @@ class Recorded:
 
     def __init__(self, protocol: type, of: Any, used: set[tuple[str, str]]) -> None:
         self._protocol, self._of, self._used = protocol, of, used
+        for name, each in protocols(fused).items():  # where `isinstance` finds what is optional
+            if isinstance(of, each):
+                for member in members(each):
+                    self.__dict__[member] = partial(self._optional, name, member)
+
+    def _optional(self, protocol: str, name: str, *given: Any, **named: Any) -> Any:
+        self._used.add((protocol, name))
+        return getattr(self._of, name)(*given, **named)
 
     def __getattr__(self, name: str) -> Any:
-        value = getattr(self._of, name)  # what an engine may have beside the protocol is asked for
+        value = getattr(self._of, name)
         self._used.add((self._protocol.__name__, name))
         if name in attributes(self._protocol):
             return self._watched(attributes(self._protocol)[name], value)
@@ -209,6 +216,20 @@ def test_every_pass_is_in_a_scenario():
             assert list(scenario(RecordedEngine(engine, used), 3))
     narrow = simulate(12, 4, 6000, reliability=(0.3, 1.5), seed=2).comparisons()
     assert list(adaptive_grids(RecordedEngine(ReferenceEngine(narrow), used), 0))
-    stated = {(name, each) for name, protocol in protocols().items() for each in members(protocol)}
-    assert stated - used == set()
-    assert used - stated == set()
+    assert used == stated(protocols())
+
+
+def stated(of: dict[str, type]) -> set[tuple[str, str]]:
+    return {(name, each) for name, protocol in of.items() for each in members(protocol)}
+
+
+@no_torch
+def test_what_is_optional_is_in_a_scenario():
+    """What is done in one call where an engine can is held against its passes."""
+    votes = simulate(8, 4, 200, seed=2).comparisons()
+    used: set[tuple[str, str]] = set()
+    for name in ("cpu", "torch"):
+        engine = RecordedEngine(Variant(name, 0)(votes), used)
+        for scenario in (*SCENARIOS["em"], *SCENARIOS["grid"]):
+            assert list(scenario(engine, 3))
+    assert stated(protocols(fused)) - used == set()

@@ -10,8 +10,8 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
+from crowdsift.engines.fused import solve_rows
 from crowdsift.engines.grid import RELIABILITY_ONLY, mirrored
-from crowdsift.engines.operators import solve_rows
 from crowdsift.solvers.ep.item_features import DensePrior
 from crowdsift.solvers.ep.low_rank_features import LowRankPrior
 from crowdsift.solvers.ep.state import Propagation, Settings

@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
-
-import numpy as np
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from crowdsift.engines.kinds import Items, PairCodes, Pairs
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.numeric import Vector
 
-__all__ = ["ManySolver", "Operator", "Solution", "WeightedPairs", "solve_rows"]
+__all__ = ["Operator", "Solution", "WeightedPairs"]
 
 
 class Solution(NamedTuple):
@@ -55,37 +51,3 @@ class Operator(Protocol):
 
         By conjugate gradients with the diagonal as preconditioner, from `start`.
         """
-
-
-@runtime_checkable
-class ManySolver(Protocol):
-    """An operator that solves for many right-hand sides at once."""
-
-    def solve_rows(
-        self,
-        rhs: NDArray[np.float32],
-        start: NDArray[np.float32],
-        *,
-        shift: float,
-        tolerance: float,
-        most: int = 1_000,
-    ) -> NDArray[np.float32]:
-        """Solve (A + shift I) x = b for every row b, in single precision."""
-
-
-def solve_rows(
-    operator: Operator,
-    rhs: NDArray[np.float32],
-    start: NDArray[np.float32],
-    *,
-    shift: float,
-    tolerance: float,
-) -> NDArray[np.float32]:
-    """Solve for every row: at once where the operator can, else one after the other."""
-    if isinstance(operator, ManySolver):
-        return operator.solve_rows(rhs, start, shift=shift, tolerance=tolerance)
-    x = np.empty_like(rhs)
-    for row, (b, before) in enumerate(zip(rhs, start, strict=True)):
-        one, two = b.astype(np.float64), before.astype(np.float64)
-        x[row] = operator.solve(one, two, shift=shift, tolerance=tolerance, most=1_000).x
-    return x

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.fused import FusedEStep
 from crowdsift.numeric.extrapolation import Anderson
 
 if TYPE_CHECKING:
@@ -117,11 +118,10 @@ def alternate(
     Each half maximises the expected complete log-likelihood
     Q = Σ n[(y - ½)η - ½E[ω]η²] - ½·shift·‖scores‖² - ½·ridge·‖slopes‖² exactly.
     """
-    whole = getattr(state.e_step, "alternate", None)  # where passes are dearer than their work
-    if whole is not None:
-        found = whole(state.scores, alternations, shift, ridge, tolerance)
+    if isinstance(state.e_step, FusedEStep):
+        found = state.e_step.alternate(state.scores, alternations, shift, ridge, tolerance)
         if found is not None:
-            return found  # type: ignore[no-any-return]
+            return found
     scores, slopes, system, solved = state.scores, state.slopes, state.e_step.system, True
     for _ in range(alternations):
         solution = system.laplacian.solve(system.rhs, scores, shift=shift, tolerance=tolerance)

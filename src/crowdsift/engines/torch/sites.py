@@ -56,8 +56,6 @@ class TorchSites:
         zeros = torch.zeros(len(rows), dtype=torch.float32, device=votes.device)
         self._tau = self._nu = zeros
         self._side_tau = self._side_nu = zeros if types.sides else zeros[:0]
-        # Cores of the host that have nothing to do while passes run elsewhere.
-        self.idle_threads = available_threads() if votes.device.type == "cuda" else 1
         self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
         self.pairs_held = float(self._pairs.n_held)
 
@@ -130,6 +128,10 @@ class TorchSites:
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
         """Quantiles of posteriors over types, where there are many of them."""
         return quantiles(points, masses, levels, atom, self._votes.device)
+
+    def idle_threads(self) -> int:
+        """All of them while a GPU works."""
+        return available_threads() if self._votes.device.type == "cuda" else 1
 
     def refine(self) -> float:
         """Adaptive grids for workers with narrow likelihoods; see the protocol."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from copy import copy, deepcopy
 from dataclasses import replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.context_points import ContextPoints
 from crowdsift.solvers.ep.context_sides import SideTree
 from crowdsift.solvers.ep.context_types import TypeTree, likelihoods
+from crowdsift.solvers.ep.leaf_sites import LeafSites
 from crowdsift.solvers.ep.variances import Factorisation
 
 if TYPE_CHECKING:
@@ -45,7 +46,7 @@ _MIN_GAIN = 0.25  # nats of the screening pass; where 3 are found in the end it 
 _PATIENCE, _LOOKAHEAD = 6, 10.0
 
 
-class ContextSites:
+class ContextSites(LeafSites):
     """`crowdsift.engines.grid.GridSites` of workers, over sites of workers in contexts.
 
     What is between votes and items is left to the leaves.
@@ -69,17 +70,13 @@ class ContextSites:
         types: WorkerTypes,
         n_gold: int = 0,
     ) -> None:
-        self.leaves, self._whole, self._context, self._shape = leaves, worker, context, types
+        super().__init__(leaves)
+        self._whole, self._context, self._shape = worker, context, types
         self._crowd = n_workers - n_gold
         self.types, self.side = TypeTree(worker, n_workers, types), SideTree(worker, n_workers)
         if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # of leaves; None before the first pass
-
-    def __getattr__(self, name: str) -> Any:
-        if name == "leaves":  # a copy in the making has none yet
-            raise AttributeError(name)
-        return getattr(self.leaves, name)
 
     @property
     def reliability_spread(self) -> float:
@@ -100,8 +97,15 @@ class ContextSites:
         damping: float,
         clip: bool,
         side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
     ) -> SiteUpdate:
-        """A pass over leaves, then messages among them; a step of EM unless `damping` is 0."""
+        """A pass over leaves, then messages among them; a step of EM unless `damping` is 0.
+
+        Priors of workers' own, and updates of some alone, are what leaves have here.
+        """
+        if own is not None or workers is not None:
+            raise ValueError("sites of contexts are updated together, with the common prior")
         self._levels = levels
         if self._priors is None:
             self.side.start(side)
@@ -273,8 +277,8 @@ def _gain(
 def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
     """The state of the run over workers in contexts, before its first pass."""
     types, facts, leaves = run.prior.types, run.engine.facts, _leaves(run, apart)
-    made = ContextSites(leaves, apart.worker, apart.context, facts.n_workers, types, facts.n_gold)
-    sites = cast("GridSites", made)
+    who = apart.worker, apart.context, facts.n_workers
+    sites: GridSites = ContextSites(leaves, *who, types, facts.n_gold)
     rule = replace(run.rule, history=[], converged=False)
     return replace(run, engine=apart.engine, sites=sites, system=sites.system(sites.pair_sums()),
                    factorisation=Factorisation(apart.engine), messages=None, rule=rule,

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.fused import solve_rows
 from crowdsift.engines.grid import PairVariances
-from crowdsift.engines.operators import solve_rows
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.dense import inverse_root
 from crowdsift.numeric.threads import dense_algebra

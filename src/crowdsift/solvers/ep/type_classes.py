@@ -20,7 +20,6 @@ from crowdsift.solvers.ep.type_summary import by_blocks
 if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.contexts import ContextSites
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 __all__ = ["class_evidence", "typical_reliability"]
@@ -48,9 +47,7 @@ def typical_reliability(prior: WorkerPrior) -> float:
     return float(np.interp(0.5 * chosen.sum(), reached, points[half + 1 :]))
 
 
-def class_evidence(
-    sites: GridSites | ContextSites, prior: WorkerPrior, typical: float, n_workers: int
-) -> Vector:
+def class_evidence(sites: GridSites, prior: WorkerPrior, typical: float, n_workers: int) -> Vector:
     """Logarithms of the averaged likelihoods, up to a constant a worker: a column a class.
 
     Columns are adversarial, random, informative and, where the prior has types that see nothing

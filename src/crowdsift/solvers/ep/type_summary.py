@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.fused import FusedSites
 from crowdsift.engines.grid import TypePosteriors, WorkerPoints
 
 if TYPE_CHECKING:
@@ -15,7 +16,6 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.grid import GridSites, WorkerPriors, WorkerTypes
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.contexts import ContextSites
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 __all__ = ["TypeSummary", "by_blocks", "quantiles", "summarise"]
@@ -71,17 +71,16 @@ def summarise(
         end = min(begin + chunk, n_workers)
         found = sites.posteriors(prior.masses, slice(begin, end), own)
         rows: tuple[Vector, ...] = (*found, side_mean[begin:end], side_variance[begin:end])
-        if hasattr(sites, "quantiles") and end - begin >= _MANY:  # faster where the posteriors are
-            rows = (*rows, sites.quantiles(*_by_reliability(found, prior.types)))
+        if isinstance(sites, FusedSites) and end - begin >= _MANY:  # faster where posteriors are
+            limits = sites.quantiles(*_by_reliability(found, prior.types))
+            rows = rows if limits is None else (*rows, limits)
         parts += by_blocks(sites, rows, partial(_summary, prior))
     points = WorkerPoints(*_joined([part.points for part in parts]))
     joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
     return TypeSummary(**joined, points=points)
 
 
-def by_blocks(
-    sites: GridSites | ContextSites, columns: tuple[Vector, ...], work: Callable[..., Any]
-) -> list[Any]:
+def by_blocks(sites: GridSites, columns: tuple[Vector, ...], work: Callable[..., Any]) -> list[Any]:
     """What `work` makes of some rows at a time, so few that they stay in a cache.
 
     By several threads where the engine leaves the host's cores idle.
@@ -91,7 +90,7 @@ def by_blocks(
         [column[begin : begin + rows] for column in columns]
         for begin in range(0, len(columns[0]), rows)
     ]
-    threads = min(getattr(sites, "idle_threads", 1), len(blocks))
+    threads = min(sites.idle_threads() if isinstance(sites, FusedSites) else 1, len(blocks))
     if threads <= 1:
         return [work(*block) for block in blocks]
     with ThreadPoolExecutor(threads) as pool:

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import required
+from crowdsift.engines.fused import FusedSites
 from crowdsift.engines.grid import PairVariances
 
 if TYPE_CHECKING:
@@ -40,10 +41,8 @@ def loopy_bp(
     from no messages. Returns None for them where there is no proper Gaussian. With a `shift` all
     is of L + shift·I.
     """
-    # An engine whose sweeps are dearer than their work runs them all at once.
-    whole = getattr(sites, "loopy_bp", None) if shift == 1.0 else None
-    if whole is not None:
-        there = whole(_TOLERANCE, _SWEEPS, fresh=messages is None)
+    if isinstance(sites, FusedSites) and shift == 1.0:
+        there = sites.loopy_bp(_TOLERANCE, _SWEEPS, fresh=messages is None)
         if there is not None:
             return there, np.zeros(0) if there.definite else None
     D = shift + laplacian.diagonal()

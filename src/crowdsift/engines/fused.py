@@ -1,0 +1,86 @@
+"""What an engine may do in one call beside its passes: an optional capability of the protocols.
+
+Where a call is dearer than its work, as on a GPU, a loop of passes is better done where the votes
+are. What implements a protocol of `base`, `grid` or `operators` offers this by having the methods
+of one below, too. A solver asks with `isinstance` and does the loop itself where it is not offered,
+or where the answer is None; either way the result is the same. Shards never offer it.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.grid import PairVariances
+    from crowdsift.engines.operators import Operator
+    from crowdsift.numeric import Vector
+
+__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "solve_rows"]
+
+
+@runtime_checkable
+class FusedEStep(Protocol):
+    """An `EStep` with a whole M-step."""
+
+    def alternate(
+        self, scores: Vector, alternations: int, shift: float, ridge: float, tolerance: float
+    ) -> tuple[Vector, Vector, bool] | None:
+        """As `solvers.em.alternate`: scores, slopes, and whether all linear solves converged."""
+
+
+@runtime_checkable
+class FusedSites(Protocol):
+    """`GridSites` with belief propagation to its end, and what the host has left to do."""
+
+    def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
+        """As `solvers.ep.variances.loopy_bp`, over the pairs of the last `system`.
+
+        At most so many sweeps, until no message moves by more than `tolerance` times the diagonal;
+        from no messages if `fresh`, else from those of the call before.
+        """
+
+    def quantiles(
+        self, points: Vector, masses: Vector, levels: Vector, atom: Vector
+    ) -> Vector | None:
+        """As `solvers.ep.type_summary.quantiles`."""
+
+    def idle_threads(self) -> int:
+        """How many threads of the host have nothing to do while a pass runs."""
+
+
+@runtime_checkable
+class FusedLaplacian(Protocol):
+    """An `Operator` that solves for many right-hand sides at once."""
+
+    def solve_rows(
+        self,
+        rhs: NDArray[np.float32],
+        start: NDArray[np.float32],
+        *,
+        shift: float,
+        tolerance: float,
+        most: int = 1_000,
+    ) -> NDArray[np.float32]:
+        """Solve (A + shift I) x = b for every row b, in single precision."""
+
+
+def solve_rows(
+    operator: Operator,
+    rhs: NDArray[np.float32],
+    start: NDArray[np.float32],
+    *,
+    shift: float,
+    tolerance: float,
+) -> NDArray[np.float32]:
+    """Solve for every row: at once where the operator can, else one after the other."""
+    if isinstance(operator, FusedLaplacian):
+        return operator.solve_rows(rhs, start, shift=shift, tolerance=tolerance)
+    x = np.empty_like(rhs)
+    for row, (b, before) in enumerate(zip(rhs, start, strict=True)):
+        one, two = b.astype(np.float64), before.astype(np.float64)
+        x[row] = operator.solve(one, two, shift=shift, tolerance=tolerance, most=1_000).x
+    return x
