@@ -15,7 +15,8 @@ from typing import Any
 
 import pytest
 
-from crowdsift.io.database import Database, TemporaryFolder
+from crowdsift.io.database import Database
+from crowdsift.io.temporary import TemporaryFolder
 
 HEADER = "winner,loser,worker\n"
 ROWS = "a,b,x\nb,c,y\na,c,x\n"
@@ -73,6 +74,51 @@ def test_signals_while_reading_end_cleanly(tmp_path: Path, number: int, status: 
     assert "internal error" not in errors
     assert "nothing was written" in errors
     assert list(spare.iterdir()) == []
+
+
+AT_ONCE = """
+import os, signal, sys
+name, number = sys.argv.pop(1), int(sys.argv.pop(1))
+made, seen = getattr(os, name), []
+def interrupted(path, *given, **named):
+    result = made(path, *given, **named)
+    new = name == "mkdir" or given[0] & os.O_EXCL
+    if new and os.path.dirname(str(path)) in (os.environ["TMPDIR"], os.environ["OUT"]):
+        seen.append(path)
+        if len(seen) == number:
+            os.kill(os.getpid(), signal.SIGINT)  # before anybody knows what was made
+    return result
+setattr(os, name, interrupted)
+from crowdsift.cli import program
+program()
+"""
+
+
+@pytest.mark.parametrize(("name", "number"), [("open", 1), ("open", 2), ("mkdir", 1)])
+def test_a_signal_just_when_a_file_is_made_leaves_nothing(
+    tmp_path: Path, name: str, number: int
+) -> None:
+    """Python's own trial of the folder of temporary files, the draft of an output, our folder."""
+    votes, spare, out = tmp_path / "v.csv", tmp_path / "tmp", tmp_path / "out"
+    votes.write_text(HEADER + ROWS)
+    spare.mkdir(), out.mkdir()
+    command = [
+        name,
+        str(number),
+        "fit",
+        str(votes),
+        "--method",
+        "bt",
+        "--table",
+        str(out / "t.csv"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-c", AT_ONCE, *command], capture_output=True, text=True,
+        env={**os.environ, "TMPDIR": str(spare), "OUT": str(out)},
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert "nothing was written" in done.stderr
+    assert [*spare.iterdir(), *out.iterdir()] == []
 
 
 def test_closed_standard_streams_are_said(tmp_path: Path) -> None:

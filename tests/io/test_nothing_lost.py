@@ -10,6 +10,8 @@ import decimal
 import gzip
 import json
 import os
+import subprocess
+import sys
 import tempfile
 import time
 from pathlib import Path
@@ -20,8 +22,9 @@ import pytest
 
 import crowdsift
 from crowdsift import InputError, RequestError
-from crowdsift.io.database import Database, TemporaryFolder
+from crowdsift.io.database import Database
 from crowdsift.io.records import count_records
+from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.io.text import read_header
 
 HEADER = "winner,loser,worker\n"
@@ -287,20 +290,43 @@ def test_absurd_amounts_of_memory_are_refused(
         crowdsift.read(path)
 
 
+HOLDS = """
+from pathlib import Path
+from crowdsift.io.temporary import TemporaryFolder
+folder = TemporaryFolder()
+Path(folder.file(".csv")).write_text("votes")
+print(folder.path, flush=True)
+input()
+"""
+
+
 def test_temporary_folders_are_private_and_those_of_killed_runs_removed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    left = tmp_path / "crowdsift-999999999-abc"
-    left.mkdir()
-    alive = tmp_path / f"crowdsift-{os.getpid()}-abc"
-    alive.mkdir()
+    places = {"TMPDIR": str(tmp_path)}
+    runs = [
+        subprocess.Popen(
+            [sys.executable, "-c", HOLDS], env=os.environ | places, text=True,
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+        )
+        for _ in range(2)
+    ]  # fmt: skip
+    killed, alive = (Path(run.stdout.readline().strip()) for run in runs)
+    # Where containers share the folder the number of a process is nobody's, or another's here.
+    there = tmp_path / f"crowdsift-tmp-0-{runs[0].pid}-other"
+    alive = alive.rename(tmp_path / "crowdsift-tmp-0-999999999-abc")
+    killed = killed.rename(tmp_path / f"crowdsift-tmp-0-{os.getpid()}-abc")
+    not_ours = tmp_path / "crowdsift-pg"
+    not_ours.mkdir(), there.symlink_to(not_ours)
+    runs[0].kill(), runs[0].communicate()
     folder = TemporaryFolder()
     assert Path(folder.path).stat().st_mode & 0o777 == 0o700
-    assert not left.exists()
-    assert alive.exists()
+    assert not killed.exists()
+    assert (alive / "1.csv").read_text() == "votes"
     folder.close()
-    assert [each.name for each in tmp_path.iterdir()] == [alive.name]
+    assert set(tmp_path.iterdir()) == {alive, not_ours, there}
+    runs[1].communicate("\n")
 
 
 def test_no_room_for_temporary_files_is_said(

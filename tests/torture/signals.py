@@ -63,7 +63,8 @@ def case(seed: int, folder: Path) -> None:
         time.sleep(rng.uniform(0, 0.02))
         process.send_signal(number)
     _, errors = process.communicate(timeout=100)
-    what = (command[0], number, process.returncode, errors[-2000:])
+    left = [str(path) for path in (*spare.rglob("*"), *out.iterdir())]
+    what = (command, number, process.returncode, errors[-2000:], left)
     assert process.returncode in (0, 128 + number) or not begun, what
     assert "internal error" not in errors, what
     assert "Traceback" not in errors, what

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import tempfile
 import warnings
 from contextlib import suppress
 from importlib import import_module
@@ -90,7 +91,7 @@ def _run() -> None:
     if sys.stdout is None:
         _fail("standard output is closed; send it to a file or to /dev/null")
     try:
-        _import_database()
+        _prepare()
         app()
     except CrowdsiftError as error:
         _fail(str(error))
@@ -115,11 +116,16 @@ def _run() -> None:
         )
 
 
-def _import_database() -> None:
-    """Import DuckDB where no exception can come: one inside its import ends the process."""
+def _prepare() -> None:
+    """What no exception may interrupt: one inside the import of DuckDB ends the process.
+
+    Python tries the folder of temporary files once, with a file that would stay there.
+    """
     if not {"-h", "--help", "--version"} & set(sys.argv) and len(sys.argv) > 2:
         with defer_signals():
             import_module("duckdb")
+            with suppress(OSError):  # what is missing is said where it is needed
+                tempfile.gettempdir()
 
 
 def _interrupted(error: Interrupted) -> None:

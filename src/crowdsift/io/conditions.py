@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.io.database import Database, TemporaryFolder, quoted, reason_of
+from crowdsift.io.database import Database, quoted, reason_of
+from crowdsift.io.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping

@@ -6,14 +6,11 @@ any exception of a signal handler reaches the caller as it was raised, and stops
 
 from __future__ import annotations
 
-import atexit
 import os
-import shutil
 import tempfile
 import threading
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.errors import ResourceError
@@ -22,77 +19,9 @@ from crowdsift.io.resources import available_memory, readable
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-__all__ = ["Database", "TemporaryFolder", "literal", "memory_limit", "quoted", "reason_of"]
+    from crowdsift.io.temporary import TemporaryFolder
 
-_PREFIX = "crowdsift-"
-
-
-class TemporaryFolder:
-    """A folder of this process alone, of mode 0700 and unpredictable name, removed in the end.
-
-    Its name holds the number of the process, so that a later run removes what a killed one left.
-
-    Examples
-    --------
-    >>> import os
-    >>> from crowdsift.io.database import TemporaryFolder
-    >>> folder = TemporaryFolder()
-    >>> oct(os.stat(folder.path).st_mode & 0o777)
-    '0o700'
-    >>> folder.close()
-    >>> os.path.exists(folder.path)
-    False
-    """
-
-    def __init__(self) -> None:
-        try:
-            _remove_abandoned()
-            self.path = tempfile.mkdtemp(prefix=f"{_PREFIX}{os.getpid()}-")
-        except OSError as error:
-            raise ResourceError(
-                f"no temporary folder can be made ({error.strerror or error}); make room, or set "
-                "TMPDIR to a folder that can be written to"
-            ) from None
-        self._count = 0
-
-    def file(self, suffix: str = "") -> str:
-        """The path of a new file in the folder."""
-        self._count += 1
-        return os.path.join(self.path, f"{self._count}{suffix}")
-
-    def close(self) -> None:
-        """Remove the folder and all that is in it."""
-        shutil.rmtree(self.path, ignore_errors=True)
-
-
-@atexit.register
-def _remove_own() -> None:
-    """Remove what a signal at an awkward moment left of this process."""
-    with suppress(OSError):
-        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}{os.getpid()}-*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove_abandoned() -> None:
-    """Remove the folders of processes that are no more: they were killed."""
-    with suppress(OSError):
-        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*-*"):
-            number = path.name.removeprefix(_PREFIX).partition("-")[0]
-            if not number.isdigit() or path.is_symlink() or not path.is_dir():
-                continue
-            with suppress(OSError):
-                if path.stat().st_uid == os.getuid() and not _alive(int(number)):
-                    shutil.rmtree(path, ignore_errors=True)
-
-
-def _alive(process: int) -> bool:
-    try:
-        os.kill(process, 0)
-    except (ProcessLookupError, OverflowError):
-        return False
-    except PermissionError:
-        return True
-    return True
+__all__ = ["Database", "literal", "memory_limit", "quoted", "reason_of"]
 
 
 class Database:

@@ -16,8 +16,9 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from crowdsift.errors import InputError, RequestError, ResourceError
-from crowdsift.io.database import Database, TemporaryFolder, literal, quoted, reason_of
+from crowdsift.io.database import Database, literal, quoted, reason_of
 from crowdsift.io.duck import FileSource
+from crowdsift.io.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -16,11 +16,12 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.conditions import numeric_columns, wrong_condition
-from crowdsift.io.database import Database, TemporaryFolder, quoted, reason_of
+from crowdsift.io.database import Database, quoted, reason_of
 from crowdsift.io.duck_labels import decoded, label_sql, number_of, parsed
 from crowdsift.io.loading import load_part, require_room
 from crowdsift.io.opening import expanded, inspected, settled
 from crowdsift.io.parts import Part, condition_columns, field_of, scan, scan_rows
+from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.votes.labels import MISSING, LabelError
 from crowdsift.votes.replies import one_line
 from crowdsift.votes.source import SortedCodes, Source

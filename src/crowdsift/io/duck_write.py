@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.io.database import Database, TemporaryFolder, literal, quoted, reason_of
+from crowdsift.io.database import Database, literal, quoted, reason_of
+from crowdsift.io.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping

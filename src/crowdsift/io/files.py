@@ -13,6 +13,7 @@ from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
 from crowdsift.errors import RequestError
+from crowdsift.io.temporary import temporary_folder
 
 if sys.platform != "win32":
     import fcntl
@@ -62,21 +63,15 @@ def replace_file(path: Path) -> Iterator[Path]:
         return
     try:
         _remove_leftovers(target)
-        temporary, handle = _temporary(target)
-    except OSError as error:
-        raise RequestError(f"{path}: cannot be written: {error.strerror}") from error
-    try:
-        yield temporary
-        _sync(temporary)
-        _keep_permissions(target, temporary)
-        _drafts.append((target, os.stat(temporary).st_ino))
-        os.replace(temporary, target)
-        sync_folder(target.parent)
+        with _draft(target) as temporary:
+            yield temporary
+            _sync(temporary)
+            _keep_permissions(target, temporary)
+            _drafts.append((target, os.stat(temporary).st_ino))
+            os.replace(temporary, target)
+            sync_folder(target.parent)
     except OSError as error:
         raise RequestError(f"{path}: cannot be written: {error.strerror or error}") from error
-    finally:
-        os.close(handle)
-        temporary.unlink(missing_ok=True)
 
 
 def written() -> list[Path]:
@@ -101,10 +96,8 @@ def forget_written() -> None:
 @contextmanager
 def write_through(target: Path) -> Iterator[Path]:
     """A temporary file whose content goes into `target`, a device or a pipe, at the end."""
-    import tempfile
-
-    with tempfile.TemporaryDirectory(prefix="crowdsift-") as folder:
-        temporary = Path(folder) / "content"
+    with temporary_folder() as folder:
+        temporary = folder / "content"
         temporary.touch()
         yield temporary
         try:
@@ -227,16 +220,23 @@ def require_file(path: str | os.PathLike[str]) -> None:
         raise RequestError(f"{file}: cannot be written: no permission in {file.parent}")
 
 
-def _temporary(target: Path) -> tuple[Path, int]:
-    """A new file beside the target, held by a lock that dies with this process."""
+@contextmanager
+def _draft(target: Path) -> Iterator[Path]:
+    """A new file beside the target, held by a lock that dies with this process; then no more."""
     while True:
-        name = f".{target.name[:_LONGEST_NAME]}.{secrets.token_hex(4)}{_MARK}"
-        path = target.parent / name
-        # The mode is cut by the umask, which cannot be read without changing it for all threads.
-        handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-        if _lock(handle) and _is_still(path, handle):
-            return path, handle
-        os.close(handle)  # another run took it for a leftover before it was locked
+        path = target.parent / f".{target.name[:_LONGEST_NAME]}.{secrets.token_hex(8)}{_MARK}"
+        handle = -1
+        try:  # from before there is a file: a signal may come between that and any next step
+            # The mode is cut by the umask, which cannot be read without changing it for all threads
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            if _lock(handle) and _is_still(path, handle):
+                yield path
+                return
+            # else another run took it for a leftover before it was locked
+        finally:
+            if handle >= 0:
+                os.close(handle)
+            path.unlink(missing_ok=True)
 
 
 def _remove_leftovers(target: Path) -> None:

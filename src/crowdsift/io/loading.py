@@ -8,11 +8,12 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from crowdsift.errors import InputError
-from crowdsift.io.database import TemporaryFolder, memory_limit
+from crowdsift.io.database import memory_limit
 from crowdsift.io.opening import SAMPLE
 from crowdsift.io.parts import Part, scan, scan_rows, selected
 from crowdsift.io.records import count_records
 from crowdsift.io.resources import require_disk, require_memory
+from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.io.text import repair
 
 __all__ = ["load_part", "require_room"]

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import Any
 
 from crowdsift.errors import InputError
-from crowdsift.io.database import TemporaryFolder
 from crowdsift.io.parts import INTEGERS, Part, partitions_of, scan
+from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.io.text import copy_stream, explain_json, kind_of, read_header
 
 __all__ = ["SAMPLE", "expanded", "inspected", "settled"]

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from pathlib import Path
-from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+from crowdsift.io.temporary import temporary_folder
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -28,8 +29,8 @@ def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
     >>> parquet_columns(parquet_bytes({"a": np.arange(3)}))["a"]
     array([0, 1, 2])
     """
-    with TemporaryDirectory(prefix="crowdsift-") as folder:
-        path = Path(folder) / _NAME
+    with temporary_folder() as folder:
+        path = folder / _NAME
         _ask(f"COPY (SELECT * FROM columns) TO {_literal(path)} (FORMAT parquet)", columns)
         return path.read_bytes()
 
@@ -39,8 +40,8 @@ def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
     import duckdb
 
     try:
-        with TemporaryDirectory(prefix="crowdsift-") as folder:
-            path = Path(folder) / _NAME
+        with temporary_folder() as folder:
+            path = folder / _NAME
             path.write_bytes(content)
             return _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
     except duckdb.Error as error:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.io.database import Database, TemporaryFolder, literal, quoted
+from crowdsift.io.database import Database, literal, quoted
+from crowdsift.io.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
     from crowdsift.io.duck_write import Added

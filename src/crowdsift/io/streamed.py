@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError, ResourceError
-from crowdsift.io.database import TemporaryFolder, quoted
+from crowdsift.io.database import quoted
 from crowdsift.io.databases import kind_of_database
 from crowdsift.io.duck import FileSource
 from crowdsift.io.layouts import WINNER
@@ -28,6 +28,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.parts import scan
 from crowdsift.io.recognise import PLAIN, plan_reading
 from crowdsift.io.resources import size_of
+from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
