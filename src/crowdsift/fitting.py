@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 import warnings
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
@@ -29,6 +30,7 @@ from crowdsift.results.featured import FeaturedRecord
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
+from crowdsift.results.overall import overall_fields
 from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
 from crowdsift.results.rows import VoteRows, votes_and_rows
 from crowdsift.results.scales import checked_level, is_scaled
@@ -61,6 +63,9 @@ class Fit(FeaturedRecord):
         side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are
         90 % unless `level` says otherwise. Data frames of the kind that the votes came in,
         otherwise a `Table`.
+    overall
+        The items over all contexts, in the columns of `items`; None without contexts, and where
+        no item is in two of them.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters
@@ -182,6 +187,7 @@ def fit(
     level: float = LEVEL,
     dependent_by: str | VoteRows | None = None,
     time_column: str | None = None,
+    overall: bool = True,
     engine: str = "auto",
     engine_options: Mapping[str, Any] | None = None,
     threads: int | None = None,
@@ -218,6 +224,8 @@ def fit(
         do: intervals then count groups, not votes.
     time_column
         A column of times, for `drift` in the summary: whose reliability changed.
+    overall
+        Whether to rank items over all contexts, too, where votes have any (`by`); see `overall`.
     engine
         Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
         `engine_options` such as {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
@@ -246,7 +254,7 @@ def fit(
     """
     chosen, level = _model(method), checked_level(level)
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
-    options = _options(reading, threads)
+    options = ReadOptions.of(reading, threads)
     given = {**named_options(engine_options), "memory": options.memory or None}
     read, rows = votes_and_rows(votes, options, dependent_by, time_column)
     comparisons = with_classes(read, classes)
@@ -271,6 +279,10 @@ def fit(
         result = Fit(**fields_of(fitted, machine.passes, started))
     if rows is not None:
         result = replace(result, **fields_of_rows(result, rows))
+    if overall and comparisons.by:
+        again = partial(fit, method=chosen, level=level, engine=engine, threads=threads, seed=seed,
+                        engine_options=engine_options, progress=progress)  # fmt: skip
+        result = replace(result, **overall_fields(result, comparisons, known, again))
     if is_scaled(scale, anchor):
         result = result.on_scale(scale, anchor)
     for each in result.diagnostics:
@@ -349,7 +361,8 @@ def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     options = {"by": earlier.votes.by, "workers": earlier.votes.has_workers, **options}
     new = votes
     if not isinstance(votes, Comparisons):
-        new = with_classes(read_votes(votes, _options(options, given.get("threads"))), classes)
+        how = ReadOptions.of(options, given.get("threads"))
+        new = with_classes(read_votes(votes, how), classes)
     if not again:
         refuse_repeated(earlier, new)
     chosen = model(earlier.method, **earlier.parameters)
@@ -375,20 +388,11 @@ def _refitter(
             given = start  # which must hold most of the votes to be of use
             if start is not None and 2.0 * votes.total_weight < start.summary["votes"]:
                 given = None
-            return fit(votes, chosen, gold=gold, start=given, threads=threads, seed=seed)
+            return fit(
+                votes, chosen, gold=gold, start=given, threads=threads, seed=seed, overall=False
+            )
 
     return refit
-
-
-def _options(reading: dict[str, Any], threads: int | None) -> ReadOptions:
-    try:
-        return ReadOptions(**{**reading, "threads": threads})
-    except TypeError:
-        known = set(ReadOptions.__dataclass_fields__)
-        wrong = ", ".join(sorted(set(reading) - known))
-        raise RequestError(
-            f"unknown option {wrong}; options of reading are {', '.join(sorted(known))}"
-        ) from None
 
 
 def _model(method: str | Model) -> Model:

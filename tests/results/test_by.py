@@ -158,6 +158,7 @@ def test_the_command_fits_by_a_column(tmp_path, monkeypatch, capsys):
     assert not stop.value.code
     result = json.loads(capsys.readouterr().out)
     assert [next(iter(row)) for row in result["items"]] == ["topic"] * 6
+    assert [row["item"] for row in result["overall"]] == ["b", "a", "c"]
     monkeypatch.setattr(sys, "argv", ["crowdsift", "fit", str(path), "--by", "scene"])
     with pytest.raises(SystemExit) as stop:
         cli.main()
@@ -181,3 +182,102 @@ def test_contexts_alone_are_no_reason_to_warn():
     assert any("3 groups" in note for note in apart.summary["warnings"])
     joined = crowdsift.fit({**rows, "topic": [1, 1, 1, 2]}, "bt", by="topic")
     assert not any("groups" in note for note in joined.summary["warnings"])
+
+
+def _arena(seed=3, contexts=(("en", 1), ("en", 2), ("de", 1))):
+    """Votes of good workers on the same items in several contexts, in one order of the truth."""
+    rng = np.random.default_rng(seed)
+    truth = np.linspace(-2.0, 2.0, 7)
+    rows = {name: [] for name in ("first", "second", "outcome", "worker", "language", "turn")}
+    for language, turn in contexts:
+        for _ in range(400):
+            a, b = rng.choice(7, 2, replace=False)
+            won = rng.random() < 1.0 / (1.0 + np.exp(-(truth[a] - truth[b])))
+            drawn = (f"m{a}", f"m{b}", float(won), f"w{rng.integers(9)}", language, turn)
+            for name, value in zip(rows, drawn, strict=True):
+                rows[name].append(value)
+    return rows
+
+
+def test_several_columns_are_one_context_each_combination():
+    """A ranking for each combination: as if one column held both values."""
+    rows = _arena()
+    apart = crowdsift.fit(rows, by=("language", "turn"))
+    assert apart.summary["by"] == ["language", "turn"]
+    assert list(apart.items)[:3] == ["language", "turn", "item"]
+    assert {value for value, _ in apart.labels} == {("en", 1), ("en", 2), ("de", 1)}
+    one = [f"{a}/{b}" for a, b in zip(rows["language"], rows["turn"], strict=True)]
+    joined = crowdsift.fit({**rows, "both": one}, by="both")
+    assert [(f"{a}/{b}", item) for (a, b), item in apart.labels] == joined.labels
+    np.testing.assert_array_equal(apart.items["score"], joined.items["score"])
+    np.testing.assert_array_equal(apart.workers["reliability"], joined.workers["reliability"])
+    text = crowdsift.read(rows, by="language, turn")
+    assert text.items.tolist() == apart.votes.items.tolist()
+    assert apart.predict((("en", 2), "m6"), (("en", 2), "m0")) > 0.8
+
+
+def test_a_column_named_with_a_comma_is_one_column():
+    rows = {**TABLE, "a,b": TABLE["topic"]}
+    assert crowdsift.read(rows, by="a,b").by == "a,b"
+    with pytest.raises(RequestError, match="twice"):
+        crowdsift.read(rows, by=["topic", "topic"])
+    with pytest.raises(InputError, match="no column 'scene' for the context"):
+        crowdsift.read(rows, by="topic,scene")
+
+
+def test_several_columns_are_kept_updated_and_asked_for(tmp_path):
+    rows = _arena()
+    gold = {"winner": ["m6"], "loser": ["m0"], "language": ["en"], "turn": ["2"]}
+    fit = crowdsift.fit(rows, by=["language", "turn"], gold=gold)
+    assert fit.summary["gold_agree"] == 1
+    fit.save(tmp_path)
+    back = crowdsift.load(tmp_path)
+    assert (back.labels, back.by) == (fit.labels, ("language", "turn"))
+    assert back.votes.items.tolist() == fit.votes.items.tolist()
+    new = {"first": ["m1"], "second": ["m0"], "outcome": [1.0], "worker": ["w1"],
+           "language": ["en"], "turn": [2]}  # fmt: skip
+    assert back.update(new).summary["votes"] == fit.summary["votes"] + 1
+    assert "| language | turn | rank |" in fit.leaderboard()
+    assert fit.joint()["turn"].tolist() == fit.items["turn"].tolist()
+    page = fit.report(refit=False).html
+    assert "Over all contexts" in page
+    assert "By language, turn" in page
+
+
+def test_the_overall_ranking_is_that_of_the_votes_without_contexts(tmp_path):
+    rows = _arena()
+    apart = crowdsift.fit(rows, by="language,turn", scale="elo", anchor={"m0": 800})
+    whole = crowdsift.fit(rows, scale="elo", anchor={"m0": 800})
+    assert list(apart.overall) == list(whole.items)
+    for name in whole.items:
+        np.testing.assert_array_equal(apart.overall[name], whole.items[name], err_msg=name)
+    said = apart.summary["overall"]
+    assert (said["items"], said["evidence"]) == (7, whole.summary["evidence"])
+    assert [row["item"] for row in apart.to_json()["overall"]] == whole.labels
+    apart.save(tmp_path)
+    back = crowdsift.load(tmp_path)
+    assert back.overall["item"].tolist() == whole.labels
+    np.testing.assert_allclose(back.overall["score"], whole.items["score"])
+    standard = crowdsift.fit(rows).items["score"]
+    np.testing.assert_allclose(back.on_scale("standard").overall["score"], standard)
+    np.testing.assert_allclose(back.on_scale("winrate").overall["score"],
+                               whole.on_scale("winrate").items["score"])  # fmt: skip
+
+
+def test_no_overall_ranking_where_it_would_say_nothing():
+    alone = {"winner": ["a", "b", "c"], "loser": ["b", "a", "d"], "topic": [1, 1, 2]}
+    fit = crowdsift.fit(alone, "bt", by="topic", workers=False)
+    assert fit.overall is None
+    assert "overall" not in fit.summary
+    rows = _arena()
+    assert crowdsift.fit(rows, by="language", overall=False).overall is None
+    assert crowdsift.fit(rows).overall is None
+
+
+def test_gold_that_contexts_contradict_is_left_out_of_the_overall_ranking():
+    gold = {"winner": ["m6", "m0", "m5"], "loser": ["m0", "m6", "m1"],
+            "language": ["en", "de", "en"]}  # fmt: skip
+    rows = _arena()
+    fit = crowdsift.fit(rows, by="language", gold=gold)
+    whole = crowdsift.fit(rows, gold={"winner": ["m5"], "loser": ["m1"]})
+    np.testing.assert_array_equal(fit.overall["score"], whole.items["score"])

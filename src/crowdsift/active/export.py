@@ -197,7 +197,13 @@ def _fit_of(
         method = DEFAULT if coded.worker is not None else "bt"
     chosen = model(method) if isinstance(method, str) else method
     _require_method(chosen.name)
-    return fit(coded.comparisons(thread_count(threads)), chosen, threads=threads, progress=progress)
+    return fit(
+        coded.comparisons(thread_count(threads)),
+        chosen,
+        threads=threads,
+        progress=progress,
+        overall=False,
+    )
 
 
 def _require_method(name: str) -> None:

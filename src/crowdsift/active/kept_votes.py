@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.votes.labels import context_names, context_parts
 from crowdsift.votes.replies import is_cut
 
 if TYPE_CHECKING:
@@ -54,8 +55,9 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
     for name, codes in (("first", votes.first), ("second", votes.second)):
         labels = votes.items[codes].tolist()
         if votes.by:
-            columns[votes.by] = [label[0] for label in labels]
-        columns[name] = [label[1] for label in labels] if votes.by else labels
+            *values, labels = context_parts(labels, votes.by)
+            columns |= dict(zip(context_names(votes.by), values, strict=True))
+        columns[name] = labels
     columns["outcome"] = votes.outcome.tolist()
     if votes.has_workers:
         columns["worker"] = votes.workers[votes.worker_codes()].tolist()

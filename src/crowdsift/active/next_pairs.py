@@ -97,7 +97,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
         raise RequestError(f"pairs must be a whole number above 0, not {pairs!r}")
     found = votes
     if not isinstance(votes, Fit):
-        found = fit(read_votes(votes, ReadOptions(threads=threads)), threads=threads)
+        found = fit(read_votes(votes, ReadOptions(threads=threads)), threads=threads, overall=False)
     data = found.votes
     if data is None or not data.has_workers:
         raise RequestError("second opinions need votes with workers, and a fit that kept them")

@@ -227,7 +227,7 @@ class Selector:
             with warnings.catch_warnings():  # the fit says so itself
                 warnings.simplefilter("ignore", ConvergenceWarning)
                 warnings.simplefilter("ignore", SignWarning)
-                self.fit = fit(self._votes, self._model, threads=self._threads)
+                self.fit = fit(self._votes, self._model, threads=self._threads, overall=False)
         self._fitted = self._votes.total_weight
         self._state = fitted_state(self.fit, self._votes)
 

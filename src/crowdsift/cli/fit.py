@@ -247,7 +247,8 @@ def _show(
     from crowdsift.report import terminal as console
 
     console.show_fit(result)
-    written += [f"{out}/items.csv, workers.csv, summary.json"] if out is not None else []
+    whole = "" if result.overall_ranking is None else ", overall.csv"
+    written += [f"{out}/items.csv, workers.csv{whole}, summary.json"] if out is not None else []
     written += [str(path) for path in (report, table) if path is not None]
     for each in written if not quiet else []:
         say(f"Written: {each}")
@@ -260,4 +261,6 @@ def _to_database(result: "Fit", votes: str, name: str) -> list[str]:
     tables = {"items": result.shown_items.to_arrow()}
     if result.worker_table.height:
         tables["workers"] = result.worker_table.to_arrow()
+    if result.overall_ranking is not None:
+        tables["overall"] = result.overall_ranking.shown_items.to_arrow()
     return [f"the table {each}" for each in write_tables(votes, name, tables)]

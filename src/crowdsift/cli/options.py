@@ -123,7 +123,7 @@ By = Annotated[
     str | None,
     typer.Option(
         help="A column of contexts (topic, prompt, scene): one ranking for each value, with the "
-        "same workers."
+        "same workers, and one over all; several as language,turn: one for each combination."
     ),
 ]
 Tune = Annotated[
@@ -161,8 +161,8 @@ Query = Annotated[
 ToTable = Annotated[
     str | None,
     typer.Option(
-        help="Write the tables NAME_items and NAME_workers into the database that the votes came "
-        "from, in one transaction."
+        help="Write the tables NAME_items and NAME_workers, with --by NAME_overall, into the "
+        "database that the votes came from, in one transaction."
     ),
 ]
 Threads = Annotated[int | None, typer.Option(help="How many threads; default all cores.")]

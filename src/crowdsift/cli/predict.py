@@ -43,11 +43,10 @@ def predict(
     if out is not None:
         require_file(out)
     found = crowdsift.load(directory)
-    context = found.summary.get("by") or ""
     if found.features is not None and has_items(pairs):
         result = found.score(pairs)
     else:
-        asked = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), context)
+        asked = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), found.by)
         result = predictions(found, *asked, unknown=unknown)
     if out is not None:
         with replace_file(out) as temporary:

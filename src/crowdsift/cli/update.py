@@ -32,9 +32,8 @@ def update(
 
     require_folder(out or directory)
     earlier = crowdsift.load(directory)
-    by = earlier.summary.get("by") or ""
     named = bool(earlier.summary.get("workers"))
-    options = read_options(columns=columns, by=by, no_workers=not named, threads=threads)
+    options = read_options(columns=columns, by=earlier.by, no_workers=not named, threads=threads)
     new = read_shown(votes, options, quiet=quiet)
     rule = crowdsift.model(earlier.method, **earlier.parameters)
     with fit_progress(f"Updating {rule.name}", rule, quiet=quiet) as progress:

@@ -9,12 +9,13 @@ import numpy as np
 from crowdsift.errors import InputError
 from crowdsift.io.columns import listed, lookup, open_source, refuse_empty, resolve_column
 from crowdsift.io.item_values import match_labels
-from crowdsift.votes.labels import is_empty
+from crowdsift.votes.labels import context_names, is_empty
 from crowdsift.votes.replies import prompt_label, reply_label
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from crowdsift.votes.labels import By
     from crowdsift.votes.source import Source
 
 __all__ = ["Asked", "read_asked", "read_capacities", "read_labels"]
@@ -83,7 +84,7 @@ class Asked(NamedTuple):
 
 
 def read_asked(
-    source: Any, items: Sequence[Any], workers: Sequence[Any], context: str = ""
+    source: Any, items: Sequence[Any], workers: Sequence[Any], context: By = ""
 ) -> Asked:
     """The pairs of a file, one a row, in its order.
 
@@ -96,7 +97,7 @@ def read_asked(
         The labels of a fit. A label matches exactly or as text, and the text of a reply by what
         it is cut to; others are kept as they are.
     context
-        The column of contexts, "" for none.
+        The column of contexts, several of them, or "" for none.
 
     Examples
     --------
@@ -108,13 +109,14 @@ def read_asked(
         pair = _pair(table)
         who = next((name for name in _WORKERS if lookup(table, table.names, name)), "")
         columns = [*pair, *([resolve_column(table, who, "the workers")] if who else [])]
-        if context:
-            columns.append(resolve_column(table, context, "the contexts"))
+        around = [resolve_column(table, name, "the contexts") for name in context_names(context)]
+        columns += around
         refuse_empty(table, table.load(columns), "pairs")
         first, second = (_entries(table, name) for name in pair)
-        if context:
-            around = _entries(table, columns[-1])
-            first, second = (list(zip(around, side, strict=True)) for side in (first, second))
+        if around:
+            values = [_entries(table, name) for name in around]
+            where = values[0] if len(values) == 1 else list(zip(*values, strict=True))
+            first, second = (list(zip(where, side, strict=True)) for side in (first, second))
         asked: list[Any] = [None] * len(first)
         if who:
             asked = _known(_entries(table, columns[2], blank=True), workers)
@@ -156,5 +158,5 @@ def _cut(label: Any) -> Any:
     """A reply, with its prompt where there is one, as the label it has in a fit."""
     if isinstance(label, tuple):
         prompt, reply = label
-        return prompt_label(prompt), reply_label(reply)
+        return prompt if isinstance(prompt, tuple) else prompt_label(prompt), reply_label(reply)
     return reply_label(label) if isinstance(label, str) else label

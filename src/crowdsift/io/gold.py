@@ -10,9 +10,9 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.columns import open_source, refuse_empty, resolve_column
-from crowdsift.io.ingest import split_items
+from crowdsift.io.ingest import context_labels, split_items
 from crowdsift.io.item_values import match_labels
-from crowdsift.votes.labels import key_of
+from crowdsift.votes.labels import context_names, context_parts, key_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -69,12 +69,12 @@ def read_gold(source: Any, votes: Comparisons) -> Gold:
         table.source = "gold"
     try:
         names = [resolve_column(table, role, f"the {role} of the gold") for role in _ROLES]
-        if votes.by:
-            names.append(resolve_column(table, votes.by, "the context of the gold (--by, by=)"))
+        for name in context_names(votes.by):
+            names.append(resolve_column(table, name, "the context of the gold (--by, by=)"))
         refuse_empty(table, table.load(names), "gold pairs")
         labels, *pair = table.pairs(*names[:2])
         if votes.by:
-            labels, *pair = split_items(table.labels([names[2]], "context"), labels, *pair)
+            labels, *pair = split_items(context_labels(table, names[2:]), labels, *pair)
         place = _places(labels.tolist(), votes)
         _refuse_unknown(table, names, labels, pair, place)
         winner, loser = (place[codes] for codes in pair)
@@ -93,20 +93,15 @@ def _places(labels: list[Any], votes: Comparisons) -> NDArray[np.int64]:
     known = votes.items.tolist()
     if not votes.by:
         return match_labels(labels, known)
-    keys: list[dict[Any, int]] = [{}, {}]  # the number of every value and of every item
-    code = {}
-    for place, label in enumerate(known):
-        pair = tuple(keys[i].setdefault(key_of(label[i]), len(keys[i])) for i in (0, 1))
-        code[pair] = place
-    parts: list[list[Any]] = [[], []]
-    for label in known:
-        for i in (0, 1):
-            if keys[i][key_of(label[i])] == len(parts[i]):
-                parts[i].append(label[i])
-    context, item = (match_labels([label[i] for label in labels], parts[i]) for i in (0, 1))
-    return np.array(
-        [code.get(pair, -1) for pair in zip(context.tolist(), item.tolist(), strict=True)]
-    )
+    ours, theirs = [], []  # the numbers of values and items, column by column
+    parts = zip(context_parts(known, votes.by), context_parts(labels, votes.by), strict=True)
+    for column, wanted in parts:
+        distinct = {key_of(label): label for label in column}
+        number = {key: place for place, key in enumerate(distinct)}
+        ours.append([number[key_of(label)] for label in column])
+        theirs.append(match_labels(wanted, list(distinct.values())).tolist())
+    code = {label: place for place, label in enumerate(zip(*ours, strict=True))}
+    return np.array([code.get(label, -1) for label in zip(*theirs, strict=True)])
 
 
 def _refuse_unknown(

@@ -19,6 +19,7 @@ from crowdsift.io.recognise import plan_reading
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
+from crowdsift.votes.labels import By, context_names
 from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["CodedVotes", "coded_votes", "read", "read_votes", "split_items"]
+__all__ = ["CodedVotes", "coded_votes", "context_labels", "read", "read_votes", "split_items"]
 
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
 
@@ -43,7 +44,7 @@ def read(
     workers: bool = True,
     sides: bool | None = None,
     features: Sequence[str] = (),
-    by: str = "",
+    by: str | Sequence[str] = "",
     partitions: bool = False,
     query: str = "",
     memory: str = "",
@@ -89,7 +90,9 @@ def read(
         Names of further columns of numbers, in favour of the first item.
     by
         The name of a column of contexts (topic, prompt, scene): one ranking for each of its
-        values, with the same workers. An item is then a pair (value, item).
+        values, with the same workers. An item is then a pair (value, item). Several names, as
+        ``("language", "turn")`` or ``"language,turn"``: one ranking for each combination of their
+        values; an item is then a pair ((value, value), item).
     partitions
         Whether folders named NAME=VALUE in the path give columns of text.
     query
@@ -193,7 +196,7 @@ class CodedVotes:
     features: NDArray[np.float32] | None
     feature_names: tuple[str, ...]
     sides_known: bool
-    by: str
+    by: By
     intake: Intake
     pair: tuple[str, str] = ("", "")  # the columns of the first and the second item
 
@@ -276,7 +279,7 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
     notes = () if ready.plan.replies else alike(items, "items")
     notes = (*ready.notes, *notes, *alike(crowd, "workers"))
     if ready.by:
-        context = table.labels([ready.by], "context")
+        context = context_labels(table, context_names(ready.by))
         items, first, second = split_items(context, items, first, second)
     vectors = [table.quantities(name, "feature").astype(np.float32) for name in ready.features]
     return CodedVotes(
@@ -297,14 +300,34 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
     )
 
 
+def context_labels(
+    table: Source, names: Sequence[str]
+) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    """The contexts in sorted order, tuples where several columns make them, and the row's codes."""
+    found = [table.labels([name], "context") for name in names]
+    values, code = found[0][0], found[0][1][0].astype(np.int64)
+    if len(found) == 1:
+        return values, code
+    for labels, (more,) in found[1:]:
+        code = code * len(labels) + more
+    present, code = np.unique(code, return_inverse=True)
+    parts, rest = [], present
+    for labels, _ in reversed(found):
+        parts.append(labels[rest % len(labels)])
+        rest = rest // len(labels)
+    values = np.empty(len(present), dtype=object)
+    values[:] = list(zip(*reversed(parts), strict=True))
+    return values, code.reshape(-1)
+
+
 def split_items(
-    context: tuple[NDArray[np.object_], list[NDArray[np.uint32]]],
+    context: tuple[NDArray[np.object_], NDArray[np.int64]],
     items: NDArray[np.object_],
     first: NDArray[np.uint32],
     second: NDArray[np.uint32],
 ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
     """Items apart by context: labels (value, item) in sorted order, and codes into them."""
-    values, (code,) = context
+    values, code = context
     own = np.empty(len(items), np.int64)  # the context of every item, where it has but one
     own[first], own[second] = code, code
     if (own[first] == code).all() and (own[second] == code).all():

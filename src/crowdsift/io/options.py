@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from crowdsift.errors import RequestError
+from crowdsift.votes.labels import By
 
 __all__ = ["ReadOptions"]
 
@@ -41,7 +42,7 @@ class ReadOptions:
     features
         Names of further columns of numbers, in favour of the first item.
     by
-        The name of a column of contexts.
+        The name of a column of contexts, or several names, also as one text with commas.
     skip_bad
         True sets bad rows aside and counts them; a path also writes them there with reasons.
     partitions
@@ -70,7 +71,7 @@ class ReadOptions:
     workers: bool = True
     sides: bool | None = None
     features: tuple[str, ...] = ()
-    by: str = ""
+    by: By = ""
     skip_bad: bool | str | os.PathLike[str] = False
     partitions: bool = False
     query: str = ""
@@ -85,7 +86,7 @@ class ReadOptions:
         put(self, "features", _names(self.features, "features"))
         put(self, "format", _text(self.format, "format") or "auto")
         put(self, "where", _text(self.where, "where"))
-        put(self, "by", _text(self.by, "by"))
+        put(self, "by", _contexts(self.by))
         put(self, "query", _text(self.query, "query"))
         put(self, "memory", _text(self.memory, "memory"))
         for name in ("workers", "partitions"):
@@ -99,6 +100,17 @@ class ReadOptions:
             isinstance(self.threads, bool) or not isinstance(self.threads, int)
         ):
             raise _wrong("threads", "a whole number", self.threads)
+
+    @classmethod
+    def of(cls, reading: Mapping[str, Any], threads: int | None) -> ReadOptions:
+        """Of keywords as users give them; one that is unknown is refused with those that are."""
+        known = [each.name for each in fields(cls)]
+        if wrong := sorted(set(reading) - set(known)):
+            raise RequestError(
+                f"unknown option {', '.join(wrong)}; options of reading are "
+                f"{', '.join(sorted(known))}"
+            )
+        return cls(**{**reading, "threads": threads})
 
     def asked(self) -> list[str]:
         """The names of the options that differ from their defaults, but for those of resources."""
@@ -136,6 +148,12 @@ def _names(given: Any, name: str) -> tuple[str, ...]:
     if not all(isinstance(each, str) for each in names):
         raise _wrong(name, "the names of columns", given)
     return names
+
+
+def _contexts(given: Any) -> By:
+    """One name as text, several as a tuple."""
+    names = _names(given, "by")
+    return names if len(names) > 1 else "".join(names)
 
 
 def _text(given: Any, name: str) -> str:

@@ -11,15 +11,17 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.io.answers import empty_codes, require_values
 from crowdsift.io.bad_rows import set_bad_aside
-from crowdsift.io.columns import refuse_empty, resolve_column
+from crowdsift.io.columns import lookup, refuse_empty, resolve_column
 from crowdsift.io.conditions import require_condition
 from crowdsift.io.formats.unfolded import Unfolded, UnfoldedSource
 from crowdsift.io.layouts import OUTCOME, SIDES, WINNER, no_worker, require_context
 from crowdsift.io.recognise import PLAIN, Plan
 from crowdsift.io.selection import Selection
+from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
+    from crowdsift.votes.labels import By
     from crowdsift.votes.source import Source
 
 __all__ = ["Prepared", "prepared"]
@@ -34,7 +36,7 @@ class Prepared:
     selection: Selection
     has_workers: bool
     sides_known: bool
-    by: str
+    by: By
     features: tuple[str, ...] = ()
     feature_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
@@ -103,16 +105,22 @@ def _unfolded(
     return votes, Plan(plan.format, layout, roles, found.context), selection
 
 
-def _context(table: Source, plan: Plan, options: ReadOptions) -> str:
-    """The column of contexts: that of the format, or the one asked for."""
+def _context(table: Source, plan: Plan, options: ReadOptions) -> By:
+    """The column of contexts, or several: that of the format, or those asked for."""
     if not options.by:
         return plan.context
-    by = require_context(table, options.by, plan.roles)
+    asked = context_names(options.by)
+    if len(asked) == 1 and lookup(table, table.names, asked[0]) is None:
+        asked = tuple(name.strip() for name in asked[0].split(","))
+    names = tuple(require_context(table, name, plan.roles) for name in asked)
+    if len(set(names)) < len(names):
+        raise RequestError(f"--by {','.join(asked)}: a column is there twice; name each once")
+    by = names if len(names) > 1 else names[0]
     if plan.context and by != plan.context:
         raise RequestError(
-            f"--by {by}: the items of the format {plan.format.name} are replies, whose contexts "
-            f"are the prompts ({plan.context!r}); with --format plain and --columns winner=..., "
-            "loser=... items are texts, whatever was asked"
+            f"--by {','.join(names)}: the items of the format {plan.format.name} are replies, "
+            f"whose contexts are the prompts ({plan.context!r}); with --format plain and --columns "
+            "winner=..., loser=... items are texts, whatever was asked"
         )
     return by
 
@@ -121,15 +129,15 @@ def _loaded(
     table: Source,
     plan: Plan,
     options: ReadOptions,
-    by: str,
+    by: By,
     features: tuple[str, ...],
     every_column: bool,
 ) -> Selection:
     """Load what is needed of a table whose rows are votes."""
     roles = plan.roles
     replies = [roles[role] for role in plan.layout[:2]] if plan.replies else []
-    prompts = [by] if plan.replies and by else []
-    names = [*roles.values(), *features, *([by] if by else [])]
+    prompts = list(context_names(by)) if plan.replies else []
+    names = [*roles.values(), *features, *context_names(by)]
     names += [resolve_column(table, each, "what names a row (--unique)") for each in options.unique]
     names += [each for each in plan.format.unique if each in table.names]
     if plan.format.noted is not None and plan.format.noted[0] in table.names:
@@ -147,7 +155,7 @@ def _loaded(
 
 
 def _choose(
-    selection: Selection, plan: Plan, options: ReadOptions, by: str, features: tuple[str, ...]
+    selection: Selection, plan: Plan, options: ReadOptions, by: By, features: tuple[str, ...]
 ) -> None:
     """Leave out rows that are doubled, empty or bad."""
     table, values = selection.table, require_values(options.values)
@@ -166,7 +174,7 @@ def _choose(
         roles = plan.roles
         columns = [(roles[role], "item label") for role in plan.layout[:2]]
         columns += [(roles["worker"], "worker label")] if "worker" in roles else []
-        columns += [(by, "context")] if by else []
+        columns += [(name, "context") for name in context_names(by)]
         numbers = [(roles[role], role) for role in ("outcome", "weight") if role in roles]
         numbers += [(name, "feature") for name in features]
         set_bad_aside(selection, plan, values, labels=columns, numbers=numbers)

@@ -95,7 +95,7 @@ def _python_command(fit: FitRecord, source: str) -> str:
     """What makes the fit and its report again in Python."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)
-    by = f", by={fit.summary['by']!r}" if fit.summary.get("by") else ""
+    by = f", by={fit.by!r}" if fit.by else ""
     return (
         "import crowdsift\n"
         f"model = crowdsift.model({fit.method!r}, {given})\n"

@@ -92,10 +92,10 @@ def _connected(facts: Facts) -> Check:
     if number == 1:
         return Check("connected", title, "good",
                      "A chain of comparisons links every item with every other.")  # fmt: skip
-    by = facts.fit.summary.get("by")
-    if by and number == len(set(facts.fit.item_table[by].tolist())):
+    by = ", ".join(map(label, facts.fit.context_columns))
+    if by and number == len({value for value, _ in facts.fit.labels}):
         return Check("connected", title, "good",
-                     f"One scale for each {label(by)}, {count(number)} in all, as asked for; each "
+                     f"One scale for each {by}, {count(number)} in all, as asked for; each "
                      "is connected.")  # fmt: skip
     sizes = np.sort(np.unique(facts.fit.item_table["component"], return_counts=True)[1])[::-1]
     shown = ", ".join(count(size) for size in sizes[:4]) + (", …" if number > 4 else "")

@@ -31,14 +31,16 @@ from crowdsift.results.words import (
     percent,
     shortened,
 )
+from crowdsift.votes.labels import as_column
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from numpy.typing import NDArray
 
     from crowdsift.report.facts import Facts
+    from crowdsift.results.tables import Table
 
-__sized_ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
+__all__ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
 
 MOST_ROWS = 100_000  # of a table; the CSV files hold all
 MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
@@ -99,6 +101,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         checks=checks,
         top=top_sentences(facts),
         items=items,
+        whole=_whole(facts),
         workers=workers,
         first_rows=FIRST_ROWS,
         trace_name=figures.trace_name(facts.fit.method),
@@ -169,10 +172,9 @@ def _pictures(facts: Facts) -> dict[str, str]:
     return sized | {"share": figures.verdict_bar(facts) if facts.crowd.judged else ""}
 
 
-def _items(facts: Facts) -> dict[str, Any]:
-    """The leaderboard as columns."""
-    table = facts.fit.shown_items
-    columns = {
+def _ranking(table: Table) -> dict[str, NDArray[Any]]:
+    """The columns of a leaderboard."""
+    return {
         "rank": table["rank"],
         "name": table["item"],
         "score": table["score"],
@@ -183,9 +185,25 @@ def _items(facts: Facts) -> dict[str, Any]:
         "votes": table["comparisons"],
         "group": table["component"],
     }
-    by = facts.fit.summary.get("by")
-    if by:
-        columns["context"] = np.array([label(value) for value in table[by]], dtype=object)
+
+
+def _whole(facts: Facts) -> dict[str, Any] | None:
+    """The best items over all contexts, where there is such a ranking."""
+    if facts.fit.overall_ranking is None:
+        return None
+    table = facts.fit.overall_ranking.shown_items
+    result = _columns({name: column[:FIRST_ROWS] for name, column in _ranking(table).items()})
+    result["scale"] = value_range(table["score"], table["lower"], table["upper"])
+    return {**result, "total": table.height}
+
+
+def _items(facts: Facts) -> dict[str, Any]:
+    """The leaderboard as columns."""
+    table = facts.fit.shown_items
+    columns = _ranking(table)
+    if by := facts.fit.context_columns:
+        values = zip(*(table[name] for name in by), strict=True)
+        columns["context"] = as_column([", ".join(map(label, value)) for value in values])
     result = _columns(columns)
     result["scale"] = value_range(table["score"], table["lower"], table["upper"])
     result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2

@@ -14,6 +14,7 @@ from crowdsift.results import words
 from crowdsift.results.scales import level_text
 
 if TYPE_CHECKING:
+    from crowdsift.results.data import FitData
     from crowdsift.results.record import FitRecord
 
 __all__ = ["show_evaluation", "show_fit"]
@@ -68,6 +69,9 @@ def show_fit(fit: FitRecord) -> None:
 
 def _tables(fit: FitRecord, width: int) -> list[tuple[str, Table]]:
     tables = [_leaderboard(fit, width)]
+    if fit.overall_ranking is not None:
+        title, table = _leaderboard(fit.overall_ranking, width)
+        tables.insert(0, (f"{title}, over all contexts", table))
     if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
         tables.append(_worker_table(fit, width))
     return tables
@@ -126,9 +130,9 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
         console.print(Text(note))
 
 
-def _leaderboard(fit: FitRecord, width: int) -> tuple[str, Table]:
+def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     """The best items; labels take the room that the figures leave."""
-    rows, by = fit.shown_items.records(), fit.summary.get("by")
+    rows, by = fit.shown_items.records(), fit.context_columns
     islands = fit.summary["components"] > 1
     points = fit.summary.get("scale") == "elo"
     form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
@@ -145,10 +149,9 @@ def _leaderboard(fit: FitRecord, width: int) -> tuple[str, Table]:
     if islands:
         figures["group"] = [words.count(row["component"]) for row in shown]
     room = width - 1 - sum(max(map(len, [name, *texts])) + 3 for name, texts in figures.items())
-    labels = {by: [_plain(row[by]) for row in shown]} if by else {}
-    labels["item"] = [_plain(row["item"]) for row in shown]
-    for name, texts in list(labels.items()):  # the context, if there is one, has a third
-        most = (room // 3 if by and name == by else room) - 3
+    labels = {name: [_plain(row[name]) for row in shown] for name in (*by, "item")}
+    for name, texts in list(labels.items()):  # a context, if there is one, has a third
+        most = (room // 3 if name in by else room) - 3
         cut = words.abbreviated(texts, max(min(most, _most_label(width)), _LEAST_LABEL))
         labels[name] = cut
         room -= max(map(len, [_plain(name), *cut])) + 3
@@ -169,7 +172,7 @@ def _most_label(width: int) -> int:
     return _MOST_LABEL if width < _NO_WIDTH else _LONGEST_LABEL
 
 
-def _score_name(fit: FitRecord) -> str:
+def _score_name(fit: FitData) -> str:
     scale = fit.summary.get("scale") or "standard"
     return {"standard": "score", "elo": "Elo", "winrate": "win rate"}.get(scale, scale)
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.numeric.distributions import LEVEL
+from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from crowdsift.results.tables import Table
     from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend
 
 __all__ = ["FitData"]
@@ -37,6 +39,7 @@ class FitData:
     taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update
     shown: Table | None = None  # the items on a scale that was asked for
     features: FeatureEstimate | None = None  # what features of items say of their scores
+    overall_ranking: FitData | None = None  # of items over all contexts
 
     @property
     def method(self) -> str:
@@ -67,14 +70,36 @@ class FitData:
     def labels(self) -> list[Any]:
         """The labels of the items, the best first; with a context (value, item) each.
 
+        The value is a tuple where there are several context columns.
+
         Examples
         --------
         >>> import crowdsift
         >>> crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt").labels
         ['a', 'b']
         """
-        items = self.item_table["item"].tolist()
-        context = self.summary.get("by")
-        if not context:
-            return items  # type: ignore[no-any-return]
-        return list(zip(self.item_table[context].tolist(), items, strict=True))
+        items: list[Any] = self.item_table["item"].tolist()
+        values = [self.item_table[name].tolist() for name in self.context_columns]
+        if not values:
+            return items
+        contexts = values[0] if len(values) == 1 else list(zip(*values, strict=True))
+        return list(zip(contexts, items, strict=True))
+
+    @property
+    def by(self) -> By:
+        """The column of contexts, a tuple of several, or "", as it is in the votes."""
+        names = self.context_columns
+        return names if len(names) > 1 else "".join(names)
+
+    @property
+    def context_columns(self) -> tuple[str, ...]:
+        """The names of the context columns; empty where there are none.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "topic": ["law", "art"]}
+        >>> crowdsift.fit(rows, "bt", by="topic", workers=False).context_columns
+        ('topic',)
+        """
+        return context_names(self.summary.get("by"))

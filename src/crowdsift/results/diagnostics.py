@@ -141,6 +141,13 @@ def _listed(labels: Sequence[Any] | NDArray[np.object_]) -> str:
 
 
 def _text(label: Any) -> str:
-    text = " ".join(str(part) for part in label) if isinstance(label, tuple) else str(label)
+    text = " ".join(_parts(label))
     text = " ".join(text.split())
     return text if len(text) <= 48 else text[:47] + "…"
+
+
+def _parts(label: Any) -> list[str]:
+    """The texts of a label: the values of its contexts, if it has any, then the item."""
+    if not isinstance(label, tuple):
+        return [str(label)]
+    return [text for part in label for text in _parts(part)]

@@ -35,11 +35,13 @@ def excel_safe(value: Any) -> Any:
 
 
 def write_excel_safe(fit: FitRecord, directory: str | os.PathLike[str]) -> None:
-    """Write items.csv, workers.csv and decisions.csv for a spreadsheet; `load` does not read them.
+    """Write items, workers, decisions and overall.csv for a spreadsheet; `load` reads none of them.
 
     The folder of `Fit.save` keeps labels as they are, or it could not be read again.
     """
     tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": fit.decisions()}
+    if fit.overall_ranking is not None:
+        tables["overall"] = fit.overall_ranking.shown_items
     write_folder(
         directory,
         {f"{name}.csv": _MARK + _safe(table).to_csv() for name, table in tables.items()},

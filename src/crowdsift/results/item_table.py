@@ -9,6 +9,7 @@ import numpy as np
 from crowdsift.numeric.distributions import LEVEL, half_width
 from crowdsift.results.ranking import rank_limits
 from crowdsift.results.tables import Table, whole
+from crowdsift.votes.labels import as_column, context_names, context_parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -68,6 +69,5 @@ def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
     """The columns that name an item: the context where there is one, and the label."""
     if not votes.by:
         return {"item": votes.items}
-    context, item = (np.empty(votes.n_items, dtype=object) for _ in range(2))
-    context[:], item[:] = zip(*votes.items, strict=True)
-    return {votes.by: context, "item": item}
+    parts = map(as_column, context_parts(votes.items, votes.by))
+    return dict(zip((*context_names(votes.by), "item"), parts, strict=True))

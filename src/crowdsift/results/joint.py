@@ -77,7 +77,7 @@ def joint_table(fit: FitData, level: float | None = None, top: int = 3) -> Table
         first[rows] = _sharing_first(score, errors, level)
         apart[rows] = _apart(score, errors, level)
     shown = {name: columns[name] for name in ("lower", "upper")}
-    labels = {name: table[name] for name in (fit.summary.get("by"), "item") if name}
+    labels = {name: table[name] for name in (*fit.context_columns, "item")}
     return Table(
         {
             **labels,

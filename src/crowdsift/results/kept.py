@@ -77,7 +77,7 @@ def kept_votes(
         items=_in_order(fit)[0],
         workers=workers,
         sides_known=bool(about["sides_known"]),
-        by=fit.summary.get("by") or "",
+        by=fit.by,
         source=str(about["source"]),
     )
 
@@ -113,7 +113,7 @@ def _in_order(fit: FitData) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
     """The labels of items in the order of their codes, and the code of every row of the table."""
     items = merge([factorize(as_column(fit.item_table["item"].tolist()))])[1][0].astype(np.int64)
     keys = [items]
-    if by := fit.summary.get("by"):
+    for by in reversed(fit.context_columns):
         keys.append(merge([factorize(as_column(fit.item_table[by].tolist()))])[1][0].astype(int))
     order = np.lexsort(keys)
     labels = np.empty(len(order), dtype=object)

@@ -68,22 +68,22 @@ def form_of(path: str | os.PathLike[str]) -> str:
 def _numbers(fit: FitData) -> Table:
     """The columns of a leaderboard with all their digits."""
     table = fit.shown_items
-    names = (fit.summary.get("by"), "rank", "item", "score", "lower", "upper", "rank_lower",
+    names = (*fit.context_columns, "rank", "item", "score", "lower", "upper", "rank_lower",
              "rank_upper", "comparisons", "component")  # fmt: skip
-    return Table({name: table[name] for name in names if name})
+    return Table({name: table[name] for name in names})
 
 
 def _cells(fit: FitData) -> tuple[list[str], list[list[str]]]:
     """Heads, and rows of text: an interval is one cell."""
-    by, scale = fit.summary.get("by"), fit.summary.get("scale") or "standard"
+    by, scale = fit.context_columns, fit.summary.get("scale") or "standard"
     several = fit.summary.get("components", 1) > 1 and not by
-    heads = [by] if by else []
+    heads = list(by)
     heads += ["rank", "item", _SCORES.get(scale, "score"), f"{level_text(fit.level)} interval"]
     heads += ["ranks", "votes", *(["group"] if several else [])]
     digits = 0 if scale == "elo" else 3
     rows = []
     for row in fit.shown_items.records():
-        cells = [row[by]] if by else []
+        cells = [row[name] for name in by]
         cells += [row["rank"], row["item"], f"{row['score']:z.{digits}f}"]
         cells.append(_span(row["lower"], row["upper"], digits))
         cells.append(_span(row["rank_lower"], row["rank_upper"], 0))

@@ -12,7 +12,7 @@ from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.query import as_list, is_sequence, keys_of, places_of
 from crowdsift.results.tables import Table
-from crowdsift.votes.labels import as_column, context_codes, key_of, shown
+from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -126,9 +126,10 @@ def predictions(
     decided, all_three = outcomes(fit, asked, decided=True), outcomes(fit, asked)
     columns: dict[str, Any] = {}
     one, two, who = as_list(first), as_list(second), as_list(worker)
-    if by := fit.summary.get("by"):
-        columns[by] = [label[0] for label in one]
-        one, two = ([label[1] for label in side] for side in (one, two))
+    if by := fit.context_columns:
+        *values, one = context_parts(one, by)
+        columns |= dict(zip(by, values, strict=True))
+        two = [label[1] for label in two]
     columns |= {"first": one, "second": two}
     if any(each is not None for each in who):
         columns["worker"] = ["" if each is None else each for each in who]

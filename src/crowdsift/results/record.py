@@ -48,6 +48,12 @@ class FitRecord(FitData):
         return self._native(self.shown_items)
 
     @property
+    def overall(self) -> Any:
+        """The items over all contexts, on the same scale; None where there is no such ranking."""
+        whole = self.overall_ranking
+        return None if whole is None else self._native(whole.shown_items)
+
+    @property
     def workers(self) -> Any:
         """The workers, by label."""
         return self._native(self.worker_table)
@@ -260,7 +266,7 @@ class FitRecord(FitData):
         return Frames(*(table.to_frame(backend) for table in tables))
 
     def to_json(self) -> dict[str, Any]:
-        """Summary, items and workers as plain lists and dictionaries.
+        """Summary, items and workers as plain lists and dictionaries; `overall` where it is.
 
         Examples
         --------
@@ -269,11 +275,14 @@ class FitRecord(FitData):
         >>> sorted(crowdsift.fit(votes, method="bt").to_json())
         ['items', 'summary', 'workers']
         """
-        return {
+        result = {
             "summary": dict(self.summary),
-            "items": _json_labels(self.shown_items.records(), "item", self.summary.get("by")),
+            "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
             "workers": _json_labels(self.worker_table.records(), "worker"),
         }
+        if (whole := self.overall_ranking) is not None:
+            result["overall"] = _json_labels(whole.shown_items.records(), "item")
+        return result
 
     def on_scale(self, scale: str, anchor: Mapping[Any, float] | None = None) -> Self:
         """The same fit with its scores, and their intervals, on another scale.
@@ -297,7 +306,10 @@ class FitRecord(FitData):
         >>> fit.items["score"].round().tolist()
         [1398.0, 1000.0]
         """
-        return replace(self, **scaled_fields(self, scale, anchor))
+        whole = self.overall_ranking
+        if whole is not None:
+            whole = replace(whole, **scaled_fields(whole, scale, anchor))
+        return replace(self, overall_ranking=whole, **scaled_fields(self, scale, anchor))
 
     def leaderboard(self, form: str = "markdown") -> str:
         """The items as a table for a page or a paper: "markdown", "latex" or "csv".
@@ -376,10 +388,10 @@ class FitRecord(FitData):
         return table if self.backend is None else table.to_frame(self.backend)
 
 
-def _json_labels(records: list[dict[str, Any]], *kinds: str | None) -> list[dict[str, Any]]:
+def _json_labels(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
     """Labels that JSON does not know (dates, tuples, infinity) as text."""
     for record in records:
-        for kind in filter(None, kinds):
+        for kind in kinds:
             label = record[kind]
             finite = not isinstance(label, float) or isfinite(label)
             if not isinstance(label, str | int | float | bool | None) or not finite:

@@ -75,6 +75,8 @@ def typical_reliability(fit: FitData) -> float:
     True
     """
     table = fit.worker_table
+    if not table.height and fit.summary.get("typical_reliability") is not None:
+        return float(fit.summary["typical_reliability"])  # of a ranking without its workers
     reliability = table["reliability"].astype(np.float64)
     known = np.isfinite(reliability)
     if not known.any():

@@ -15,6 +15,7 @@ from crowdsift.numeric.distributions import half_width
 from crowdsift.results.data import FitData
 from crowdsift.results.store import load
 from crowdsift.solvers.ep.kept_sites import recoded
+from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -73,7 +74,7 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
             f"{name}: a fit of {earlier.method}; to go on with {model.name} it must be one of "
             f"{model.name}, and of a method that learns of the worker population (sift)"
         )
-    if (earlier.summary.get("by") or "") != votes.by:
+    if earlier.context_columns != context_names(votes.by):
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
     before = float(earlier.summary["votes"])
     if votes.total_weight < _SAME * before:

@@ -30,6 +30,7 @@ from crowdsift.results.feature_table import (
     weight_table,
 )
 from crowdsift.results.kept import KEPT, kept_files, kept_votes, posterior_of
+from crowdsift.results.overall import ranking_of
 from crowdsift.results.overlap import taken_by
 from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.site_file import SITES, read_sites, sites_bytes
@@ -42,9 +43,10 @@ __all__ = ["FORMAT", "load", "save"]
 FORMAT = 2
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _EARLIER = "population.json", "crowd.json"  # its name in folders of before
-_DECISIONS, _REASON = "decisions.csv", "reason"
+_DECISIONS, _REASON, _OVERALL = "decisions.csv", "reason", "overall.csv"
 _OURS = (
-    _ITEMS, _WORKERS, _DECISIONS, _POPULATION, _EARLIER, SITES, FEATURES, FEATURE_WEIGHTS, *KEPT
+    _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, _EARLIER, SITES, FEATURES,
+    FEATURE_WEIGHTS, *KEPT,
 )  # fmt: skip
 _TRIES = 5  # to read a folder into which another run saves
 
@@ -65,7 +67,7 @@ _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     """Write a fit; see `Fit.save`."""
-    names = filter(None, (fit.summary.get("by"), "item"))
+    names = (*fit.context_columns, "item")
     record = {
         **fit.summary,
         "format": FORMAT,
@@ -87,6 +89,9 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
         files[_POPULATION] = (json.dumps(fit.population, allow_nan=False) + "\n").encode()
         if fit.sites is not None:
             files[SITES] = sites_bytes(fit.sites)
+    if fit.overall_ranking is not None:
+        files[_OVERALL] = with_own_scale(fit.overall_ranking).to_csv().encode()
+        record["overall_ranking"] = _record_of(fit.overall_ranking)
     if fit.features is not None:
         files[FEATURE_WEIGHTS] = weight_table(fit.features, fit.level).to_csv().encode()
         files[FEATURES] = features_bytes(fit.features)
@@ -127,7 +132,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         for table, wanted in zip((items, workers), columns, strict=True):
             _ = [table[name] for name in wanted]
         population = _population(saved)
-        said = record.pop("kept", {})
+        said, overall = record.pop("kept", {}), _overall(saved, record)
         fit = FitData(
             items,
             workers,
@@ -138,6 +143,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
             population=population,
             sites=_sites(saved, population, items, workers),
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
+            overall_ranking=overall,
             shown=shown,
         )
         _ = fit.method, fit.converged, fit.warnings
@@ -149,6 +155,22 @@ def _loaded(saved: RecordedFolder) -> FitData:
             f"the saved fit is damaged ({error!r})", source=str(saved.folder)
         ) from None
     return fit
+
+
+def _record_of(ranking: FitData) -> dict[str, Any]:
+    """What the summary keeps of a ranking beside its table."""
+    types = {"item": _label_types(ranking.item_table["item"])}
+    return {"summary": ranking.summary, "parameters": ranking.parameters, "label_types": types}
+
+
+def _overall(saved: RecordedFolder, record: dict[str, Any]) -> FitData | None:
+    """The ranking over all contexts, where it was saved."""
+    about = record.pop("overall_ranking", None)
+    if about is None or not saved.has(_OVERALL):
+        return None
+    items, shown = own_scale(_table(saved.read(_OVERALL), about["label_types"]))
+    ranking = ranking_of(items, dict(about["summary"]), dict(about["parameters"]))
+    return replace(ranking, shown=shown)
 
 
 def _read_format_1(saved: RecordedFolder, name: str) -> bytes:

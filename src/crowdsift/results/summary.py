@@ -53,7 +53,7 @@ def summary(
         "comparisons": len(votes),
         "votes": votes.total_weight,
         "components": int(fitted.component.max()) + 1,
-        "by": votes.by or None,
+        "by": list(votes.by) if isinstance(votes.by, tuple) else votes.by or None,
         "sides_known": votes.sides_known,
         "intake": None if votes.intake is None else votes.intake.to_json(),
         "converged": rule.converged,

@@ -107,7 +107,7 @@ def label(value: Any) -> str:
     return "".join(c if c.isprintable() or _harmless(c) else _VISIBLE.get(c, "�") for c in text)
 
 
-def item_label(value: Any, by: str | None) -> str:
+def item_label(value: Any, by: Any) -> str:
     """The text of an item's label; with a context, the item and where it was compared.
 
     Examples
@@ -115,8 +115,13 @@ def item_label(value: Any, by: str | None) -> str:
     >>> from crowdsift.results.words import item_label
     >>> item_label("a", None), item_label(("prompt 7", "a"), "prompt")
     ('a', 'a (prompt 7)')
+    >>> item_label((("en", 1), "a"), ["language", "turn"])
+    'a (en, 1)'
     """
-    return f"{label(value[1])} ({label(value[0])})" if by else label(value)
+    if not by:
+        return label(value)
+    where = value[0] if isinstance(value[0], tuple) else (value[0],)
+    return f"{label(value[1])} ({', '.join(map(label, where))})"
 
 
 def _harmless(character: str) -> bool:

@@ -22,7 +22,7 @@ from crowdsift.votes.arrays import (
 )
 from crowdsift.votes.encoded import EncodedVotes
 from crowdsift.votes.kernels import collapse, find_fault, pool_pairs
-from crowdsift.votes.labels import merge
+from crowdsift.votes.labels import By, merge
 from crowdsift.votes.source import ArraySource, Backend
 
 __all__ = ["Comparisons"]
@@ -67,8 +67,9 @@ class Comparisons(EncodedVotes):
     item_features
         What items are, in numbers, or None; see `crowdsift.fit` and its `items`.
     by
-        The name of the context column, or "". With a context an item is a pair (value, item),
-        so that items of different contexts are never compared.
+        The name of the context column, a tuple of several names, or "". With a context an item is
+        a pair (value, item), the value a tuple where there are several columns, so that items of
+        different contexts are never compared.
     intake
         What became of every row that was read, for votes that were; see `Intake`.
     n_gold
@@ -164,7 +165,7 @@ class Comparisons(EncodedVotes):
         features: NDArray[np.floating[Any]] | None = None,
         feature_names: tuple[str, ...] = (),
         threads: int | None = None,
-        by: str = "",
+        by: By = "",
         source: str = "votes",
         backend: Backend | None = None,
     ) -> Comparisons:

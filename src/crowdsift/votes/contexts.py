@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.votes.arrays import frozen
+from crowdsift.votes.labels import as_column, factorize, merge
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ContextVotes", "by_context"]
+__all__ = ["ContextVotes", "by_context", "without_contexts"]
 
 
 @dataclass(frozen=True)
@@ -62,3 +63,44 @@ def by_context(votes: Comparisons) -> ContextVotes | None:
         n_gold=int((~voters).sum()),
     )
     return ContextVotes(apart, keys[voters] // count, keys[voters] % count)
+
+
+def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
+    """The same votes on items whatever their context, and the new code of every old one.
+
+    None where no item is in two contexts, since there is nothing to rank across them.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.votes.contexts import without_contexts
+    >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "worker": ["x", "x"], "topic": [1, 2]}
+    >>> without_contexts(crowdsift.read(rows, by="topic"))[1].tolist()
+    [0, 1, 0, 1]
+    """
+    if not votes.by:
+        return None
+    labels = [item for _, item in votes.items]
+    if len(set(labels)) == len(labels):
+        return None
+    items, (place,) = merge([factorize(as_column(labels))])
+    classes = votes.item_class
+    whole = type(votes).from_codes(
+        place[votes.first],
+        place[votes.second],
+        items=items,
+        workers=votes.workers,
+        worker=votes.worker_codes() if votes.has_workers else None,
+        outcome=votes.outcome,
+        weight=votes.weight,
+        sides_known=votes.sides_known,
+        features=votes.features,
+        feature_names=votes.feature_names,
+        source=votes.source,
+        backend=votes.backend,
+    )
+    if classes is not None:
+        of_item = np.zeros(len(items), np.uint32)
+        of_item[place[::-1]] = classes[::-1]  # that of its first context, should they differ
+        whole = replace(whole, item_class=frozen(of_item), class_names=votes.class_names)
+    return replace(whole, rows=votes.rows, intake=votes.intake), place

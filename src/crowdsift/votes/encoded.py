@@ -14,7 +14,7 @@ from crowdsift.errors import InputError
 from crowdsift.votes.arrays import frozen, single_features, table_of_numbers
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.item_features import ItemFeatures
-from crowdsift.votes.labels import context_codes, key_of
+from crowdsift.votes.labels import By, context_codes, key_of
 from crowdsift.votes.source import ArraySource, Backend
 
 __all__ = ["EncodedVotes"]
@@ -39,7 +39,7 @@ class EncodedVotes:
     item_class: NDArray[np.uint32] | None = None
     class_names: tuple[Any, ...] = ()
     item_features: ItemFeatures | None = None
-    by: str = ""
+    by: By = ""
     n_gold: int = 0
     source: str = "votes"
     backend: Backend | None = None

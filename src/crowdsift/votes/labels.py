@@ -20,9 +20,12 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MISSING",
+    "By",
     "LabelError",
     "as_column",
     "context_codes",
+    "context_names",
+    "context_parts",
     "factorize",
     "is_empty",
     "key_of",
@@ -32,6 +35,10 @@ __all__ = [
 ]
 
 MISSING = 0xFFFFFFFF  # the code of an entry without a label
+
+# The column of contexts, or several of them; "" for none. The context of an item is the value of
+# the one column, or a tuple of the values of several.
+By = str | tuple[str, ...]
 
 # Values of these types are equal exactly where they are one label, and are keys themselves.
 _OWN_KEY = frozenset({str, bytes, int, float, date, datetime, type(None)})
@@ -164,6 +171,36 @@ def context_codes(items: Iterable[Any]) -> dict[Any, int]:
     for label in items:
         codes.setdefault(key_of(label[0]), len(codes))
     return codes
+
+
+def context_names(by: Any) -> tuple[str, ...]:
+    """The names of context columns, whichever way they are kept: text, a sequence, or nothing.
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import context_names
+    >>> context_names("topic"), context_names(["language", "turn"]), context_names(None)
+    (('topic',), ('language', 'turn'), ())
+    """
+    if isinstance(by, str):
+        return (by,) if by else ()
+    return () if by is None else tuple(by)
+
+
+def context_parts(labels: Iterable[Any], by: By) -> list[list[Any]]:
+    """The values of every context column, then the items, of labels (context, item).
+
+    Examples
+    --------
+    >>> from crowdsift.votes.labels import context_parts
+    >>> context_parts([(("en", 1), "a"), (("en", 2), "b")], ("language", "turn"))
+    [['en', 'en'], [1, 2], ['a', 'b']]
+    >>> context_parts([("en", "a")], "language")
+    [['en'], ['a']]
+    """
+    names = context_names(by)
+    flat = [(*label[0], label[1]) if len(names) > 1 else label for label in labels]
+    return [list(part) for part in zip(*flat, strict=True)] or [[] for _ in range(len(names) + 1)]
 
 
 def plain(labels: Iterable[Any]) -> list[Any]:

@@ -135,7 +135,7 @@ def fitted(votes: Comparisons, chosen: Model, tune: bool = False) -> tuple[Fit, 
     relaxed, note = chosen.relax(votes)
     with warnings.catch_warnings():  # what it warns of stands in the note
         warnings.simplefilter("ignore", UserWarning)
-        result = fit(votes, relaxed, threads=1, tune=tune)
+        result = fit(votes, relaxed, threads=1, tune=tune, overall=False)
     return result, "; ".join([*([note] if note else []), *result.warnings])
 
 
