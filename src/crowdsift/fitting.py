@@ -19,7 +19,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
 from crowdsift.models import DEFAULT, MODELS, Model, holdout, model
 from crowdsift.models.diagnostics import Kind
-from crowdsift.models.unused import refuse_unused
+from crowdsift.models.unused import refuse_unused, require_workers
 from crowdsift.numeric.arguments import whole_number, yes_or_no
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
@@ -47,7 +47,7 @@ if TYPE_CHECKING:
     from crowdsift.report import Report
     from crowdsift.solvers.convergence import Progress
 
-__all__ = ["Fit", "fit", "load", "require_workers"]
+__all__ = ["Fit", "fit", "load"]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -306,15 +306,6 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     ['a', 'b']
     """
     return Fit(**vars(store.load(directory)))
-
-
-def require_workers(chosen: Model, votes: Comparisons) -> None:
-    """Refuse a method of workers for votes without workers."""
-    if chosen.uses_workers and not votes.has_workers:
-        raise RequestError(
-            f"{chosen.name} learns who can be trusted and needs a worker for every vote; "
-            "use method 'bt' for votes without workers"
-        )
 
 
 def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparisons:

@@ -1,11 +1,12 @@
-"""Options that a method has no use for are refused: whoever gives them expects an effect."""
+"""What a method has no use for, or cannot do without, is refused before any work."""
 
 from __future__ import annotations
 
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Model
+from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["refuse_unused"]
+__all__ = ["refuse_unused", "require_workers"]
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
 _TAKES = {
@@ -48,4 +49,13 @@ def refuse_unused(
     if tune and not chosen.tuned:
         raise RequestError(
             f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away"
+        )
+
+
+def require_workers(chosen: Model, votes: Comparisons) -> None:
+    """Refuse a method of workers for votes without workers."""
+    if chosen.uses_workers and not votes.has_workers:
+        raise RequestError(
+            f"{chosen.name} learns who can be trusted and needs a worker for every vote; "
+            "use method 'bt' for votes without workers"
         )
