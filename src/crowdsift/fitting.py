@@ -285,11 +285,7 @@ def fit(
         result = replace(result, **overall_fields(result, comparisons, known, again))
     if is_scaled(scale, anchor):
         result = result.on_scale(scale, anchor)
-    for each in result.diagnostics:
-        if each.kind is Kind.SIGN:
-            warnings.warn(each.message, SignWarning, stacklevel=2)
-        elif each.kind is Kind.CONVERGENCE and not result.converged:
-            warnings.warn(each.message, ConvergenceWarning, stacklevel=2)
+    _warn(result)
     return result
 
 
@@ -306,6 +302,15 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     ['a', 'b']
     """
     return Fit(**vars(store.load(directory)))
+
+
+def _warn(result: Fit) -> None:
+    """Warn whoever called `fit` of what is unsettled or not done."""
+    for each in result.diagnostics:
+        if each.kind is Kind.SIGN:
+            warnings.warn(each.message, SignWarning, stacklevel=3)
+        elif each.kind is Kind.CONVERGENCE:
+            warnings.warn(each.message, ConvergenceWarning, stacklevel=3)
 
 
 def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparisons:
