@@ -17,7 +17,7 @@ from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_features import with_item_features
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import require_memory
-from crowdsift.models import DEFAULT, MODELS, Model, holdout, model
+from crowdsift.models import DEFAULT, MODELS, Model, as_model, holdout, model
 from crowdsift.models.diagnostics import Kind
 from crowdsift.models.unused import refuse_unused, require_workers
 from crowdsift.numeric.arguments import whole_number, yes_or_no
@@ -252,7 +252,7 @@ def fit(
     >>> fit.items["item"].tolist()
     ['a', 'b', 'c']
     """
-    chosen, level = _model(method), checked_level(level)
+    chosen, level = as_model(method), checked_level(level)
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = ReadOptions.of(reading, threads)
     given = {**named_options(engine_options), "memory": options.memory or None}
@@ -306,10 +306,12 @@ def load(directory: str | os.PathLike[str]) -> Fit:
 
 def _warn(result: Fit) -> None:
     """Warn whoever called `fit` of what is unsettled or not done."""
+    whole = result.overall_ranking
+    done = result.converged and (whole is None or whole.converged)
     for each in result.diagnostics:
         if each.kind is Kind.SIGN:
             warnings.warn(each.message, SignWarning, stacklevel=3)
-        elif each.kind is Kind.CONVERGENCE:
+        elif each.kind is Kind.CONVERGENCE and not done:
             warnings.warn(each.message, ConvergenceWarning, stacklevel=3)
 
 
@@ -389,11 +391,3 @@ def _refitter(
             )
 
     return refit
-
-
-def _model(method: str | Model) -> Model:
-    if isinstance(method, str):
-        return model(method)
-    if isinstance(method, Model):
-        return method
-    raise RequestError(f"method must be a name or a model, not {method!r}")

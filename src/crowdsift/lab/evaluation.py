@@ -117,15 +117,7 @@ def evaluate(
         with warnings.catch_warnings():  # what it warns of stands in the note
             for kind in (ConvergenceWarning, SignWarning):
                 warnings.simplefilter("ignore", kind)
-            result = fit(
-                comparisons,
-                relaxed,
-                tune=tune,
-                engine=engine,
-                threads=threads,
-                seed=seed,
-                overall=False,
-            )
+            result = fit(comparisons, relaxed, tune=tune, engine=engine, threads=threads, seed=seed)
         if tune and relaxed.tuned:
             notes.append(f"{relaxed.tuned} {result.parameters[relaxed.tuned]:.3g}")
         notes.extend(result.warnings)

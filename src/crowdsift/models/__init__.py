@@ -37,6 +37,7 @@ __all__ = [
     "RankCentrality",
     "Sift",
     "Start",
+    "as_model",
     "model",
 ]
 
@@ -75,3 +76,12 @@ def model(name: str, **values: Any) -> Model:
         if key not in known:
             raise RequestError(f"{name} has no parameter {key!r}; it has {', '.join(known)}")
     return kind(**values)
+
+
+def as_model(method: str | Model) -> Model:
+    """The model of a name, or the one that is given."""
+    if isinstance(method, str):
+        return model(method)
+    if isinstance(method, Model):
+        return method
+    raise RequestError(f"method must be a name or a model, not {method!r}")
