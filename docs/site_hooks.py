@@ -1,16 +1,21 @@
-"""What the site makes while it is built: the page of commands, and the pages of the root."""
+"""What the site makes while it is built: commands, reports of the gallery, pages of the root."""
 
 from __future__ import annotations
 
+import contextlib
+import re
+import tempfile
 from pathlib import Path
 from typing import Any
 
 from mkdocs.structure.files import File
 from typer.testing import CliRunner
 
+import crowdsift
 from crowdsift.cli import app
 
 MARK = "<!-- commands -->"
+GALLERY = "<!-- gallery -->"
 ROOT = Path(__file__).resolve().parents[1]
 # Pages that lie elsewhere, where newcomers look for them, and their names in the site.
 FROM_ROOT = {
@@ -20,6 +25,34 @@ FROM_ROOT = {
     "CODE_OF_CONDUCT.md": "CODE_OF_CONDUCT.md",
     "examples/README.md": "examples.md",
 }
+
+
+# Reports of the gallery: the guide whose first example makes the votes, its file, and a title.
+REPORTS = {
+    "requester": ("batch.csv", "A batch of images, judged by a crowd with spammers"),
+    "leaderboard": ("arena.jsonl", "An arena of ten models, judged with ties"),
+    "preferences": ("preferences.jsonl", "Replies to 500 prompts, judged by annotators"),
+}
+
+
+def report(name: str) -> str:
+    """The report of the votes that a guide begins with."""
+    votes, title = REPORTS[name]
+    page = (ROOT / "docs" / "guides" / f"{name}.md").read_text(encoding="utf-8")
+    makes = re.search(r"```python\n(.*?)```", page, flags=re.DOTALL)
+    assert makes is not None
+    with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
+        exec(compile(makes[1], f"{name}.md", "exec"), {})
+        return crowdsift.fit(votes).report(title=title).html
+
+
+def gallery() -> str:
+    """A table with a link to every report."""
+    rows = [
+        f"| [{title}](gallery/{name}.html) | [the guide](guides/{name}.md) |"
+        for name, (_, title) in REPORTS.items()
+    ]
+    return "\n".join(["| report | made by |", "|---|---|", *rows])
 
 
 def _help(*command: str) -> str:
@@ -36,15 +69,21 @@ def commands() -> str:
 
 
 def on_files(files: Any, config: Any) -> Any:
-    """Adds the pages of the root."""
+    """Adds the pages of the root and the reports."""
     for name, page in FROM_ROOT.items():
         text = (ROOT / name).read_text().replace("](docs/", "](").replace("](../docs/", "](")
         files.append(File.generated(config, page, content=text))
+    for name in REPORTS:
+        files.append(File.generated(config, f"gallery/{name}.html", content=report(name)))
     return files
 
 
 def on_page_markdown(markdown: str, **_: Any) -> str:
     """Called for every page before it is rendered."""
     for name, page in FROM_ROOT.items():
+        markdown = markdown.replace(f"](../../{name}", f"](../{page}")
         markdown = markdown.replace(f"](../{name}", f"]({page}")
-    return markdown.replace(MARK, commands()) if MARK in markdown else markdown
+    for mark, made in ((MARK, commands), (GALLERY, gallery)):
+        if mark in markdown:
+            markdown = markdown.replace(mark, made())
+    return markdown

@@ -25,6 +25,7 @@ _STYLES = {
     "barp": ("#999999", "x"),
     "bt": ("#7a5c00", "+"),
     "rank-centrality": ("#e69f00", "."),
+    "oracle": ("#bbbbbb", ""),
 }
 _SETTINGS: dict[str, Any] = {
     "svg.hashsalt": "crowdsift",  # the names of parts inside an SVG
@@ -87,7 +88,7 @@ class Figure:
             names = [name for name in _STYLES if name in known]
             canvas.legend(
                 [known[name] for name in names], names, loc="outside lower center",
-                ncols=min(len(names), 9), frameon=False,
+                ncols=min(len(names), 10), frameon=False,
             )  # fmt: skip
             vector, pixels = io.BytesIO(), io.BytesIO()
             canvas.savefig(vector, format="svg", metadata={"Date": None})

@@ -17,7 +17,7 @@ from crowdsift.lab.experiments.base import (
 )
 from crowdsift.lab.experiments.published import Published
 from crowdsift.lab.experiments.summary import Standing, cells, mean_rows, standing
-from crowdsift.lab.experiments.text import beside, markdown_table, share
+from crowdsift.lab.experiments.text import beside, markdown_table, notes, share
 from crowdsift.lab.experiments.votes import TITLES, RealVotes
 
 __all__ = ["Real"]
@@ -67,7 +67,7 @@ class Real(Experiment):
         """One table a data set, the published figures beside."""
         found = cells(records)
         published = Published("real", ("dataset",), self.options.data)
-        seconds = {(*r["setting"].values(), r["method"]): r for r in records}
+        run = {(*r["setting"].values(), r["method"]): r for r in records}
         parts = [_INTRODUCTION]
         for (data, penalty), methods in found.items():
             rows = []
@@ -81,9 +81,9 @@ class Real(Experiment):
                     row.append(beside(cell.mean(metric), theirs, far, best))
                 row.append(share(cell.mean("accuracy_up_to_sign")))
                 row.append(share(cell.mean("kendall_tau_up_to_sign")))
-                record = seconds[data, penalty, method]
-                rows.append([*row, f"{record['seconds']:.2f}", record["note"]])
-            parts += [f"### {_title(data, penalty)}\n", markdown_table(_HEAD, rows)]
+                rows.append([*row, f"{run[data, penalty, method]['seconds']:.2f}"])
+            told = {method: run[data, penalty, method]["note"] for method in methods}
+            parts += [f"### {_title(data, penalty)}\n", markdown_table(_HEAD, rows), notes(told)]
         tables = {"means": mean_rows(found, _NAMES, lambda k, m, n: published.figure(k[:1], m, n))}
         return Page("\n".join(parts), [], tables)
 
@@ -108,7 +108,7 @@ _INTRODUCTION = (
     "other fits ran on the other cores. Both sets do not record sides, so factor-bt runs without "
     "them.\n"
 )
-_HEAD = ["method", "accuracy", "weighted accuracy", "τ", "accuracy ±", "τ ±", "seconds", "note"]
+_HEAD = ["method", "accuracy", "weighted accuracy", "τ", "accuracy ±", "τ ±", "seconds"]
 
 
 def _title(data: str, penalty: str) -> str:

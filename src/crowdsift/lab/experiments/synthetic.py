@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
 
 from crowdsift.lab.experiments.base import (
@@ -17,6 +18,7 @@ from crowdsift.lab.experiments.base import (
     judged,
 )
 from crowdsift.lab.experiments.figures import Figure, Line, Panel
+from crowdsift.lab.experiments.oracle import ORACLE, oracle_scores
 from crowdsift.lab.experiments.published import MISSING, Published
 from crowdsift.lab.experiments.summary import (
     Cell,
@@ -37,8 +39,9 @@ _COMPARED = (
     "In brackets the published figure and ours minus it; ‡ marks more than two standard errors of "
     "that difference, ours and theirs taken together. As in the paper the figures of methods that "
     "model workers are up to the sign of all scores, those of bt, rank-centrality and barp as "
-    "returned; the largest figure of a row (for β in [-1,1] up to sign for all) is bold. The means "
-    "of accuracy compare like this over all settings:\n"
+    "returned; the largest figure of a row (for β in [-1,1] up to sign for all) is bold. The "
+    "oracle is told the true β of every worker and the variance of the scores: the limit for all. "
+    "The means of accuracy compare like this over all settings:\n"
 )
 _WHY = (
     "Of differences that are chance alone about 6 % are beyond two standard errors (both are "
@@ -117,6 +120,10 @@ class Synthetic(Experiment):
             return points[0], points[len(points) // 4], points[len(points) // 2]
         return points
 
+    def methods(self, setting: Setting) -> tuple[str, ...]:
+        """All, and who knows every reliability beside."""
+        return (*EIGHT, DEFAULT, ORACLE)
+
     def cost(self, setting: Setting) -> float:
         """Seconds, roughly: the items' linear algebra, the workers, the votes."""
         return float(
@@ -137,6 +144,12 @@ class Synthetic(Experiment):
         votes = drawn.comparisons()
         records = []
         for name in methods:
+            if name == ORACLE:
+                started = time.perf_counter()
+                scores = oracle_scores(drawn)
+                seconds = time.perf_counter() - started
+                records.append(judged(setting, name, scores, drawn.scores, seconds, ""))
+                continue
             fit, note = fitted(votes, model(name))
             scores = fit.scores_of(drawn.items)
             seconds = float(fit.summary["seconds"])
@@ -248,11 +261,11 @@ def _heading(beta: str, sweep: str) -> str:
 
 
 def _table(sweep: str, found: dict[Key, dict[str, Cell]], published: Published) -> str:
-    methods = [DEFAULT, *reversed(EIGHT)]
+    methods = [DEFAULT, *reversed(EIGHT), ORACLE]
     rows = []
     for key, cell in found.items():
         means = {m: cell[m].mean(judged_by(key)) for m in methods if m in cell}
-        top = max(means.values(), default=math.nan)
+        top = max((mean for m, mean in means.items() if m != ORACLE), default=math.nan)
         row = [f"{key[2 + _VARIED[sweep]]:,}"]
         for method in methods:
             if method not in cell:
@@ -261,7 +274,7 @@ def _table(sweep: str, found: dict[Key, dict[str, Cell]], published: Published) 
             theirs = published.mean(key, method)
             distance = published.distance(key, method, cell[method])
             ours = cell[method].mean(like_published(method, "accuracy"))
-            best = means[method] >= top
+            best = means[method] >= top and method != ORACLE
             row.append(beside(ours, theirs, abs(distance) > _NEAR, best))
         rows.append(row)
     return markdown_table([sweep, *methods], rows, texts=0)
@@ -273,7 +286,7 @@ def _figure(metric: str, found: dict[Key, dict[str, Cell]]) -> Figure:
         for sweep in SWEEPS:
             chosen = {k: v for k, v in found.items() if k[:2] == (beta, sweep)}
             lines = []
-            for method in (*EIGHT, DEFAULT):
+            for method in (ORACLE, *EIGHT, DEFAULT):
                 points = [(k, c[method]) for k, c in chosen.items() if method in c]
                 figures = [(c, judged_by(k, metric)) for k, c in points]
                 lines.append(

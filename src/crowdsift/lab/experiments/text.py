@@ -5,10 +5,10 @@ from __future__ import annotations
 import csv
 import io
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["beside", "comma_separated", "figure_link", "markdown_table", "share"]
+__all__ = ["beside", "comma_separated", "figure_link", "markdown_table", "notes", "share"]
 
 FOLDER = "{folder}"  # stands in a page for the way to its figures and tables
 
@@ -34,6 +34,32 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: in
     marks = ["---" if column < texts else "--:" for column in range(len(head))]
     lines = [head, marks, *rows]
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
+
+
+def notes(told: Mapping[str, str]) -> str:
+    """What methods note, each sentence once with the methods that say it; for below a table.
+
+    Examples
+    --------
+    >>> from crowdsift.lab.experiments.text import notes
+    >>> print(notes({"bt": "few votes", "barp": "no classes; few votes"}))
+    - all: few votes
+    - barp: no classes
+    <BLANKLINE>
+    """
+    said: dict[str, list[str]] = {}
+    for method, note in told.items():
+        for sentence in filter(None, note.split("; ")):
+            said.setdefault(sentence, []).append(method)
+    together: dict[tuple[str, ...], list[str]] = {}
+    for sentence, methods in said.items():
+        together.setdefault(tuple(methods), []).append(sentence)
+    everyone = tuple(told)
+    lines = [
+        f"- {'all' if methods == everyone else ', '.join(methods)}: {'; '.join(sentences)}\n"
+        for methods, sentences in sorted(together.items(), key=lambda entry: entry[0] != everyone)
+    ]
+    return "".join(lines)
 
 
 def figure_link(name: str, title: str) -> str:

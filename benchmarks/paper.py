@@ -1,0 +1,110 @@
+"""The paper's experiments within a time budget: what is worth most first, fast methods first.
+
+Run with ``python -m benchmarks.paper --minutes 30 [--runs reproduce-output]``. Every finished fit
+is kept in the folders of `crowdsift reproduce`, so that another call goes on, `crowdsift reproduce
+NAME` does what is left, and `crowdsift reproduce results` writes the page of what is there. One
+process, one thread: start several with different --only.
+"""
+
+from __future__ import annotations
+
+import argparse
+import time
+import warnings
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from crowdsift.lab.experiments import Options, experiment
+from crowdsift.lab.experiments.base import EIGHT, Experiment, Setting
+from crowdsift.lab.experiments.oracle import ORACLE
+from crowdsift.lab.experiments.store import Store
+
+SLOW = ("factor-bt", "htcv")  # beside which the others are cheap
+FAST = tuple(name for name in EIGHT if name not in SLOW)
+ALL = (*FAST, "sift", ORACLE, *SLOW)
+SEEDS = 10
+
+
+@dataclass(frozen=True)
+class Part:
+    """Some methods on some settings of an experiment."""
+
+    experiment: str
+    methods: tuple[str, ...] = ALL
+    data: str = ""  # of this data set alone
+    seeds: int = SEEDS
+    percent: tuple[int, int] = (0, 900)  # spammers: from and to
+
+    def takes(self, setting: Setting) -> bool:
+        """Whether a setting is of this part."""
+        low, high = self.percent
+        return (
+            self.data in ("", setting.get("data", ""))
+            and setting.get("seed", 0) < self.seeds
+            and low <= setting.get("percent", low) <= high
+        )
+
+
+QUICK = (*FAST, "sift")
+FACES = "faceage_subset"
+PLAN = {
+    "real": [Part("real")],
+    "ablations": [Part("ablations", data="passage"), Part("ablations")],
+    "synthetic": [Part("synthetic")],
+    "spammers": [
+        Part("spammers", QUICK, "passage"),
+        Part("spammers", QUICK, FACES, 3, (0, 100)),
+        Part("spammers", ALL, "passage", 3),
+        Part("spammers", QUICK, FACES, 1),
+        Part("spammers", QUICK, FACES, percent=(0, 100)),
+        Part("spammers", ALL, "passage"),
+        Part("spammers", ALL, FACES, 1, (0, 100)),
+        Part("spammers", QUICK, FACES),
+        Part("spammers", ALL, FACES),
+    ],
+}
+
+
+def missing(store: Store, parts: Collection[Part]) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """What is left to be done, in order."""
+    for part in parts:
+        for setting in store.experiment.settings():
+            if part.takes(setting):
+                methods = tuple(m for m in store.missing(setting) if m in part.methods)
+                if methods:
+                    yield setting, methods
+
+
+def work(name: str, runs: Path, until: float) -> int:
+    """Go on with one entry of the plan; return how many fits were made."""
+    parts = PLAN[name]
+    chosen: Experiment = experiment(parts[0].experiment, Options(seeds=SEEDS))
+    folder = runs / chosen.name
+    done = 0
+    with Store(folder, chosen).opened() as store:
+        for setting, methods in missing(store, parts):
+            if time.monotonic() > until:
+                break
+            store.add(chosen.run(setting, methods))
+            done += len(methods)
+    return done
+
+
+def main() -> None:
+    """Work through the plan until the time is over."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--minutes", type=float, default=30.0)
+    parser.add_argument("--runs", type=Path, default=Path("reproduce-output"))
+    parser.add_argument("--only", default=",".join(PLAN), help=f"of {', '.join(PLAN)}")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")  # what fits warn of stands in their notes
+    until = time.monotonic() + 60.0 * options.minutes
+    for name in options.only.split(","):
+        started = time.monotonic()
+        done = work(name, options.runs, until)
+        print(f"{name}: {done} fits in {time.monotonic() - started:.0f} s", flush=True)
+
+
+if __name__ == "__main__":
+    main()
