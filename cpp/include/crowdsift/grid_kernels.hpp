@@ -94,7 +94,7 @@ inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
 }
 
 // Eight lanes at once; the compiler lowers them to what the target has.
-#if defined(__GNUC__)
+#if defined(CROWDSIFT_GNU)
 typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef std::int32_t IntLanes __attribute__((vector_size(32), aligned(4), may_alias));
 
@@ -134,7 +134,7 @@ CROWDSIFT_INLINE void smooth_vote(std::size_t lanes, const float* CROWDSIFT_REST
     const float size = m < 0.0F ? -m : m, spread = kSmoothing * v;
     const float small = m > 0.0F ? 0.0F : 1.0F;
     for (std::size_t j = 0; j < lanes; ++j) {
-        const float slope = level[j] / __builtin_sqrtf(1.0F + spread * level[j] * level[j]);
+        const float slope = level[j] / square_root(1.0F + spread * level[j] * level[j]);
         const float x = slope * size;
         const float e = exp_minus(x);
         const float factor = 1.0F + e;
@@ -194,7 +194,7 @@ inline void type_moments(std::size_t count, std::size_t lanes,
                          const float* CROWDSIFT_RESTRICT q, const float* CROWDSIFT_RESTRICT both,
                          float* CROWDSIFT_RESTRICT alpha, float* CROWDSIFT_RESTRICT f) {
     for (std::size_t i = 0; i < count; ++i) {
-#if defined(__GNUC__)
+#if defined(CROWDSIFT_GNU)
         Lanes first = {}, second = {};
         for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
             const Lanes g = *reinterpret_cast<const Lanes*>(slope + i * lanes + j);
@@ -272,7 +272,7 @@ inline double least(std::size_t count, const double* CROWDSIFT_RESTRICT values) 
 CROWDSIFT_CLONES
 inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT prior,
                           const float* CROWDSIFT_RESTRICT likelihood) {
-#if defined(__GNUC__)
+#if defined(CROWDSIFT_GNU)
     Lanes one = {}, two = {}, three = {}, four = {};
     std::size_t t = 0;
     for (; t + 4 * kLaneBlock <= count; t += 4 * kLaneBlock) {

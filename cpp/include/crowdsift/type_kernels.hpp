@@ -32,7 +32,7 @@ struct VoteTerm {
 };
 
 CROWDSIFT_INLINE VoteTerm vote_term(float b, const SidedVote& vote) {
-    const float k = 1.0F / __builtin_sqrtf(1.0F + kSmoothing * (vote.v * b * b + vote.side_v));
+    const float k = 1.0F / square_root(1.0F + kSmoothing * (vote.v * b * b + vote.side_v));
     const float z = b * vote.m + vote.shift;
     const float size = k * (z < 0.0F ? -z : z);
     const float s = size < 55.0F ? size : 55.0F, a = exp_minus(s);
@@ -72,7 +72,7 @@ CROWDSIFT_INLINE void terms_of(std::size_t lanes, const float* CROWDSIFT_RESTRIC
     float* const cost = terms + 5 * lanes;
     const float spread = kSmoothing * vote.v, open = 1.0F + kSmoothing * vote.side_v;
     for (std::size_t j = 0; j < lanes; ++j)
-        k[j] = 1.0F / __builtin_sqrtf(open + spread * level[j] * level[j]);
+        k[j] = 1.0F / square_root(open + spread * level[j] * level[j]);
     signed_terms<tied>(lanes, 1.0F, vote, level, k, terms + lanes, terms + 2 * lanes, cost);
     signed_terms<tied>(lanes, -1.0F, vote, level, k, terms + 3 * lanes, terms + 4 * lanes,
                        cost + lanes);
@@ -302,7 +302,7 @@ struct VoteMoments {
     float alpha, f, side_alpha, side_f;
 };
 
-#if defined(__GNUC__)
+#if defined(CROWDSIFT_GNU)
 // e and f of eight types from their coefficients.
 template <bool tied>
 CROWDSIFT_INLINE void group_terms(const Lanes& c1, const Lanes& c2, const Lanes& w, Lanes& e,
@@ -398,7 +398,7 @@ inline void zero_moments(std::size_t n_widths, const float* CROWDSIFT_RESTRICT w
                          const float* CROWDSIFT_RESTRICT q, bool tied, const VoteTerm& term,
                          VoteMoments& out) {
     const float k = term.k;
-#if defined(__GNUC__)
+#if defined(CROWDSIFT_GNU)
     Lanes alpha = {}, second = {}, c1 = {}, c2 = {};
     c1 += term.c1;
     c2 += term.c2;

@@ -46,8 +46,9 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     for _ in range(_STEPS):
         chance = sigmoid(slope * (scores[first] - scores[second]))
         pull = slope * (drawn.outcome - chance)
-        gradient = np.bincount(first, pull, count) - np.bincount(second, pull, count)
-        gradient -= scores / _VARIANCE
+        gradient = (
+            np.bincount(first, pull, count) - np.bincount(second, pull, count) - scores / _VARIANCE
+        )
         weight = slope**2 * chance * (1.0 - chance)
         step = np.linalg.solve(_precision(pair, weight, count), gradient)
         scores += step

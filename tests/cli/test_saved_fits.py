@@ -1,0 +1,162 @@
+"""Commands that go on from a saved fit: update, predict, the head of features, the engine."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+
+import pytest
+
+import crowdsift
+from crowdsift import engines
+from crowdsift.errors import RequestError
+from crowdsift.io.candidates import read_asked, read_capacities
+from crowdsift.votes.replies import reply_label
+
+
+@pytest.fixture
+def parts(tmp_path):
+    """Votes in a file, the same in two halves, and the fit of the first half in a folder."""
+    crowdsift.simulate(items=8, workers=6, comparisons=900, seed=4).write(tmp_path)
+    head, *rows = (tmp_path / "votes.csv").read_text().splitlines(keepends=True)
+    for name, half in (("one.csv", rows[:600]), ("two.csv", rows[600:])):
+        (tmp_path / name).write_text(head + "".join(half))
+    crowdsift.fit(tmp_path / "one.csv").save(tmp_path / "fit")
+    return tmp_path
+
+
+def test_update_is_the_fit_of_all_votes(run, parts):
+    status, out, err = run("update", parts / "fit", parts / "two.csv")
+    assert status == 0
+    assert "sift: 8 items, 6 workers, 900 votes" in " ".join(out.split())
+    assert f"Written: {parts / 'fit'} (600 votes before, 900 now)" in err
+    whole = crowdsift.fit(parts / "votes.csv")
+    gone_on = crowdsift.load(parts / "fit")
+    assert gone_on.scores_of(whole.labels) == pytest.approx(whole.items["score"], abs=2e-3)
+    status, _, err = run("update", parts / "fit", parts / "two.csv")
+    assert status == 1  # the same file twice
+    assert "already" in err
+
+
+def test_update_leaves_the_folder_alone_with_out_and_prints_json(run, parts):
+    before = (parts / "fit" / "items.csv").read_bytes()
+    words = ("--out", parts / "new", "--json", "--quiet")
+    status, out, err = run("update", parts / "fit", parts / "two.csv", *words)
+    assert (status, err) == (0, "")
+    assert json.loads(out)["summary"]["votes"] == 900
+    assert (parts / "fit" / "items.csv").read_bytes() == before
+    assert crowdsift.load(parts / "new").summary["votes"] == 900
+
+
+def test_predictions_of_a_file_are_those_of_the_fit(run, parts):
+    (parts / "pairs.csv").write_text("left,right,worker\ni0,i1,w2\ni5,i3,\n")
+    fit = crowdsift.load(parts / "fit")
+    expected = [fit.predict("i0", "i1", worker="w2"), fit.predict("i5", "i3")]
+    status, out, _ = run("predict", parts / "fit", parts / "pairs.csv")
+    assert status == 0
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [float(row["probability"]) for row in rows] == pytest.approx(expected, rel=1e-12)
+    for row in rows:
+        assert sum(float(row[name]) for name in ("win", "tie", "loss")) == pytest.approx(1.0)
+    status, out, _ = run("predict", parts / "fit", parts / "pairs.csv", "--json")
+    assert [row["probability"] for row in json.loads(out)] == pytest.approx(expected, rel=1e-12)
+    status, out, err = run("predict", parts / "fit", parts / "pairs.csv", "--out", parts / "p.csv")
+    assert (status, out) == (0, "")
+    assert "(2 rows)" in err
+    assert len(list(csv.DictReader((parts / "p.csv").open()))) == 2
+
+
+def test_unknown_items_are_refused_by_name_or_have_the_prior(run, parts):
+    (parts / "pairs.csv").write_text("first,second\ni0,nobody\n")
+    status, _, err = run("predict", parts / "fit", parts / "pairs.csv")
+    assert status == 1
+    assert "nobody" in err
+    status, out, _ = run("predict", parts / "fit", parts / "pairs.csv", "--unknown", "prior")
+    (row,) = csv.DictReader(io.StringIO(out))
+    fit = crowdsift.load(parts / "fit")
+    assert float(row["probability"]) == pytest.approx(fit.predict("i0", "nobody", unknown="prior"))
+    (parts / "pairs.csv").write_text("here,there\ni0,i1\n")
+    status, _, err = run("predict", parts / "fit", parts / "pairs.csv")
+    assert status == 1
+    assert "no columns first and second" in err
+
+
+def test_pairs_are_asked_within_their_context():
+    labels = [("q1", "a"), ("q1", "b"), ("q2", "a")]
+    rows = {"first": ["a", "a"], "second": ["b", "c"], "topic": ["q1", "q2"], "worker": ["7", ""]}
+    asked = read_asked(rows, labels, [7], "topic")
+    assert asked.first == [("q1", "a"), ("q2", "a")]
+    assert asked.second == [("q1", "b"), ("q2", "c")]  # unknown: kept as it is
+    assert asked.worker == [7, None]
+    long = "A reply of more than sixty characters, which a fit knows by its beginning and a hash."
+    assert read_asked(
+        {"chosen": [long], "rejected": ["b"]}, [reply_label(long), "b"], []
+    ).first == [reply_label(long)]
+
+
+def test_workers_without_capacities_are_a_list():
+    assert read_capacities({"worker": ["bob", "ann"]}) == ["ann", "bob"]
+
+
+def test_an_export_says_where_to(run, parts):
+    status, _, err = run("export", parts / "fit")
+    assert status == 1
+    assert "--out FILE, or --head FILE.safetensors" in err
+    for words in (("--method", "bt"), ("--set", "sides=false"), ("--no-workers",)):
+        status, _, err = run("export", parts / "fit", "--out", parts / "x.jsonl", *words)
+        assert status == 1
+        assert "is the folder of a fit, which is taken as it is" in err
+    assert not (parts / "x.jsonl").exists()
+
+
+def test_the_head_of_features_is_written(run, tmp_path):
+    drawn = crowdsift.simulate(items=20, workers=6, comparisons=900, seed=4)
+    drawn.write(tmp_path)
+    features = {"item": list(drawn.items), "size": drawn.scores.tolist()}
+    crowdsift.fit(tmp_path / "votes.csv", items=features).save(tmp_path / "fit")
+    head = tmp_path / "head.safetensors"
+    status, _, err = run("export", tmp_path / "fit", "--head", head)
+    assert status == 0
+    assert "Written" in err
+    length = int.from_bytes(head.read_bytes()[:8], "little")
+    names = json.loads(head.read_bytes()[8 : 8 + length])
+    assert {"weight", "weight_sd", "mean", "scale"} <= set(names)
+    (tmp_path / "new.csv").write_text("item,size\nn1,5.0\nn2,-5.0\n")
+    status, out, _ = run("predict", tmp_path / "fit", tmp_path / "new.csv")
+    assert status == 0
+    big, small = csv.DictReader(io.StringIO(out))
+    assert float(big["score"]) > 0 > float(small["score"])
+
+
+def test_the_engine_without_a_choice(monkeypatch):
+    """The compiled core for few votes; with many, or without a core, what is there."""
+    many = engines._MANY_VOTES
+    assert engines._fastest(many - 1).name == "cpu"
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
+    assert engines._fastest(many) == engines.Choice("cpu", "PyTorch is not installed")
+    monkeypatch.setattr(engines, "COMPILED", False)
+    assert engines._fastest(1).name == "reference"
+
+
+def test_the_engine_beside_torch(monkeypatch):
+    torch = pytest.importorskip("torch")
+    many = engines._MANY_VOTES
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    assert engines._fastest(many) == engines.Choice("cpu", "PyTorch finds no CUDA device")
+    monkeypatch.setattr(engines, "COMPILED", False)
+    assert engines._fastest(1) == engines.Choice("torch", "the compiled core is missing")
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
+    assert engines._fastest(many) == engines.Choice("torch", "there is a GPU, a card")
+
+
+def test_an_engine_is_chosen_by_a_name_that_can_be():
+    votes = crowdsift.simulate(5, 3, 50, seed=1).comparisons()
+    with (
+        pytest.raises(RequestError, match="chosen by its name"),
+        engines.opened_engine(7, votes, 1, "grid"),
+    ):
+        pass
+    with pytest.raises(RequestError, match="for whole fits"):
+        engines.choose_engine("dask", votes)

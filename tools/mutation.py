@@ -1,0 +1,241 @@
+"""Mutation testing: small faults are put into the code, and the tests must notice.
+
+``python -m tools.mutation`` takes a sample of mutants, fixed by a seed, of the likelihoods,
+metrics, verdicts and solvers, and runs for each the tests of its file. Cosmic Ray makes the
+mutants; each is tried in a forked process in which the one module is loaded from the changed
+source, so that nothing is written and the libraries are loaded once. Left out are mutants that die
+by their type (bits of floats) and say nothing of the tests. A mutant that survives is printed with
+its line; those that no test can notice are listed with the reason in tools/mutants.toml.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import difflib
+import importlib.machinery
+import json
+import os
+import random
+import re
+import select
+import signal
+import sys
+import time
+import tomllib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+PACKAGE = ROOT / "src" / "crowdsift"
+EXCUSED = ROOT / "tools" / "mutants.toml"
+
+MODELS = ("tests/models/test_models.py", "tests/solvers/test_theory.py")
+# What is mutated, and the tests that must notice; its own doctests always belong to them.
+TARGETS: dict[str, tuple[str, ...]] = {
+    "numeric/likelihoods.py": ("tests/engines/test_engines.py", *MODELS),
+    "numeric/metrics.py": ("tests/numeric/test_metrics.py",),
+    "results/verdicts.py": ("tests/results/test_verdict_limits.py",),
+    "solvers/convergence.py": ("tests/solvers/test_newton.py", *MODELS),
+    "solvers/elimination.py": MODELS,
+    "solvers/em.py": MODELS,
+    "solvers/newton.py": ("tests/solvers/test_newton.py", *MODELS),
+    "solvers/scale.py": ("tests/solvers/test_scale.py", *MODELS),
+    "solvers/slopes.py": ("tests/models/test_bora_map.py", *MODELS),
+    "solvers/spectral.py": ("tests/models/test_sift.py", *MODELS),
+}
+# Replacements of one operator by another of the same kind.
+_ARITHMETIC = ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Mul_Add", "Add_Mul", "Pow_Mul")
+_ORDER = ("Lt_LtE", "LtE_Lt", "Gt_GtE", "GtE_Gt", "Lt_GtE", "GtE_Lt", "Gt_LtE", "LtE_Gt")
+_EQUAL = ("Eq_NotEq", "NotEq_Eq", "Is_IsNot", "IsNot_Is")
+OPERATORS = (
+    *(f"core/ReplaceBinaryOperator_{name}" for name in _ARITHMETIC),
+    *(f"core/ReplaceComparisonOperator_{name}" for name in (*_ORDER, *_EQUAL)),
+    "core/ReplaceUnaryOperator_Delete_USub",
+    "core/ReplaceUnaryOperator_Delete_Not",
+    "core/ReplaceUnaryOperator_Delete_Invert",
+    *("core/AddNot", "core/ReplaceTrueWithFalse", "core/ReplaceFalseWithTrue"),
+    *("core/ReplaceAndWithOr", "core/ReplaceOrWithAnd", "core/NumberReplacer"),
+    *("core/ReplaceBreakWithContinue", "core/ReplaceContinueWithBreak"),
+    "core/ZeroIterationForLoop",
+)
+
+
+@dataclass(frozen=True)
+class Mutant:
+    """One fault in one file."""
+
+    file: str
+    operator: str
+    occurrence: int
+    source: str
+
+    def change(self) -> tuple[int, str, str]:
+        """The line, what stands there, and what stands there instead."""
+        before = (PACKAGE / self.file).read_text(encoding="utf-8").splitlines()
+        after = self.source.splitlines()
+        for tag, one, end, two, last in difflib.SequenceMatcher(
+            None, before, after, autojunk=False
+        ).get_opcodes():
+            if tag != "equal":
+                return one + 1, " ".join(before[one:end]).strip(), " ".join(after[two:last]).strip()
+        return 0, "", ""
+
+
+def mutants(file: str) -> Iterator[Mutant]:
+    """All mutants of a file that change it and can be compiled."""
+    from cosmic_ray.ast import get_ast
+    from cosmic_ray.mutating import MutationVisitor
+    from cosmic_ray.plugins import get_operator
+
+    before = (PACKAGE / file).read_text(encoding="utf-8")
+    for name in OPERATORS:
+        for occurrence in range(10_000):
+            visitor = MutationVisitor(occurrence, get_operator(name)())
+            tree = visitor.walk(get_ast(before))
+            if not visitor.mutation_applied:
+                break
+            after = tree.get_code()
+            with contextlib.suppress(SyntaxError):
+                compile(after, file, "exec")
+                yield Mutant(file, name.removeprefix("core/"), occurrence, after)
+
+
+class Mutated(importlib.machinery.SourceFileLoader):
+    """Loads one module from the changed source."""
+
+    def __init__(self, name: str, path: str, source: str) -> None:
+        super().__init__(name, path)
+        self._source = source
+
+    def get_code(self, fullname: str) -> object:
+        """The changed source, compiled; no cache is read or written."""
+        return compile(self._source, self.get_filename(fullname), "exec")
+
+
+class Finder:
+    """Finds the one module that is changed, before the usual finders."""
+
+    def __init__(self, mutant: Mutant) -> None:
+        self._mutant = mutant
+        self._name = "crowdsift." + mutant.file.removesuffix(".py").replace("/", ".")
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> object:
+        """A loader for that module, nothing for all others."""
+        if name != self._name:
+            return None
+        file = str(PACKAGE / self._mutant.file)
+        loader = Mutated(name, file, self._mutant.source)
+        return importlib.machinery.ModuleSpec(name, loader, origin=file)
+
+
+def run_tests(mutant: Mutant | None, file: str) -> int:
+    """The exit status of the tests of a file, in this process; nothing is said."""
+    import pytest
+
+    if mutant is not None:
+        sys.meta_path.insert(0, Finder(mutant))  # type: ignore[arg-type]
+    nothing = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(nothing, 1)
+    os.dup2(nothing, 2)
+    tests = [str(PACKAGE / file), *(str(ROOT / test) for test in TARGETS[file])]
+    options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist", "--tb=no"]
+    options += ["-W", "ignore::pytest.PytestAssertRewriteWarning"]  # hypothesis is loaded already
+    return int(pytest.main([*options, "--rootdir", str(ROOT), *tests]))
+
+
+def tried(mutant: Mutant | None, file: str, limit: float) -> tuple[str, float]:
+    """killed, survived or timeout, and the seconds; the tests run in a process of their own."""
+    started = time.monotonic()
+    read, write = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(read)
+        status = 99
+        with contextlib.suppress(BaseException):
+            os.setsid()
+            status = run_tests(mutant, file)
+        os.write(write, json.dumps(status).encode())
+        os._exit(0)
+    os.close(write)
+    ready, _, _ = select.select([read], [], [], limit)
+    answer = os.read(read, 100) if ready else b"timeout"
+    os.close(read)
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(child, signal.SIGKILL)
+    os.waitpid(child, 0)
+    seconds = time.monotonic() - started
+    word = "timeout" if answer == b"timeout" else "survived" if answer == b"0" else "killed"
+    return word, seconds
+
+
+def excused() -> dict[tuple[str, str, str], str]:
+    """Mutants that no test can notice, by file, line before and line after, and why."""
+    if not EXCUSED.exists():
+        return {}
+    entries = tomllib.loads(EXCUSED.read_text(encoding="utf-8")).get("mutant", [])
+    return {(e["file"], e["before"], e["after"]): e["reason"] for e in entries}
+
+
+def main() -> None:
+    """Try the sample, print a line for every survivor and a table; exit 1 below the limit."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--each", type=int, default=40, help="mutants of a file")
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--minutes", type=float, default=30.0, help="no mutant is begun after")
+    parser.add_argument("--only", default="", help="a pattern of file names")
+    parser.add_argument("--least", type=float, default=0.85, help="the share to be killed")
+    options = parser.parse_args()
+    import hypothesis  # noqa: F401, loaded once for all
+    import numpy  # noqa: F401
+    import pytest  # noqa: F401
+    import scipy.optimize  # noqa: F401
+
+    os.chdir(ROOT)
+    until = time.monotonic() + 60.0 * options.minutes
+    known, found = excused(), []
+    for file in TARGETS:
+        if not re.search(options.only, file):
+            continue
+        every = list(mutants(file))
+        sample = random.Random(options.seed).sample(every, min(options.each, len(every)))
+        word, seconds = tried(None, file, 600.0)
+        if word != "survived":
+            sys.exit(f"{file}: its tests fail without a fault")
+        limit = 20.0 + 5.0 * seconds
+        print(f"{file}: {len(sample)} of {len(every)} mutants; tests {seconds:.1f} s", flush=True)
+        for mutant in sample:
+            if time.monotonic() > until:
+                break
+            word, _ = tried(mutant, file, limit)
+            line, before, after = mutant.change()
+            reason = known.get((file, before, after))
+            found.append((file, word, reason))
+            if word == "survived":
+                print(f"  {file}:{line} [{mutant.operator}]\n    - {before}\n    + {after}")
+                print(
+                    f"    {'no test can notice: ' + reason if reason else 'SURVIVED'}", flush=True
+                )
+    _table(found, options.least)
+
+
+def _table(found: list[tuple[str, str, str | None]], least: float) -> None:
+    """Counts by file; exit 1 where too few are killed. Excused mutants count as survivors."""
+    print(f"{'file':28s}{'tried':>7s}{'killed':>8s}{'timeout':>9s}{'survived':>10s}{'excused':>9s}")
+    names = [*dict.fromkeys(file for file, _, _ in found), ""]
+    for name in names:
+        mine = [entry for entry in found if name in ("", entry[0])]
+        words = [word for _, word, _ in mine]
+        counts = [words.count(word) for word in ("killed", "timeout", "survived")]
+        reasons = sum(word == "survived" and reason is not None for _, word, reason in mine)
+        print(f"{name or 'all':28s}{len(mine):7d}{counts[0]:8d}{counts[1]:9d}{counts[2]:10d}"
+              f"{reasons:9d}")  # fmt: skip
+    share = sum(word != "survived" for _, word, _ in found) / max(len(found), 1)
+    print(f"{share:.1%} killed, {least:.0%} asked")
+    if share < least:
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    main()
