@@ -26,33 +26,46 @@ def share(values: list[bool]) -> str:
 
 
 def joint(options: argparse.Namespace) -> None:
-    """Simulated boards of 8 items: whether intervals, groups and separations hold together."""
-    held: dict[str, list[bool]] = {
-        "one by one": [],
-        "simultaneous": [],
-        "best in group": [],
-        "separations": [],
-    }
+    """Simulated boards: whether intervals, groups and separations hold together.
+
+    Scores of bt are log odds. Those of sift have a unit of their own, in which the mean of r² is 1,
+    the unknown level of all items included: the truth is put to this unit, and beside it to that of
+    the estimated typical reliability, which is what the scale `logit` claims.
+    """
+    held: dict[str, list[bool]] = {}
     sizes, apart = [], []
-    for seed in range(options.boards):
-        drawn = crowdsift.simulate(8, 20, 800, reliability=(1.0, 1.0), seed=seed)
+    low, high = options.reliability
+    for seed in range(options.first, options.first + options.boards):
+        drawn = crowdsift.simulate(
+            options.items, 20, 100 * options.items, reliability=(low, high), seed=seed
+        )
         fit = crowdsift.fit(drawn.comparisons(), options.method, threads=1)
         truth = dict(zip(drawn.items, drawn.scores - drawn.scores.mean(), strict=True))
         true = np.array([truth[item] for item in fit.items["item"]])
-        if options.method != "bt":  # whose scale is its own: E[r²] = 1, the unknown level included
-            true = true / np.sqrt(np.mean(true**2)) * np.sqrt(1.0 - 1.0 / len(true))
         table, found = fit.items, fit.joint()
-        for name, at in (("one by one", table), ("simultaneous", found)):
-            held[name].append(bool(((at["lower"] <= true) & (true <= at["upper"])).all()))
-        held["best in group"].append(bool(found["shares_first"][true.argmax()]))
+        units = {"": 1.0}
+        if options.method != "bt":
+            logit, score = fit.on_scale("logit").items["score"], fit.items["score"]
+            units[""] = sqrt((1.0 - 1.0 / len(true)) / np.mean(true**2))
+            typical = float(np.median(drawn.worker_parameters["reliability"]))
+            units[", unit of the typical reliability"] = typical * (score @ score) / (logit @ score)
+        for unit, factor in units.items():
+            for name, at in (("one by one", table), ("simultaneous", found)):
+                inside = (at["lower"] <= factor * true) & (factor * true <= at["upper"])
+                held.setdefault(name + unit, []).append(bool(inside.all()))
+                if name == "one by one":
+                    held.setdefault("each interval" + unit, []).extend(inside.tolist())
+        held.setdefault("best in group", []).append(bool(found["shares_first"][true.argmax()]))
         said = found["above_next"][:-1]
-        held["separations"].append(bool((-np.diff(true)[said] > 0).all()))
+        held.setdefault("separations", []).append(bool((-np.diff(true)[said] > 0).all()))
         sizes.append(int(found["shares_first"].sum()))
         apart.append(int(said.sum()))
-    print(f"{options.method}: {options.boards} boards of 8 items, 800 votes")
+    print(f"{options.method}: {options.boards} boards of {options.items} items, 20 workers of "
+          f"reliability {low:g} to {high:g}, {100 * options.items} votes")  # fmt: skip
     for name, values in held.items():
-        print(f"  {name:15s} {share(values)}")
-    print(f"  group of {np.mean(sizes):.2f} items, {np.mean(apart):.2f} of 7 neighbours separated")
+        print(f"  {name:50s} {share(values)}")
+    print(f"  group of {np.mean(sizes):.2f} items, {np.mean(apart):.2f} of {options.items - 1} "
+          "neighbours separated", flush=True)  # fmt: skip
 
 
 def grouped_votes(seed: int, groups: int = 200, size: int = 4, copied: float = 0.7) -> Votes:
@@ -79,8 +92,8 @@ def dependence(options: argparse.Namespace) -> None:
     for copied in (0.0, 0.3, 0.7, 1.0):
         told = []
         for column in (None, "prompt"):
-            held, effects = [], []
-            for seed in range(options.boards):
+            held, effects, found = [], [], 0
+            for seed in range(options.first, options.first + options.boards):
                 rows = grouped_votes(seed, copied=copied)
                 fit = crowdsift.fit(rows, options.method, dependent_by=column, threads=1)
                 true = np.array([truth[item] for item in fit.items["item"]])
@@ -89,10 +102,12 @@ def dependence(options: argparse.Namespace) -> None:
                 inside = (fit.items["lower"] <= true) & (true <= fit.items["upper"])
                 held.append(float(inside.mean()))
                 effects.append(fit.summary.get("design_effect") or 1.0)
+                found += bool(fit.summary.get("group_effect"))
             error = np.std(held, ddof=1) / sqrt(len(held))
             told.append(f"{100 * np.mean(held):5.1f} % ± {100 * error:.1f}")
         print(f"  copied {copied:.1f}: votes {told[0]}, groups {told[1]}, "
-              f"design effect {np.mean(effects):.2f}")  # fmt: skip
+              f"design effect {np.mean(effects):.2f}, group effect in {found} of "
+              f"{options.boards}", flush=True)  # fmt: skip
 
 
 def crowd_with(seed: int, copiers: int = 0, repeats: int = 1, pair_sd: float = 0.0) -> Votes:
@@ -154,6 +169,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=list(RUNS))
     parser.add_argument("--boards", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--items", type=int, default=8)
+    parser.add_argument("--reliability", type=float, nargs=2, default=(1.0, 1.0))
     parser.add_argument("--method", default="bt")
     options = parser.parse_args()
     warnings.simplefilter("ignore", crowdsift.SignWarning)

@@ -28,6 +28,7 @@ from crowdsift.results.build import fields_of
 from crowdsift.results.dependence import fields_of_rows
 from crowdsift.results.featured import FeaturedRecord
 from crowdsift.results.fitted import Fitted, centre
+from crowdsift.results.grouped import with_groups
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overall import overall_fields
@@ -276,6 +277,8 @@ def fit(
     ):
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
+        another = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
+        fitted = with_groups(fitted, rows, machine, another, progress)
         result = Fit(**fields_of(fitted, machine.passes, started))
     if rows is not None:
         result = replace(result, **fields_of_rows(result, rows))

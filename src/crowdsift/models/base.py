@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.context_points import ContextPoints
     from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
 
 __all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
@@ -134,6 +135,7 @@ class Model(ABC):
     free_sign: ClassVar[bool] = True  # whether -r, with mirrored workers, is as likely as r
     takes_gold: ClassVar[bool] = False  # whether the fit itself uses the worker `n_gold` marks
     takes_items: ClassVar[bool] = False  # whether features of items are of use
+    takes_groups: ClassVar[bool] = False  # whether groups of votes may have an effect
     bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
     def __post_init__(self) -> None:
@@ -196,6 +198,25 @@ class Model(ABC):
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Fit the model from where an earlier fit ended."""
         raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
+
+    def estimate_in_groups(
+        self,
+        engine: Engine,
+        groups: GroupedVotes,
+        machine: Engine,
+        before: Estimate,
+        progress: Progress | None = None,
+    ) -> Estimate | None:
+        """The estimate with an effect of groups of votes, where there clearly is one.
+
+        Parameters
+        ----------
+        engine, groups
+            The votes in which an item in a group is an item.
+        machine, before
+            The engine of the votes without groups, and the estimate of those.
+        """
+        return None
 
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:

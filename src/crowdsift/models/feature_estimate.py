@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.models.covariance import MOST_ITEMS
 from crowdsift.models.feature_weights import FeatureEstimate
 from crowdsift.models.precision import ScorePrecision
-from crowdsift.solvers.ep.item_features import DensePrior
+from crowdsift.solvers.ep.item_features import DensePrior, FeaturePrior
 
 if TYPE_CHECKING:
     from crowdsift.models.base import Estimate
@@ -31,7 +31,7 @@ def with_feature_estimate(
     the Laplacian of weights over all pairs, which is how covariances are kept.
     """
     prior = run.item_prior
-    if prior is None:
+    if not isinstance(prior, FeaturePrior):
         return estimate
     n = prior.n_items
     variance = np.maximum(run.variances - prior.own / n, 0.0)

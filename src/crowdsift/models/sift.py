@@ -13,12 +13,16 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
+from crowdsift.models.group_estimate import with_group_estimate
 from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.context_types import MOST_SPREAD
 from crowdsift.solvers.ep.contexts import MOST_NUMBERS, ContextSites, in_another
+from crowdsift.solvers.ep.group_prior import GroupPrior
+from crowdsift.solvers.ep.group_run import run_in_groups
 from crowdsift.solvers.ep.kept_sites import kept_sites
 from crowdsift.solvers.ep.null_model import null_evidence
 from crowdsift.solvers.ep.population import population_from, population_to
@@ -42,6 +46,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
     from crowdsift.votes.outcomes import Outcomes
 
@@ -109,6 +114,7 @@ class Sift(Model):
     name: ClassVar[str] = "sift"
     takes_gold: ClassVar[bool] = True
     takes_items: ClassVar[bool] = True
+    takes_groups: ClassVar[bool] = True
     tuned: ClassVar[str] = ""  # nothing: the evidence decides
     needs: ClassVar[str] = "grid"
 
@@ -172,6 +178,31 @@ class Sift(Model):
         warm = WarmStart(means, variances, prior, side, effect, start.sites)
         return self._estimate(go_on(warm, engine, self._settings(engine), progress), engine)
 
+    def estimate_in_groups(
+        self,
+        engine: Engine,
+        groups: GroupedVotes,
+        machine: Engine,
+        before: Estimate,
+        progress: Progress | None = None,
+    ) -> Estimate | None:
+        """Expectation propagation over items in groups, from the estimate without them.
+
+        Not tried where workers differ by context or features have a part in the scores.
+        """
+        known, sd = before.population, before.score_sd
+        evidence, apart = before.evidence, before.in_context is not None
+        if known is None or sd is None or evidence is None or apart or before.features is not None:
+            return None
+        if groups.numbers > MOST_GROUP_NUMBERS:
+            return None
+        prior, side, _, scale = population_from(known)
+        start = WarmStart(before.scores * scale, (sd * scale) ** 2, prior, side)
+        settings = replace(self._settings(machine), contexts=False, pair_effect=False)
+        by_group = GroupPrior(groups.item, groups.group, machine.facts.n_items)
+        run = run_in_groups(engine, by_group, start, evidence, settings, progress)
+        return None if run is None else self._estimate(run, engine, None, (machine, before))
+
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.facts.ties
         families = [worker_types(ties=ties, sides=False)]
@@ -188,10 +219,15 @@ class Sift(Model):
         )
 
     def _estimate(
-        self, run: Propagation, engine: Engine, features: ItemFeatures | None = None
+        self,
+        run: Propagation,
+        engine: Engine,
+        features: ItemFeatures | None = None,
+        whole: tuple[Engine, Estimate] | None = None,
     ) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign."""
-        size, crowd = run.scale(), engine.facts.n_workers - engine.facts.n_gold
+        size = run.item_prior.scale if isinstance(run.item_prior, GroupPrior) else run.scale()
+        crowd = engine.facts.n_workers - engine.facts.n_gold
         summary = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
         typical = typical_reliability(run.prior)
         classes = class_evidence(run.sites, run.prior, typical, engine.facts.n_workers)
@@ -240,6 +276,8 @@ class Sift(Model):
         )
         if features is not None:
             estimate = with_feature_estimate(estimate, run, features, size)
+        if whole is not None:
+            estimate = with_group_estimate(estimate, run, *whole, size)
         return mirror(self, estimate) if flip else estimate
 
     def mirrored(self, theta: Vector, level: float) -> Vector:

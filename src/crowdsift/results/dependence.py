@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from crowdsift.results.data import FitData
     from crowdsift.results.rows import VoteRows
 
-__all__ = ["MOST_ITEMS", "dependent_fields", "fields_of_rows", "sandwich"]
+__all__ = ["MIN_GROUPS", "MOST_ITEMS", "dependent_fields", "fields_of_rows", "sandwich"]
 
 MOST_ITEMS = 1_000  # whose curvature is inverted
-_FEWEST = 20  # groups, below which the sandwich is too small by far
+MIN_GROUPS = 20  # groups, below which the sandwich is too small by far
 _LEAST = 1e-6  # of the largest variance
 _NUMBERS = 10_000_000  # sums by group and item that are held at a time
 
@@ -77,7 +77,12 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
 
 def fields_of_rows(fit: FitData, rows: VoteRows) -> dict[str, Any]:
     """The fields of a fit that its rows change: intervals of groups, drift over time."""
-    fields: dict[str, Any] = {} if rows.group is None else dependent_fields(fit, rows)
+    fields: dict[str, Any] = {}
+    if rows.group is not None and fit.summary.get("group_effect"):  # its intervals know already
+        groups = {"dependent_by": rows.grouped_by, "dependent_groups": len(np.unique(rows.group))}
+        fields["summary"] = {**fit.summary, **groups}
+    elif rows.group is not None:
+        fields = dependent_fields(fit, rows)
     if rows.time is not None:
         summary = fields.get("summary", fit.summary)
         fields["summary"] = {**summary, "drift": drift(fit, rows).to_json()}
@@ -100,9 +105,9 @@ def dependent_fields(fit: FitData, rows: VoteRows) -> dict[str, Any]:
     if rows.group is None:
         raise RequestError("no column says which votes depend on each other")
     groups = len(np.unique(rows.group))
-    if groups < _FEWEST:
+    if groups < MIN_GROUPS:
         raise RequestError(
-            f"the votes are of {groups} groups by {rows.grouped_by}; at least {_FEWEST} are "
+            f"the votes are of {groups} groups by {rows.grouped_by}; at least {MIN_GROUPS} are "
             "needed to see how groups differ"
         )
     standing = ScoreModel.of(fit, votes)

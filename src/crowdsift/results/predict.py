@@ -186,7 +186,11 @@ def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
         points, apart = known.points, known.in_context
         if apart is not None:
             points, tie = apart.below(points), np.concatenate([tie, tie[apart.worker]])
-        return points._replace(width=points.width if rule.tie_column == "tie_width" else tie)
+        effect = 2.0 * float(fit.summary.get("group_effect") or 0.0)  # of two items in a new group
+        return points._replace(
+            width=points.width if rule.tie_column == "tie_width" else tie,
+            side_variance=points.side_variance + effect * points.reliability**2,
+        )
     reliability = column("reliability", np.nan)
     if known is not None and known.quantiles is not None:
         reliability = known.quantiles

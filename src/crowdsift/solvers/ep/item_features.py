@@ -11,42 +11,31 @@ Here for few items, with C⁻¹ for the shares at hand; for many see `low_rank_f
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from crowdsift.engines.grid import PairVariances
 from crowdsift.numeric.dense import inverse_root
+from crowdsift.solvers.ep.item_prior import ItemPrior, ItemsState
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import GridSites, SiteSystem
+    from crowdsift.engines.grid import SiteSystem
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.variances import Factorisation
 
     Matrix = NDArray[np.floating]
 
-__all__ = ["DENSE_ITEMS", "DensePrior", "FeaturePrior", "ItemsState", "WeightPosterior"]
+__all__ = ["DENSE_ITEMS", "DensePrior", "FeaturePrior", "WeightPosterior"]
 
 DENSE_ITEMS = 1_200  # up to which matrices over items are formed
 _LEAST_OWN = 0.02  # of s: what an item has of its own
 _REST = 2e-3  # a share that a step would move by less is at rest
 _STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
 _LEAST_SHARE = 1e-6  # of ρ, below which a group is as good as not there
-
-
-class ItemsState(Protocol):
-    """What a prior needs to know of a run."""
-
-    means: Vector
-    sites: GridSites
-    system: SiteSystem
-    factorisation: Factorisation
-    exact: bool
-    messages: Vector | None
 
 
 class WeightPosterior(NamedTuple):
@@ -70,7 +59,7 @@ class WeightPosterior(NamedTuple):
         return np.asarray(np.maximum(inside, 0.0))
 
 
-class FeaturePrior:
+class FeaturePrior(ItemPrior):
     """The prior of one run; the shares are learned as it goes.
 
     Parameters
@@ -111,25 +100,6 @@ class FeaturePrior:
     def fresh(self) -> FeaturePrior:
         """The same groups with shares still to be learned."""
         return type(self)(self.groups)
-
-    def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Means of the scores: (L + C⁻¹) m = b."""
-        raise NotImplementedError
-
-    def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Of items and, in the engine, of pairs; log|L + C⁻¹| + log|C|."""
-        raise NotImplementedError
-
-    def forms(self, run: ItemsState) -> tuple[float, float]:
-        """mᵀC⁻¹m and tr C⁻¹Σ."""
-        m, system = run.means, run.system
-        inner = float(m @ (system.rhs - system.laplacian.multiply(m)))
-        return inner, self.n_items - self._explained(run)
-
-    def _explained(self, run: ItemsState) -> float:
-        """Tr LΣ = Σ over pairs of weight times variance."""
-        weight = run.system.laplacian.pairs()[2]
-        return float(weight @ run.sites.pair_posteriors(run.means).variance)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
         """The posterior of w."""

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.grid import SiteSystem
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.item_features import ItemsState
+    from crowdsift.solvers.ep.item_prior import ItemsState
 
     Matrix = NDArray[np.floating]
 

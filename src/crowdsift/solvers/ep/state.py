@@ -25,7 +25,8 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import GridSites, SiteSystem
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.item_features import FeaturePrior, Matrix
+    from crowdsift.solvers.ep.item_features import Matrix
+    from crowdsift.solvers.ep.item_prior import ItemPrior
 
 __all__ = ["Propagation", "Settings", "standardised"]
 
@@ -107,7 +108,7 @@ class Propagation:
     messages: Vector | None = None  # of belief propagation, added up per item
     suspended: bool = False
     broken: bool = False  # sites that are no numbers
-    item_prior: FeaturePrior | None = None  # of scores, by what items are; N(0, I) without
+    item_prior: ItemPrior | None = None  # of scores; N(0, I) without
     feature_gain: float = 0.0  # nats over the same without features
 
     @staticmethod
@@ -230,9 +231,8 @@ class Propagation:
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
 
     def _drift(self) -> float:
-        """`scale`, of scores in units of their prior where that is one by features."""
-        forms = None if self.item_prior is None else self.item_prior.forms(self)
-        return self.scale() if forms is None else (max(sum(forms) / len(self.means), 0.25)) ** 0.5
+        """`scale`, or what a prior of its own has instead."""
+        return self.scale() if self.item_prior is None else self.item_prior.drift(self)
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
         """Move the sites; the evidence is that of the state before.
@@ -248,6 +248,8 @@ class Propagation:
             self.sites.transform(scale=scale)
             self.means = self.means / scale
             self.pair_effect = self.pair_effect / scale**2
+            if self.item_prior is not None:
+                self.item_prior.rescale(scale)
         update = self.sites.update(
             self.prior.levels, self.prior.masses, self.means, damping=damping, clip=self.clip,
             side=self.sides.prior,

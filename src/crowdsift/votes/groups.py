@@ -1,0 +1,71 @@
+"""Votes in which an item in a group, such as a prompt, is an item of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+__all__ = ["GroupedVotes", "in_groups"]
+
+
+class GroupedVotes(NamedTuple):
+    """The votes, and the item and group of each of their items ("leaves")."""
+
+    votes: Comparisons
+    item: NDArray[np.int64]
+    group: NDArray[np.int64]
+
+    @property
+    def numbers(self) -> float:
+        """How many numbers the covariances of leaves within groups are."""
+        return float((np.bincount(self.group).astype(np.float64) ** 2).sum())
+
+
+def in_groups(
+    votes: Comparisons,
+    first: NDArray[np.int64],
+    second: NDArray[np.int64],
+    worker: NDArray[np.int64],
+    outcome: Vector,
+    weight: Vector,
+    group: NDArray[np.int64],
+    threads: int | None = None,
+) -> GroupedVotes:
+    """The rows that the votes were made of, with items told apart by group.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.votes.groups import in_groups
+    >>> votes = Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=["x", "y"])
+    >>> none, one = np.zeros(2, int), np.ones(2, int)
+    >>> found = in_groups(votes, none, one, np.arange(2), np.ones(2), np.ones(2), np.array([7, 3]))
+    >>> found.item.tolist(), found.group.tolist()
+    ([0, 1, 0, 1], [0, 0, 1, 1])
+    """
+    codes = np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
+    ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
+    leaves, inverse = np.unique(ends, return_inverse=True)
+    place = inverse.reshape(-1).astype(np.uint32)
+    split = Comparisons.from_codes(
+        place[: len(first)],
+        place[len(first) :],
+        items=np.arange(len(leaves)).astype(object),
+        workers=votes.workers,
+        worker=worker.astype(np.uint32) if votes.has_workers else None,
+        outcome=outcome,
+        weight=weight,
+        sides_known=votes.sides_known,
+        threads=threads,
+        source=votes.source,
+    )
+    return GroupedVotes(split, leaves % votes.n_items, leaves // votes.n_items)
