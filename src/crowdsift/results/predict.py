@@ -88,6 +88,9 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
     """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
     rule = model(fit.method, **fit.parameters)
     draws = _worker_draws(fit, rule)
+    if effect := 2.0 * float(fit.summary.get("group_effect") or 0.0):  # two items in a new group
+        spread = draws.side_variance + effect * draws.reliability**2
+        draws = draws._replace(side_variance=spread)
     if decided and rule.tie_column == "tie_rate":
         draws = draws._replace(width=np.zeros_like(draws.width))
     result = np.empty((3, len(asked.difference)))
@@ -186,11 +189,7 @@ def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
         points, apart = known.points, known.in_context
         if apart is not None:
             points, tie = apart.below(points), np.concatenate([tie, tie[apart.worker]])
-        effect = 2.0 * float(fit.summary.get("group_effect") or 0.0)  # of two items in a new group
-        return points._replace(
-            width=points.width if rule.tie_column == "tie_width" else tie,
-            side_variance=points.side_variance + effect * points.reliability**2,
-        )
+        return points._replace(width=points.width if rule.tie_column == "tie_width" else tie)
     reliability = column("reliability", np.nan)
     if known is not None and known.quantiles is not None:
         reliability = known.quantiles
