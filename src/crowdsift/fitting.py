@@ -277,11 +277,10 @@ def fit(
     ):
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
-        another = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
-        fitted = with_groups(fitted, rows, machine, another, progress)
+        opened = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
+        fitted = with_groups(fitted, rows, machine, opened, progress)
         result = Fit(**fields_of(fitted, machine.passes, started))
-    if rows is not None:
-        result = replace(result, **fields_of_rows(result, rows))
+    result = replace(result, **fields_of_rows(result, rows))
     if overall and comparisons.by:
         again = partial(fit, method=chosen, level=level, engine=engine, threads=threads, seed=seed,
                         engine_options=engine_options, progress=progress)  # fmt: skip

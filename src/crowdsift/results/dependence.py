@@ -75,9 +75,11 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
     return np.asarray(outer * count / max(count - 1, 1))
 
 
-def fields_of_rows(fit: FitData, rows: VoteRows) -> dict[str, Any]:
+def fields_of_rows(fit: FitData, rows: VoteRows | None) -> dict[str, Any]:
     """The fields of a fit that its rows change: intervals of groups, drift over time."""
     fields: dict[str, Any] = {}
+    if rows is None:
+        return fields
     if rows.group is not None and fit.summary.get("group_effect"):  # its intervals know already
         groups = {"dependent_by": rows.grouped_by, "dependent_groups": len(np.unique(rows.group))}
         fields["summary"] = {**fit.summary, **groups}
