@@ -33,7 +33,7 @@ from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overall import overall_fields
 from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
-from crowdsift.results.rows import VoteRows, votes_and_rows
+from crowdsift.results.rows import VoteRows, gathered, votes_for_fit
 from crowdsift.results.scales import checked_level, is_scaled
 from crowdsift.results.sign import count_gold, mirror, voters
 from crowdsift.results.start import estimate_from
@@ -176,12 +176,8 @@ def fit(
     votes: Any,
     method: str | Model = DEFAULT,
     *,
-    classes: Any = None,
-    items: Any = None,
-    item_text: Any = None,
-    item_features_missing: str = "error",
-    gold: Any = None,
-    start: Any = None,
+    classes: Any = None, gold: Any = None, start: Any = None,
+    items: Any = None, item_text: Any = None, item_features_missing: str = "error",
     tune: bool = False,
     scale: str = "standard",
     anchor: Mapping[Any, float] | None = None,
@@ -195,7 +191,7 @@ def fit(
     seed: int = 0,
     progress: Progress | None = None,
     **reading: Any,
-) -> Fit:
+) -> Fit:  # fmt: skip
     """Fit a model to votes.
 
     Parameters
@@ -257,7 +253,8 @@ def fit(
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = ReadOptions.of(reading, threads)
     given = {**named_options(engine_options), "memory": options.memory or None}
-    read, rows = votes_and_rows(votes, options, dependent_by, time_column)
+    whole = not chosen.by_worker or tune or classes is not None or gold is not None
+    read, rows = votes_for_fit(votes, options, dependent_by, time_column, engine, given, whole)
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     refuse_unused(
@@ -275,6 +272,7 @@ def fit(
         blas_threads(1, dense=thread_count(threads)),
         opened_engine(engine, prepared, threads, chosen.needs, given) as machine,
     ):
+        comparisons = gathered(comparisons, machine, MOST_VOTES)
         fitted = _estimated(chosen, machine, comparisons, known, start, progress)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
         opened = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
@@ -323,7 +321,7 @@ def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparis
         votes = votes.with_gold(known.winner, known.loser)
     prepared = chosen.prepare(votes)
     require_memory(
-        0 if prepared.on_disk else chosen.memory(prepared),
+        0 if prepared.on_disk or prepared.elsewhere is not None else chosen.memory(prepared),
         f"fitting {chosen.name} to {len(prepared):,} comparisons",
     )
     return prepared
@@ -345,7 +343,7 @@ def _estimated(
     found = None if known is None else count_gold(estimate.scores, component, known)
     if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
         estimate, found = mirror(chosen, estimate), found.turned()
-    return Fitted(votes, chosen, estimate, component, found)
+    return Fitted(votes, chosen, estimate, component, found, counts=machine.counts)
 
 
 def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:

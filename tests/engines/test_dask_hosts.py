@@ -20,8 +20,7 @@ from crowdsift.errors import ResourceError
 
 pytest.importorskip("distributed")
 
-from crowdsift.engines.dask import engine
-from crowdsift.engines.dask import map as links
+from crowdsift.engines.dask import engine, watch
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -98,7 +97,7 @@ def cluster(places, port=8786):
 
 def test_a_host_is_cut_off(votes, monkeypatch):
     """The cable of one of three workers is pulled in mid-fit: the right end all the same."""
-    monkeypatch.setattr(links, "SILENCE", 3.0)
+    monkeypatch.setattr(watch, "SILENCE", 3.0)
     model = crowdsift.model("sift", tolerance=1e-3)
     with hosts(4) as places, cluster(places) as (address, _):
         made = engine(votes, 1, scheduler=address, shards=3)
@@ -116,7 +115,7 @@ def test_a_host_is_cut_off(votes, monkeypatch):
 
 def test_the_scheduler_dies(votes, monkeypatch):
     """Killed in mid-fit: an error that says so within 30 s, or the right end without it."""
-    monkeypatch.setattr(links, "SILENCE", 3.0)
+    monkeypatch.setattr(watch, "SILENCE", 3.0)
     place = ("", "127.0.0.1", "")
     model = crowdsift.model("bora-em", tolerance=0.0, accelerate=False, most_iterations=3000)
     with cluster([place, place, place], port=20_000 + os.getpid() % 30_000) as (address, running):

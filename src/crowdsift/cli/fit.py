@@ -83,12 +83,9 @@ def fit(
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error",
     gold: Gold = None, by: By = None,
-    out: OutFolder = None,
-    report: ReportFile = None,
-    table: TableFile = None,
+    out: OutFolder = None, report: ReportFile = None, table: TableFile = None,
     scale: Scale = "standard",
-    anchor: Anchors = None,
-    level: Level = 0.9,
+    anchor: Anchors = None, level: Level = 0.9,
     dependent_by: DependentBy = None,
     time: TimeColumn = None,
     robustness: Robustness = False,
@@ -113,8 +110,12 @@ def fit(
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
         features=features, partitions=partitions, query=query, threads=threads,
     )  # fmt: skip
+    machines = {"scheduler": scheduler, "shards": shards, "device": device}
+    whole = bool(classes or gold or tune) or not (chosen is None or chosen.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
-        read, rows = read_for_fit(votes, options, dependent_by, time, quiet=quiet)
+        read, rows = read_for_fit(
+            votes, options, dependent_by, time, (engine, machines), whole=whole, quiet=quiet
+        )
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, features, classes, tune, item_features or item_text)
     with log_said(quiet), fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
@@ -123,8 +124,7 @@ def fit(
             item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
             scale=scale, anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
-            engine_options={"scheduler": scheduler, "shards": shards, "device": device},
-            memory=memory or "",
+            engine_options=machines, memory=memory or "",
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)

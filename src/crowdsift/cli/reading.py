@@ -56,15 +56,18 @@ def read_for_fit(
     options: ReadOptions,
     group: str | None,
     time: str | None,
+    machines: tuple[str, dict[str, Any]],
     *,
+    whole: bool,
     quiet: bool = False,
 ) -> tuple[Comparisons, VoteRows | None]:
-    """As `read_shown`, with the columns that say which votes go together and when, if any."""
-    if group is None and time is None:
-        return read_shown(votes, options, quiet=quiet), None
-    from crowdsift.results.rows import read_rows
+    """As `read_shown`, with the columns that say which votes go together and when, if any.
 
-    comparisons, rows = read_rows(votes, options, group=group, time=time)
+    By the engine of `machines` (a name and options) where it reads, unless all votes must be here.
+    """
+    from crowdsift.results.rows import votes_for_fit
+
+    comparisons, rows = votes_for_fit(votes, options, group, time, *machines, whole)
     _say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 

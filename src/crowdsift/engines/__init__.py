@@ -18,10 +18,11 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crowdsift.engines.base import Engine
+    from crowdsift.io.options import ReadOptions
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "named_options", "offers",
-           "opened_engine"]  # fmt: skip
+           "opened_engine", "read_there"]  # fmt: skip
 
 # Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
 _MANY_VOTES = 2_000_000
@@ -130,6 +131,8 @@ def opened_engine(
     given = named_options(options)
     memory = given.pop("memory", None)
     name = engine_choice(name, comparisons, options).name
+    if comparisons.elsewhere is not None and name != "dask":
+        comparisons.require_rows(f"the engine {name}")
     if memory is not None and name == "disk":
         given["memory"] = memory
     if name not in MAPS:
@@ -147,6 +150,26 @@ def opened_engine(
         yield made
     finally:
         made.close()
+
+
+def read_there(
+    name: str, votes: Any, options: ReadOptions, given: Mapping[str, Any] | None = None
+) -> Comparisons | None:
+    """Votes that the engine of that name reads itself, where it does; else None.
+
+    Parameters
+    ----------
+    name, given
+        An engine and its options, as for `opened_engine`.
+    votes, options
+        As for `crowdsift.io.ingest.read_votes`.
+    """
+    if not isinstance(name, str) or name not in MAPS:
+        return None
+    reads = getattr(import_module(MAPS[name]), "read", None)
+    threads = thread_count(options.threads)
+    found: Comparisons | None = reads and reads(votes, options, threads, named_options(given))
+    return found
 
 
 def _fits(comparisons: Comparisons, memory: str) -> bool:

@@ -8,13 +8,21 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterable, Sequence
 
     from numpy.typing import NDArray
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["SharedPairs", "merged_components", "of_workers", "shared_pairs", "worker_ranges"]
+__all__ = [
+    "SharedPairs",
+    "merged_components",
+    "of_workers",
+    "pair_keys",
+    "shared_keys",
+    "shared_pairs",
+    "worker_ranges",
+]
 
 
 class SharedPairs(NamedTuple):
@@ -74,21 +82,41 @@ def shared_pairs(
     The first shard that compares a pair owns it.
     """
     k = parts[0].n_items
-    keys = []
-    for part in parts:
-        low, high = np.minimum(part.first, part.second), np.maximum(part.first, part.second)
-        keys.append(np.unique(low.astype(np.int64) * k + high))
-    distinct, count = np.unique(np.concatenate(keys), return_counts=True)
-    common = distinct[count > 1]
-    seen = np.zeros(len(common), bool)
-    lists, places = [], []
-    for key in keys:
-        place = np.flatnonzero(np.isin(common, key, assume_unique=True))
-        low, high = np.divmod(common[place], k)
-        lists.append(SharedPairs(low.astype(np.uint32), high.astype(np.uint32), ~seen[place]))
-        places.append(place)
-        seen[place] = True
-    return lists, places, len(common)
+    return shared_keys([[pair_keys(part, 0, k) for part in parts]], k)
+
+
+def pair_keys(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64]:
+    """The distinct pairs whose lower item is in a range, as low·K + high, in order."""
+    low = np.minimum(votes.first, votes.second)
+    high = np.maximum(votes.first, votes.second)
+    inside = (low >= begin) & (low < end)
+    if not inside.all():
+        low, high = low[inside], high[inside]
+    return np.unique(low.astype(np.int64) * votes.n_items + high)
+
+
+def shared_keys(
+    ranges: Iterable[Sequence[NDArray[np.int64]]], k: int
+) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+    """As `shared_pairs`, from the keys of all shards in one range of items after the other."""
+    lists: list[list[SharedPairs]] = []
+    places: list[list[NDArray[np.int64]]] = []
+    total = 0
+    for keys in ranges:
+        distinct, count = np.unique(np.concatenate(keys), return_counts=True)
+        common = distinct[count > 1]
+        seen = np.zeros(len(common), bool)
+        lists, places = lists or [[] for _ in keys], places or [[] for _ in keys]
+        for at, key in enumerate(keys):
+            place = np.flatnonzero(np.isin(common, key, assume_unique=True))
+            low, high = np.divmod(common[place], k)
+            found = SharedPairs(low.astype(np.uint32), high.astype(np.uint32), ~seen[place])
+            lists[at].append(found)
+            places[at].append(place + total)
+            seen[place] = True
+        total += len(common)
+    joined = [SharedPairs(*map(np.concatenate, zip(*each, strict=True))) for each in lists]
+    return joined, [np.concatenate(each) for each in places], total
 
 
 def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.uint32]:

@@ -47,6 +47,7 @@ class BARP(LikelihoodModel):
     reduced: bool = False
 
     name: ClassVar[str] = "barp"
+    by_worker: ClassVar[bool] = False  # classes are features of votes
     free_sign: ClassVar[bool] = False
     likelihood: ClassVar[str] = "shifted-logit"
 

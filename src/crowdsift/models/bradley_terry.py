@@ -62,6 +62,8 @@ class BradleyTerry(Model):
 
     def prepare(self, comparisons: Comparisons) -> Comparisons:
         """One comparison a pair, since counts are sufficient, where it is sure to halve them."""
+        if comparisons.elsewhere is not None:  # apart by worker; the answer is the same
+            return comparisons
         pairs = comparisons.n_items * (comparisons.n_items - 1) // 2
         return comparisons.pooled() if 2 * pairs <= len(comparisons) else comparisons
 

@@ -53,6 +53,7 @@ class RankCentrality(Model):
     most_iterations: int = 10_000
 
     name: ClassVar[str] = "rank-centrality"
+    by_worker: ClassVar[bool] = False  # pairs are counted over all
     needs: ClassVar[str] = "slopes"
     free_sign: ClassVar[bool] = False
     uses_workers: ClassVar[bool] = False

@@ -58,6 +58,8 @@ def agreement(fitted: Fitted) -> Vector:
     >>> crowdsift.fit(rows, "bt").workers["agreement"].tolist()  # only ann judged x and y
     [1.0, 1.0, 1.0, 0.0]
     """
+    if fitted.votes.elsewhere is not None:  # of all votes, of which no row is here
+        return fitted.counted.agreement
     component = fitted.component.astype(np.int64)
     sizes, alone = np.bincount(component), _judged_by_one(fitted)
     small_ones = fitted.model.uses_workers and bool((sizes[sizes > 1] <= _LARGEST).any())

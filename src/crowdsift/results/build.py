@@ -50,7 +50,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
         "population": estimate.population,
         "features": estimate.features,
         "sites": _sites(fitted),
-        "votes": votes,
+        "votes": votes if votes.elsewhere is None else None,
         "posterior": Posterior(
             votes.items,
             fitted.score_sd,

@@ -11,11 +11,12 @@ import numpy as np
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.ranking import ranks, table_order
 from crowdsift.votes.outcomes import tie_rates
-from crowdsift.votes.tally import Tally, tally
+from crowdsift.votes.tally import Tally, tally, tally_of
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.engines.base import Counts
     from crowdsift.models import Estimate, Model
     from crowdsift.numeric import Vector
     from crowdsift.results.sign import Agreement
@@ -45,6 +46,7 @@ class Fitted:
     seed: int = 0
     threads: int | None = None
     engine: tuple[str, str] = ("", "")  # which one ran, and why
+    counts: Counts | None = None  # of votes whose rows are on other machines
 
     @cached_property
     def order(self) -> NDArray[np.intp]:
@@ -59,6 +61,9 @@ class Fitted:
     @cached_property
     def counted(self) -> Tally:
         """What is counted of the votes."""
+        if self.votes.elsewhere is not None:
+            assert self.counts is not None
+            return tally_of(self.counts.tally(self.rank.astype(np.float64)))
         return tally(self.votes, self.rank, self.threads)
 
     @cached_property
@@ -80,6 +85,8 @@ class Fitted:
         votes = self.votes
         if 2 * len(votes) > votes.n_items:  # more ends than items
             return False
+        if votes.elsewhere is not None:
+            return bool(self.counted.appearances.max() <= 1)
         rows = sum(np.bincount(codes, minlength=1).max() for codes in (votes.first, votes.second))
         if rows > 2:
             return False
@@ -90,6 +97,8 @@ class Fitted:
     def loads(self) -> Vector:
         """The number of every worker's votes, weights counted."""
         votes = self.votes
+        if votes.elsewhere is not None:
+            return np.asarray(votes.elsewhere.loads)
         if (votes.weight == 1.0).all():
             return np.diff(votes.offsets).astype(np.float64)
         starts = np.minimum(votes.offsets[:-1], len(votes) - 1)

@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines import read_there
 from crowdsift.errors import RequestError
 from crowdsift.io.ingest import coded_votes, read_votes
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Mapping
 
     from numpy.typing import NDArray
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
     from crowdsift.numeric import Vector
 
-__all__ = ["VoteRows", "read_rows", "times_of", "votes_and_rows"]
+__all__ = ["VoteRows", "gathered", "read_rows", "times_of", "votes_and_rows", "votes_for_fit"]
 
 
 class VoteRows(NamedTuple):
@@ -100,6 +101,41 @@ def votes_and_rows(
     if group or time:
         return read_rows(votes, options, group=group or None, time=time or None)
     return read_votes(votes, options), None
+
+
+def votes_for_fit(
+    votes: Any,
+    options: ReadOptions,
+    group: str | VoteRows | None,
+    time: str | None,
+    engine: str,
+    given: Mapping[str, Any],
+    whole: bool,
+) -> tuple[Comparisons, VoteRows | None]:
+    """As `votes_and_rows`; by the engine itself where it reads, and no row is needed here.
+
+    Parameters
+    ----------
+    votes, options, group, time
+        As for `votes_and_rows`.
+    engine, given
+        The name of the engine, and its options.
+    whole
+        Whether something needs all votes here.
+    """
+    if not (whole or group or time):
+        there = read_there(engine, votes, options, given)
+        if there is not None:
+            return there, None
+    return votes_and_rows(votes, options, group, time)
+
+
+def gathered(votes: Comparisons, engine: Any, most: int) -> Comparisons:
+    """Votes that other machines have read, here as well where they are at most so many."""
+    if votes.elsewhere is None or len(votes) > most:
+        return votes
+    found: Comparisons = engine.gathered(votes)
+    return found
 
 
 def _labels(

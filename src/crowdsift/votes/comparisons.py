@@ -235,6 +235,8 @@ class Comparisons(EncodedVotes):
         if self.has_workers != other.has_workers or self.n_gold or other.n_gold:
             raise InputError("votes with workers and votes without cannot be put together")
         both = (self, other)
+        for each in both:
+            each.require_rows("adding votes")
         items, codes = merge([(v.items, np.arange(v.n_items, dtype=np.uint32)) for v in both])
         workers, who = merge([(v.workers, np.arange(v.n_workers, dtype=np.uint32)) for v in both])
         pairs = list(zip(both, codes, strict=True))
@@ -271,6 +273,7 @@ class Comparisons(EncodedVotes):
         >>> pooled.weight, pooled.outcome.round(3)
         (array([3.], dtype=float32), array([0.667], dtype=float32))
         """
+        self.require_rows("counting pairs")
         one, two, outcome, weight = pool_pairs(
             self.first, self.second, self.outcome, self.weight, self.n_items
         )

@@ -10,7 +10,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.errors import InputError
+from crowdsift.errors import InputError, RequestError
 from crowdsift.votes.arrays import frozen, single_features, table_of_numbers
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.item_features import ItemFeatures
@@ -44,6 +44,7 @@ class EncodedVotes:
     source: str = "votes"
     backend: Backend | None = None
     intake: Intake | None = None
+    elsewhere: Any = None  # rows that other machines hold: `rows`, `total_weight`, `loads`
 
     @property
     def n_items(self) -> int:
@@ -66,6 +67,8 @@ class EncodedVotes:
     @cached_property
     def total_weight(self) -> float:
         """The number of votes, counted with their weights."""
+        if self.elsewhere is not None:
+            return float(self.elsewhere.total_weight)
         return float(self.weight.sum(dtype=np.float64))
 
     @cached_property
@@ -88,7 +91,15 @@ class EncodedVotes:
         return getattr(self.first, "_mmap", None) is not None
 
     def __len__(self) -> int:
-        return len(self.first)
+        return len(self.first) if self.elsewhere is None else int(self.elsewhere.rows)
+
+    def require_rows(self, what: str) -> None:
+        """Refuse what needs every row here, for rows that other machines hold."""
+        if self.elsewhere is not None:
+            raise RequestError(
+                f"{what} needs all votes in one place, and these are read by the workers of a "
+                "cluster; read them first with crowdsift.read, or use another engine"
+            )
 
     def __repr__(self) -> str:
         return (
@@ -107,6 +118,8 @@ class EncodedVotes:
         >>> votes.worker_loads()
         array([2, 1])
         """
+        if self.elsewhere is not None:
+            return np.asarray(np.rint(self.elsewhere.loads), np.int64)
         votes = np.bincount(self.worker_codes(), self.weight, self.n_workers)
         return np.rint(votes).astype(np.int64)
 
@@ -137,6 +150,7 @@ class EncodedVotes:
         """
         if features is None:
             return self if self.features is None else replace(self, features=None, feature_names=())
+        self.require_rows("a feature of every vote")
         table = single_features(table_of_numbers(features), len(self), self.source)
         return replace(self, features=frozen(table), feature_names=names)
 
@@ -173,6 +187,7 @@ class EncodedVotes:
         """
         if self.n_gold:
             raise InputError("these comparisons hold gold already", source=self.source)
+        self.require_rows("gold")
         count = len(winner)
         labels = np.empty(self.n_workers + 1, dtype=object)
         labels[:-1], labels[-1] = self.workers, "gold"
@@ -204,6 +219,7 @@ class EncodedVotes:
         >>> votes.select(votes.first == 0)
         Comparisons(1 votes in 1 distinct rows, 3 items, 2 workers, sides unknown)
         """
+        self.require_rows("a choice of votes")
         runs = np.concatenate([[0], np.cumsum(keep, dtype=np.int64)])[self.offsets]
         if runs[-1] == 0:
             raise InputError("no votes are left", source=self.source)

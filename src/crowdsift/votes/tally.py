@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -15,7 +15,9 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["Tally", "tally"]
+__all__ = ["Tally", "tally", "tally_of"]
+
+_WORDS = np.array(["", "only won", "only lost", ""], dtype=object)
 
 
 class Tally(NamedTuple):
@@ -54,7 +56,17 @@ def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None
         rank.astype(np.uint32),
         thread_count(threads),
     )
+    return Tally(_share(agreed, decided), appearances, _WORDS[ways])
+
+
+def tally_of(counted: Any) -> Tally:
+    """The same from what an engine has counted of its votes (`crowdsift.engines.base.Tally`)."""
+    ways = (counted.wins > 0).astype(int) + 2 * (counted.losses > 0)
+    share = _share(counted.agreed, counted.decided)
+    return Tally(share, counted.appearances, _WORDS[ways])
+
+
+def _share(agreed: Vector, decided: Vector) -> Vector:
     share = np.full(len(agreed), np.nan)
     np.divide(agreed, decided, out=share, where=decided > 0)
-    words = np.array(["", "only won", "only lost", ""], dtype=object)
-    return Tally(share, appearances, words[ways])
+    return share

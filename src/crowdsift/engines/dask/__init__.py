@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+import glob
+import os
+from dataclasses import replace
+from importlib.util import find_spec
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 from uuid import uuid4
 
+import numpy as np
+
 from crowdsift.engines.base import CAPABILITIES, ContextEngine, Facts
 from crowdsift.engines.sharded import Plan, ShardedEngine
-from crowdsift.engines.shards import of_workers, shared_pairs, worker_ranges
+from crowdsift.engines.shards import of_workers, shared_keys, shared_pairs, worker_ranges
 from crowdsift.errors import RequestError
+from crowdsift.io.databases import kind_of_database
+from crowdsift.io.options import ReadOptions
+from crowdsift.io.parquet_votes import ParquetVotes, is_parquet, is_plain
 
 if TYPE_CHECKING:
     from crowdsift.engines.dask.map import DaskMap, Remote, Traffic
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["DaskEngine", "engine"]
+__all__ = ["DaskEngine", "engine", "read"]
+
+_KEYS = 50_000_000  # pairs of all shards at a time
 
 
 class RemoteEngine:
@@ -61,6 +72,16 @@ class DaskEngine(ShardedEngine):
         found: Traffic = self._plan.map.traffic  # type: ignore[attr-defined]
         return found
 
+    def gathered(self, votes: Comparisons) -> Comparisons:
+        """Votes that workers have read, here as well: for tables of few votes."""
+        link: DaskMap = self._plan.map  # type: ignore[assignment]
+        columns = zip(*link.ask("votes"), strict=True)
+        names = ("first", "second", "outcome", "weight")
+        made: dict[str, Any] = {
+            name: np.concatenate(each) for name, each in zip(names, columns, strict=True)
+        }
+        return replace(votes, **made, elsewhere=None)
+
     def close(self) -> None:
         """Let go of the shards, and of the cluster where it was started here."""
         self._session.close(self._plan.map)
@@ -96,17 +117,30 @@ def engine(
         from crowdsift.engines.dask.map import DaskMap
     except ImportError:
         raise RequestError("the engine dask needs Dask; pip install 'crowdsift[dask]'") from None
-    session = Session.open(scheduler, threads)
+    given = comparisons.elsewhere
+    session = Session.open(scheduler, threads) if given is None else given.session
     link = None
     try:
-        bounds = worker_ranges(comparisons.offsets, shards or session.count)
-        parts = [
-            without_labels(of_workers(comparisons, begin, end)) for begin, end in pairwise(bounds)
-        ]
-        own = session.threads(len(parts))
-        lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
-        recipes = [Recipe(part, lists[at] if lists else None, own) for at, part in enumerate(parts)]
-        link = DaskMap(session.client, uuid4().hex, recipes)
+        if given is None:
+            bounds = worker_ranges(comparisons.offsets, shards or session.count)
+            parts = [
+                without_labels(of_workers(comparisons, begin, end))
+                for begin, end in pairwise(bounds)
+            ]
+            lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
+            own = session.threads(len(parts))
+            recipes = [
+                Recipe(part, lists[at] if lists else None, own, len(part))
+                for at, part in enumerate(parts)
+            ]
+            link = DaskMap(session.client, uuid4().hex, recipes)
+        else:
+            bounds = (0, *(each.end for each in given.ranges))
+            rows = [int(comparisons.offsets[b] - comparisons.offsets[a]) for a, b in given.ranges]
+            own = session.threads(len(rows))
+            recipes = [Recipe(None, None, own, each) for each in rows]
+            link = DaskMap(session.client, given.fit, recipes, given)
+            places, count = _share(link, comparisons.n_items, sum(rows), needs)
         session.say(len(recipes))
         engines: list[Any] = [RemoteEngine(link, remote) for remote in link.start()]
         plan = Plan(bounds, tuple(places), count, link)
@@ -114,3 +148,62 @@ def engine(
     except BaseException:
         session.close(link)
         raise
+
+
+def _share(link: DaskMap, n_items: int, rows: int, needs: str) -> tuple[list[Any], int]:
+    """Tell shards of files which of their pairs others have; a part of the pairs at a time."""
+    if needs != "grid":
+        return [], 0
+    steps = -(-rows // _KEYS)
+    edges = np.linspace(0, n_items, steps + 1).astype(int).tolist()
+    keys = (link.ask("pairs", each) for each in pairwise(edges))
+    lists, places, count = shared_keys(keys, n_items)
+    for place, shared in zip(link.places, lists, strict=True):
+        place.recipe = replace(place.recipe, shared=shared)
+    return places, count
+
+
+def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) -> Any:
+    """Parquet read by the workers: a folder, a pattern, an fsspec address; None for other votes.
+
+    A path that this machine does not see is one that the workers see.
+    """
+    if not isinstance(votes, str | os.PathLike):
+        return None
+    address = os.fsdecode(votes)
+    remote = "://" in address and not kind_of_database(address)
+    if remote and not is_plain(options):
+        raise RequestError(
+            f"{address} is read by the workers of a cluster, without {', '.join(options.asked())}; "
+            "copy the files to this machine and give their path"
+        )
+    if not remote and not _for_workers(address, options, given.get("scheduler")):
+        return None
+    from crowdsift.engines.dask.cluster import Session
+    from crowdsift.engines.dask.reading import cluster_votes
+
+    session = Session.open(given.get("scheduler"), threads)
+    try:
+        asked = {"columns": dict(options.columns), "format": options.format}
+        return cluster_votes(session, address, asked, given.get("shards"))
+    except BaseException:
+        session.close(None)
+        raise
+
+
+def _for_workers(address: str, options: ReadOptions, scheduler: str | None) -> bool:
+    """Whether a path is one of Parquet files that workers can read."""
+    if find_spec("distributed") is None or not is_plain(options) or address == "-":
+        return False
+    path = os.path.expanduser(address)
+    if os.path.isdir(path):
+        return True
+    if not os.path.exists(path) and not glob.glob(path, recursive=True):
+        return scheduler is not None and path.endswith(".parquet")
+    if not is_parquet(address):
+        return False
+    source = ParquetVotes(address, 1)
+    try:
+        return source.suits(options)
+    finally:
+        source.close()

@@ -20,7 +20,7 @@ from crowdsift.votes.comparisons import Comparisons
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
 
-__all__ = ["Call", "Held", "Recipe", "Shard", "without_labels"]
+__all__ = ["Call", "Held", "Recipe", "Shard", "copied", "left_in", "size", "without_labels"]
 
 _DATA = (np.ndarray, np.generic, int, float, bool, str, slice, Facts, type(None))
 ENGINE = 0  # the number of the engine itself
@@ -52,17 +52,23 @@ class Call:
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a shard is made: its votes without their labels, and the pairs that others have too."""
+    """How a shard is made: its votes without their labels, and the pairs that others have too.
 
-    votes: Comparisons
+    Without votes they are those that the worker's process has read, so many `rows`.
+    """
+
+    votes: Comparisons | None
     shared: SharedPairs | None
     threads: int
+    rows: int
 
-    def engine(self) -> Engine:
+    def engine(self, read: Comparisons | None = None) -> Engine:
         """The engine over the votes."""
         from crowdsift.engines import cpu
 
-        return cpu.engine(self.votes, self.threads, self.shared)
+        votes = read if self.votes is None else self.votes
+        assert votes is not None
+        return cpu.engine(votes, self.threads, self.shared)
 
 
 def without_labels(votes: Comparisons) -> Comparisons:
@@ -81,9 +87,9 @@ class Shard:
     held: dict[int, Any] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, recipe: Recipe) -> Shard:
+    def of(cls, recipe: Recipe, read: Comparisons | None = None) -> Shard:
         """A new shard."""
-        return cls({ENGINE: recipe.engine()})
+        return cls({ENGINE: recipe.engine(read)})
 
     def call(self, call: Call) -> Any:
         """The answer to a call, what stays here as `Held`."""
@@ -111,3 +117,31 @@ class Shard:
         following[0] += 1
         self.held[number] = value
         return Held(number, callable(value), isinstance(value, CpuLaplacian))
+
+
+def copied(value: Any, copies: dict[int, Any]) -> Any:
+    """An argument that stays as it is; the same array for all shards is copied once."""
+    if isinstance(value, tuple):
+        parts = [copied(part, copies) for part in value]
+        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
+    if not isinstance(value, np.ndarray):
+        return value
+    if id(value) not in copies:
+        copies[id(value)] = (value, value.copy())  # the original is kept, and with it its id
+    return copies[id(value)][1]
+
+
+def left_in(answer: Any) -> list[int]:
+    """The numbers of what an answer left behind."""
+    if isinstance(answer, Held):
+        return [answer.number]
+    return [n for part in answer for n in left_in(part)] if isinstance(answer, tuple) else []
+
+
+def size(value: Any) -> int:
+    """The bytes of arrays in a value."""
+    if isinstance(value, np.ndarray):
+        return value.nbytes
+    if isinstance(value, dict):
+        return sum(map(size, value.values()))
+    return sum(map(size, value)) if isinstance(value, tuple) else 8

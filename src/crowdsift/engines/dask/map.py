@@ -15,21 +15,19 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from distributed.comm.core import CommClosedError
 from distributed.protocol import to_serialize
 
-from crowdsift.engines.dask.held import ENGINE, Call, Held, Recipe
+from crowdsift.engines.dask import watch
+from crowdsift.engines.dask.held import ENGINE, Call, Held, Recipe, copied, left_in, size
 from crowdsift.engines.dask.history import Place
+from crowdsift.engines.dask.watch import LOST, VoteFiles, known_workers
 from crowdsift.errors import ResourceError
 
 __all__ = ["DaskMap", "Remote", "Traffic"]
 
 LOG = logging.getLogger("crowdsift.dask")
-HEARTBEAT, SILENCE = 1.0, 10.0  # seconds between heartbeats, and until a silent worker is lost
-PATIENCE = 25.0  # seconds until a worker must have appeared where none is left
 _FEW_ROWS = 200_000  # of votes, up to which a product here takes less than a call there
 _MOST_LOSSES = 100  # of one call, before a fit that kills its workers is given up
-_LOST = (OSError, CommClosedError, asyncio.TimeoutError)
 
 
 class Remote:
@@ -57,9 +55,15 @@ class Traffic:
 class DaskMap:
     """Shards of one fit on the workers of a cluster; see `crowdsift.engines.sharded.Map`."""
 
-    def __init__(self, client: Any, fit: str, recipes: Sequence[Recipe]) -> None:
-        self._client, self._fit, self._order = client, fit, 0
-        self.places = [Place(at, recipe) for at, recipe in enumerate(recipes)]
+    def __init__(
+        self, client: Any, fit: str, recipes: Sequence[Recipe], files: VoteFiles | None = None
+    ) -> None:
+        self._client, self._fit, self._order, self._files = client, fit, 0, files
+        there = files.workers if files is not None else [""] * len(recipes)
+        self.places = [
+            Place(at, recipe, worker)
+            for at, (recipe, worker) in enumerate(zip(recipes, there, strict=True))
+        ]
         self.traffic = Traffic()
 
     def start(self) -> list[Remote]:
@@ -74,7 +78,7 @@ class DaskMap:
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[dict[str, Any]]) -> list[Any]:
         """Call a method of every part, all at once."""
         copies: dict[int, Any] = {}  # callers may change arrays later, and calls be repeated
-        given = [{key: _copied(value, copies) for key, value in each.items()} for each in calls]
+        given = [{key: copied(value, copies) for key, value in each.items()} for each in calls]
         self.traffic.calls += 1
         return self._sync(parts, name, given)
 
@@ -82,9 +86,19 @@ class DaskMap:
         """An attribute of every part."""
         return self._sync(parts, name, [None] * len(parts))
 
+    def ask(self, what: str, given: Any = None) -> list[Any]:
+        """What the process of every shard says of its votes."""
+
+        async def every() -> list[Any]:
+            return list(
+                await asyncio.gather(*(self._reach(each, what, given) for each in self.places))
+            )
+
+        return [found["answer"] for found in self._client.sync(every)]
+
     def gathers(self, parts: Sequence[Remote]) -> bool:
         """Whether fetching all pairs of a Laplacian once is cheaper than many products there."""
-        rows = sum(len(place.recipe.votes) for place in self.places)
+        rows = sum(place.recipe.rows for place in self.places)
         return rows <= _FEW_ROWS and all(part.laplacian for part in parts)
 
     def _sync(self, parts: Sequence[Remote], name: str, calls: Sequence[Any]) -> list[Any]:
@@ -101,25 +115,27 @@ class DaskMap:
         place = part.place
         free = place.free()
         call = Call(part.number, name, arguments, place.following, self._order, free)
+        answer = (await self._reach(place, "call", call))["answer"]
+        place.note(call, left_in(answer))
+        self.traffic.sent += size(arguments)
+        self.traffic.received += size(answer)
+        return answer
+
+    async def _reach(self, place: Place, what: str, given: Any) -> Any:
+        """The answer of a shard's process, of another one where it is lost."""
         for _ in range(_MOST_LOSSES):
             try:
-                found = await self._ask(place.worker, "call", place.at, call)
+                found = await self._ask(place.worker, what, place.at, given)
                 if "answer" in found:
-                    break
+                    return found
                 error: BaseException = OSError("its process was started anew")
-            except _LOST as lost:
+            except LOST as lost:
                 error = lost
             await self._recover(place, error)
-        else:
-            raise ResourceError(
-                f"workers were lost {_MOST_LOSSES} times during one pass ({name}); they may lack "
-                "memory: use more workers or more shards"
-            )
-        answer = found["answer"]
-        place.note(call, _left_in(answer))
-        self.traffic.sent += _size(arguments)
-        self.traffic.received += _size(answer)
-        return answer
+        raise ResourceError(
+            f"workers were lost {_MOST_LOSSES} times during one pass; they may lack memory: use "
+            "more workers or more shards"
+        )
 
     def _here(self, place: Place, answer: Any) -> Any:
         """An answer in which what lives with a shard can be called."""
@@ -147,7 +163,7 @@ class DaskMap:
             )
         )
         try:
-            while not (await asyncio.wait({asking}, timeout=HEARTBEAT))[0]:
+            while not (await asyncio.wait({asking}, timeout=watch.HEARTBEAT))[0]:
                 await self._heartbeat(worker)
             return asking.result()
         finally:
@@ -155,30 +171,21 @@ class DaskMap:
                 asking.cancel()
 
     async def _heartbeat(self, worker: str) -> None:
-        if worker not in await self._workers():
+        if worker not in await known_workers(self._client):
             raise OSError(f"the scheduler has lost {worker}")
-        await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), SILENCE)
-
-    async def _workers(self) -> dict[str, Any]:
-        """The workers that the scheduler knows now."""
-        try:
-            known = await asyncio.wait_for(self._client.scheduler.identity(), SILENCE)
-        except (*_LOST, AttributeError):
-            raise ResourceError(
-                f"the scheduler {self._client.scheduler.address} is gone; start it and its workers "
-                "again and repeat the fit"
-            ) from None
-        return dict(known["workers"])
+        await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), watch.SILENCE)
 
     async def _start(self) -> None:
-        workers = sorted(await self._workers())
+        workers = sorted(await known_workers(self._client))
         for place in self.places:
-            place.worker = workers[place.at % len(workers)]
+            place.worker = place.worker or workers[place.at % len(workers)]
 
         async def build(place: Place) -> None:
             try:
-                await self._ask(place.worker, "build", place.at, place.recipe)
-            except _LOST as error:
+                if "answer" in await self._ask(place.worker, "build", place.at, place.recipe):
+                    return
+                raise OSError("its process was started anew")
+            except LOST as error:
                 await self._recover(place, error)
 
         await asyncio.gather(*(build(place) for place in self.places))
@@ -190,9 +197,11 @@ class DaskMap:
         while True:
             worker = await self._least_busy(began)
             try:
+                if self._files is not None:
+                    await self._files.supply(place.at, worker)
                 await self._ask(worker, "build", place.at, place.recipe)
                 await self._ask(worker, "replay", place.at, place.history())
-            except _LOST:
+            except LOST:
                 continue
             place.worker = worker
             break
@@ -205,16 +214,20 @@ class DaskMap:
         """A living worker with the fewest shards; waits a while for one to appear."""
         while True:
             held = [place.worker for place in self.places]
-            for worker in sorted(await self._workers(), key=lambda each: (held.count(each), each)):
+            for worker in sorted(
+                await known_workers(self._client), key=lambda each: (held.count(each), each)
+            ):
                 try:
-                    await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), SILENCE / 2)
-                except (*_LOST, AttributeError, ValueError):  # gone, or not yet prepared
+                    await asyncio.wait_for(
+                        self._client.rpc(worker).crowdsift_alive(), watch.SILENCE / 2
+                    )
+                except (*LOST, AttributeError, ValueError):  # gone, or not yet prepared
                     continue
                 return worker
-            if time.monotonic() - began > PATIENCE:
+            if time.monotonic() - began > watch.PATIENCE:
                 raise ResourceError(
-                    f"no worker of the cluster is left after {PATIENCE:.0f} s; start workers and "
-                    "repeat the fit"
+                    f"no worker of the cluster is left after {watch.PATIENCE:.0f} s; start "
+                    "workers and repeat the fit"
                 )
             await asyncio.sleep(0.2)
 
@@ -222,32 +235,6 @@ class DaskMap:
         for worker in {place.worker for place in self.places}:
             try:
                 dropping = self._client.rpc(worker).crowdsift(what="drop", fit=self._fit, shard=0)
-                await asyncio.wait_for(dropping, SILENCE / 2)
-            except (*_LOST, ResourceError):
+                await asyncio.wait_for(dropping, watch.SILENCE / 2)
+            except (*LOST, ResourceError):
                 continue
-
-
-def _copied(value: Any, copies: dict[int, Any]) -> Any:
-    """An argument that stays as it is; the same array for all shards is copied once."""
-    if isinstance(value, tuple):
-        parts = [_copied(part, copies) for part in value]
-        return type(value)(*parts) if hasattr(value, "_fields") else tuple(parts)
-    if not isinstance(value, np.ndarray):
-        return value
-    if id(value) not in copies:
-        copies[id(value)] = (value, value.copy())  # the original is kept, and with it its id
-    return copies[id(value)][1]
-
-
-def _left_in(answer: Any) -> list[int]:
-    if isinstance(answer, Held):
-        return [answer.number]
-    return [n for part in answer for n in _left_in(part)] if isinstance(answer, tuple) else []
-
-
-def _size(value: Any) -> int:
-    if isinstance(value, np.ndarray):
-        return value.nbytes
-    if isinstance(value, dict):
-        return sum(map(_size, value.values()))
-    return sum(map(_size, value)) if isinstance(value, tuple) else 8

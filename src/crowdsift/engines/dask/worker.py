@@ -15,6 +15,8 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import to_serialize
 
 from crowdsift.engines.dask.held import Shard
+from crowdsift.engines.shards import pair_keys
+from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["NAME", "ShardPlugin"]
 
@@ -40,7 +42,13 @@ class ShardPlugin(WorkerPlugin):  # type: ignore[misc]
 class _Shards:
     def __init__(self, pool: ThreadPoolExecutor) -> None:
         self._pool, self._shards = pool, dict[tuple[str, int], Shard]()
+        self._read: dict[tuple[str, int], Comparisons] = {}
         self._used: dict[str, float] = {}
+
+    def keep(self, key: tuple[str, int], votes: Comparisons) -> None:
+        """Votes of a shard that this worker has read."""
+        self._used[key[0]] = time.monotonic()
+        self._read[key] = votes
 
     async def alive(self) -> str:
         return "OK"
@@ -58,8 +66,12 @@ class _Shards:
             for fit, used in list(self._used.items()):
                 if time.monotonic() - used > _FORGOTTEN:
                     self._drop(fit)
-            self._shards[key] = Shard.of(given)
-            return "OK"
+            if given.votes is None and key not in self._read:
+                return {"lost": True}
+            self._shards[key] = Shard.of(given, self._read.get(key))
+            return {"answer": "OK"}
+        if what in ("pairs", "votes"):
+            return self._said(what, self._read.get(key), given)
         if key not in self._shards:  # this process was started anew, under the same address
             return {"lost": True}
         if what == "replay":
@@ -67,7 +79,17 @@ class _Shards:
             return "OK"
         return {"answer": to_serialize(self._shards[key].call(given))}
 
+    def _said(self, what: str, votes: Comparisons | None, given: Any) -> Any:
+        """The pairs of a range of items, as numbers; or all votes, where they are few."""
+        if votes is None:
+            return {"lost": True}
+        if what == "pairs":
+            return {"answer": to_serialize(pair_keys(votes, *given))}
+        columns = (votes.first, votes.second, votes.outcome, votes.weight)
+        return {"answer": to_serialize(columns)}
+
     def _drop(self, fit: str) -> None:
         self._used.pop(fit, None)
-        for key in [key for key in self._shards if key[0] == fit]:
-            del self._shards[key]
+        for held in (self._shards, self._read):
+            for key in [key for key in held if key[0] == fit]:
+                del held[key]

@@ -1,0 +1,38 @@
+"""How long is waited for a cluster, and what is known of its workers."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Protocol
+
+from distributed.comm.core import CommClosedError
+
+from crowdsift.errors import ResourceError
+
+__all__ = ["HEARTBEAT", "LOST", "PATIENCE", "SILENCE", "VoteFiles", "known_workers"]
+
+HEARTBEAT, SILENCE = 1.0, 10.0  # seconds between heartbeats, and until a silent worker is lost
+PATIENCE = 25.0  # seconds until a worker must have appeared where none is left
+LOST = (OSError, CommClosedError, asyncio.TimeoutError)
+
+
+class VoteFiles(Protocol):
+    """Votes that workers have read: where each shard is, and how it is made of files anew."""
+
+    workers: list[str]
+
+    async def supply(self, at: int, worker: str) -> None:
+        """Make the votes of a shard anew on a worker."""
+
+
+async def known_workers(client: Any) -> dict[str, Any]:
+    """The workers that the scheduler knows now; an error where it does not answer."""
+    try:
+        # All of them: without the number a scheduler names five.
+        known = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), SILENCE)
+    except (*LOST, AttributeError):
+        raise ResourceError(
+            f"the scheduler {client.scheduler.address} is gone; start it and its workers again and "
+            "repeat the fit"
+        ) from None
+    return dict(known["workers"])
