@@ -125,10 +125,21 @@ def complete(run: Propagation) -> None:
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win; where two agree, the one with the larger evidence."""
+    """Runs that may still win; where two agree, the one that is nearer to its end.
+
+    The evidence of a run whose sites still move is no measure: it may be far above that of the
+    state which it comes to. So the other one is taken only if that is clearly more likely.
+    """
+    apart: list[Propagation] = []
+    for run in sorted(runs, key=lambda run: run.rule.history[-1]):
+        same = [other for other in apart if _alike(run, other)]
+        if not same:
+            apart.append(run)
+        elif all(_clearly_behind(other, run) for other in same):
+            apart = [other for other in apart if other not in same] + [run]
     kept: list[Propagation] = []
-    for run in sorted(runs, key=_standing, reverse=True):
-        if not any(_far_behind(run, other) or _alike(run, other) for other in kept):
+    for run in sorted(apart, key=_standing, reverse=True):
+        if not any(_far_behind(run, other) for other in kept):
             kept.append(run)
     return kept
 
@@ -142,6 +153,12 @@ def _far_behind(run: Propagation, other: Propagation) -> bool:
     """Whether a run has so much less evidence than another that its gains will not make it up."""
     gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
     return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
+
+
+def _clearly_behind(run: Propagation, other: Propagation) -> bool:
+    """Whether a run has so much less evidence that the last steps of neither account for it."""
+    moved = max(abs(each.evidence[-1] - each.evidence[-2]) for each in (run, other))
+    return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * moved
 
 
 def _alike(run: Propagation, other: Propagation) -> bool:

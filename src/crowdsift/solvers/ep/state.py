@@ -141,6 +141,7 @@ class Propagation:
         """Hold only what cannot be computed again."""
         self.sites.suspend()
         self.messages, self.suspended = None, True
+        del self.system  # a weight a pair
 
     def resume(self) -> None:
         """What a suspended run has given back, once more."""
@@ -152,6 +153,7 @@ class Propagation:
 
     def receive(self) -> None:
         """What items receive from the sites as they stand."""
+        vars(self).pop("system", None)  # its weights can then be used again
         self.system = self.sites.system(self.sites.pair_sums(), self.pair_effect)
 
     def restart(self) -> None:
@@ -380,8 +382,9 @@ class Propagation:
         near = _NEARLY if self.warm else 1.0  # what a warm run still has to go is a few passes
         if change <= near * self.rule.tolerance and self._may_be_exact():
             self.exact = True
-            self._variances()  # the next pass must start from them, else it would move nothing
-            change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
+            if self.factorisation.possible(self.sites, self.system.laplacian):
+                self._variances()  # the next pass must start from them, else it would move nothing
+                change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)
 
     def _rescale(self, factor: float) -> None:

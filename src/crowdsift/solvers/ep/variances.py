@@ -81,19 +81,23 @@ class Factorisation:
         fast as belief propagation. With a `factor` s all is of sL + I, which has s times the
         variances of L + I/s.
         """
-        most = _MOST if exact else _CHEAP
-        grid, n = required(self._engine.grid), self._engine.facts.n_items
-        if n > _DENSE_ITEMS and 0.5 * sites.n_pairs**2 / n > most:
-            self._known[most] = None
-        if most in self._known and self._known[most] is None:
-            return None
-        low, high, weight = laplacian.pairs()
-        if most not in self._known:
-            self._known[most] = grid.factoriser(low, high, n, most)
-        found = self._known[most]
+        found = self._factoriser(sites, laplacian, _MOST if exact else _CHEAP)
         if found is None:
             return None
-        items, pairs, log_determinant, definite = found(factor * weight)
+        items, pairs, log_determinant, definite = found(factor * laplacian.pairs().weight)
         if definite:
             sites.set_pair_variances(pairs)
         return PairVariances(items, log_determinant, definite)
+
+    def possible(self, sites: GridSites, laplacian: Operator) -> bool:
+        """Whether exact variances can be had at all."""
+        return self._factoriser(sites, laplacian, _MOST) is not None
+
+    def _factoriser(self, sites: GridSites, laplacian: Operator, most: float) -> Factoriser | None:
+        if most not in self._known:
+            grid, n = required(self._engine.grid), self._engine.facts.n_items
+            self._known[most] = None
+            if n <= _DENSE_ITEMS or 0.5 * sites.n_pairs**2 / n <= most:
+                low, high, _ = laplacian.pairs()
+                self._known[most] = grid.factoriser(low, high, n, most)
+        return self._known[most]
