@@ -141,7 +141,7 @@ class Propagation:
         """Hold only what cannot be computed again."""
         self.sites.suspend()
         self.messages, self.suspended = None, True
-        del self.system  # a weight a pair
+        vars(self).pop("system", None)  # a weight a pair
 
     def resume(self) -> None:
         """What a suspended run has given back, once more."""
