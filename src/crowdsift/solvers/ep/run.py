@@ -26,7 +26,8 @@ __all__ = ["complete", "propagate"]
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
 _FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
-_ALIKE = 3  # ... and before it may be found to be the same as another
+_NEARER = 3.0  # times a smaller last change, for a run to be nearer to its end than another
+_ALIKE = 3  # iterations before one may be found to be the same as another
 
 
 def propagate(
@@ -125,23 +126,28 @@ def complete(run: Propagation) -> None:
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win; where two agree, the one that is nearer to its end.
-
-    The evidence of a run whose sites still move is no measure: it may be far above that of the
-    state which it comes to. So the other one is taken only if that is clearly more likely.
-    """
-    apart: list[Propagation] = []
-    for run in sorted(runs, key=lambda run: run.rule.history[-1]):
-        same = [other for other in apart if _alike(run, other)]
-        if not same:
-            apart.append(run)
-        elif all(_clearly_behind(other, run) for other in same):
-            apart = [other for other in apart if other not in same] + [run]
+    """Runs that may still win, one of those that agree."""
     kept: list[Propagation] = []
-    for run in sorted(apart, key=_standing, reverse=True):
-        if not any(_far_behind(run, other) for other in kept):
+    for run in sorted(runs, key=_standing, reverse=True):
+        same = next((other for other in kept if _alike(run, other)), None)
+        if same is not None and _nearer(run, same):
+            kept[kept.index(same)] = run
+        elif same is None and not any(_far_behind(run, other) for other in kept):
             kept.append(run)
     return kept
+
+
+def _nearer(run: Propagation, better: Propagation) -> bool:
+    """Whether a run is the one to complete, though one that agrees has more evidence.
+
+    The evidence of a run that still moves is no measure: it may be far above that of the state
+    which it comes to. So a run that is much nearer to its end is taken unless the other one has
+    so much more evidence that the last steps of neither account for it.
+    """
+    now, other = run.rule.history[-1], better.rule.history[-1]
+    moved = max(abs(each.evidence[-1] - each.evidence[-2]) for each in (run, better))
+    ahead = better.evidence[-1] - run.evidence[-1]
+    return not better.settled and _NEARER * now < other and ahead <= 5.0 + 10.0 * moved
 
 
 def _standing(run: Propagation) -> float:
@@ -153,12 +159,6 @@ def _far_behind(run: Propagation, other: Propagation) -> bool:
     """Whether a run has so much less evidence than another that its gains will not make it up."""
     gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
     return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
-
-
-def _clearly_behind(run: Propagation, other: Propagation) -> bool:
-    """Whether a run has so much less evidence that the last steps of neither account for it."""
-    moved = max(abs(each.evidence[-1] - each.evidence[-2]) for each in (run, other))
-    return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * moved
 
 
 def _alike(run: Propagation, other: Propagation) -> bool:
