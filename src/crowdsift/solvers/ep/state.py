@@ -34,8 +34,7 @@ _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisio
 # Steps of learning π within an iteration, and how far, as a share of the last change of scores:
 # while scores still move π need not be exact, but for more than a few iterations it must not lag.
 _EARLY, _EARLY_LEARNING, _LEARNING = 8, (8, 0.1), (25, 0.01)
-_SCALE_STEPS, _SCALE_SLACK = 3, 0.01
-_NOISE = 1e-3
+_SCALE_STEPS, _SCALE_SLACK, _NOISE = 3, 0.01, 1e-3
 _USUAL = 10.0  # a largest change is held against this times the root mean square
 _NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
 _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
@@ -63,9 +62,7 @@ class Settings:
     contexts: bool = False  # try workers who differ by context, then
     pair_effect: bool = False  # try an effect of every pair at the end
     item_features: tuple[Matrix, ...] = ()  # groups of them, for a prior of scores
-    families: tuple[WorkerTypes, ...] = (
-        RELIABILITY_ONLY,
-    )  # a later one must have clearly more evidence
+    families: tuple[WorkerTypes, ...] = (RELIABILITY_ONLY,)  # later ones need more evidence
 
 
 @dataclass
