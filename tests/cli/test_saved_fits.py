@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import sys
 
 import pytest
 
@@ -149,6 +150,15 @@ def test_the_engine_beside_torch(monkeypatch):
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
     assert engines._fastest(many) == engines.Choice("torch", "there is a GPU, a card")
+
+
+def test_pytorch_is_not_imported_where_no_gpu_can_be(monkeypatch):
+    pytest.importorskip("torch")
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.setattr(engines, "_has_driver", lambda: False)
+    found = engines._fastest(engines._MANY_VOTES)
+    assert found == engines.Choice("cpu", "there is no driver of a GPU")
+    assert "torch" not in sys.modules
 
 
 def test_an_engine_is_chosen_by_a_name_that_can_be():

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from collections.abc import Mapping
 from contextlib import contextmanager
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowdsift.engines.base import CAPABILITIES
@@ -182,6 +186,8 @@ def _fastest(votes: int) -> Choice:
         return Choice("cpu", f"a GPU is faster only from {_MANY_VOTES:,} comparisons on")
     if find_spec("torch") is None:
         reason = "PyTorch is not installed"
+    elif COMPILED and "torch" not in sys.modules and not _has_driver():
+        reason = "there is no driver of a GPU"  # PyTorch itself takes seconds and 250 MB
     else:
         import torch
 
@@ -191,6 +197,18 @@ def _fastest(votes: int) -> Choice:
             return Choice("torch", "the compiled core is missing")
         reason = "PyTorch finds no CUDA device"
     return Choice("cpu", reason) if COMPILED else Choice("reference", f"no core, and {reason}")
+
+
+@cache
+def _has_driver() -> bool:
+    """Whether a driver is installed without which PyTorch would find no GPU."""
+    if Path("/dev/kfd").exists():  # of AMD
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def offers(engine: Engine) -> tuple[str, ...]:
