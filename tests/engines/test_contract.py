@@ -7,7 +7,9 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-from functools import partial
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache, partial
 from importlib import import_module
 from importlib.util import find_spec
 from typing import Any, NamedTuple
@@ -23,7 +25,17 @@ from scenario_results import EXACT, Slack
 from strategies import comparisons
 
 from crowdsift import Comparisons, simulate
-from crowdsift.engines import CAPABILITIES, ENGINES, base, fused, grid, offers, operators
+from crowdsift.engines import (
+    CAPABILITIES,
+    ENGINES,
+    MAPS,
+    base,
+    fused,
+    grid,
+    offers,
+    opened_engine,
+    operators,
+)
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.engines.sharded import sharded_engine
 from crowdsift.engines.signature import Form, attributes, signature
@@ -35,29 +47,65 @@ class Variant(NamedTuple):
     name: str
     shards: int
 
-    def __call__(self, votes: Comparisons, threads: int = 1) -> Any:
+    @contextmanager
+    def __call__(self, votes: Comparisons, threads: int = 1) -> Iterator[Any]:
+        if self.name in MAPS:
+            with opened_engine(self.name, votes, threads, "grid", self.options()) as made:
+                yield made
+            return
         module = import_module(ENGINES[self.name])
         if not self.shards:
-            return module.engine(votes, threads)
-        return sharded_engine(
+            yield module.engine(votes, threads)
+            return
+        yield sharded_engine(
             votes, lambda part, shared: module.engine(part, threads, shared), self.shards
         )
 
+    def options(self) -> dict[str, Any]:
+        """Of an engine whose shards are elsewhere."""
+        if self.name == "dask":
+            return {"scheduler": cluster().scheduler_address, "shards": self.shards}
+        return {"memory": "400B"}  # room for one vote at a time: a shard a worker
+
+    def taken(self, votes: Comparisons) -> Comparisons:
+        """The votes as the engine takes them: those in files have no features."""
+        return dataclasses.replace(votes, features=None) if self.name == "disk" else votes
+
+
+@cache
+def cluster() -> Any:
+    """Two workers of Dask in threads of this process; `test_dask.py` has real ones."""
+    from distributed import LocalCluster
+
+    return LocalCluster(
+        n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=None,
+        silence_logs=50,
+    )  # fmt: skip
+
 
 # "sharded" is made of others already; the reference by itself is what all are held against.
-SHARDS = {"sharded": (0,), "torch": (0, 3)}
+SHARDS = {"sharded": (0,), "torch": (0, 3), "disk": (0,), "dask": (2,)}
 VARIANTS = [
     Variant(name, shards)
-    for name in ENGINES
+    for name in (*ENGINES, *MAPS)
     for shards in SHARDS.get(name, (0, 1, 2, 3, 5))
     if (name, shards) != ("reference", 0)
 ]
 no_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
-every_engine = pytest.mark.parametrize(
-    "make",
-    [pytest.param(make, marks=no_torch if make.name == "torch" else ()) for make in VARIANTS],
-    ids=lambda make: f"{make[0]}-{make[1]}",
-)
+no_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed")
+MARKS: dict[str, Any] = {"torch": no_torch, "dask": no_dask}
+
+
+def engines(variants: list[Variant]) -> Any:
+    return pytest.mark.parametrize(
+        "make",
+        [pytest.param(make, marks=MARKS.get(make.name, ())) for make in variants],
+        ids=lambda make: f"{make[0]}-{make[1]}",
+    )
+
+
+every_engine = engines(VARIANTS)
+every_near_engine = engines([each for each in VARIANTS if each.name in ENGINES])
 # Conjugate gradients and sums in another order: what is left between engines in double precision.
 ROUNDING = Slack(1e-8, 1e-8)
 
@@ -74,9 +122,13 @@ def cases(draw):
     return dataclasses.replace(votes, features=given, n_gold=gold), seed
 
 
-def check(make, scenario, votes, seed, threads=1):
+def check(make, capabilities, scenario, votes, seed, threads=1):
     """A scenario on an engine gives what it gives on the reference."""
-    results = list(scenario(make(votes, threads), seed))
+    votes = make.taken(votes)
+    with make(votes, threads) as engine:
+        if not {*capabilities} <= {*offers(engine)}:
+            pytest.skip(f"{make.name} does not offer {', '.join(capabilities)}")
+        results = list(scenario(engine, seed))
     expected = list(scenario(ReferenceEngine(votes), seed))
     for found, wanted in zip(results, expected, strict=True):
         assert found.name == wanted.name
@@ -94,7 +146,7 @@ def check(make, scenario, votes, seed, threads=1):
         )
 
 
-@every_engine
+@every_near_engine
 @pytest.mark.parametrize(
     ("capability", "scenario"),
     [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
@@ -104,17 +156,24 @@ def check(make, scenario, votes, seed, threads=1):
 @given(case=cases(), threads=st.integers(1, 3))
 def test_passes(make, capability, scenario, case, threads):
     votes, seed = case
-    if getattr(make(votes), capability) is None:
-        pytest.skip(f"{make.name} does not offer {capability}")
-    check(make, scenario, votes, seed, threads)
+    check(make, [capability], scenario, votes, seed, threads)
+
+
+@engines([each for each in VARIANTS if each.name in MAPS])
+@pytest.mark.parametrize(
+    ("capability", "scenario"),
+    [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
+    ids=lambda each: getattr(each, "__name__", ""),
+)
+def test_passes_elsewhere(make, capability, scenario):
+    """The same where shards are in files or other processes, on one example."""
+    check(make, [capability], scenario, context_votes(), 5)
 
 
 @every_engine
 def test_adaptive_grids(make):
     votes = simulate(12, 4, 6000, reliability=(0.3, 1.5), seed=2).comparisons()
-    if make(votes).grid is None:
-        pytest.skip(f"{make.name} does not offer grid")
-    check(make, adaptive_grids, votes, 0)
+    check(make, ["grid"], adaptive_grids, votes, 0)
 
 
 def context_votes() -> Comparisons:
@@ -131,14 +190,13 @@ def test_contexts(make, gold):
     votes = context_votes()
     if not gold:
         votes = votes.select(votes.worker_codes() < votes.n_workers - 1)
-    if offers(make(votes)) != CAPABILITIES:
-        pytest.skip(f"{make.name} does not offer all that contexts need")
-    check(make, contexts, votes, 3)
+    check(make, CAPABILITIES, contexts, votes, 3)
 
 
 @every_engine
 def test_no_contexts(make):
-    assert make(simulate(5, 4, 40, seed=1).comparisons()).by_context() is None
+    with make(simulate(5, 4, 40, seed=1).comparisons()) as engine:
+        assert engine.by_context() is None
 
 
 # --- that nothing is left out --------------------------------------------------------------------
@@ -229,7 +287,7 @@ def test_what_is_optional_is_in_a_scenario():
     votes = simulate(8, 4, 200, seed=2).comparisons()
     used: set[tuple[str, str]] = set()
     for name in ("cpu", "torch"):
-        engine = RecordedEngine(Variant(name, 0)(votes), used)
-        for scenario in (*SCENARIOS["em"], *SCENARIOS["grid"]):
-            assert list(scenario(engine, 3))
+        with Variant(name, 0)(votes) as engine:
+            for scenario in (*SCENARIOS["em"], *SCENARIOS["grid"]):
+                assert list(scenario(RecordedEngine(engine, used), 3))
     assert stated(protocols(fused)) - used == set()

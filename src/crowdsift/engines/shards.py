@@ -38,7 +38,7 @@ class SharedPairs(NamedTuple):
 
 
 def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
-    """Bounds of ranges of workers with about equal numbers of votes, none of them empty.
+    """Bounds of ranges of workers with about equal numbers of votes, none of them without any.
 
     Examples
     --------
@@ -46,6 +46,8 @@ def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
     >>> from crowdsift.engines.shards import worker_ranges
     >>> worker_ranges(np.array([0, 5, 6, 9, 10]), 2)
     (0, 1, 4)
+    >>> worker_ranges(np.array([0, 5, 6, 6]), 3)
+    (0, 1, 3)
     """
     m = len(offsets) - 1
     shards = max(min(shards, m), 1)
@@ -54,7 +56,11 @@ def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
     bounds = [0]
     for at, bound in enumerate(inner.tolist()):
         bounds.append(min(max(bound, bounds[-1] + 1), m - (shards - 1 - at)))
-    return (*bounds, m)
+    held = [0]
+    for bound in bounds[1:]:  # workers without votes go with others
+        if offsets[held[-1]] < offsets[bound] < offsets[-1]:
+            held.append(bound)
+    return (*held, m)
 
 
 def of_workers(votes: Comparisons, begin: int, end: int) -> Comparisons:
