@@ -92,14 +92,6 @@ def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path):
     assert len(lines_of(out)) == len(lines_of(whole))
 
 
-def test_a_damaged_line_is_named(whole, tmp_path):
-    (tmp_path / "run.json").write_bytes((whole / "run.json").read_bytes())
-    lines = lines_of(whole)
-    (tmp_path / "finished.jsonl").write_text("\n".join([lines[0], "nonsense", lines[2]]) + "\n")
-    with pytest.raises(RequestError, match=r"finished\.jsonl, line 2: damaged"):
-        perform(Small(THREE), tmp_path)
-
-
 def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, tmp_path):
     perform(Small(Options(seeds=1)), tmp_path, jobs=2)
     first = lines_of(tmp_path)

@@ -91,7 +91,8 @@ class Store:
 
     def _compare(self, found: dict[str, Any], wanted: dict[str, Any], anew: bool) -> None:
         different = [name for name in wanted if found.get(name) != wanted[name]]
-        if wanted["seeds"] >= found.get("seeds", 0):  # more seeds go on from what is there
+        there = found.get("seeds", 0)
+        if not isinstance(there, int) or wanted["seeds"] >= there:  # more seeds go on from there
             different = [name for name in different if name != "seeds"]
         if anew and "experiment" not in different:
             return
@@ -127,11 +128,11 @@ class Store:
         if len(whole) < len(content):  # the run was killed while it wrote this line
             with path.open("r+b") as file:
                 file.truncate(len(whole))
-        for number, line in enumerate(whole.decode().splitlines(), 1):
+        for number, line in enumerate(whole.split(b"\n")[:-1], 1):
             try:
-                record = json.loads(line)
+                record = _checked(json.loads(line.decode()))
                 self._records[_key(record["setting"], record["method"])] = record
-            except (ValueError, KeyError, TypeError):
+            except (ValueError, KeyError, TypeError, RecursionError):
                 raise RequestError(
                     f"{path}, line {number}: damaged; remove that line, and it is done again"
                 ) from None
@@ -159,6 +160,19 @@ def _key(setting: Setting, method: str) -> str:
     return json.dumps([dict(setting), method], sort_keys=True)
 
 
+def _checked(record: Any) -> Record:
+    """A record with all that tables are made of; else a TypeError, or a KeyError."""
+    kinds = {"setting": dict, "method": str, "figures": dict, "seconds": (int, float), "note": str}
+    for name, kind in kinds.items():
+        if not isinstance(record[name], kind):
+            raise TypeError(name)
+    for value in record["figures"].values():
+        if value is not None and not isinstance(value, (int, float)):
+            raise TypeError("figures")
+    found: Record = record
+    return found
+
+
 def _told(value: Any) -> str:
     return "absent" if value is None else json.dumps(value)
 
@@ -170,7 +184,7 @@ def _digest(path: Path) -> str:
 def _read_json(path: Path) -> dict[str, Any]:
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     if not isinstance(found, dict):
         raise RequestError(f"{path} is damaged; give another folder with --out")
