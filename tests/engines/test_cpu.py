@@ -79,6 +79,15 @@ def test_fit_workers_refuses_what_is_not_finite(bad: float):
         )  # fmt: skip
 
 
+@pytest.mark.parametrize("bad", [-np.inf, np.nan, -1.0])
+def test_fit_workers_refuses_a_penalty_for_which_no_step_is_short_enough(bad: float):
+    with pytest.raises(ValueError, match="a penalty and a tolerance of at least 0"):
+        made().likelihood.fit_workers(
+            "scaled-probit", np.zeros(ITEMS), np.ones((WORKERS, 1)), centre=np.ones(1), penalty=bad,
+            bounds=(-3.0, 3.0),
+        )  # fmt: skip
+
+
 def test_pairs_given_twice_add_up_in_a_factorisation():
     low, high = np.array([0, 0, 1, 0], np.uint32), np.array([1, 1, 2, 2], np.uint32)
     weight = np.array([0.5, 1.5, 1.0, 0.7])

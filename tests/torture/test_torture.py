@@ -34,3 +34,8 @@ def test_torture(area, batch, tmp_path):
         except Exception as error:
             error.add_note(f"torture: AREAS[{area!r}]({seed}, folder)")
             raise
+
+
+def test_lives_329370523(tmp_path):
+    """A fit that went on never tried the effect of pairs that the new votes showed."""
+    AREAS["lives"](329370523, tmp_path)

@@ -10,6 +10,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.kept_sites import carried_over, worker_codes
+from crowdsift.solvers.ep.pair_effect import with_pair_effect
 from crowdsift.solvers.ep.run import complete
 from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.state import Propagation
@@ -91,7 +92,8 @@ def go_on(
             spread.further(_BETWEEN)
             spread.whole()
     complete(run)
-    return run
+    # What the earlier votes did not show the new ones may.
+    return with_pair_effect(run) if settings.pair_effect and not run.pair_effect else run
 
 
 class _Spread:
