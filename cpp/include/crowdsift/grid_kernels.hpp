@@ -32,6 +32,10 @@ CROWDSIFT_INLINE std::int32_t float_to_bits(float value) {
     return bits;
 }
 
+CROWDSIFT_INLINE std::uint32_t unsigned_bits(float value) {
+    return static_cast<std::uint32_t>(float_to_bits(value));
+}
+
 // exp(-x) for x >= 0 in single precision, held at 2^-80: a product of two such numbers is still
 // normal, and denormal numbers cost a factor of 2.
 CROWDSIFT_INLINE float exp_minus(float x) {
@@ -47,19 +51,19 @@ CROWDSIFT_INLINE float exp_minus(float x) {
     p = p * r + 0.5F;
     p = p * r + 1.0F;
     p = p * r + 1.0F;
-    const std::int32_t exponent = float_to_bits(biased) - float_to_bits(shifter);
-    return float_from_bits(float_to_bits(p) +
-                           static_cast<std::int32_t>(static_cast<std::uint32_t>(exponent) << 23));
+    // Unsigned: what is no number wraps, and is none still.
+    const std::uint32_t exponent = unsigned_bits(biased) - unsigned_bits(shifter);
+    return float_from_bits(static_cast<std::int32_t>(unsigned_bits(p) + (exponent << 23)));
 }
 
 // log(x) of a positive normal number: its exponent, and of the mantissa 1 + r in [sqrt(1/2), sqrt
 // 2] r - r^2/2 + r^3 p(r), p by least squares to a relative 1e-8; no division.
 CROWDSIFT_INLINE float log_positive(float x) {
-    const std::int32_t bits = float_to_bits(x);
-    const std::int32_t offset = bits - 0x3f3504f3;  // sqrt(1/2)
+    const std::uint32_t bits = unsigned_bits(x);
+    const std::int32_t offset = static_cast<std::int32_t>(bits - 0x3f3504f3U);  // sqrt(1/2)
     const std::int32_t exponent = offset >> 23;
-    const float r = float_from_bits(bits - static_cast<std::int32_t>(
-                                               static_cast<std::uint32_t>(exponent) << 23)) -
+    const float r = float_from_bits(static_cast<std::int32_t>(
+                        bits - (static_cast<std::uint32_t>(exponent) << 23))) -
                     1.0F;
     float p = -0.07335189F;
     p = p * r + 0.1269794F;
@@ -96,7 +100,7 @@ inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
 // Eight lanes at once; the compiler lowers them to what the target has.
 #if defined(CROWDSIFT_GNU)
 typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
-typedef std::int32_t IntLanes __attribute__((vector_size(32), aligned(4), may_alias));
+typedef std::uint32_t IntLanes __attribute__((vector_size(32), aligned(4), may_alias));
 
 CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
     return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));

@@ -162,7 +162,13 @@ def _key(setting: Setting, method: str) -> str:
 
 def _checked(record: Any) -> Record:
     """A record with all that tables are made of; else a TypeError, or a KeyError."""
-    kinds = {"setting": dict, "method": str, "figures": dict, "seconds": (int, float), "note": str}
+    kinds: dict[str, type | tuple[type, ...]] = {
+        "setting": dict,
+        "method": str,
+        "figures": dict,
+        "seconds": (int, float),
+        "note": str,
+    }
     for name, kind in kinds.items():
         if not isinstance(record[name], kind):
             raise TypeError(name)
