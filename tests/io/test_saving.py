@@ -111,6 +111,26 @@ def test_folders_of_the_first_format_are_read():
     assert fit.population is None  # it may be of another fit
 
 
+@pytest.mark.filterwarnings("ignore::crowdsift.SignWarning")
+def test_folders_of_the_second_format_are_read_and_go_on(tmp_path):
+    """Written by 0.1.0 of build 7: contexts, ties, sides, one adversary and one who clicks."""
+    fit = crowdsift.load(SAVED / "format2")
+    assert {topic for topic, _ in fit.labels} == {"x", "y"}
+    assert [item for _, item in fit.labels[:5]] == ["m0", "m1", "m2", "m3", "m4"]
+    assert fit.item_table["score"][0] == 1.0959378347543203
+    assert fit.predict(("x", "m0"), ("x", "m4"), worker="w0") > 0.9
+    assert dict(zip(fit.workers["worker"], fit.workers["verdict"], strict=True))["w5"] == (
+        "adversarial"
+    )
+    assert "Can you trust this?" in fit.report().html
+    shutil.copytree(SAVED / "format2", tmp_path / "fit")
+    again = {"left": ["m0"], "right": ["m1"], "winner": ["left"], "worker": ["w1"], "topic": ["x"]}
+    gone_on = crowdsift.load(tmp_path / "fit").update(crowdsift.read(again, by="topic"))
+    assert gone_on.summary["votes"] == 241
+    gone_on.save(tmp_path / "fit")
+    assert crowdsift.load(tmp_path / "fit").summary["votes"] == 241
+
+
 def test_a_folder_of_the_first_format_is_replaced_whole(tmp_path):
     shutil.copytree(SAVED / "format1", tmp_path / "fit")
     small(method="bt").save(tmp_path / "fit")

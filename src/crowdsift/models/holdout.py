@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 from crowdsift.engines import choose_engine
 from crowdsift.errors import RequestError
+from crowdsift.models.base import Model
 from crowdsift.votes.folds import folds
 
 if TYPE_CHECKING:
-    from crowdsift.models import Model
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Tuning", "left_out_log_likelihood", "tune"]
@@ -88,6 +88,8 @@ def tune(
     >>> chosen.parameter, max(chosen.tried, key=lambda pair: pair[1])[0] == chosen.value
     ('penalty', True)
     """
+    if not isinstance(model, Model):
+        raise RequestError(f"give a model such as crowdsift.BradleyTerry(), not {model!r:.60}")
     if not model.tuned:
         raise RequestError(f"{model.name} has no penalty to choose: the evidence decides")
     start = float(getattr(model, model.tuned))
