@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import gc
 import mmap
+import sys
 from collections.abc import Sequence
 from itertools import pairwise
 from pathlib import Path
@@ -45,7 +46,7 @@ class OnDisk(InProcess):
         found = []
         for at, (part, arguments) in enumerate(zip(parts, calls, strict=True)):
             if at + 1 < len(parts):
-                advise(self._parts[at + 1], mmap.MADV_WILLNEED)
+                advise(self._parts[at + 1], ahead=True)
             try:
                 found.append(getattr(part, name)(**arguments))
             except Exception as error:
@@ -60,8 +61,11 @@ class OnDisk(InProcess):
         return found
 
 
-def advise(votes: Comparisons, advice: int) -> None:
-    """Tell the system what becomes of the pages of some votes."""
+def advise(votes: Comparisons, *, ahead: bool) -> None:
+    """Tell the system what becomes of the pages of some votes: read ahead, or done with."""
+    if sys.platform != "linux":
+        return
+    advice = mmap.MADV_WILLNEED if ahead else mmap.MADV_DONTNEED
     for column in (votes.first, votes.second, votes.outcome, votes.weight):
         held: Any = column
         if not len(column):
@@ -74,7 +78,7 @@ def advise(votes: Comparisons, advice: int) -> None:
 
 def leave(votes: Comparisons) -> None:
     """Take the pages of a shard, and of all that passes keep, out of this process."""
-    advise(votes, mmap.MADV_DONTNEED)
+    advise(votes, ahead=False)
     evict()
 
 
@@ -107,7 +111,7 @@ def engine(
     needs
         The capability that will be used; pairs that several shards have matter to "grid" only.
     """
-    if not hasattr(mmap, "MADV_DONTNEED"):
+    if sys.platform != "linux":  # the core maps what passes keep there only
         raise RequestError("votes in files need Linux; use a machine with more memory")
     if comparisons.features is not None:
         raise RequestError("votes with features are not kept in files; give more --memory")

@@ -15,9 +15,6 @@ from pathlib import Path
 from crowdsift.errors import RequestError
 from crowdsift.io.temporary import temporary_folder
 
-if sys.platform != "win32":
-    import fcntl
-
 __all__ = [
     "forget_written",
     "locked",
@@ -158,6 +155,8 @@ def locked(folder: Path) -> Iterator[None]:
     if sys.platform == "win32":
         yield
         return
+    import fcntl
+
     handle = os.open(folder, os.O_RDONLY)
     try:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -261,6 +260,8 @@ def _lock(handle: int) -> bool:
     """Whether an open file could be locked; the lock lasts until it is closed."""
     if sys.platform == "win32":
         return True
+    import fcntl
+
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:

@@ -14,9 +14,6 @@ from pathlib import Path
 
 from crowdsift.errors import ResourceError
 
-if sys.platform != "win32":
-    import fcntl
-
 __all__ = ["TemporaryFolder", "temporary_folder"]
 
 _PREFIX = "crowdsift-tmp-"
@@ -104,6 +101,8 @@ def _held(path: str) -> int | None:
     """What holds the lock of a folder from now on; None where another does, or it is gone."""
     if sys.platform == "win32":
         return None
+    import fcntl
+
     handle = None
     try:
         handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import sys
 from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -201,11 +202,11 @@ def _read_json(path: Path) -> dict[str, Any]:
 def _locked(path: Path, folder: Path) -> Iterator[None]:
     """Hold a lock, which the system lets go if this process dies."""
     with path.open("w") as file:
-        try:
-            import fcntl
-        except ImportError:  # no such locks on this system
+        if sys.platform == "win32":  # no such locks on this system
             yield
             return
+        import fcntl
+
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -1,0 +1,112 @@
+"""The tables of docs/quality.md that are made from docs/results: nothing in them is set by hand.
+
+``python -m docs.quality_tables`` writes them between their marks, after `crowdsift reproduce
+results` has written the means; a test holds the page equal to them.
+"""
+
+from __future__ import annotations
+
+import csv
+import re
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+PAGE = FOLDER / "quality.md"
+EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
+_CELLS = [
+    (data, kind, percent)
+    for data in ("passage", "faceage_subset")
+    for kind in ("random", "left", "adversarial", "combined")
+    for percent in (10, 40, 80)
+]
+
+Row = dict[str, str]
+
+
+def means(name: str) -> list[Row]:
+    """The rows of a table of means."""
+    with (FOLDER / "results" / f"{name}-means.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
+def synthetic() -> str:
+    """Every setting once: the best of the eight, sift, the difference, and the oracle."""
+    settings: dict[tuple[str, int, int, int], dict[str, Row]] = {}
+    for row in means("synthetic"):
+        key = (row["beta"], int(row["items"]), int(row["workers"]), int(row["comparisons"]))
+        settings.setdefault(key, {})[row["method"]] = row
+    lines = ["beta         K      M       N  best of the eight           sift     gain   oracle"]
+    gains = []
+    for (beta, items, workers, votes), found in sorted(settings.items()):
+        figure = "accuracy_up_to_sign" if beta.startswith("[-") else "accuracy"
+        value = {method: float(row[figure]) for method, row in found.items()}
+        best = max((name for name in EIGHT if name in value), key=value.__getitem__)
+        gains.append(value["sift"] - value[best])
+        limit = f"{value['oracle']:9.4f}" if "oracle" in value else ""
+        lines.append(
+            f"{beta:8s}{items:6d}{workers:7d}{votes:8d}  {best:18s}{value[best]:8.4f}"
+            f"{value['sift']:8.4f}{gains[-1]:+9.4f}{limit}"
+        )
+    lines.append(
+        f"at least the best - .001 in {sum(gain >= -0.001 for gain in gains)} of {len(gains)}, "
+        f"better by .005 in {sum(gain >= 0.005 for gain in gains)}; smallest gain {min(gains):+.4f}"
+    )
+    return "\n".join([_seeds(settings.values()), *lines])
+
+
+def spammers() -> str:
+    """Some amounts of some kinds: four methods as returned."""
+    found: dict[tuple[str, str, int], dict[str, Row]] = {}
+    for row in means("spammers"):
+        key = (row["data"], row["kind"], int(row["percent"]))
+        found.setdefault(key, {})[row["method"]] = row
+    shown = [key for key in _CELLS if key in found]
+    methods = ("sift", "crowd-bt", "bt", "bora-em")
+    head = f"{'data':16s}{'kind':13s}{'%':>4s}" + "".join(f"{name:>10s}" for name in methods)
+    lines = [_seeds(found[key] for key in shown), head]
+    for key in shown:
+        values = [f"{float(found[key][m]['accuracy']):10.4f}" if m in found[key] else f"{'':10s}"
+                  for m in methods]  # fmt: skip
+        lines.append(f"{key[0]:16s}{key[1]:13s}{key[2]:4d}{''.join(values)}".rstrip())
+    return "\n".join(lines)
+
+
+def _seeds(rows: object) -> str:
+    """How many seeds the means are of, method by method where these differ."""
+    counts: dict[str, set[int]] = {}
+    for found in rows:  # type: ignore[attr-defined]
+        for method, row in found.items():
+            counts.setdefault(method, set()).add(int(row["seeds"]))
+    if len({frozenset(each) for each in counts.values()}) == 1:
+        return f"mean accuracy, {_span(next(iter(counts.values())))} seeds"
+    told = ", ".join(f"{method} {_span(each)}" for method, each in counts.items())
+    return f"mean accuracy; seeds: {told}"
+
+
+def _span(counts: set[int]) -> str:
+    return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
+
+
+TABLES = {"synthetic": synthetic, "spammers": spammers}
+
+
+def written(name: str, page: str) -> str:
+    """What stands between the marks of a table."""
+    found = re.search(rf"<!-- {name}: .*? -->\n```\n(.*?)\n```\n<!-- {name} end -->", page, re.S)
+    if found is None:
+        raise ValueError(f"docs/quality.md has no marks of {name}")
+    return found[1]
+
+
+def main() -> None:
+    """Write all tables into the page."""
+    page = PAGE.read_text(encoding="utf-8")
+    for name, make in TABLES.items():
+        page = page.replace(
+            f"\n{written(name, page)}\n```\n<!-- {name} end", f"\n{make()}\n```\n<!-- {name} end"
+        )
+    PAGE.write_text(page, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
