@@ -25,6 +25,7 @@ from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results import store
 from crowdsift.results.build import fields_of
+from crowdsift.results.checkpoint import checkpointed
 from crowdsift.results.dependence import fields_of_rows
 from crowdsift.results.featured import FeaturedRecord
 from crowdsift.results.fitted import Fitted, centre
@@ -253,6 +254,7 @@ def fit(
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = ReadOptions.of(reading, threads)
     given = {**named_options(engine_options), "memory": options.memory or None}
+    folder = given.pop("checkpoint", None)
     whole = not chosen.by_worker or tune or classes is not None or gold is not None
     read, rows = votes_for_fit(votes, options, dependent_by, time_column, engine, given, whole)
     comparisons = with_classes(read, classes)
@@ -273,7 +275,8 @@ def fit(
         opened_engine(engine, prepared, threads, chosen.needs, given) as machine,
     ):
         comparisons = gathered(comparisons, machine, MOST_VOTES)
-        fitted = _estimated(chosen, machine, comparisons, known, start, progress)
+        with checkpointed(folder, ran.name, chosen, comparisons, progress) as kept:
+            fitted = _estimated(chosen, machine, comparisons, known, start, kept)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
         opened = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
         fitted = with_groups(fitted, rows, machine, opened, progress)

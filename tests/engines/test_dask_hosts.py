@@ -21,6 +21,7 @@ from crowdsift.errors import ResourceError
 pytest.importorskip("distributed")
 
 from crowdsift.engines.dask import engine, watch
+from crowdsift.results import checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
@@ -113,13 +114,13 @@ def test_a_host_is_cut_off(votes, monkeypatch):
     np.testing.assert_allclose(found, model.estimate(cpu.engine(votes, 1)).scores, atol=1e-6)
 
 
-def test_the_scheduler_dies(votes, monkeypatch):
-    """Killed in mid-fit: an error that says so within 30 s, or the right end without it."""
+def test_the_scheduler_dies(votes, monkeypatch, tmp_path):
+    """Killed in mid-fit: an error that says so within 30 s, and a checkpoint to go on from."""
     monkeypatch.setattr(watch, "SILENCE", 3.0)
     place = ("", "127.0.0.1", "")
-    model = crowdsift.model("bora-em", tolerance=0.0, accelerate=False, most_iterations=3000)
+    monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
+    model = crowdsift.model("bora-em", tolerance=1e-10, accelerate=False)
     with cluster([place, place, place], port=20_000 + os.getpid() % 30_000) as (address, running):
-        made = engine(votes, 1, scheduler=address, shards=2, needs="em")
         killed = []
 
         def kill():
@@ -130,7 +131,11 @@ def test_the_scheduler_dies(votes, monkeypatch):
             if number == 2 and not killed:
                 threading.Timer(0.0, kill).start()
 
-        with pytest.raises(ResourceError, match=r"the scheduler .* is gone|no worker"):
-            model.estimate(made, progress)
+        options = {"scheduler": address, "shards": 2, "checkpoint": tmp_path}
+        with pytest.raises(ResourceError, match=r"(the scheduler .* is gone|no worker).*--start"):
+            crowdsift.fit(votes, model, engine="dask", engine_options=options, progress=progress)
         assert time.monotonic() - killed[0] < 30.0
-        made.close()
+    whole = crowdsift.fit(votes, model)
+    found = crowdsift.fit(votes, model, start=tmp_path)
+    assert found.summary["iterations"] < whole.summary["iterations"]
+    np.testing.assert_allclose(found.item_table["score"], whole.item_table["score"], atol=1e-6)

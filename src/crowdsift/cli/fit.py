@@ -11,6 +11,7 @@ from crowdsift.cli.options import (
     AsJson,
     BadRows,
     By,
+    Checkpoint,
     Classes,
     Columns,
     DependentBy,
@@ -79,22 +80,20 @@ def fit(
     values: Values = None,
     where: Where = None, unique: Unique = None,
     skip_bad: SkipBad = False, bad_rows: BadRows = None,
-    features: Features = None, classes: Classes = None,
+    features: Features = None, classes: Classes = None, gold: Gold = None, by: By = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error",
-    gold: Gold = None, by: By = None,
     out: OutFolder = None, report: ReportFile = None, table: TableFile = None,
     scale: Scale = "standard",
     anchor: Anchors = None, level: Level = 0.9,
-    dependent_by: DependentBy = None,
-    time: TimeColumn = None,
+    dependent_by: DependentBy = None, time: TimeColumn = None,
     robustness: Robustness = False,
     statistics: Statistics = False,
     mturk_review: MturkReview = None,
     excel_safe: ExcelSafe = None, as_json: AsJson = False,
     no_workers: NoWorkers = False, sides: Sides = None, hide_workers: HideWorkers = False,
     partitions: Partitions = False, query: Query = None, to_table: ToTable = None,
-    start: Start = None,
+    start: Start = None, checkpoint: Checkpoint = None,
     engine: EngineName = "auto", device: Device = None, scheduler: Scheduler = None,
     shards: Shards = None, memory: Memory = None, threads: Threads = None, seed: Seed = 0,
     quiet: Quiet = False,
@@ -111,6 +110,7 @@ def fit(
         features=features, partitions=partitions, query=query, threads=threads,
     )  # fmt: skip
     machines = {"scheduler": scheduler, "shards": shards, "device": device}
+    machines["checkpoint"] = checkpoint
     whole = bool(classes or gold or tune) or not (chosen is None or chosen.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(

@@ -151,6 +151,13 @@ Shards = Annotated[
     int | None,
     typer.Option(help="In how many parts --engine dask cuts the votes; default one a process."),
 ]
+Checkpoint = Annotated[
+    Path | None,
+    typer.Option(
+        help="A folder for the iterate of the fit, written every ten seconds: --start FOLDER goes "
+        "on from it. With --engine dask it is also kept where the cluster is lost."
+    ),
+]
 Query = Annotated[
     str | None,
     typer.Option(

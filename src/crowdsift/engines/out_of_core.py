@@ -31,7 +31,9 @@ if TYPE_CHECKING:
 
 __all__ = ["DiskEngine", "engine"]
 
-_KEPT = 64  # bytes of a vote that passes of any method keep, at most
+# Bytes of a vote that passes keep, at most, by the capability that is used.
+_KEPT = {"slopes": 16, "counts": 16}
+_MOST_KEPT = 64
 _SHARE = 4  # a shard and what is kept of it take this part of the memory
 
 
@@ -115,11 +117,12 @@ def engine(
         raise RequestError("votes in files need Linux; use a machine with more memory")
     if comparisons.features is not None:
         raise RequestError("votes with features are not kept in files; give more --memory")
-    each = size_of(memory) // _SHARE // (16 + _KEPT)
+    held = 16 + _KEPT.get(needs, _MOST_KEPT)
+    each = size_of(memory) // _SHARE // held
     shards = max(-(-len(comparisons) // max(each, 1)), 1)
     folder = TemporaryFolder()
     try:
-        require_disk((16 + _KEPT) * len(comparisons), f"fitting {len(comparisons):,} comparisons")
+        require_disk(held * len(comparisons), f"fitting {len(comparisons):,} comparisons")
         votes = comparisons
         if not votes.on_disk:
             votes = mapped_votes(Path(folder.path), comparisons)

@@ -114,13 +114,14 @@ class Start:
     """Where an earlier fit ended, by code: scores, their variances, the `population` learned.
 
     An item that is new has score 0 and variance 1. `sites` are those of earlier votes, where they
-    were kept.
+    were kept; `workers` the parameters of workers in the middle of a run that was cut short.
     """
 
     scores: Vector
     variances: Vector
     population: dict[str, Any]
     sites: SavedSites | None = None
+    workers: Vector | None = None
 
 
 @dataclass(frozen=True)
@@ -197,7 +198,7 @@ class Model(ABC):
         return self.estimate_with_items(engine, votes.item_features, progress)
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """Fit the model from where an earlier fit ended."""
+        """Fit the model from where an earlier fit ended, or was cut short."""
         raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
 
     def estimate_in_groups(

@@ -13,7 +13,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
@@ -84,16 +84,21 @@ class BoraEM(Model):
                 f"not {self.alternations}"
             )
 
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+    def estimate(
+        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
+    ) -> Estimate:
         """EM from scores 0; standard deviations from the curvature at the end."""
         rule = StoppingRule(
             "change of the mean log-likelihood", self.tolerance, self.most_iterations, progress
         )
         facts = engine.facts
+        slopes = np.full(facts.n_workers, self.start_reliability)
+        if start is not None and start.workers is not None:
+            slopes = start.workers
         state, trace = polya_gamma_em(
             required(engine.em),
-            np.zeros(facts.n_items),
-            np.full(facts.n_workers, self.start_reliability),
+            np.zeros(facts.n_items) if start is None else start.scores,
+            slopes,
             total_weight=facts.total_weight,
             alternations=self.alternations,
             item_ridge=self.item_ridge,
@@ -122,6 +127,10 @@ class BoraEM(Model):
             ),
             diagnostics=notes,
         )
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """From the iterate of a run that was cut short."""
+        return self.estimate(engine, progress, start)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.covariance import exact_items
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
@@ -62,14 +62,17 @@ class BoraMAP(Model):
     tuned: ClassVar[str] = "reliability_sd"
     bytes_a_comparison: ClassVar[int] = 16
 
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+    def estimate(
+        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
+    ) -> Estimate:
         """Newton steps from 0; standard deviations from the curvature at the end."""
         rule = StoppingRule(
             "largest step of a score", self.tolerance, self.most_iterations, progress
         )
         found, at, trace = minimise_with_slopes(
-            engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule
-        )
+            engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule,
+            start=None if start is None or start.workers is None else (start.scores, start.workers),
+        )  # fmt: skip
         scores = found - found.mean()
         size = float(np.sqrt(np.mean(scores**2)))
         if size < 1e-9:  # the votes are all ties
@@ -94,6 +97,10 @@ class BoraMAP(Model):
             return None
         at = required(engine.slopes).curvature(scores, slopes)
         return ScorePrecision.of(at.laplacian, engine.facts, size**2)
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """From the iterate of a run that was cut short."""
+        return self.estimate(engine, progress, start)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""

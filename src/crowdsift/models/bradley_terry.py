@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.models.base import Estimate, Model
+from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.models.covariance import exact_items
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.numeric.likelihoods import sigmoid
@@ -67,14 +67,16 @@ class BradleyTerry(Model):
         pairs = comparisons.n_items * (comparisons.n_items - 1) // 2
         return comparisons.pooled() if 2 * pairs <= len(comparisons) else comparisons
 
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+    def estimate(
+        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
+    ) -> Estimate:
         """Newton steps; the objective is strictly convex."""
         objective = CommonSlope(engine, self.penalty, tolerance=self.tolerance)
         rule = StoppingRule(
             "largest step of a score", self.tolerance, self.most_iterations, progress
         )
-        start = objective.first_scores()
-        scores, trace = minimise(objective, start, rule, objective.largest_step)
+        first = objective.first_scores() if start is None else start.scores
+        scores, trace = minimise(objective, first, rule, objective.largest_step)
         value, precision = objective.profile(scores).value, None
         if exact_items(engine.facts.component).any():
             at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
@@ -86,6 +88,10 @@ class BradleyTerry(Model):
             trace=[-value / engine.facts.total_weight for value in trace],
             precision=precision,
         )
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """From the iterate of a run that was cut short."""
+        return self.estimate(engine, progress, start)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes."""

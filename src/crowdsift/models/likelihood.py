@@ -10,11 +10,12 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, WorkerEstimate
+from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
 from crowdsift.models.covariance import exact_items
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
+from crowdsift.solvers.newton import minimise
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
@@ -72,7 +73,9 @@ class LikelihoodModel(Model):
         """What the result says of workers, from their parameters and standard deviations."""
         return WorkerEstimate(reliability=theta[:, 0].copy(), reliability_sd=sd[:, 0].copy())
 
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+    def estimate(
+        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
+    ) -> Estimate:
         """Newton steps from scores 0 and θ₀."""
         objective = WorkerElimination(
             engine, self.likelihood, self.penalty, self.start(engine.facts.n_features), self.bounds
@@ -80,8 +83,12 @@ class LikelihoodModel(Model):
         rule = StoppingRule(
             "largest entry of the gradient", self.tolerance, self.most_iterations, progress
         )
-        start = np.zeros(engine.facts.n_items)
-        scores, trace = minimise_eliminated(objective, start, rule, self.stages)
+        if start is None or start.workers is None:
+            first = np.zeros(engine.facts.n_items)
+            scores, trace = minimise_eliminated(objective, first, rule, self.stages)
+        else:
+            objective.go_on_from(start.workers)
+            scores, trace = minimise(objective, start.scores, rule)
         objective.evaluate(scores)
         return Estimate(
             scores=scores - scores.mean(),
@@ -97,6 +104,10 @@ class LikelihoodModel(Model):
         if not exact_items(engine.facts.component).any():
             return None
         return ScorePrecision.of(objective.laplacian(), engine.facts, self.penalty)
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """From the iterate of a run that was cut short."""
+        return self.estimate(engine, progress, start)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from others."""

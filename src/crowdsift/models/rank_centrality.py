@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.models.base import Estimate, Model
+from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 
@@ -63,16 +63,19 @@ class RankCentrality(Model):
         """One comparison a pair: the walk knows counts only."""
         return comparisons.pooled()
 
-    def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
+    def estimate(
+        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
+    ) -> Estimate:
         """Power iteration; the walk mixes at once, because every pair has a rate near one half."""
         k = engine.facts.n_items
         margins = engine.counts.margins(self.prior)
         rows = 0.5 * (k - 1) - margins.multiply(np.ones(k))
         largest = rows.max()
-        pi = np.full(k, 1.0 / k)
+        pi = np.full(k, 1.0 / k) if start is None else np.exp(start.scores)
         rule = StoppingRule(
             "largest relative change", self.tolerance, self.most_iterations, progress
         )
+        rule.iterate = lambda: {"scores": np.log(pi)}
         while True:
             arrives = 0.5 * (pi.sum() - pi) + margins.multiply(pi)
             moved = pi + (arrives - rows * pi) / largest
@@ -84,6 +87,10 @@ class RankCentrality(Model):
         scores = np.log(pi) - np.log(pi).mean()
         value = self._log_likelihood(engine, scores)
         return Estimate(scores, value, rule, trace=[])
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """From the iterate of a run that was cut short."""
+        return self.estimate(engine, progress, start)
 
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of other votes with P(i over j) = π_i/(π_i + π_j)."""

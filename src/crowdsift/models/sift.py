@@ -167,7 +167,7 @@ class Sift(Model):
         Where ties have come up, or sides are no longer known, the crowd was another one: all
         starts are tried, as without an earlier run. So they are where workers differed by context.
         """
-        if start.population.get("by_context"):
+        if not start.population or start.population.get("by_context"):
             return self.estimate(engine, progress)
         prior, side, effect, scale = population_from(start.population)
         shape = prior.types
@@ -175,7 +175,8 @@ class Sift(Model):
         if not fits or (shape.sides and not (self.sides and engine.facts.sides_known)):
             return self.estimate(engine, progress)
         means, variances = start.scores * scale, start.variances * scale**2
-        warm = WarmStart(means, variances, prior, side, effect, start.sites)
+        warm = WarmStart(means, variances, prior, side, effect, start.sites,
+                         bool(start.population.get("unfinished")))  # fmt: skip
         return self._estimate(go_on(warm, engine, self._settings(engine), progress), engine)
 
     def estimate_in_groups(

@@ -12,6 +12,7 @@ from crowdsift.errors import RequestError
 from crowdsift.io.item_values import match_labels
 from crowdsift.models import Model, Start
 from crowdsift.numeric.distributions import half_width
+from crowdsift.results.checkpoint import is_checkpoint, start_of
 from crowdsift.results.data import FitData
 from crowdsift.results.store import load
 from crowdsift.solvers.ep.kept_sites import recoded
@@ -37,6 +38,8 @@ def estimate_from(
     """The estimate, from an earlier fit where one is given."""
     if start is None or votes.item_features is not None:  # features start afresh
         return model.estimate_votes(engine, votes, progress)
+    if is_checkpoint(start):
+        return model.resume(engine, start_of(start, votes, model), progress)
     return model.resume(engine, starting_point(start, votes, model), progress)
 
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 __all__ = ["MIN_LOG_BAYES_FACTOR", "Progress", "StoppingRule"]
 
@@ -44,6 +45,7 @@ class StoppingRule:
     progress: Progress | None = None
     history: list[float] = field(default_factory=list)
     converged: bool = False
+    iterate: Callable[[], Mapping[str, Any]] | None = None  # what a later run needs to go on
 
     @property
     def iterations(self) -> int:
@@ -59,6 +61,9 @@ class StoppingRule:
         """Count an iteration with that measure; whether it was the last."""
         self.history.append(value)
         if self.progress is not None:
+            keep = getattr(self.progress, "keep", None)  # of `crowdsift.results.checkpoint`
+            if keep is not None and self.iterate is not None:
+                keep(self.iterations, self.iterate)
             self.progress(self.iterations, value)
         self.converged = value <= self.tolerance
         return self.converged or self.iterations >= self.most

@@ -87,6 +87,15 @@ class WorkerElimination:
             tolerance,
         )
 
+    def workers(self) -> Vector:
+        """The parameters of workers at the last point stepped from."""
+        return self._settled
+
+    def go_on_from(self, theta: Vector) -> None:
+        """Parameters of workers to begin with, who are no longer alike."""
+        self._settled = self.theta = theta
+        self.hold_workers = False
+
     def laplacian(self) -> Operator:
         """A, the items' block of the negative Hessian, at the last point."""
         return self._at.hessian.reduced(None)

@@ -63,6 +63,7 @@ def polya_gamma_em(
     """
     fine = rule.tolerance < _FINE
     state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance))
+    rule.iterate = lambda: {"scores": state.scores, "workers": state.slopes}
     trace = [state.e_step.log_likelihood / total_weight]
     acceleration, step, moved = Anderson(depth), 1.0, 0.0
     while True:

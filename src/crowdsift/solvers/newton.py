@@ -60,6 +60,9 @@ class Objective(Protocol):
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by the quadratic model, solved to a relative tolerance."""
 
+    def workers(self) -> Vector | None:
+        """Parameters of workers at the last point stepped from, where there are any."""
+
 
 def minimise(
     objective: Objective,
@@ -74,6 +77,7 @@ def minimise(
     drowns in rounding and the measure still falls.
     """
     measure = measure or _largest
+    rule.iterate = lambda: _iterate(x, objective.workers())
     value, gradient = objective.evaluate(x)
     trace = [value]
     radius, moved = np.inf, True
@@ -98,6 +102,10 @@ def minimise(
         trace.append(value)
         finished = rule.stop(size) or radius < 1e-14
     return x, trace
+
+
+def _iterate(scores: Vector, workers: Vector | None) -> dict[str, Vector]:
+    return {"scores": scores} if workers is None else {"scores": scores, "workers": workers}
 
 
 def _forcing(gradient: Vector, missing: float) -> float:

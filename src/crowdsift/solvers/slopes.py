@@ -131,6 +131,10 @@ class CommonSlope:
             return self._largest
         return float((np.abs(gradient) / self._diagonal).max(initial=0.0))
 
+    def workers(self) -> Vector | None:
+        """None: slopes are given."""
+        return None
+
     def _settle(self, x: Vector, resolution: float) -> Profile:
         return self._passes.profile(x, self._slopes, resolution=resolution)
 
@@ -191,6 +195,14 @@ class OwnSlopes(CommonSlope):
         self._from = scale.slopes_at(best)
         return step._replace(x=best * across - x)
 
+    def workers(self) -> Vector | None:
+        """The slopes at the last point stepped from."""
+        return self._from
+
+    def go_on_from(self, slopes: Vector) -> None:
+        """Slopes to begin with."""
+        self._from = slopes
+
     def _settle(self, x: Vector, resolution: float) -> Profile:
         prior = SlopePrior(self._slope, self._precision, _LAST_STEP)
         return self._passes.profile(x, self._from, prior, resolution=resolution)
@@ -200,12 +212,19 @@ class OwnSlopes(CommonSlope):
 
 
 def minimise_with_slopes(
-    engine: Engine, *, penalty: float, mean: float, sd: float, rule: StoppingRule
+    engine: Engine,
+    *,
+    penalty: float,
+    mean: float,
+    sd: float,
+    rule: StoppingRule,
+    start: tuple[Vector, Vector] | None = None,
 ) -> tuple[Vector, Profile, list[float]]:
     """One step of the scores with all workers alike, then scores and slopes together.
 
     At r = 0 nothing is known of a worker, and the Schur complement is far from positive; the
-    first step, with one slope, is convex and need not go far.
+    first step, with one slope, is convex and need not go far. With `start`, scores and slopes of a
+    run that was cut short, it is left out.
 
     Returns
     -------
@@ -213,7 +232,11 @@ def minimise_with_slopes(
         The scores, what the last pass said, and the value before the first and after every
         iteration of the second phase.
     """
-    scores = CommonSlope(engine, penalty, mean).first_scores()
     own = OwnSlopes(engine, penalty, mean, sd, rule.tolerance)
+    if start is None:
+        scores = CommonSlope(engine, penalty, mean).first_scores()
+    else:
+        scores = start[0]
+        own.go_on_from(start[1])
     scores, trace = minimise(own, scores, rule, own.largest_step)
     return scores, own.profile(scores), trace

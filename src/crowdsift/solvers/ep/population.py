@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -10,7 +10,10 @@ from crowdsift.engines.grid import SidePrior
 from crowdsift.errors import RequestError
 from crowdsift.solvers.ep.worker_prior import WorkerPrior, worker_types
 
-__all__ = ["mirrored_population", "population_from", "population_to"]
+if TYPE_CHECKING:
+    from crowdsift.solvers.ep.state import Propagation
+
+__all__ = ["iterate_of", "mirrored_population", "population_from", "population_to"]
 
 
 def population_to(
@@ -50,6 +53,18 @@ def population_to(
         "scale": scale,
         "by_context": by_context,
     }
+
+
+def iterate_of(run: Propagation, *, alone: bool) -> dict[str, Any]:
+    """What a later run needs to go on from the middle of this one; its sites are made anew.
+
+    While it is not `alone`, and another start or family may win, a later run starts over.
+    """
+    if not alone:
+        return {"scores": run.means}
+    found = population_to(run.prior, run.sides.prior, run.pair_effect, 1.0)
+    return {"scores": run.means, "variances": run.variances,
+            "population": {**found, "unfinished": True}}  # fmt: skip
 
 
 def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:

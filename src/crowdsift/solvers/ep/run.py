@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -11,6 +12,7 @@ from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.contexts import with_contexts
 from crowdsift.solvers.ep.feature_run import with_item_features
 from crowdsift.solvers.ep.pair_effect import with_pair_effect
+from crowdsift.solvers.ep.population import iterate_of
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
 
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Settings
 
-__all__ = ["complete", "propagate"]
+__all__ = ["complete", "propagate", "with_more_effects"]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
@@ -56,8 +58,13 @@ def propagate(
             best = simpler
     if settings.item_features:
         return with_item_features(best, levels, complete)
-    best = with_contexts(best) if settings.contexts else best
-    return with_pair_effect(best) if settings.pair_effect else best
+    return with_more_effects(best)
+
+
+def with_more_effects(run: Propagation) -> Propagation:
+    """With contexts and an effect of pairs, each where the evidence asks for it."""
+    run = with_contexts(run) if run.settings.contexts else run
+    return with_pair_effect(run) if run.settings.pair_effect else run
 
 
 def _from_starts(
@@ -75,6 +82,7 @@ def _from_starts(
             runs[-1].suspend()
         run = Propagation.begin(name, engine, levels, settings, types, progress, exact)
         if run is not None:
+            run.rule.iterate = partial(iterate_of, run, alone=False)
             _try(run, runs)
             runs.append(run)
     if not runs:  # votes that start nowhere but from nothing
@@ -82,6 +90,8 @@ def _from_starts(
         return _from_starts(engine, levels, flat, types, progress, exact)
     runs[-1].suspend()
     runs = _without_losers(runs)
+    if len(runs) == len(settings.families) == 1:  # else no run is the one to go on with
+        runs[0].rule.iterate = partial(iterate_of, runs[0], alone=True)
     for run in runs:
         run.resume()
         complete(run)
