@@ -109,7 +109,7 @@ def fit(
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
         features=features, partitions=partitions, query=query, threads=threads,
     )  # fmt: skip
-    machines = {"scheduler": scheduler, "shards": shards, "device": device}
+    machines: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device}
     machines["checkpoint"] = checkpoint
     whole = bool(classes or gold or tune) or not (chosen is None or chosen.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
