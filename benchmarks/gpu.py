@@ -38,7 +38,6 @@ from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
 PARTS = ("ceilings", "agreement", "em", "paper", "sift", "map", "more")
-QUICK = ("bt", "rank-centrality", "bora-em", "bora-map", "sift")  # on the look-alike
 TOLERANCE = 1e-9
 SINGLE = 1e-6  # sites in single precision move scores by as much in every iteration
 
@@ -68,8 +67,6 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
         kept |= {"n_items": np.array(votes.n_items), "sides": np.array(votes.sides_known)}
         votes = bare(kept, votes.n_items, votes.sides_known)
         for method in methods:
-            if name == "look-alike" and method not in QUICK:
-                continue
             begun = time.perf_counter()
             try:
                 chosen = tight(method)

@@ -131,14 +131,17 @@ def large(bench: Bench, count: int) -> Comparisons:
 
 
 WATCHED = (
-    ("sites", "TorchSites", ("update", "type_counts", "refine", "system", "propagate")),
-    ("operators", "TorchOperator", ("solve", "multiply")),
-    ("grid", "TorchCorrelations", ("multiply",)),
+    ("votes", "VoteTensors", ("__init__",)),
+    ("rows", "SiteRows", ("__init__",)),
+    ("sites", "TorchSites", ("update", "type_counts", "refine", "system", "propagate", "loopy_bp",
+                             "posteriors", "quantiles", "transform", "copy")),
+    ("operators", "TorchOperator", ("solve", "multiply", "diagonal")),
+    ("grid", "TorchCorrelations", ("multiply", "diagonal_there")),
     ("slopes", "TorchSlopes", ("profile", "curvature", "log_likelihood")),
     ("em", "TorchEM", ("e_step",)),
     ("em", "TorchEStep", ("regress",)),
     ("torch_engine", "TorchEngine", ("__init__",)),
-)
+)  # fmt: skip
 
 
 @contextmanager

@@ -65,6 +65,19 @@ def functions(bench: Bench, method: str, votes: Comparisons, rows: int) -> None:
     sys.stdout.flush()
 
 
+def once(bench: Bench, method: str, size: str, rows: int) -> None:
+    """All profiles of one fit, the first; for votes of which a fit is long."""
+    begun = time.perf_counter()
+    votes = large(bench, int(float(size)))
+    drawn = time.perf_counter() - begun
+    bench.memory()
+    bench.torch.cuda.empty_cache()
+    with spent(bench) as shares:
+        kernels(bench, method, votes, rows)
+    print(f"   {method} {size}, waiting after each, drawn {drawn:.1f} s; {bench.memory()}; "
+          f"{told(shares)}", flush=True)  # fmt: skip
+
+
 def main() -> None:
     """Every case in turn, as long as time is left."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -81,6 +94,10 @@ def main() -> None:
         method, _, name = case.partition(":")
         if bench.left() < 30:
             break
+        if name.startswith("once-"):
+            with row_on_error(bench, case):
+                once(bench, method, name.removeprefix("once-"), given.rows)
+            continue
         with row_on_error(bench, case):
             begun = time.perf_counter()
             votes = votes_of(bench, given.data, name)

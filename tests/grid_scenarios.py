@@ -111,6 +111,19 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
         wanted = quantiles(told.points, masses, levels, atom)
         np.testing.assert_allclose(limits, wanted, rtol=1e-9, atol=1e-9)
         assert sites.idle_threads() >= 1
+        whole, classes = sites.summary(ground.prior, levels), sites.class_masses(ground.prior, 0.5)
+        if whole is not None and classes is not None and own is None:
+            wanted = quantiles(told.points, told.masses, levels, np.zeros(len(told.points)))
+            np.testing.assert_allclose(whole.quantiles, wanted, rtol=1e-9, atol=1e-9)
+            mean = (told.points * told.masses).sum(axis=1)
+            np.testing.assert_allclose(whole.mean, mean, rtol=1e-9, atol=1e-12)
+            away = ((told.points - mean[:, None]) ** 2 * told.masses).sum(axis=1)
+            np.testing.assert_allclose(whole.sd**2, away, rtol=1e-6, atol=1e-9)
+            up, down = ((told.masses * (s * told.points > 0.5)).sum(axis=1) for s in (1, -1))
+            np.testing.assert_allclose(classes, np.stack([down, 1.0 - up - down, up], axis=1),
+                                       rtol=1e-9, atol=1e-9)  # fmt: skip
+            np.testing.assert_allclose(whole.positive + whole.negative, 1.0 - told.masses[
+                np.arange(len(told.points)), told.points.shape[1] // 2], atol=1e-9)  # fmt: skip
     some = slice(engine.facts.n_workers // 2, engine.facts.n_workers)
     assert np.array_equal(sites.posteriors(ground.prior, some, own).masses, told.masses[some])
     system = sites.system(sites.pair_sums())

@@ -269,7 +269,7 @@ def fit(
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
     prepared = _prepared(chosen, comparisons, known)
-    ran = engine_choice(engine, prepared, given)
+    ran = engine_choice(engine, prepared, given, chosen.needs, threads)
     with (
         blas_threads(1, dense=thread_count(threads)),
         opened_engine(engine, prepared, threads, chosen.needs, given) as machine,

@@ -11,6 +11,8 @@ import pytest
 
 import crowdsift
 from crowdsift import engines
+from crowdsift.engines import fastest
+from crowdsift.engines.fastest import fastest_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.candidates import read_asked, read_capacities
 from crowdsift.votes.replies import reply_label
@@ -130,34 +132,36 @@ def test_the_head_of_features_is_written(run, tmp_path):
     assert float(big["score"]) > 0 > float(small["score"])
 
 
+MANY = 10**9, 2, "grid"  # votes, threads, and what is needed of the engine
+
+
 def test_the_engine_without_a_choice(monkeypatch):
     """The compiled core for few votes; with many, or without a core, what is there."""
-    many = engines._MANY_VOTES
-    assert engines._fastest(many - 1).name == "cpu"
-    monkeypatch.setattr(engines, "find_spec", lambda name: None)
-    assert engines._fastest(many) == engines.Choice("cpu", "PyTorch is not installed")
-    monkeypatch.setattr(engines, "COMPILED", False)
-    assert engines._fastest(1).name == "reference"
+    assert fastest_engine(1000, 2, "grid").name == "cpu"
+    monkeypatch.setattr(fastest, "find_spec", lambda name: None)
+    assert fastest_engine(*MANY) == ("cpu", "PyTorch is not installed")
+    monkeypatch.setattr(fastest, "COMPILED", False)
+    assert fastest_engine(1, 2, "grid").name == "reference"
 
 
 def test_the_engine_beside_torch(monkeypatch):
     torch = pytest.importorskip("torch")
-    many = engines._MANY_VOTES
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert engines._fastest(many) == engines.Choice("cpu", "PyTorch finds no CUDA device")
-    monkeypatch.setattr(engines, "COMPILED", False)
-    assert engines._fastest(1) == engines.Choice("torch", "the compiled core is missing")
+    assert fastest_engine(*MANY) == ("cpu", "PyTorch finds no CUDA device")
+    monkeypatch.setattr(fastest, "COMPILED", False)
+    assert fastest_engine(1, 2, "grid") == ("torch", "the compiled core is missing")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
-    assert engines._fastest(many) == engines.Choice("torch", "there is a GPU, a card")
+    found = fastest_engine(*MANY)
+    assert found.name == "torch"
+    assert found.reason.startswith("there is a GPU, a card, expected to be faster")
 
 
 def test_pytorch_is_not_imported_where_no_gpu_can_be(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.delitem(sys.modules, "torch")
-    monkeypatch.setattr(engines, "_has_driver", lambda: False)
-    found = engines._fastest(engines._MANY_VOTES)
-    assert found == engines.Choice("cpu", "there is no driver of a GPU")
+    monkeypatch.setattr(fastest, "_has_driver", lambda: False)
+    assert fastest_engine(*MANY) == ("cpu", "there is no driver of a GPU")
     assert "torch" not in sys.modules
 
 

@@ -106,7 +106,7 @@ def test_the_summary_names_the_engine_and_why():
     assert ran["engine_reason"] == "device cpu was asked for"
     ran = fit(given, "bt").summary
     assert ran["engine"] == "cpu"
-    assert "2,000,000" in ran["engine_reason"]
+    assert "s on a GPU, its start included" in ran["engine_reason"]
     with pytest.raises(RequestError, match="with engine 'cpu' leave it out"):
         fit(given, "bt", engine="cpu", engine_options={"device": "cuda:0"})
 
@@ -124,6 +124,63 @@ def test_memory_is_foreseen_and_its_end_has_figures(monkeypatch):
         device.foresee(place, 2**29, 61, "sift")
     with pytest.raises(ResourceError, match="fit fewer votes"), device.memory_errors(place, 2**29):
         raise torch.OutOfMemoryError("CUDA out of memory")
+
+
+def test_memory_that_ends_in_mid_fit(monkeypatch):
+    """Nothing of a fit is left, and the message has figures."""
+    from crowdsift.engines.torch.slopes import TorchSlopes
+
+    def full(*given, **named):
+        raise torch.OutOfMemoryError("CUDA out of memory")
+
+    monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
+    monkeypatch.setattr(torch.cuda, "mem_get_info", lambda at: (2**30, 2**31))
+    for name in ("memory_reserved", "memory_allocated"):
+        monkeypatch.setattr(torch.cuda, name, lambda at: 0)
+    monkeypatch.setattr(TorchSlopes, "profile", full)
+    with pytest.raises(ResourceError, match=r"has 2\.0 GiB, 1\.0 GiB of them free"):
+        fit(votes(), "bora-map", engine="torch")
+
+
+@pytest.mark.parametrize(
+    ("said", "message"),
+    [
+        ("The NVIDIA driver on your system is too old (found version 11040).", "update the driver"),
+        ("Found no NVIDIA driver on your system.", "there is no NVIDIA driver"),
+        ("CUDA unknown error\nmore", "CUDA does not start: CUDA unknown error$"),
+        (None, "CUDA_VISIBLE_DEVICES"),
+    ],
+)
+def test_what_is_wrong_with_a_driver(monkeypatch, said, message):
+    from crowdsift.engines.torch.device import cuda_fault
+
+    def start():
+        if said is not None:
+            raise RuntimeError(said)
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
+    monkeypatch.setattr(torch.version, "cuda", "13.0")
+    monkeypatch.setattr(torch.cuda, "init", start)
+    with pytest.raises(AssertionError, match=message):
+        raise AssertionError(cuda_fault())
+    monkeypatch.setattr(torch.version, "cuda", None)
+    assert "one for the CPU" in cuda_fault()
+
+
+def test_a_gpu_is_used_where_it_is_expected_to_be_faster(monkeypatch):
+    from crowdsift.engines.fastest import fastest_engine
+
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "H")
+    assert fastest_engine(10**9, 2, "grid").name == "torch"
+    assert fastest_engine(10**9, 2, "slopes").name == "torch"
+    for needs in ("slopes", "em", "likelihood", "grid"):
+        name, reason = fastest_engine(10**5, 2, needs)
+        assert name == "cpu"
+        assert "expected to be faster" in reason
+    first = next(n for n in range(20) if fastest_engine(2**n * 10**5, 2, "grid").name == "torch")
+    later = next(n for n in range(20) if fastest_engine(2**n * 10**5, 16, "grid").name == "torch")
+    assert first < later  # more threads make the CPU faster
 
 
 def test_quantiles_are_those_of_the_host():

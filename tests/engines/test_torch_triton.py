@@ -20,6 +20,7 @@ from crowdsift import Comparisons  # noqa: E402
 from crowdsift.engines.base import SlopePrior  # noqa: E402
 from crowdsift.engines.torch import (  # noqa: E402
     em,
+    grid,
     operators,
     pairs,
     passes,
@@ -72,7 +73,7 @@ def test_kernels(monkeypatch, shape, points):
 
 def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
     """From here on passes are kernels; what a GPU would record is called kernel by kernel."""
-    for module in (em, operators, pairs, passes, slopes, sums):
+    for module in (em, grid, operators, pairs, passes, slopes, sums):
         monkeypatch.setattr(module, "uses_triton", lambda device: True)
 
 
@@ -95,6 +96,7 @@ def told(engine: TorchEngine) -> list[object]:
         fitted, system.rhs, system.laplacian.multiply(other), system.laplacian.diagonal(),
         *at[:4], at.hessian.multiply(other), at.hessian.diagonal(),
         found.rhs, found.laplacian.multiply(other), *sweeps[0], *sweeps[1],
+        engine.grid.correlations().multiply(other),
     ]  # fmt: skip
 
 

@@ -46,10 +46,34 @@ def test_lazy_and_categorical_frames(expected: Comparisons) -> None:
     assert_same(read(pl.DataFrame(VOTES, schema=dict.fromkeys(VOTES, pl.Categorical))), expected)
     assert_same(read(pd.DataFrame(VOTES).astype("category")), expected)
     assert_same(read(pd.DataFrame(VOTES, index=[5, 5, 1, 0])), expected)
+    empty = pd.DataFrame(VOTES).assign(loser=pd.Categorical(["b", None, "a", "a"]))
+    with pytest.raises(InputError, match="row 2, column 'loser': empty item label"):
+        read(empty)
     mixed = pd.DataFrame(
         {"winner": [7, "7"], "loser": ["7", "007"], "worker": [1, 1]}, dtype=object
     )
     assert read(mixed).items.tolist() == [7, "007", "7"]
+
+
+def test_dictionaries_of_arrow(expected: Comparisons) -> None:
+    """Their codes are used as they are, whatever else is in a dictionary, chunk by chunk."""
+    pa = pytest.importorskip("pyarrow")
+    plain = pa.table({name: pa.array(column).dictionary_encode() for name, column in VOTES.items()})
+    assert_same(read(plain), expected)
+    parts = [
+        {name: column[half] for name, column in VOTES.items()} for half in (slice(2), slice(2, 4))
+    ]
+    coded = [
+        pa.table({name: pa.array(column).dictionary_encode() for name, column in part.items()})
+        for part in parts
+    ]
+    assert_same(read(pa.concat_tables(coded)), expected)  # each chunk with a dictionary of its own
+    more = pa.array(["unused", *VOTES["winner"], None, *VOTES["winner"]])
+    again = pa.DictionaryArray.from_arrays(np.array([6, 2, 8, 4], np.int8), more)
+    assert_same(read(plain.set_column(0, "winner", again)), expected)
+    gap = pa.DictionaryArray.from_arrays([6, 5, 8, 4], more)
+    with pytest.raises(InputError, match="row 2, column 'winner': empty item label"):
+        read(plain.set_column(0, "winner", gap))
 
 
 def test_frames_of_lists_and_gaps() -> None:

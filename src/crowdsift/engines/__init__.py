@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import ctypes
-import sys
 from collections.abc import Mapping
-from contextlib import contextmanager
-from functools import cache
+from contextlib import contextmanager, nullcontext
 from importlib import import_module
-from importlib.util import find_spec
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from crowdsift.engines.base import CAPABILITIES
+from crowdsift.engines.fastest import Choice, fastest_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.resources import size_of
 from crowdsift.numeric.threads import thread_count
-from crowdsift.votes.kernels import COMPILED
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -28,8 +23,6 @@ if TYPE_CHECKING:
 __all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "named_options", "offers",
            "opened_engine", "read_there"]  # fmt: skip
 
-# Votes from which on a GPU is used where there is one; its start takes longer than a small fit.
-_MANY_VOTES = 2_000_000
 # Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
 _NEEDED = 80
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
@@ -43,17 +36,16 @@ ENGINES = {
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
 
 
-class Choice(NamedTuple):
-    """An engine by name, and why it is the one."""
-
-    name: str
-    reason: str
-
-
 def choose_engine(
-    name: str, comparisons: Comparisons, threads: int | None = None, device: str | None = None
+    name: str,
+    comparisons: Comparisons,
+    threads: int | None = None,
+    device: str | None = None,
+    needs: str | None = None,
 ) -> Engine:
     """The engine of that name over the comparisons; a device is one of PyTorch.
+
+    `needs` is the capability that will be used, for engines that foresee how much it takes.
 
     Examples
     --------
@@ -63,19 +55,26 @@ def choose_engine(
     >>> choose_engine("auto", votes).facts.n_items
     2
     """
-    chosen = engine_choice(name, comparisons, {"device": device}).name
+    chosen = engine_choice(name, comparisons, {"device": device}, needs, threads).name
     if chosen in MAPS:
         raise RequestError(f"engine {name!r} is one for whole fits")
     module: Any = import_module(ENGINES[chosen])
-    where = {} if device is None else {"device": device}
+    given = {"device": device, "needs": needs} if chosen == "torch" else {}
+    where = {key: value for key, value in given.items() if value is not None}
     made: Engine = module.engine(comparisons, thread_count(threads), **where)
     return made
 
 
 def engine_choice(
-    name: str, comparisons: Comparisons, options: Mapping[str, Any] | None = None
+    name: str,
+    comparisons: Comparisons,
+    options: Mapping[str, Any] | None = None,
+    needs: str | None = None,
+    threads: int | None = None,
 ) -> Choice:
     """Which engine a name means for these comparisons with its options, and why.
+
+    `needs` is the capability that will be used, with so many threads.
 
     Examples
     --------
@@ -100,7 +99,7 @@ def engine_choice(
         return Choice(name, "it was asked for")
     if device is not None:
         return Choice("torch", f"device {device} was asked for")
-    return _fastest(len(comparisons))
+    return fastest_engine(len(comparisons), thread_count(threads), needs or "slopes")
 
 
 def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -134,7 +133,7 @@ def opened_engine(
         raise RequestError(f"an engine is chosen by its name, not by {name!r:.60}")
     given = named_options(options)
     memory = given.pop("memory", None)
-    name = engine_choice(name, comparisons, options).name
+    name = engine_choice(name, comparisons, options, needs, threads).name
     if comparisons.elsewhere is not None and name != "dask":
         comparisons.require_rows(f"the engine {name}")
     if memory is not None and name == "disk":
@@ -143,7 +142,9 @@ def opened_engine(
         device = given.pop("device", None)
         if given:
             raise RequestError(f"{', '.join(given)}: options of the engine dask, not of {name!r}")
-        yield choose_engine(name, comparisons, threads, device)
+        engine = choose_engine(name, comparisons, threads, device, needs)
+        with getattr(engine, "guard", nullcontext)():  # errors of a device, in our words
+            yield engine
         return
     module: Any = import_module(MAPS[name])
     try:
@@ -178,37 +179,6 @@ def read_there(
 
 def _fits(comparisons: Comparisons, memory: str) -> bool:
     return not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)
-
-
-def _fastest(votes: int) -> Choice:
-    """Without a choice: a GPU for many votes, else the compiled core, else what is there."""
-    if COMPILED and votes < _MANY_VOTES:
-        return Choice("cpu", f"a GPU is faster only from {_MANY_VOTES:,} comparisons on")
-    if find_spec("torch") is None:
-        reason = "PyTorch is not installed"
-    elif COMPILED and "torch" not in sys.modules and not _has_driver():
-        reason = "there is no driver of a GPU"  # PyTorch itself takes seconds and 250 MB
-    else:
-        import torch
-
-        if torch.cuda.is_available():
-            return Choice("torch", f"there is a GPU, {torch.cuda.get_device_name()}")
-        if not COMPILED:
-            return Choice("torch", "the compiled core is missing")
-        reason = "PyTorch finds no CUDA device"
-    return Choice("cpu", reason) if COMPILED else Choice("reference", f"no core, and {reason}")
-
-
-@cache
-def _has_driver() -> bool:
-    """Whether a driver is installed without which PyTorch would find no GPU."""
-    if Path("/dev/kfd").exists():  # of AMD
-        return True
-    try:
-        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-    except OSError:
-        return False
-    return True
 
 
 def offers(engine: Engine) -> tuple[str, ...]:

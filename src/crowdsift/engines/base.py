@@ -67,16 +67,22 @@ class Facts:
     component: NDArray[np.uint32]
 
     @classmethod
-    def of(cls, comparisons: Comparisons, component: NDArray[np.uint32]) -> Facts:
-        """The facts of comparisons, given their components."""
+    def of(
+        cls,
+        comparisons: Comparisons,
+        component: NDArray[np.uint32],
+        total_weight: float | None = None,
+        ties: bool | None = None,
+    ) -> Facts:
+        """The facts of comparisons, given their components; more where an engine knows it."""
         features = comparisons.features
         return cls(
             n_items=comparisons.n_items,
             n_workers=comparisons.n_workers,
             n_features=0 if features is None else features.shape[1],
-            total_weight=comparisons.total_weight,
+            total_weight=comparisons.total_weight if total_weight is None else total_weight,
             sides_known=comparisons.sides_known,
-            ties=comparisons.ties_are_outcomes,
+            ties=comparisons.ties_are_outcomes if ties is None else ties,
             n_gold=comparisons.n_gold,
             component=component,
         )

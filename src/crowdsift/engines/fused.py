@@ -8,7 +8,7 @@ or where the answer is None; either way the result is the same. Shards never off
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "solve_rows"]
+__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "solve_rows"]
 
 
 @runtime_checkable
@@ -30,6 +30,16 @@ class FusedEStep(Protocol):
         self, scores: Vector, alternations: int, shift: float, ridge: float, tolerance: float
     ) -> tuple[Vector, Vector, bool] | None:
         """As `solvers.em.alternate`: scores, slopes, and whether all linear solves converged."""
+
+
+class ReliabilitySummary(NamedTuple):
+    """Of every worker: mean, sd, P(β > 0), P(β < 0), and quantiles, a row a worker."""
+
+    mean: Vector
+    sd: Vector
+    positive: Vector
+    negative: Vector
+    quantiles: Vector
 
 
 @runtime_checkable
@@ -47,6 +57,12 @@ class FusedSites(Protocol):
         self, points: Vector, masses: Vector, levels: Vector, atom: Vector
     ) -> Vector | None:
         """As `solvers.ep.type_summary.quantiles`."""
+
+    def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
+        """Posteriors of all workers and their quantiles, where a type is a reliability alone."""
+
+    def class_masses(self, prior: Vector, zone: float) -> Vector | None:
+        """P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row a worker; for the same types."""
 
     def idle_threads(self) -> int:
         """How many threads of the host have nothing to do while a pass runs."""

@@ -98,7 +98,11 @@ class FrameSource(Source):
         if name in self._cut:
             return factorize(as_column(list(map(self._cut[name], series.to_list()))))
         _refuse_nanoseconds(series)
-        if series.dtype in (nw.Categorical, nw.Enum, nw.Object) or series.dtype.is_nested():
+        if series.dtype in (nw.Categorical, nw.Enum):
+            if self.backend != "polars":
+                return _of_categories(*_categories(series.to_native()))
+            series = series.cast(nw.String)  # as its categories are
+        if series.dtype == nw.Object or series.dtype.is_nested():
             return factorize(as_column(series.to_list()))
         labels = series.drop_nulls().unique().alias("label").to_frame().with_row_index("code")
         rows = series.alias("label").to_frame().with_row_index("row")
@@ -119,6 +123,36 @@ class FrameSource(Source):
         """See `Source.value`."""
         value = self._frame[name][row]
         return value.item() if isinstance(value, np.generic) else value
+
+
+def _categories(column: Any) -> tuple[list[Any], NDArray[np.int64]]:
+    """The categories of a column of pandas or Arrow, and the place of every row's; -1: none."""
+    if hasattr(column, "cat"):
+        return column.cat.categories.tolist(), column.cat.codes.to_numpy().astype(np.int64)
+    column = column.unify_dictionaries()
+    codes = [
+        each.indices.fill_null(-1).to_numpy(zero_copy_only=False).astype(np.int64)
+        if each.null_count
+        else each.indices.to_numpy().astype(np.int64)
+        for each in column.chunks
+    ]
+    labels = column.chunks[0].dictionary.to_pylist() if codes else []
+    return labels, np.concatenate(codes) if codes else np.zeros(0, np.int64)
+
+
+def _of_categories(
+    labels: list[Any], places: NDArray[np.int64]
+) -> tuple[list[Any], NDArray[np.uint32]]:
+    """Those of the labels that some row has, each once, and the codes of rows."""
+    distinct, of_label = factorize(as_column(labels))
+    none = places < 0
+    codes = of_label[np.where(none, 0, places)] if labels else np.zeros(len(places), np.uint32)
+    used = np.bincount(codes[~none], minlength=len(distinct)) > 0
+    renamed = np.cumsum(used, dtype=np.uint32) - np.uint32(1)
+    found = [label for label, held in zip(distinct, used, strict=True) if held]
+    if not found:
+        return [], np.full(len(places), MISSING, np.uint32)
+    return found, np.where(none, np.uint32(MISSING), renamed[codes]).astype(np.uint32)
 
 
 def _refuse_nanoseconds(series: Any) -> None:

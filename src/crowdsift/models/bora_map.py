@@ -77,7 +77,7 @@ class BoraMAP(Model):
         size = float(np.sqrt(np.mean(scores**2)))
         if size < 1e-9:  # the votes are all ties
             scores, size = np.zeros_like(scores), 1.0
-        scores, slopes = scores / size, at.slopes * size
+        scores, slopes = np.asarray(scores / size), np.asarray(at.slopes * size)
         return Estimate(
             scores=scores,
             log_likelihood=at.value,
@@ -85,7 +85,7 @@ class BoraMAP(Model):
             trace=[-value / engine.facts.total_weight for value in trace],
             precision=self._precision(engine, scores, slopes, size),
             theta=slopes[:, None],
-            workers=WorkerEstimate(slopes, size / np.sqrt(at.curvature)),
+            workers=WorkerEstimate(slopes, np.asarray(size / np.sqrt(at.curvature))),
         )
 
     @staticmethod

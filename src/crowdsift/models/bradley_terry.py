@@ -82,7 +82,7 @@ class BradleyTerry(Model):
             at = required(engine.slopes).curvature(scores, np.ones(engine.facts.n_workers))
             precision = ScorePrecision.of(at.laplacian, engine.facts, self.penalty)
         return Estimate(
-            scores=scores - scores.mean(),
+            scores=np.asarray(scores - scores.mean()),
             log_likelihood=value,
             rule=rule,
             trace=[-value / engine.facts.total_weight for value in trace],

@@ -19,7 +19,14 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["MOST_ITEMS", "Block", "ComponentCovariance", "difference_variance", "exact_items"]
+__all__ = [
+    "MOST_ITEMS",
+    "Block",
+    "ComponentCovariance",
+    "difference_variance",
+    "exact_items",
+    "level_variance",
+]
 
 MOST_ITEMS = 1_000  # of a component whose covariance is exact: an inverse takes a tenth of a second
 _MOST_NUMBERS = 20_000_000  # in all covariances together; the smallest components come first
@@ -219,6 +226,20 @@ def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
     small = np.zeros(len(sizes), bool)
     small[order] = (np.cumsum(sizes[order] ** 2) <= _MOST_NUMBERS) & (sizes[order] <= MOST_ITEMS)
     return np.asarray(small[component.astype(np.int64)])
+
+
+def level_variance(component: NDArray[np.integer]) -> Vector | float:
+    """The variance of the mean of every item's component where that is known from N(0, 1) alone.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.models.covariance import level_variance
+    >>> level_variance(np.array([0, 0, 1])), level_variance(np.array([0, 0]))
+    (array([0.5, 0.5, 1. ]), 0.5)
+    """
+    sizes = np.bincount(component)
+    return 1.0 / len(component) if len(sizes) == 1 else np.asarray(1.0 / sizes[component])
 
 
 def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:

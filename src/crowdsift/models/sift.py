@@ -11,6 +11,7 @@ from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints, WorkerTypes
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
+from crowdsift.models.covariance import level_variance
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
@@ -245,16 +246,14 @@ class Sift(Model):
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
             pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)
-        component = engine.facts.component
-        variance = np.maximum(run.variances - 1.0 / np.bincount(component)[component], 0.0)
-        sided = run.prior.types.sides
+        variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
         crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
         estimate = Estimate(
             scores=scores,
             log_likelihood=required(engine.slopes).log_likelihood(scores, summary.mean),
             rule=run.rule,
             trace=run.evidence,
-            score_sd=np.sqrt(variance) / size,
+            score_sd=np.asarray(np.sqrt(variance) / size),
             precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
             theta=summary.spread,
             points=summary.points,
@@ -262,7 +261,7 @@ class Sift(Model):
             workers=_workers(summary, run.prior.types, typical * size, classes),
             evidence=run.evidence[-1],
             sign_margin=margin,
-            crowd_side=crowd_side if sided else None,
+            crowd_side=crowd_side if run.prior.types.sides else None,
             details={
                 "pair_effect": run.pair_effect / size**2,
                 "context_spread": 0.0 if apart is None else apart.reliability_spread,
@@ -356,17 +355,18 @@ def _workers(
 def _found(
     pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
-    """Which of the pairs are among those known, and where; both in the order of items."""
+    """Which of the pairs are among those known, and where."""
     keys = pairs.first.astype(np.int64) * n_items + pairs.second
     wanted = first.astype(np.int64) * n_items + second
-    place = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
+    order = np.argsort(keys, kind="stable")
+    place = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
     known = keys[place] == wanted
     return known, place[known]
 
 
 def _about_mean(scores: Vector, engine: Engine) -> Vector:
     """Scores about their mean; zeros stay exactly zero."""
-    return scores - scores.mean() if scores.any() else np.zeros(engine.facts.n_items)
+    return np.asarray(scores - scores.mean()) if scores.any() else np.zeros(engine.facts.n_items)
 
 
 def _diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:

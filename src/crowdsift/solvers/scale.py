@@ -65,7 +65,8 @@ class SlopeScale(NamedTuple):
         """Every worker's slope where the scores are t times as large."""
         h = self._information()
         top = t * h * self._optimum() + self.precision * self.mean
-        return np.asarray(top / (t**2 * h + self.precision))
+        slopes: Vector = top / (t**2 * h + self.precision)
+        return slopes
 
     def _information(self) -> Vector:
         """h, the information of the votes on a slope."""
@@ -73,10 +74,10 @@ class SlopeScale(NamedTuple):
 
     def _prior_gradient(self) -> Vector:
         """The gradient of the prior in a slope, which that of the votes balances."""
-        return np.asarray(self.precision * (self.slopes - self.mean))
+        gradient: Vector = self.precision * (self.slopes - self.mean)
+        return gradient
 
     def _optimum(self) -> Vector:
         """θ̂, at which the votes alone are best met."""
-        return np.asarray(
-            self.slopes + self._prior_gradient() / np.maximum(self._information(), 1e-12)
-        )
+        best: Vector = self.slopes + self._prior_gradient() / np.maximum(self._information(), 1e-12)
+        return best

@@ -50,9 +50,8 @@ class CommonSlope:
         self._passes, self._penalty, self._slope = required(engine.slopes), penalty, slope
         n_items, self._component = engine.facts.n_items, engine.facts.component
         self._gradient = self._x = self._diagonal = np.zeros(n_items)
-        self._diagonal_at = np.full(n_items, np.inf)
-        self._component_sizes = np.bincount(self._component)[self._component].astype(np.float64)
-        self._one_component = not self._component.any()
+        self._diagonal_at: Vector | None = None
+        self._component_sizes = np.bincount(self._component)
         self._slopes = np.full(engine.facts.n_workers, slope)
         self._tolerance, self._resolution, self._largest = tolerance, np.inf, np.inf
         self._at: Profile | None = None
@@ -77,7 +76,8 @@ class CommonSlope:
     def _look(self, x: Vector, resolution: float) -> None:
         self._at = None  # its Hessian holds numbers of every vote, which the next pass reuses
         self._x, self._at = x, self._settle(x, resolution)
-        if float(np.abs(x - self._diagonal_at).max(initial=0.0)) > _SAME_DIAGONAL:
+        at = self._diagonal_at
+        if at is None or float(np.abs(x - at).max(initial=0.0)) > _SAME_DIAGONAL:
             self._diagonal = self.at.hessian.diagonal() + self._penalty
             self._diagonal_at = x
         self._gradient = self._penalty * x - self.at.gradient
@@ -102,11 +102,11 @@ class CommonSlope:
 
     def _levels(self, v: Vector, out: Vector) -> None:
         """Add the Hessian's inverse on every component's level, which the prior alone holds."""
-        if self._one_component:
+        if len(self._component_sizes) == 1:
             out += float(v.sum()) / (self._penalty * len(v))
             return
-        sums = np.bincount(self._component, v)
-        out += sums[self._component] / (self._penalty * self._component_sizes)
+        sums = np.bincount(self._component, v) / (self._penalty * self._component_sizes)
+        out += sums[self._component]
 
     def first_scores(self) -> Vector:
         """Scores to start from: one step from 0, which is linear in the shares of votes, bent.
@@ -117,7 +117,8 @@ class CommonSlope:
         self.evaluate(np.zeros(len(self._x)))
         linear = self.step(np.inf, 0.1).x
         share = np.clip(0.5 + 0.25 * self._slope * linear, 1.0 - _MOST_WON, _MOST_WON)
-        return np.asarray(np.log(share / (1.0 - share)) / self._slope)
+        scores: Vector = np.log(share / (1.0 - share)) / self._slope
+        return scores
 
     def profile(self, x: Vector) -> Profile:
         """What a pass returns at x: the last one, unless its step was taken back."""

@@ -24,7 +24,7 @@ def spectral_scores(
     no more. None where votes are not correlated at all.
     """
     degrees = votes.diagonal()
-    scale = np.divide(1.0, np.sqrt(degrees), out=np.zeros(n_items), where=degrees > 0)
+    scale = (degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300))
     first = _arbitrary(n_items) * (scale > 0)
     norm = float(np.linalg.norm(first))
     if norm == 0.0:
@@ -33,9 +33,8 @@ def spectral_scores(
     for step in range(min(steps, n_items)):
         w = scale * votes.multiply(scale * basis[-1])
         alphas.append(float(w @ basis[-1]))
-        Q = np.stack(basis)
-        for _ in range(2):
-            w = w - Q.T @ (Q @ w)
+        for q in basis + basis:  # twice: once leaves what rounding brings back
+            w = w - float(q @ w) * q
         betas.append(float(np.linalg.norm(w)))
         if betas[-1] < 1e-10 or step + 1 == min(steps, n_items):
             break
@@ -47,10 +46,10 @@ def spectral_scores(
     values, vectors = _tridiagonal(alphas, betas)
     if values[-1] <= 1e-10:
         return None
-    scores = scale * (np.stack(basis[: len(alphas)]).T @ vectors[:, -1])
+    scores = scale * sum(part * q for part, q in zip(vectors[:, -1], basis, strict=False))
     scores = scores - scores.mean()
     size = float(np.sqrt(np.mean(scores**2)))
-    return None if size < 1e-12 else np.asarray(scores / size, dtype=np.float64)
+    return None if size < 1e-12 else scores / size
 
 
 def _tridiagonal(alphas: list[float], betas: list[float]) -> tuple[Vector, Vector]:

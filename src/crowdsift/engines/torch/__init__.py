@@ -9,10 +9,13 @@ from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
+    from crowdsift.engines.torch.streamed import StreamedEngine
     from crowdsift.engines.torch.torch_engine import TorchEngine
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["engine"]
+
+_FEW = 20_000  # votes for which threads of the CPU cost more than they bring
 
 
 def engine(
@@ -20,15 +23,19 @@ def engine(
     threads: int,
     shared: SharedPairs | None = None,
     device: str | None = None,
-) -> TorchEngine:
+    needs: str = "slopes",
+) -> TorchEngine | StreamedEngine:
     """The votes on a device: the one named, else a GPU where there is one, else the CPU.
+
+    Where what the capability `needs` is more than a GPU has free, votes are held by the host and
+    sent to it in shards.
 
     Raises
     ------
     RequestError
         Without PyTorch, and for a device that is not there.
     ResourceError
-        Where the votes do not fit into its memory.
+        Where the votes fit neither into its memory nor into that of the host.
     """
     if not _installed():
         raise RequestError(
@@ -36,16 +43,23 @@ def engine(
             "or use engine 'cpu'"
         )
     from crowdsift.engines.torch.device import (
-        VOTE_BYTES,
+        bytes_a_vote,
         chosen_device,
         foresee,
+        free_memory,
         memory_errors,
     )
     from crowdsift.engines.torch.torch_engine import TorchEngine
 
-    place = chosen_device(device, threads)
-    foresee(place, len(comparisons), VOTE_BYTES, "holding the votes")
-    with memory_errors(place, len(comparisons)):
+    votes = len(comparisons)
+    place = chosen_device(device, threads if votes > _FEW else 1)
+    each = bytes_a_vote(needs, comparisons)
+    if shared is None and place.type == "cuda" and votes * each > free_memory(place):
+        from crowdsift.engines.torch.streamed import streamed_engine
+
+        return streamed_engine(comparisons, place, needs)
+    foresee(place, votes, each, "a fit")
+    with memory_errors(place, votes, each):
         return TorchEngine(comparisons, place, shared)
 
 

@@ -8,7 +8,7 @@ import torch
 
 from crowdsift.engines.base import Tally
 from crowdsift.engines.torch.operators import TorchOperator
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -10,7 +10,7 @@ from crowdsift.engines.base import ItemSystem
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.links import logistic, polya_gamma_mean
 from crowdsift.engines.torch.operators import PairLaplacian
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from crowdsift.engines.torch.device import GRID_BYTES, foresee, memory_errors
+from crowdsift.engines.torch.device import memory_errors, uses_triton
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.sites import TorchSites
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -41,7 +41,6 @@ class TorchGrid:
         """New sites; see the protocol."""
         device, count = self._votes.device, len(self._votes)
         if types.ties not in self._rows:
-            foresee(device, count, GRID_BYTES, "sift")
             with memory_errors(device, count):
                 self._rows[types.ties] = SiteRows(self._votes, self._shared, types.ties)
         return TorchSites(self._votes, self._rows[types.ties], types, variance)
@@ -103,6 +102,10 @@ class TorchCorrelations(TorchOperator):
     def product(self, v: Tensor) -> Tensor:
         """The product with a tensor."""
         votes, x = self._votes, v
+        if uses_triton(votes.device) and len(votes):
+            from crowdsift.engines.torch.triton_correlations import correlated
+
+            return correlated(votes, self._centre, v)
         most = 4.0 * x.abs().max()  # |e| is at most 2, |d| twice the largest
         product = votes.worker_sums(votes.heaviest * most)
         for part in votes.parts():

@@ -10,7 +10,7 @@ from crowdsift.engines.base import Curvature
 from crowdsift.engines.torch.links import LIKELIHOODS
 from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
 from crowdsift.engines.torch.sums import exact_sum
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
     from torch import Tensor

@@ -11,7 +11,7 @@ import torch
 from crowdsift.engines.operators import Solution, WeightedPairs
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.sums import ExactSum, FixedPoint
-from crowdsift.engines.torch.votes import to_device, to_host
+from crowdsift.engines.torch.vectors import on_device, to_device, to_host, told
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,11 +47,12 @@ class TorchOperator(ABC):
 
     def multiply(self, v: Vector) -> Vector:
         """The product with v; see the protocol."""
-        return to_host(self.product(to_device(v, self._device)))
+        found = self.product(to_device(v, self._device))
+        return told(found) if on_device(v) else to_host(found)
 
     def diagonal(self) -> Vector:
         """The diagonal; see the protocol."""
-        return to_host(self.diagonal_there())
+        return told(self.diagonal_there().clone())
 
     def pairs(self) -> WeightedPairs:
         """Of a Laplacian; see the protocol."""
@@ -66,7 +67,7 @@ class TorchOperator(ABC):
             return Solution(np.zeros_like(rhs), 0, 0.0, True)
         x, steps, square = self._solved(rhs, start, shift, tolerance, tolerance * size, most)
         relative = float(np.sqrt(square)) / size
-        return Solution(to_host(x), steps, relative, relative <= tolerance)
+        return Solution(told(x), steps, relative, relative <= tolerance)
 
     def _solved(
         self, rhs: Vector, start: Vector, shift: float, tolerance: float, goal: float, most: int
@@ -115,15 +116,16 @@ class PairLaplacian(TorchOperator):
     """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may be there more than once.
 
     `most` is how many entries an item has at most. With few items it is held as a matrix. `solvers`
-    keeps what solves with the same pairs share.
+    keeps what solves with the same pairs share. `runs`: pairs of a lower item are together.
     """
 
     def __init__(
         self, n_items: int, low: Tensor, high: Tensor, weight: Tensor, most: int,
         solvers: dict[object, GraphSolver] | None = None, diagonal: Tensor | None = None,
+        runs: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(weight.device)
-        self._solvers, self._diagonal = solvers, diagonal
+        self._solvers, self._diagonal, self._runs = solvers, diagonal, runs
         self._n, self._low, self._high, self._weight, self._most = n_items, low, high, weight, most
         self._bound = weight.abs().max() if len(weight) else weight.new_zeros(())
         self._matrix: Tensor | None = None
@@ -138,7 +140,7 @@ class PairLaplacian(TorchOperator):
         if uses_triton(self._device):
             from crowdsift.engines.torch.triton_pairs import laplacian_product
 
-            return laplacian_product(self._low, self._high, self._weight, v, scale)
+            return laplacian_product(self._low, self._high, self._weight, v, scale, self._runs)
         flow = v.index_select(0, self._low) - v.index_select(0, self._high)
         whole = scale.whole(flow * self._weight)
         sums = torch.zeros(self._n, dtype=torch.int64, device=self._device)

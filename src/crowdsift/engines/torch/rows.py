@@ -16,12 +16,16 @@ if TYPE_CHECKING:
 
 __all__ = ["Chunks", "PairIndex", "SiteRows"]
 
+_NEAR = 1 << 20  # items of whom a few numbers each stay in the cache of a GPU
 _CHUNK = 256  # votes of one worker that one program of a kernel goes through, at most
 _NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # that a pass over votes and types holds at once
 
 
 class PairIndex(NamedTuple):
-    """Compared pairs, the lower item first, in rising order.
+    """Compared pairs, the lower item first, in rising order: by ranges of the higher item.
+
+    In a range of a million higher items pairs are in the order of the lower ones. So what is read
+    of lower items and added to them is next to each other, and of higher ones near in memory.
 
     `mine` are those that this shard owns, None where it owns all; `shared` the places of those that
     other shards compare, too, and `shared_mine` which of them are owned. `degrees` is how many
@@ -135,12 +139,19 @@ class SiteRows:
         return torch.where(self.worker[rows] < crowd, x, 0.0).to(torch.float64)
 
 
+def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:
+    """Pairs by the range of the higher item, then the lower item, then the place in the range."""
+    low, high = torch.minimum(one, two).to(torch.int64), torch.maximum(one, two)
+    found: Tensor = low.add_(torch.div(high, near, rounding_mode="floor"), alpha=n_items)
+    return found.mul_(near).add_(high % near)
+
+
 def _pairs(
     first: Tensor, second: Tensor, n_items: int, shared: SharedPairs | None
 ) -> tuple[PairIndex, Tensor]:
     """The pairs that are compared, and the number of every row's."""
-    key = torch.minimum(first, second).to(torch.int64) * n_items
-    key, order = torch.sort(key.add_(torch.maximum(first, second)), stable=True)
+    near = n_items if n_items <= 2 * _NEAR else _NEAR
+    key, order = torch.sort(_key(first, second, n_items, near), stable=True)
     new = torch.ones(len(key), dtype=torch.bool, device=key.device)
     torch.ne(key[1:], key[:-1], out=new[1:])
     number = torch.cumsum(new, 0, dtype=torch.int32) - 1
@@ -150,13 +161,16 @@ def _pairs(
     key, order = key.index_select(0, begin), order.to(torch.int32)
     del new
     offsets = torch.cat([begin, begin.new_full((1,), len(pair))]).to(torch.int32)
-    low, high = (key // n_items).to(torch.int32), (key % n_items).to(torch.int32)
+    upper = key // near
+    low = (upper % n_items).to(torch.int32)
+    high = (upper // n_items * near + key % near).to(torch.int32)
+    del upper
     held = torch.bincount(low, minlength=n_items) + torch.bincount(high, minlength=n_items)
     place = torch.zeros(0, dtype=torch.int64, device=key.device)
     mine, owner = None, torch.zeros(0, dtype=torch.bool, device=key.device)
     if shared is not None:
-        ends = [torch.from_numpy(x.astype("int64")).to(key.device) for x in shared[:2]]
-        place = torch.searchsorted(key, ends[0] * n_items + ends[1])
+        one, two = (torch.from_numpy(x.astype("int64")).to(key.device) for x in shared[:2])
+        place = torch.searchsorted(key, _key(one, two, n_items, near))
         owner = torch.from_numpy(shared.owner.copy()).to(key.device)
         owned = torch.ones(len(key), dtype=torch.bool, device=key.device)
         owned[place] = owner

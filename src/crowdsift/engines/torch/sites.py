@@ -13,10 +13,10 @@ from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.moments import SiteState, side_cavity
 from crowdsift.engines.torch.pairs import PairState
 from crowdsift.engines.torch.passes import grid_passes
-from crowdsift.engines.torch.quantiles import quantiles
+from crowdsift.engines.torch.quantiles import class_masses, quantiles, summary
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.types import TypeState
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.vectors import to_host, told
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 from crowdsift.numeric.threads import available_threads
 
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
+    from crowdsift.engines.fused import ReliabilitySummary
     from crowdsift.engines.grid import (
         Messages,
         PairPosteriors,
@@ -107,10 +108,10 @@ class TorchSites:
         counts = types.counts(prior, some, self._own(prior, own))
         sums = torch.stack([torch.where(marked, logs, 0.0).sum(), log_sites])
         found = to_host(torch.cat([counts, sums]))
-        side_tau, side_nu = (to_host(x) if sides else np.zeros(len(x)) for x in self._side_sums())
+        side_tau, side_nu = (told(x) if sides else np.zeros(len(x)) for x in self._side_sums())
         return SiteUpdate(
             found[:-2], float(found[-2]), float(found[-1]), types.gold_margin(marked),
-            to_host(torch.where(counted, regular, 0.0)), side_tau, side_nu,
+            told(torch.where(counted, regular, 0.0)), side_tau, side_nu,
         )  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:
@@ -128,6 +129,14 @@ class TorchSites:
     def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
         """Quantiles of posteriors over types, where there are many of them."""
         return quantiles(points, masses, levels, atom, self._votes.device)
+
+    def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
+        """What posteriors say; see `engines.fused`."""
+        return summary(self._types, prior, levels)
+
+    def class_masses(self, prior: Vector, zone: float) -> Vector | None:
+        """Masses of classes of types; see `engines.fused`."""
+        return class_masses(self._types, prior, zone)
 
     def idle_threads(self) -> int:
         """All of them while a GPU works."""

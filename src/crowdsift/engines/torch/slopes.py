@@ -11,7 +11,7 @@ from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.links import logistic
 from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
 from crowdsift.engines.torch.sums import FixedPoint
-from crowdsift.engines.torch.votes import to_host
+from crowdsift.engines.torch.vectors import told
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,9 +68,7 @@ class TorchSlopes:
         if prior is not None:
             curvature = information.total() + prior.precision
         hessian.finish(curvature)
-        return Profile(
-            float(value), to_host(gradient.total()), to_host(s), to_host(curvature), hessian
-        )
+        return Profile(float(value), told(gradient.total()), told(s), told(curvature), hessian)
 
     def _by_kernels(self, r: Tensor, s: Tensor, prior: SlopePrior | None) -> Profile:
         """The same by kernels, in three sweeps over the votes and Newton's."""
@@ -83,9 +81,7 @@ class TorchSlopes:
         hessian = SlopeHessian(votes)
         at = derivatives(votes, r, s, hessian.a, hessian.b)
         hessian.finish(curvature, at.a_most, at.b_most)
-        return Profile(
-            float(at.value), to_host(at.gradient), to_host(s), to_host(curvature), hessian
-        )
+        return Profile(float(at.value), told(at.gradient), told(s), told(curvature), hessian)
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Derivatives in the scores; see the protocol."""
@@ -103,7 +99,7 @@ class TorchSlopes:
             information.add(part.worker, -part.n * second * d * d)
             weight[part.rows] = -part.n * second * t * t
         return ScoreCurvature(
-            float(value), to_host(gradient.total()), to_host(information.total()),
+            float(value), told(gradient.total()), told(information.total()),
             PairLaplacian(votes.n_items, votes.first, votes.second, weight, votes.most_of_item),
         )  # fmt: skip
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -9,6 +10,7 @@ import torch
 from crowdsift.engines.base import ContextEngine, Facts
 from crowdsift.engines.torch.components import components
 from crowdsift.engines.torch.counts import TorchCounts
+from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.em import TorchEM
 from crowdsift.engines.torch.grid import TorchGrid
 from crowdsift.engines.torch.likelihood import TorchLikelihood
@@ -35,7 +37,9 @@ class TorchEngine:
     ) -> None:
         self._comparisons, self._device, self._shared = comparisons, device, shared
         self._votes = votes = VoteTensors(comparisons, device, counted_with)
-        self.facts = Facts.of(comparisons, components(votes))
+        self.facts = Facts.of(
+            comparisons, components(votes), votes.total_weight(), votes.ties_are_outcomes()
+        )
         self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
         self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
         self.grid = TorchGrid(votes, shared)
@@ -52,6 +56,10 @@ class TorchEngine:
             return None
         apart = TorchEngine(found.votes, self._device, self._shared, self._votes)
         return ContextEngine(apart, found.worker, found.context)
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Within, an end of the device's memory is an error that says what to do."""
+        return memory_errors(self._device, len(self._comparisons))
 
     def describe(self) -> str:
         """Which device the passes run on, and in what way."""

@@ -15,6 +15,7 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.torch.sums import FixedPoint
+from crowdsift.engines.torch.triton_runs import add_runs
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -75,8 +76,9 @@ def _sweep(
         tl.store(to_high + i, new_high.to(old_high.dtype), mask=good)
         kept = good & proper
         one, two = tl.floor(new_low * scale + 0.5), tl.floor(new_high * scale + 0.5)
-        tl.atomic_add(sums + a, one.to(tl.int64), mask=kept, sem="relaxed")
         tl.atomic_add(sums + b, two.to(tl.int64), mask=kept, sem="relaxed")
+        one = tl.where(kept, one, 0.0).to(tl.int64)
+        add_runs(sums, low, i, good, a, one, count, B)
         moving = tl.sum(tl.where(good, moved, 0), axis=0)
         wrong = tl.sum((good & (proper == 0)).to(tl.int64), axis=0)
         if moving > 0:

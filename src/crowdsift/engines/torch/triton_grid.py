@@ -16,6 +16,7 @@ import triton.language as tl
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
 from crowdsift.engines.torch.moments import NewSites, PlainPasses
+from crowdsift.engines.torch.triton_plain import plain_messages, plain_moments
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
@@ -308,6 +309,9 @@ class TritonPasses(PlainPasses):
             "C": float(PROBIT_SMOOTHING), "TIES": types.shape.ties, "FAMILY": family,
             "SIDES": family or len(types.shape.side_only) > 0, "T": wide, "V": 2048 // wide,
         }  # fmt: skip
+        self._half_wide = triton.next_power_of_2(max(self._half, 1))
+        several = self._flags["TIES"] or self._flags["SIDES"]
+        self._plain = not several and 0 < self._half <= _TYPES
 
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
         """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
@@ -326,10 +330,7 @@ class TritonPasses(PlainPasses):
             rows.worker, rows.n, *self._votes, marked.view(torch.int8), *self._cavity, logs,
             len(rows), self._crowd, FAMILY=family, LEAST=_LEAST, B=_BLOCK,
         )  # fmt: skip
-        _messages[(self._shape[0], triton.cdiv(self._shape[1], self._flags["T"]))](
-            chunks.worker, chunks.begin, chunks.end, rows.n, rows.kind, *self._cavity, *self._grid,
-            out, self._shape[1], self._half, self._crowd, **self._flags,
-        )  # fmt: skip
+        self._launch_messages(out)
         if chunks.most == 1 and len(chunks.worker) == workers:
             return out, logs.sum()
         whole = torch.empty((workers, n_types), dtype=torch.float64, device=device)
@@ -348,16 +349,41 @@ class TritonPasses(PlainPasses):
         new = NewSites(*(torch.empty_like(x) for x in old))
         if not self._shape[0]:
             return new
-        _moments[(self._shape[0],)](
-            chunks.worker, chunks.begin, chunks.end, rows.kind, *self._cavity, *self._grid, mass,
-            among, *new, self._shape[1], self._half, self._crowd, **self._flags,
-        )  # fmt: skip
+        if self._plain:
+            plain_moments[(self._shape[0],)](
+                chunks.worker, chunks.begin, chunks.end, *self._cavity[:2], *self._grid[:3], mass,
+                new.tau, new.nu, self._shape[1], self._half, **self._plain_flags(),
+            )  # fmt: skip
+        else:
+            _moments[(self._shape[0],)](
+                chunks.worker, chunks.begin, chunks.end, rows.kind, *self._cavity, *self._grid,
+                mass, among, *new, self._shape[1], self._half, self._crowd, **self._flags,
+            )  # fmt: skip
         part = torch.full((1,), damping, dtype=torch.float64, device=mass.device)
         _update[(triton.cdiv(len(rows), _BLOCK),)](
             rows.worker, *self._votes, marked.view(torch.int8), part, *new, len(rows), self._crowd,
             CLIP=clip, FAMILY=self._flags["FAMILY"], LEAST=_LEAST, B=_BLOCK,
         )  # fmt: skip
         return new
+
+    def _launch_messages(self, out: Tensor) -> None:
+        """Σ n·log Z of every chunk and type."""
+        rows, chunks, (count, n_types) = self._rows, self._chunks, self._shape
+        where = chunks.worker, chunks.begin, chunks.end, rows.n
+        if self._plain:
+            plain_messages[(count,)](
+                *where, *self._cavity[:2], *self._grid[:3], out, n_types, self._half,
+                **self._plain_flags(),
+            )  # fmt: skip
+            return
+        _messages[(count, triton.cdiv(n_types, self._flags["T"]))](
+            *where, rows.kind, *self._cavity, *self._grid, out, n_types, self._half, self._crowd,
+            **self._flags,
+        )  # fmt: skip
+
+    def _plain_flags(self) -> dict[str, Any]:
+        wide = self._half_wide
+        return {"C": self._flags["C"], "T": wide, "V": 2048 // wide}
 
     def _of(self, state: SiteState) -> tuple[Tensor, ...]:
         """What the kernels take of votes and their sites."""

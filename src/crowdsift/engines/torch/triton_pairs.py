@@ -13,12 +13,13 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.torch.sums import FixedPoint
+from crowdsift.engines.torch.triton_runs import add_runs
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["laplacian_diagonal", "laplacian_product", "launch_flow", "pair_posteriors", "pair_sums",
-           "received", "sweep"]  # fmt: skip
+__all__ = ["laplacian_diagonal", "laplacian_product", "pair_posteriors", "pair_sums", "received",
+           "sweep"]  # fmt: skip
 
 _BLOCK = 1024
 
@@ -30,7 +31,10 @@ def _whole(x):
 
 
 @triton.jit
-def _flow(low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, B: tl.constexpr):
+def _flow(
+    low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, RUNS: tl.constexpr,
+    B: tl.constexpr,
+):  # fmt: skip
     """Weight·(v[low] - v[high]) to low and, of opposite sign, to high; or the weight to both."""
     i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
     good = i < count
@@ -43,7 +47,10 @@ def _flow(low, high, weight, v, up, sums, count, DIAGONAL: tl.constexpr, B: tl.c
         one = tl.load(v + a, mask=good, other=0.0)
         whole = _whole(flow * (one - tl.load(v + b, mask=good, other=0.0)))
         tl.atomic_add(sums + b, -whole, mask=good, sem="relaxed")
-    tl.atomic_add(sums + a, whole, mask=good, sem="relaxed")
+    if RUNS:
+        add_runs(sums, low, i, good, a, whole, count, B)
+    else:
+        tl.atomic_add(sums + a, whole, mask=good, sem="relaxed")
 
 
 @triton.jit
@@ -79,10 +86,10 @@ def _received(
     one, two = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
     weight = _whole(tl.load(a + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_a))
     pull = _whole(tl.load(h + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_h))
-    tl.atomic_add(diagonal + one, weight, mask=good, sem="relaxed")
     tl.atomic_add(diagonal + two, weight, mask=good, sem="relaxed")
-    tl.atomic_add(rhs + one, pull, mask=good, sem="relaxed")
     tl.atomic_add(rhs + two, -pull, mask=good, sem="relaxed")
+    add_runs(diagonal, low, i, good, one, weight, count, B)
+    add_runs(rhs, low, i, good, one, pull, count, B)
 
 
 @triton.jit
@@ -139,19 +146,12 @@ def _sweep(
     tl.atomic_add(found + 1, wrong, sem="relaxed")
 
 
-def launch_flow(
-    low: Tensor, high: Tensor, weight: Tensor, v: Tensor, up: Tensor, sums: Tensor
-) -> None:
-    """Add the product of a Laplacian with v to the sums, in fixed point."""
-    _launch(_flow, len(weight), low, high, weight, v, up, sums, DIAGONAL=False)
-
-
 def laplacian_product(
-    low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint
+    low: Tensor, high: Tensor, weight: Tensor, v: Tensor, scale: FixedPoint, runs: bool
 ) -> Tensor:
-    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ v."""
+    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ v; `runs`: pairs of a lower item are together."""
     sums = torch.zeros(len(v), dtype=torch.int64, device=v.device)
-    launch_flow(low, high, weight, v, scale.up, sums)
+    _launch(_flow, len(weight), low, high, weight, v, scale.up, sums, DIAGONAL=False, RUNS=runs)
     return scale.values(sums)
 
 
@@ -160,7 +160,8 @@ def laplacian_diagonal(
 ) -> Tensor:
     """Weights added up by item."""
     sums = torch.zeros(n_items, dtype=torch.int64, device=weight.device)
-    _launch(_flow, len(weight), low, high, weight, weight, scale.up, sums, DIAGONAL=True)
+    given = low, high, weight, weight, scale.up, sums
+    _launch(_flow, len(weight), *given, DIAGONAL=True, RUNS=False)
     return scale.values(sums)
 
 

@@ -15,6 +15,8 @@ import torch
 import triton
 import triton.language as tl
 
+from crowdsift.engines.torch.vectors import to_device
+
 if TYPE_CHECKING:
     from torch import Tensor
 
@@ -262,7 +264,7 @@ class GraphSolver:
         at = self._problem
         known = np.array([0.0, 0.0, 0.0, 1.0, 0.0, shift, tolerance * tolerance, 0.0])
         for held, given in ((at.x, start), (at.rhs, rhs), (at.state, known)):
-            held.copy_(torch.from_numpy(np.ascontiguousarray(given, np.float64)))
+            held.copy_(to_device(given, held.device))
         gather_weights(at, weight)
         begin_solve(at)
         done = 0

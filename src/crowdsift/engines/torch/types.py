@@ -16,7 +16,7 @@ from crowdsift.engines.torch.adaptive_grid import (
     signed_widths,
     transfer,
 )
-from crowdsift.engines.torch.votes import to_device
+from crowdsift.engines.torch.vectors import to_device
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -112,6 +112,10 @@ class TypeState:
     def n_types(self) -> int:
         """How many types there are."""
         return self.n_regular() + len(self.shape.side_only)
+
+    def reliability_only(self) -> bool:
+        """Whether a type is a reliability and nothing else."""
+        return len(self.shape.widths) == 1 and not len(self.shape.side_only)
 
     def positive_levels(self, workers: Tensor) -> Tensor:
         """The positive levels of some workers, a row each."""

@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.engines.torch.vectors import to_device
 from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
@@ -17,13 +18,12 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["VotePart", "VoteTensors", "to_device", "to_host"]
+__all__ = ["VotePart", "VoteTensors", "staged"]
 
 # Votes of which a pass holds temporary numbers at once.
-_STAGE, _LONG = 1 << 24, 1 << 14  # numbers that are copied at once, and that are many
+_STAGE = 1 << 24  # numbers that are copied at once
 _PART = {"cpu": 1 << 20, "cuda": 1 << 25}
 
 
@@ -97,6 +97,17 @@ class VoteTensors:
                     f"{self.n_items} items, numbered from 0"
                 )
 
+    def total_weight(self) -> float:
+        """The number of votes, counted with their weights."""
+        return float(self.n.sum(dtype=torch.float64))
+
+    def ties_are_outcomes(self) -> bool:
+        """Whether there are ties, and no other outcome between 0 and 1."""
+        kinds = [torch.stack([(y == 0.5).any(), ((y != 0.5) & (y > 0.0) & (y < 1.0)).any()])
+                 for y in self.y.split(_PART[self.device.type])]  # fmt: skip
+        ties, soft = torch.stack(kinds).any(dim=0).tolist() if kinds else (False, False)
+        return bool(ties and not soft)
+
     def zero(self) -> Tensor:
         """The number 0 there."""
         return torch.zeros((), dtype=torch.float64, device=self.device)
@@ -132,9 +143,7 @@ class VoteTensors:
         with warnings.catch_warnings():  # arrays are read-only, and are only read
             warnings.simplefilter("ignore", UserWarning)
             source = torch.from_numpy(np.ascontiguousarray(values))
-        if self.device.type == "cpu" or len(source) < 2 * _STAGE:
-            return source.to(self.device, copy=True)
-        return _staged(source, self.device)
+        return staged(source, self.device)
 
 
 class ItemSums(ExactSum):
@@ -146,8 +155,10 @@ class ItemSums(ExactSum):
         self.add(part.second, values, sign=-1)
 
 
-def _staged(source: Tensor, device: Any) -> Tensor:
+def staged(source: Tensor, device: Any) -> Tensor:
     """A long tensor on the device, through two buffers from which it copies by itself."""
+    if device.type == "cpu" or source.dim() != 1 or len(source) < 2 * _STAGE:
+        return source.to(device, copy=True)
     result = torch.empty(len(source), dtype=source.dtype, device=device)
     buffers = [torch.empty(_STAGE, dtype=source.dtype, pin_memory=True) for _ in range(2)]
     free = [torch.cuda.Event() for _ in range(2)]
@@ -159,22 +170,3 @@ def _staged(source: Tensor, device: Any) -> Tensor:
         free[at].record()
     torch.cuda.synchronize(device)
     return result
-
-
-def to_device(values: Any, device: torch.device) -> Tensor:
-    """Numbers in double precision on a device; long ones through memory that it can read."""
-    held = np.asarray(values, np.float64, order="C")
-    source = torch.from_numpy(held if held.flags.writeable else held.copy())
-    if device.type == "cuda" and source.numel() >= _LONG:
-        pinned = torch.empty(source.shape, dtype=torch.float64, pin_memory=True)
-        return pinned.copy_(source).to(device, non_blocking=True)
-    return source.to(device, copy=True)
-
-
-def to_host(values: Tensor) -> Vector:
-    """Numbers in double precision as an array of the host."""
-    found = values.to(torch.float64)
-    if found.device.type == "cuda" and found.numel() >= _LONG:  # memory that a GPU can write to
-        pinned = torch.empty(found.shape, dtype=torch.float64, pin_memory=True)
-        found = pinned.copy_(found)
-    return np.asarray(found.cpu().numpy(), dtype=np.float64)

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.fused import FusedSites
 from crowdsift.engines.grid import mirrored
 from crowdsift.solvers.ep.type_summary import by_blocks
 
@@ -59,6 +60,10 @@ def class_evidence(sites: GridSites, prior: WorkerPrior, typical: float, n_worke
     held = np.bincount(classes, prior.masses)
     even = prior.masses / (len(held) * np.maximum(held, _SMALLEST))[classes]
     side_only = len(prior.masses) - len(beta)
+    if isinstance(sites, FusedSites):
+        whole = sites.class_masses(even, 0.25 * typical)
+        if whole is not None:
+            return np.asarray(np.log(np.maximum(whole, _SMALLEST)))
     result = np.empty((n_workers, len(held)))
     chunk = max(_NUMBERS // len(prior.masses), 1)
     for begin in range(0, n_workers, chunk):

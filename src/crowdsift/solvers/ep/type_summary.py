@@ -14,6 +14,7 @@ from crowdsift.engines.grid import TypePosteriors, WorkerPoints
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from crowdsift.engines.fused import ReliabilitySummary
     from crowdsift.engines.grid import GridSites, WorkerPriors, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
@@ -23,7 +24,8 @@ __all__ = ["TypeSummary", "by_blocks", "quantiles", "summarise"]
 _NUMBERS = 4_000_000  # of an array over workers and types at a time
 _BLOCK = 200_000  # ... of those that are summarised at a time
 _MANY = 2_000  # workers whose quantiles are worth a way to the device
-_LEVELS = (0.05, 0.95)
+# The 90 % interval, then what stands for the posterior.
+_QUANTILES = np.array([0.05, 0.95, *((np.arange(16) + 0.5) / 16)])
 _SIDE_ONLY_SPREAD = 1.0 / 3.0  # a side-only type stands for sides within so much of its own
 
 
@@ -50,10 +52,12 @@ class TypeSummary(NamedTuple):
 
     def scaled(self, factor: float) -> TypeSummary:
         """The summary of β·factor, for a positive factor."""
-        points = self.points._replace(reliability=self.points.reliability * factor)
+        spread, reliability = self.spread * factor, self.points.reliability
+        same = reliability is self.spread
+        points = self.points._replace(reliability=spread if same else reliability * factor)
         return self._replace(mean=self.mean * factor, sd=self.sd * factor,
                              lower=self.lower * factor, upper=self.upper * factor,
-                             spread=self.spread * factor, points=points)  # fmt: skip
+                             spread=spread, points=points)  # fmt: skip
 
 
 def summarise(
@@ -66,6 +70,10 @@ def summarise(
     chunk = max(_NUMBERS // len(prior.masses), 1)
     side_mean, side_variance = sides
     n_workers = len(side_mean)
+    if isinstance(sites, FusedSites) and own is None and n_workers >= _MANY:
+        whole = sites.summary(prior.masses, _QUANTILES)
+        if whole is not None:
+            return _of_reliabilities(whole)
     parts: list[TypeSummary] = []
     for begin in range(0, n_workers, chunk):
         end = min(begin + chunk, n_workers)
@@ -78,6 +86,18 @@ def summarise(
     points = WorkerPoints(*_joined([part.points for part in parts]))
     joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
     return TypeSummary(**joined, points=points)
+
+
+def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
+    """The summary of workers of whom a reliability is all."""
+    spread, none = np.ascontiguousarray(found.quantiles[:, 2:]), np.zeros(len(found.mean))
+    nothing = np.zeros_like(spread)
+    return TypeSummary(
+        mean=found.mean, sd=found.sd, lower=found.quantiles[:, 0].copy(),
+        upper=found.quantiles[:, 1].copy(), positive=found.positive, negative=found.negative,
+        spread=spread, p_side_only=none, width=none, side=none, side_sd=none,
+        points=WorkerPoints(spread, nothing, nothing, nothing),
+    )  # fmt: skip
 
 
 def by_blocks(sites: GridSites, columns: tuple[Vector, ...], work: Callable[..., Any]) -> list[Any]:
@@ -102,8 +122,7 @@ def _by_reliability(found: TypePosteriors, types: WorkerTypes) -> tuple[Vector, 
     rows, points = found.points.shape
     regular = len(types.widths) * points
     masses = found.masses[:, :regular].reshape(rows, -1, points).sum(axis=1)
-    levels = np.array([*_LEVELS, *((np.arange(16) + 0.5) / 16)])
-    return found.points, masses, levels, found.masses[:, regular:].sum(axis=1)
+    return found.points, masses, _QUANTILES, found.masses[:, regular:].sum(axis=1)
 
 
 def _joined(parts: list[Any]) -> Iterator[Vector]:

@@ -1,0 +1,259 @@
+"""Vectors over items and workers that stay on the device, and that NumPy's functions know.
+
+Solvers are written in NumPy. Beside a GPU, what they do to vectors of a million items would take
+longer than the passes over a hundred million votes, and so would sending them to and fro. NumPy
+asks its arguments how an operation is done (`__array_ufunc__`, `__array_function__`): here it is
+done there. What is not known here is done on the host, with the same result.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+import torch
+from numpy.lib.mixins import NDArrayOperatorsMixin
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from torch import Tensor
+
+    from crowdsift.numeric import Vector
+
+__all__ = ["DeviceVector", "on_device", "to_device", "to_host", "told"]
+
+# From so many entries on a vector stays where it is; below, starting a kernel takes longer than
+# the work of the host.
+_LONG = 1 << 15
+_MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by itself
+
+
+def told(values: Tensor) -> Vector:
+    """A vector as solvers get it: an array of the host or, where it is long, one of the GPU."""
+    if stays(values.device, len(values)):
+        return cast("Vector", DeviceVector(values.to(torch.float64)))
+    return to_host(values)
+
+
+def stays(device: torch.device, length: int) -> bool:
+    """Whether vectors of that length stay on the device."""
+    return device.type == "cuda" and length >= _LONG
+
+
+def on_device(values: Any) -> bool:
+    """Whether a vector is one of a device."""
+    return isinstance(values, DeviceVector)
+
+
+def to_device(values: Any, device: torch.device) -> Tensor:
+    """Numbers in double precision on a device; those that are there already as they are."""
+    if isinstance(values, DeviceVector):
+        return values.tensor.to(torch.float64)
+    held = np.asarray(values, np.float64, order="C")
+    if device.type == "cuda" and held.size >= _MANY:
+        pinned = torch.empty(held.shape, dtype=torch.float64, pin_memory=True)
+        np.copyto(pinned.numpy(), held)  # by one thread: waking others takes longer
+        return pinned.to(device, non_blocking=True)
+    source = torch.from_numpy(held if held.flags.writeable else held.copy())
+    return source.to(device, copy=True)
+
+
+def to_host(values: Tensor) -> Vector:
+    """Numbers in double precision as an array of the host."""
+    found = values.to(torch.float64)
+    if found.device.type == "cuda" and found.numel() >= _MANY:
+        found = torch.empty(found.shape, dtype=torch.float64, pin_memory=True).copy_(found)
+    return np.asarray(found.cpu().numpy(), dtype=np.float64)
+
+
+class DeviceVector(NDArrayOperatorsMixin):
+    """A tensor of one dimension that behaves as an array does.
+
+    Examples
+    --------
+    >>> import numpy as np, torch
+    >>> from crowdsift.engines.torch.vectors import DeviceVector
+    >>> x = DeviceVector(torch.tensor([3.0, -4.0], dtype=torch.float64))
+    >>> float(np.sqrt(x @ x)), float(np.abs(x).max()), np.asarray(2.0 * x)
+    (5.0, 4.0, array([ 6., -8.]))
+    """
+
+    __slots__ = ("tensor",)
+    ndim = 1
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+
+    def __len__(self) -> int:
+        return len(self.tensor)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """How many entries there are."""
+        return (len(self.tensor),)
+
+    @property
+    def size(self) -> int:
+        """How many entries there are."""
+        return len(self.tensor)
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Their kind."""
+        return np.dtype(str(self.tensor.dtype).removeprefix("torch."))
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Any:
+        """The same on the host, through memory that a GPU can write to."""
+        source = self.tensor
+        if source.device.type == "cuda":
+            source = torch.empty(source.shape, dtype=source.dtype, pin_memory=True).copy_(source)
+            return np.asarray(source.numpy(), dtype)
+        return np.array(source.numpy(), dtype)
+
+    def __getitem__(self, key: Any) -> Any:
+        if isinstance(key, slice) and (key.step or 1) > 0:
+            return DeviceVector(self.tensor[key])
+        return np.asarray(self)[key]
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):  # no other protocol of arrays
+            raise AttributeError(name)
+        return getattr(np.asarray(self), name)
+
+    def sum(self) -> Any:
+        """The sum of the entries."""
+        return self.tensor.sum().item()
+
+    def mean(self) -> Any:
+        """Their mean."""
+        return self.tensor.mean().item()
+
+    def max(self, initial: float = -np.inf) -> Any:
+        """The largest of them and of `initial`."""
+        return max(self.tensor.max().item(), initial) if len(self) else initial
+
+    def min(self, initial: float = np.inf) -> Any:
+        """The smallest of them and of `initial`."""
+        return min(self.tensor.min().item(), initial) if len(self) else initial
+
+    def any(self) -> bool:
+        """Whether one is not 0."""
+        return bool(self.tensor.any())
+
+    def all(self) -> bool:
+        """Whether none is 0."""
+        return bool(self.tensor.all())
+
+    def copy(self) -> DeviceVector:
+        """The same once more."""
+        return DeviceVector(self.tensor.clone())
+
+    def __array_ufunc__(
+        self, ufunc: np.ufunc, method: str, *given: Any, out: tuple[Any, ...] = (), **named: Any
+    ) -> Any:
+        """An operation of NumPy on vectors of the same length and numbers."""
+        work = _UFUNCS.get(ufunc) if method == "__call__" and not named else None
+        found = None if work is None else self._worked(work, given)
+        if found is None:
+            named |= {"out": _hosted(out)} if out else {}
+            found = getattr(ufunc, method)(*_hosted(given), **_hosted(named))
+        elif ufunc is np.matmul:
+            return found.tensor.item()
+        if not out:
+            return found
+        target = out[0]
+        if isinstance(target, DeviceVector):
+            target.tensor.copy_(_tensor(found, target.tensor))
+        elif target is not found:
+            target[...] = np.asarray(found)
+        return target
+
+    def _worked(self, work: Callable[..., Tensor], given: tuple[Any, ...]) -> DeviceVector | None:
+        """The operation on the device; None where an argument is something else."""
+        if any(isinstance(x, np.ndarray) and x.shape not in ((), self.shape) for x in given):
+            return None
+        return DeviceVector(work(*(_tensor(x, self.tensor) for x in given)))
+
+    def __array_function__(self, function: Any, types: Any, given: Any, named: Any) -> Any:
+        """A function of NumPy: there where it is one of those below, else on the host."""
+        work = _FUNCTIONS.get(function)
+        if work is not None:
+            found = work(*given, **named)
+            if found is not None:
+                return found
+        return function(*_hosted(given), **_hosted(named))
+
+
+def _tensor(value: Any, like: Tensor) -> Tensor:
+    """An argument as a tensor; a number stays one of double precision."""
+    if isinstance(value, DeviceVector):
+        return value.tensor
+    if isinstance(value, np.ndarray) and value.ndim:
+        return torch.from_numpy(np.ascontiguousarray(value)).to(like.device)
+    number = np.asarray(value).item()
+    return torch.tensor(number, dtype=torch.float64 if isinstance(number, float) else None)
+
+
+def _hosted(value: Any) -> Any:
+    """Arguments with arrays of the host in place of vectors."""
+    if isinstance(value, DeviceVector):
+        return np.asarray(value)
+    if isinstance(value, dict):
+        return {name: _hosted(each) for name, each in value.items()}
+    return type(value)(map(_hosted, value)) if type(value) in (tuple, list) else value
+
+
+def _like(fill: float | None) -> Callable[..., Any]:
+    def work(x: Any, dtype: Any = None) -> Any:
+        if dtype is not None:
+            return None
+        made = torch.empty_like(x.tensor)
+        return DeviceVector(made if fill is None else made.fill_(fill))
+
+    return work
+
+
+def _reduced(name: str) -> Callable[..., Any]:
+    def work(x: Any, **named: Any) -> Any:
+        return getattr(x, name)(**named) if set(named) <= {"initial"} else None
+
+    return work
+
+
+def _norm(x: Any, **named: Any) -> Any:
+    return None if named else torch.linalg.vector_norm(x.tensor).item()
+
+
+def _clipped(x: Any, low: float, high: float, **named: Any) -> Any:
+    plain = isinstance(x, DeviceVector) and np.isscalar(low) and np.isscalar(high) and not named
+    return DeviceVector(x.tensor.clamp(float(low), float(high))) if plain else None
+
+
+def _joined(parts: Any, **named: Any) -> Any:
+    if named or not all(isinstance(part, DeviceVector) for part in parts):
+        return None
+    return DeviceVector(torch.cat([part.tensor for part in parts]))
+
+
+def _power(x: Tensor, k: Tensor) -> Tensor:
+    found: Tensor = x ** (k.item() if k.dim() == 0 else k)
+    return found
+
+
+_UFUNCS: dict[np.ufunc, Callable[..., Tensor]] = {
+    np.add: torch.add, np.subtract: torch.subtract, np.multiply: torch.multiply,
+    np.divide: torch.divide, np.negative: torch.negative, np.absolute: torch.abs,
+    np.power: _power, np.square: torch.square, np.sqrt: torch.sqrt, np.exp: torch.exp,
+    np.log: torch.log, np.maximum: torch.maximum, np.minimum: torch.minimum,
+    np.isfinite: torch.isfinite, np.greater: torch.gt, np.greater_equal: torch.ge,
+    np.less: torch.lt, np.less_equal: torch.le, np.equal: torch.eq, np.not_equal: torch.ne,
+    np.logical_and: torch.logical_and, np.logical_not: torch.logical_not,
+    np.bitwise_and: torch.bitwise_and, np.matmul: torch.dot,
+}  # fmt: skip
+_FUNCTIONS: dict[Any, Callable[..., Any]] = {
+    np.zeros_like: _like(0.0), np.ones_like: _like(1.0), np.empty_like: _like(None),
+    np.sum: _reduced("sum"), np.mean: _reduced("mean"), np.max: _reduced("max"),
+    np.min: _reduced("min"), np.any: _reduced("any"), np.all: _reduced("all"),
+    np.linalg.norm: _norm, np.clip: _clipped, np.concatenate: _joined,
+}  # fmt: skip

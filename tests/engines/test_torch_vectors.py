@@ -1,0 +1,94 @@
+"""Vectors of a device do what arrays do, and solvers that get them find the same."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import numpy as np
+import pytest
+from context_votes import draw_votes
+
+from crowdsift import Comparisons, simulate
+from crowdsift.models import model
+
+torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
+
+from crowdsift.engines.torch import engine, vectors  # noqa: E402
+from crowdsift.engines.torch.vectors import DeviceVector  # noqa: E402
+
+A, B = np.array([3.0, -4.0, 0.5]), np.array([0.0, 2.0, 1.5])
+
+
+def there(x: np.ndarray) -> DeviceVector:
+    return DeviceVector(torch.tensor(x))
+
+
+@pytest.mark.parametrize(
+    "work",
+    [
+        lambda x, y: x + y,
+        lambda x, y: 2.0 - x / np.maximum(y, 1.0),
+        lambda x, y: np.float64(0.1) * x**2 - y * np.array(3),
+        lambda x, y: np.log(np.exp(x) + 1) * (y > 0.0),
+        lambda x, y: x @ y + np.linalg.norm(x) + np.abs(x).max(initial=7.0) + x.min(),
+        lambda x, y: np.mean(x) + x.mean() + np.sum(x**2) + y.sum(),
+        lambda x, y: np.clip(x, -1.0, 1.0)[:2],
+        lambda x, y: np.concatenate([x, y])[::2],
+        lambda x, y: [np.isfinite(x).all(), (x == y).any(), x.any(), len(x), x.size],
+        lambda x, y: np.zeros_like(x) + np.ones_like(y),
+        lambda x, y: np.divide(x, np.maximum(y, 0.5), out=np.empty_like(x)),
+        lambda x, y: np.where(x > 0.0, x, y),  # what follows is done on the host
+        lambda x, y: np.divide(x, y, out=np.zeros(3), where=np.asarray(y > 0)),
+        lambda x, y: np.bincount([0, 1, 0], x),
+        lambda x, y: np.arange(6.0).reshape(2, 3) @ x,
+        lambda x, y: x[np.array([2, 0])] + x[0] + x[-1],
+        lambda x, y: np.stack([x, y]).T,
+        lambda x, y: x[:, None] * y,
+        lambda x, y: np.add.reduce(x),
+    ],
+)  # fmt: skip
+def test_as_arrays(work):
+    wanted = work(A.copy(), B.copy())
+    for x, y in ((there(A), there(B)), (there(A), B.copy()), (A.copy(), there(B))):
+        np.testing.assert_allclose(work(x, y), wanted, rtol=1e-14)
+
+
+def test_in_place():
+    x, array = there(A), A.copy()
+    first, second = x, array
+    x += B
+    array += there(B)
+    x *= 2.0
+    array *= 2.0
+    assert first is x
+    assert second is array
+    np.testing.assert_array_equal(np.asarray(x), array)
+    kept = x.copy()
+    x -= x
+    assert not x.any()
+    assert kept.any()
+
+
+def cases() -> dict[str, Comparisons]:
+    plain = simulate(12, 8, 500, seed=4).comparisons()
+    two = dataclasses.replace(plain, first=plain.first % 6, second=plain.second % 6)
+    islands = two.select(two.first != two.second)
+    return {"plain": plain, "islands": islands, "contexts": draw_votes(0.3, 0.8, seed=3, each=4)}
+
+
+@pytest.mark.parametrize("name", ["plain", "islands", "contexts"])
+@pytest.mark.parametrize("method", ["bt", "bora-map", "sift"])
+def test_fits_with_vectors_that_stay(monkeypatch, method, name):
+    if (method, name) in (("bt", "contexts"), ("bora-map", "contexts")):
+        pytest.skip("contexts are known to sift alone")
+    votes, chosen = cases()[name], model(method)
+    plain = chosen.estimate(engine(votes, 1, device="cpu"))
+    made: list[int] = []
+    monkeypatch.setattr(vectors, "stays", lambda device, length: not made.append(length))
+    found = chosen.estimate(engine(votes, 1, device="cpu"))
+    assert len(made) > 10
+    for one in (found.scores, found.theta, found.workers.reliability_sd):
+        assert one is None or type(one) is np.ndarray
+    np.testing.assert_allclose(found.scores, plain.scores, atol=1e-8)
+    np.testing.assert_allclose(found.theta, plain.theta, atol=1e-7)
+    np.testing.assert_allclose(found.log_likelihood, plain.log_likelihood, rtol=1e-9)
