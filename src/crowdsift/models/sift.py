@@ -27,12 +27,13 @@ from crowdsift.solvers.ep.group_run import run_in_groups
 from crowdsift.solvers.ep.kept_sites import kept_sites
 from crowdsift.solvers.ep.null_model import null_evidence
 from crowdsift.solvers.ep.population import population_from, population_to
+from crowdsift.solvers.ep.resumed import resumed
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
 from crowdsift.solvers.ep.type_summary import TypeSummary, summarise
-from crowdsift.solvers.ep.warm import WarmStart, go_on
+from crowdsift.solvers.ep.warm import WarmStart
 from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
 from crowdsift.votes.outcomes import half_win, on_either_side
 
@@ -178,7 +179,7 @@ class Sift(Model):
         means, variances = start.scores * scale, start.variances * scale**2
         warm = WarmStart(means, variances, prior, side, effect, start.sites,
                          bool(start.population.get("unfinished")))  # fmt: skip
-        return self._estimate(go_on(warm, engine, self._settings(engine), progress), engine)
+        return self._estimate(resumed(warm, engine, self._settings(engine), progress), engine)
 
     def estimate_in_groups(
         self,

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Settings
 
-__all__ = ["complete", "propagate", "with_more_effects"]
+__all__ = ["complete", "far_behind", "propagate", "simplified", "with_more_effects"]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
@@ -53,7 +53,7 @@ def propagate(
     best = from_starts(settings.families[-1])
     for types in reversed(settings.families[:-1]):
         faint = float(np.mean(best.means**2)) < _FAINT
-        simpler = from_starts(types) if faint else _simplified(best, types)
+        simpler = from_starts(types) if faint else simplified(best, types)
         if simpler and best.evidence[-1] <= simpler.evidence[-1] + MIN_LOG_BAYES_FACTOR:
             best = simpler
     if settings.item_features:
@@ -109,12 +109,12 @@ def _try(run: Propagation, others: list[Propagation]) -> None:
         run.iterate()
 
 
-def _simplified(run: Propagation, types: WorkerTypes) -> Propagation | None:
+def simplified(run: Propagation, types: WorkerTypes) -> Propagation | None:
     """A run of simpler types from where the run ended; None where it is far behind."""
     simpler = run.simplified(types)
     while not simpler.done:
         simpler.iterate()
-        if len(simpler.evidence) > 1 and _far_behind(simpler, run):
+        if len(simpler.evidence) > 1 and far_behind(simpler, run):
             return None
     complete(simpler)
     return simpler
@@ -142,7 +142,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
         same = next((other for other in kept if _alike(run, other)), None)
         if same is not None and _nearer(run, same):
             kept[kept.index(same)] = run
-        elif same is None and not any(_far_behind(run, other) for other in kept):
+        elif same is None and not any(far_behind(run, other) for other in kept):
             kept.append(run)
     return kept
 
@@ -165,7 +165,7 @@ def _standing(run: Propagation) -> float:
     return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
 
 
-def _far_behind(run: Propagation, other: Propagation) -> bool:
+def far_behind(run: Propagation, other: Propagation) -> bool:
     """Whether a run has so much less evidence than another that its gains will not make it up."""
     gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
     return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain

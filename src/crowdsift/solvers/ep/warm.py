@@ -10,8 +10,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.ep.kept_sites import carried_over, worker_codes
-from crowdsift.solvers.ep.pair_effect import with_pair_effect
-from crowdsift.solvers.ep.run import complete, with_more_effects
+from crowdsift.solvers.ep.run import complete
 from crowdsift.solvers.ep.side_prior import PopulationSide
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
@@ -93,10 +92,7 @@ def go_on(
             spread.further(_BETWEEN)
             spread.whole()
     complete(run)
-    if start.unfinished:
-        return with_more_effects(run)
-    # What the earlier votes did not show the new ones may.
-    return with_pair_effect(run) if settings.pair_effect and not run.pair_effect else run
+    return run
 
 
 class _Spread:
