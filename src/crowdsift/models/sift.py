@@ -172,13 +172,12 @@ class Sift(Model):
         if not start.population or start.population.get("by_context"):
             return self.estimate(engine, progress)
         prior, side, effect, scale = population_from(start.population)
-        shape = prior.types
-        fits = shape.ties == (self.ties and engine.facts.ties)
-        if not fits or (shape.sides and not (self.sides and engine.facts.sides_known)):
+        shape, ties = prior.types, self.ties and engine.facts.ties
+        if shape.ties != ties or (shape.sides and not (self.sides and engine.facts.sides_known)):
             return self.estimate(engine, progress)
         means, variances = start.scores * scale, start.variances * scale**2
-        warm = WarmStart(means, variances, prior, side, effect, start.sites,
-                         bool(start.population.get("unfinished")))  # fmt: skip
+        cut = bool(start.population.get("unfinished"))
+        warm = WarmStart(means, variances, prior, side, effect, start.sites, cut)
         return self._estimate(resumed(warm, engine, self._settings(engine), progress), engine)
 
     def estimate_in_groups(
