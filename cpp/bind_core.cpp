@@ -108,4 +108,5 @@ NB_MODULE(_core, m) {
     bind_likelihood(m, core);
     bind_grid(m, core);
     bind_factoriser(m);
+    bind_covariates(m);
 }

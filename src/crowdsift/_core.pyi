@@ -85,6 +85,40 @@ class Factoriser:
     def work(self) -> float: ...
     def __call__(self, weight: _F64) -> tuple[_F64, _F64, float, bool]: ...
 
+class CovariatePasses:
+    def __init__(
+        self,
+        starts: NDArray[np.int64],
+        C: _F64,
+        weight: _F64,
+        side: _F64,
+        tied: NDArray[np.uint8],
+        threads: int,
+    ) -> None: ...
+    def messages(
+        self,
+        beta: _F64,
+        width: _F64,
+        only: _F64,
+        regular: NDArray[np.uint8],
+        m: _F64,
+        v: _F64,
+        gamma: _F64,
+        wanted: NDArray[np.uint8],
+    ) -> tuple[_F64, _F64, _F64]: ...
+    def moments(
+        self,
+        beta: _F64,
+        width: _F64,
+        only: _F64,
+        regular: NDArray[np.uint8],
+        m: _F64,
+        V: _F64,
+        shift: _F64,
+        q: _F64,
+        least: float,
+    ) -> tuple[_F64, _F64]: ...
+
 class Core:
     def __init__(
         self,

@@ -234,7 +234,7 @@ def fit(
     progress
         Called once an iteration with its number and the measure of convergence.
     reading
-        How to read the votes, as in `crowdsift.read`: columns, workers, sides, features, by, ...
+        How to read the votes, as in `crowdsift.read`: columns, workers, sides, covariates, by, ...
 
     Returns
     -------
@@ -260,7 +260,7 @@ def fit(
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     refuse_unused(
-        chosen, chosen.name in MODELS, features=bool(reading.get("features")), tune=tune,
+        chosen, chosen.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,
     )  # fmt: skip
     require_workers(chosen, comparisons)
@@ -276,7 +276,7 @@ def fit(
     ):
         comparisons = gathered(comparisons, machine, MOST_VOTES)
         with checkpointed(folder, ran.name, chosen, comparisons, progress) as kept:
-            fitted = _estimated(chosen, machine, comparisons, known, start, kept)
+            fitted = _estimated(chosen, machine, comparisons, prepared, known, start, kept)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
         opened = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
         fitted = with_groups(fitted, rows, machine, opened, progress)
@@ -331,15 +331,12 @@ def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparis
 
 
 def _estimated(
-    chosen: Model,
-    machine: Engine,
-    votes: Comparisons,
-    known: Gold | None,
-    start: Any,
-    progress: Progress | None,
-) -> Fitted:
+    chosen: Model, machine: Engine, votes: Comparisons, prepared: Comparisons,
+    known: Gold | None, start: Any, progress: Progress | None,
+) -> Fitted:  # fmt: skip
     """The estimate, centred, of the sign that gold gives where the method leaves it free."""
-    estimate = estimate_from(start, chosen, machine, votes, progress)
+    given = votes if votes.features is None else prepared  # with rows of gold
+    estimate = estimate_from(start, chosen, machine, given, progress)
     estimate = voters(estimate, votes.n_workers)
     component = machine.facts.component if estimate.component is None else estimate.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))

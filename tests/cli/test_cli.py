@@ -310,10 +310,10 @@ def test_classes(run, crowd, tmp_path):
 def test_features(run, tmp_path):
     path = tmp_path / "v.csv"
     path.write_text("winner,loser,worker,longer\na,b,x,1\nb,c,y,-1\na,c,x,0\n")
-    status, out, _ = run("fit", path, "--method", "factor-bt", "--features", "longer", "--json")
+    status, out, _ = run("fit", path, "--method", "factor-bt", "--covariates", "longer", "--json")
     assert status == 0
     assert json.loads(out)["summary"]["converged"]
-    assert "--features" in run("fit", path, "--method", "factor-bt")[2]
+    assert "--covariates" in run("fit", path, "--method", "factor-bt")[2]
 
 
 def test_tune(run, crowd):

@@ -150,10 +150,10 @@ def test_bad_requests() -> None:
     for columns in ({"winner": "winner", "loser": "winner"}, {"winner": "LOSER", "loser": "loser"}):
         with pytest.raises(RequestError, match="maps 'winner' and 'loser' to the same column"):
             read(VOTES, columns=columns)
-    with pytest.raises(InputError, match="no column 'length' for the feature"):
-        read(VOTES, features=["length"])
+    with pytest.raises(InputError, match="no column 'length' for the covariate"):
+        read(VOTES, covariates=["length"])
     with pytest.raises(InputError, match=r"row 3, column 'size': .*'big' is not a number"):
-        read(VOTES | {"size": [1, 2, "big", 3]}, features=["size"])
+        read(VOTES | {"size": [1, 2, "big", 3]}, covariates=["size"])
     with pytest.raises(InputError, match="no votes"):
         read({"winner": [], "loser": [], "worker": []})
 

@@ -259,7 +259,7 @@ def test_pooled_votes(tmp_path: Path) -> None:
 
 def test_weights_and_features(tmp_path: Path) -> None:
     text = "winner,loser,worker,weight,length,tone\na,b,x,3,1.5,0\nb,c,x,0,-2,1\nc,a,y, 0.5 ,-2,1\n"
-    votes = read(written(tmp_path / "v.csv", text), features=["length", "Tone"])
+    votes = read(written(tmp_path / "v.csv", text), covariates=["length", "Tone"])
     assert votes.weight.tolist() == [3.0, 0.5]
     assert votes.feature_names == ("length", "Tone")
     assert votes.features is not None

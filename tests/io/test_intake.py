@@ -125,7 +125,7 @@ def test_the_counts_of_two_sources_add_up() -> None:
 @pytest.mark.parametrize(
     ("option", "value"),
     [("columns", ["winner"]), ("columns", {"winner": 3}), ("values", "A=left"), ("where", 5),
-     ("unique", 7), ("workers", "no"), ("sides", "left"), ("features", 3), ("by", 4),
+     ("unique", 7), ("workers", "no"), ("sides", "left"), ("covariates", 3), ("by", 4),
      ("skip_bad", 2.5), ("threads", 1.5), ("threads", True), ("partitions", "yes"),
      ("format", 3)],
 )  # fmt: skip

@@ -130,7 +130,7 @@ def test_factor_bt_finds_the_side():
 
 def test_what_methods_need_is_said():
     votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["w", "v"])
-    with pytest.raises(crowdsift.RequestError, match="--features"):
+    with pytest.raises(crowdsift.RequestError, match="--covariates"):
         crowdsift.fit(votes, "factor-bt")
     with pytest.raises(crowdsift.RequestError, match="--classes"):
         crowdsift.fit(votes, "barp")

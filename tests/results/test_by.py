@@ -41,7 +41,7 @@ def test_an_item_is_a_pair_of_context_and_label():
 def test_every_method_ranks_within_contexts(method):
     table = {**TABLE, "side": np.ones(7)}
     features = ["side"] if method == "factor-bt" else []
-    votes = crowdsift.read(table, by="topic", features=features)
+    votes = crowdsift.read(table, by="topic", covariates=features)
     if method == "barp":
         votes = votes.with_classes([0, 1, 0, 0, 1, 0])
     fit = crowdsift.fit(votes, method)

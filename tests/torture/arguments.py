@@ -49,7 +49,7 @@ def _predict(**values: Any) -> Any:
 
 CALLS: list[tuple[Callable[..., Any], dict[str, Any]]] = [
     (crowdsift.read, {"source": VOTES, "columns": None, "workers": True, "sides": None,
-                      "features": (), "by": "", "threads": 1}),
+                      "covariates": (), "by": "", "threads": 1}),
     (crowdsift.fit, {"votes": VOTES, "method": "bt", "classes": None, "gold": None, "start": None,
                      "tune": False, "scale": "standard", "anchor": None, "level": 0.9,
                      "dependent_by": None, "engine": "cpu", "engine_options": None, "threads": 1,

@@ -10,10 +10,11 @@ from crowdsift.cli.options import (
     BadRows,
     Classes,
     Columns,
+    Covariates,
     EngineName,
-    Features,
     FormatName,
     NoWorkers,
+    OldFeatures,
     Quiet,
     Seed,
     Sides,
@@ -46,7 +47,8 @@ def evaluate(
     unique: Unique = None,
     skip_bad: SkipBad = False,
     bad_rows: BadRows = None,
-    features: Features = None,
+    covariates: Covariates = None,
+    features: OldFeatures = None,
     classes: Classes = None,
     item_features: ItemFeaturesFile = None,
     item_text: ItemTextFile = None,
@@ -65,7 +67,7 @@ def evaluate(
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
-        features=features, threads=threads,
+        covariates=covariates, features=features, threads=threads,
     )  # fmt: skip
     read = read_shown(votes, options, quiet=quiet)
     with step_progress("Fitting", quiet=quiet) as progress:

@@ -14,11 +14,11 @@ from crowdsift.cli.options import (
     Checkpoint,
     Classes,
     Columns,
+    Covariates,
     DependentBy,
     Device,
     EngineName,
     ExcelSafe,
-    Features,
     FormatName,
     Gold,
     HideWorkers,
@@ -27,6 +27,7 @@ from crowdsift.cli.options import (
     Method,
     MturkReview,
     NoWorkers,
+    OldFeatures,
     OutFolder,
     Partitions,
     Query,
@@ -80,9 +81,9 @@ def fit(
     values: Values = None,
     where: Where = None, unique: Unique = None,
     skip_bad: SkipBad = False, bad_rows: BadRows = None,
-    features: Features = None, classes: Classes = None, gold: Gold = None, by: By = None,
+    covariates: Covariates = None, features: OldFeatures = None, classes: Classes = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
-    item_features_missing: MissingFeatures = "error",
+    item_features_missing: MissingFeatures = "error", gold: Gold = None, by: By = None,
     out: OutFolder = None, report: ReportFile = None, table: TableFile = None,
     scale: Scale = "standard",
     anchor: Anchors = None, level: Level = 0.9,
@@ -107,7 +108,8 @@ def fit(
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
-        features=features, partitions=partitions, query=query, threads=threads,
+        covariates=covariates, features=features, query=query, threads=threads,
+        partitions=partitions,
     )  # fmt: skip
     machines: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device}
     machines["checkpoint"] = checkpoint
@@ -117,7 +119,7 @@ def fit(
             votes, options, dependent_by, time, (engine, machines), whole=whole, quiet=quiet
         )
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
-    _refuse_unused(chosen, features, classes, tune, item_features or item_text)
+    _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
     with log_said(quiet), fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
             read, chosen, classes=classes, items=item_features, item_text=item_text,
@@ -133,13 +135,18 @@ def fit(
 
 
 def _refuse_unused(
-    chosen: Any, features: str | None, classes: str | None, tune: bool, items: list[str] | None
+    chosen: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
 ) -> None:
     """Refuse options that the method would ignore; the votes are read already."""
     from crowdsift.models.unused import refuse_unused
 
     refuse_unused(
-        chosen, True, features=bool(features), classes=bool(classes), tune=tune, items=bool(items)
+        chosen,
+        True,
+        covariates=bool(covariates),
+        classes=bool(classes),
+        tune=tune,
+        items=bool(items),
     )
 
 

@@ -104,9 +104,17 @@ Sides = Annotated[
         "for left,right columns, no for others.",
     ),
 ]
-Features = Annotated[
+Covariates = Annotated[
     str | None,
-    typer.Option(help="Further columns that may sway a vote towards the first item, as a,b."),
+    typer.Option(
+        "--covariates",
+        help="What may sway a vote beside quality, as chars,own: a column in favour of the first "
+        "item (numbers, or yes and no), or one for each item (left_chars, right_chars); for sift "
+        "and factor-bt.",
+    ),
+]
+OldFeatures = Annotated[
+    str | None, typer.Option("--features", hidden=True, help="The old name of --covariates.")
 ]
 Classes = Annotated[
     str | None,

@@ -20,8 +20,11 @@ BAD_ROWS = "bad-rows.csv"
 
 def read_options(**given: Any) -> ReadOptions:
     """The record of reading from the texts of options, those not given left out."""
+    from crowdsift.errors import RequestError
     from crowdsift.io.options import ReadOptions
 
+    if given.get("features"):
+        raise RequestError("--features is now --covariates, for every method that takes some")
     known: dict[str, Any] = {
         "columns": mapping(given.get("columns"), "--columns", "winner=chosen"),
         "values": mapping(given.get("values"), "--values", "A=left"),
@@ -30,7 +33,7 @@ def read_options(**given: Any) -> ReadOptions:
         "unique": names(given.get("unique")),
         "workers": not given.get("no_workers", False),
         "sides": given.get("sides"),
-        "features": names(given.get("features")),
+        "covariates": names(given.get("covariates")),
         "by": given.get("by") or "",
         "memory": given.get("memory") or "",
         "query": given.get("query") or "",

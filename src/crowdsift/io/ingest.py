@@ -12,6 +12,7 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.io.answers import read_answers, refuse_answers, require_values
 from crowdsift.io.columns import open_source
+from crowdsift.io.covariates import covariate_values
 from crowdsift.io.likeness import alike
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.preparation import Prepared, prepared
@@ -43,7 +44,7 @@ def read(
     skip_bad: bool | str | os.PathLike[str] = False,
     workers: bool = True,
     sides: bool | None = None,
-    features: Sequence[str] = (),
+    covariates: Sequence[str] = (),
     by: str | Sequence[str] = "",
     partitions: bool = False,
     query: str = "",
@@ -86,7 +87,7 @@ def read(
         Whether the first item was shown on the left. By default this is so for ``left`` and
         ``right`` only: many files with ``first`` and ``second`` have the winner always first, and
         would look like a crowd that always presses left. True believes them, False never does.
-    features
+    covariates
         Names of further columns of numbers, in favour of the first item.
     by
         The name of a column of contexts (topic, prompt, scene): one ranking for each of its
@@ -135,7 +136,7 @@ def read(
     options = ReadOptions(
         columns={} if columns is None else columns, format=format,
         values={} if values is None else values, where=where,
-        unique=unique, workers=workers, sides=sides, features=features, by=by,  # type: ignore[arg-type]
+        unique=unique, workers=workers, sides=sides, covariates=covariates, by=by,  # type: ignore[arg-type]
         skip_bad=skip_bad, partitions=partitions, query=query, memory=memory,
         threads=threads,
     )  # fmt: skip
@@ -281,7 +282,7 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
     if ready.by:
         context = context_labels(table, context_names(ready.by))
         items, first, second = split_items(context, items, first, second)
-    vectors = [table.quantities(name, "feature").astype(np.float32) for name in ready.features]
+    vectors = [covariate_values(table, each).astype(np.float32) for each in ready.covariates]
     return CodedVotes(
         table=table,
         items=items,
@@ -292,7 +293,7 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         worker=worker,
         weight=weight,
         features=np.column_stack(vectors) if vectors else None,
-        feature_names=ready.feature_names,
+        feature_names=ready.covariate_names,
         sides_known=ready.sides_known,
         by=ready.by,
         intake=ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes),

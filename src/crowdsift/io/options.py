@@ -39,8 +39,9 @@ class ReadOptions:
         False pools all votes as of one unknown voter.
     sides
         Whether the first item was shown on the left; None: as the layout says.
-    features
-        Names of further columns of numbers, in favour of the first item.
+    covariates
+        What may sway a vote beside quality, by name: a column in favour of the first item, of
+        numbers or of yes and no, or one for each item, as left_chars and right_chars for chars.
     by
         The name of a column of contexts, or several names, also as one text with commas.
     skip_bad
@@ -70,7 +71,7 @@ class ReadOptions:
     unique: tuple[str, ...] = ()
     workers: bool = True
     sides: bool | None = None
-    features: tuple[str, ...] = ()
+    covariates: tuple[str, ...] = ()
     by: By = ""
     skip_bad: bool | str | os.PathLike[str] = False
     partitions: bool = False
@@ -83,7 +84,7 @@ class ReadOptions:
         put(self, "columns", _mapping(self.columns, "columns"))
         put(self, "values", _mapping(self.values, "values"))
         put(self, "unique", _names(self.unique, "unique"))
-        put(self, "features", _names(self.features, "features"))
+        put(self, "covariates", _names(self.covariates, "covariates"))
         put(self, "format", _text(self.format, "format") or "auto")
         put(self, "where", _text(self.where, "where"))
         put(self, "by", _contexts(self.by))

@@ -13,6 +13,7 @@ from crowdsift.io.answers import empty_codes, require_values
 from crowdsift.io.bad_rows import set_bad_aside
 from crowdsift.io.columns import lookup, refuse_empty, resolve_column
 from crowdsift.io.conditions import require_condition
+from crowdsift.io.covariates import CovariateColumns, covariate_columns, number_columns
 from crowdsift.io.formats.unfolded import Unfolded, UnfoldedSource
 from crowdsift.io.layouts import OUTCOME, SIDES, WINNER, no_worker, require_context
 from crowdsift.io.recognise import PLAIN, Plan
@@ -37,8 +38,8 @@ class Prepared:
     has_workers: bool
     sides_known: bool
     by: By
-    features: tuple[str, ...] = ()
-    feature_names: tuple[str, ...] = ()
+    covariates: tuple[CovariateColumns, ...] = ()
+    covariate_names: tuple[str, ...] = ()
     notes: tuple[str, ...] = field(default=())
 
 
@@ -58,15 +59,15 @@ def prepared(
             "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
             "use left,right,winner or first,second,outcome"
         )
-    features = tuple(
-        resolve_column(table, name, f"the feature {name!r}") for name in options.features
-    )
+    columns = tuple(plan.roles[role] for role in plan.layout[:2])
+    pairs = [(plan.layout[0], plan.layout[1]), (columns[0], columns[1])]
+    covariates = covariate_columns(table, options.covariates, pairs)
     by = _context(table, plan, options)
     used = (*plan.layout, *(["worker"] if has_workers else []), "weight")
     plan = replace(plan, roles={role: plan.roles[role] for role in used if role in plan.roles})
     if plan.format.unfold is None:
-        selection = _loaded(table, plan, options, by, features, every_column)
-    _choose(selection, plan, options, by, features)
+        selection = _loaded(table, plan, options, by, covariates, every_column)
+    _choose(selection, plan, options, by, covariates)
     return Prepared(
         table=selection.selected(),
         plan=plan,
@@ -74,8 +75,8 @@ def prepared(
         has_workers=has_workers,
         sides_known=plan.layout is SIDES if options.sides is None else options.sides,
         by=by,
-        features=features,
-        feature_names=options.features,
+        covariates=covariates,
+        covariate_names=options.covariates,
         notes=_noted(selection, plan),
     )
 
@@ -130,14 +131,14 @@ def _loaded(
     plan: Plan,
     options: ReadOptions,
     by: By,
-    features: tuple[str, ...],
+    covariates: tuple[CovariateColumns, ...],
     every_column: bool,
 ) -> Selection:
     """Load what is needed of a table whose rows are votes."""
     roles = plan.roles
     replies = [roles[role] for role in plan.layout[:2]] if plan.replies else []
     prompts = list(context_names(by)) if plan.replies else []
-    names = [*roles.values(), *features, *context_names(by)]
+    names = [*roles.values(), *(n for c in covariates for n in c.names), *context_names(by)]
     names += [resolve_column(table, each, "what names a row (--unique)") for each in options.unique]
     names += [each for each in plan.format.unique if each in table.names]
     if plan.format.noted is not None and plan.format.noted[0] in table.names:
@@ -155,8 +156,9 @@ def _loaded(
 
 
 def _choose(
-    selection: Selection, plan: Plan, options: ReadOptions, by: By, features: tuple[str, ...]
-) -> None:
+    selection: Selection, plan: Plan, options: ReadOptions, by: By,
+    covariates: tuple[CovariateColumns, ...],
+) -> None:  # fmt: skip
     """Leave out rows that are doubled, empty or bad."""
     table, values = selection.table, require_values(options.values)
     for row, reason in table.broken().items():
@@ -176,7 +178,7 @@ def _choose(
         columns += [(roles["worker"], "worker label")] if "worker" in roles else []
         columns += [(name, "context") for name in context_names(by)]
         numbers = [(roles[role], role) for role in ("outcome", "weight") if role in roles]
-        numbers += [(name, "feature") for name in features]
+        numbers += [(name, "covariate") for name in number_columns(table, covariates)]
         set_bad_aside(selection, plan, values, labels=columns, numbers=numbers)
         if isinstance(options.skip_bad, str | os.PathLike) and selection.reasons:
             selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())))

@@ -156,7 +156,8 @@ def _predicted(
 ) -> tuple[LeftOut | None, str]:
     """Predictions of all left-out votes, or why there are none."""
     chosen, note = model.relax(votes)
-    if votes.features is not None and chosen.prepare(votes).features is not None:
+    swayed = votes.features is not None and not chosen.takes_covariates
+    if swayed and chosen.prepare(votes).features is not None:
         return None, "not run: its predictions also depend on features of the votes"
     if chosen.uses_workers and not votes.has_workers:
         return None, "not run: needs workers"

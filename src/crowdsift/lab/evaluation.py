@@ -37,7 +37,7 @@ def evaluate(
     columns: Mapping[str, str] | None = None,
     workers: bool = True,
     sides: bool | None = None,
-    features: Sequence[str] = (),
+    covariates: Sequence[str] = (),
     classes: Any = None,
     items: Any = None,
     item_text: Any = None,
@@ -62,7 +62,7 @@ def evaluate(
         one votes are left out and foretold; see `crowdsift.lab.crossvalidation.cross_validate`.
     methods
         "all", names separated by commas, or a sequence of names and models.
-    columns, workers, sides, features
+    columns, workers, sides, covariates
         As in `crowdsift.read`.
     classes, items, item_text, item_features_missing, tune, engine, threads, seed
         As in `crowdsift.fit`.
@@ -92,7 +92,7 @@ def evaluate(
         columns=columns or {},
         workers=workers,
         sides=sides,
-        features=tuple(features),
+        covariates=tuple(covariates),
         threads=threads,
     )
     comparisons = with_classes(read_votes(votes, options), classes)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors, WorkerPoints
+    from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.models.precision import ScorePrecision
@@ -95,6 +96,7 @@ class Estimate:
     sites: SavedSites | None = None  # what every vote said, where a later fit can start from it
     diagnostics: tuple[Diagnostic, ...] = ()
     features: FeatureEstimate | None = None  # where features of items have a part in the scores
+    covariates: CovariateEstimate | None = None  # where votes came with some
     component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
 
     @property
@@ -138,6 +140,7 @@ class Model(ABC):
     takes_items: ClassVar[bool] = False  # whether features of items are of use
     takes_groups: ClassVar[bool] = False  # whether groups of votes may have an effect
     by_worker: ClassVar[bool] = True  # whether votes apart by worker, on many machines, are enough
+    takes_covariates: ClassVar[bool] = False  # whether it learns coefficients of votes' features
     bytes_a_comparison: ClassVar[int] = 64  # of memory beside the votes, at the peak
 
     def __post_init__(self) -> None:
@@ -193,9 +196,17 @@ class Model(ABC):
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
         """The estimate, with the features of the items where they have some and it takes them."""
+        if votes.features is not None and self.takes_covariates:
+            return self.estimate_with_covariates(engine, votes, progress)
         if votes.item_features is None or not self.takes_items:
             return self.estimate(engine, progress)
         return self.estimate_with_items(engine, votes.item_features, progress)
+
+    def estimate_with_covariates(
+        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
+    ) -> Estimate:
+        """Fit the model with the features of the votes, where it learns coefficients of them."""
+        raise RequestError(f"{self.name} has no coefficients of covariates; sift has")
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Fit the model from where an earlier fit ended, or was cut short."""
@@ -223,6 +234,10 @@ class Model(ABC):
     @abstractmethod
     def left_out(self, engine: Engine, estimate: Estimate) -> float:
         """Log-likelihood of the engine's votes at an estimate made from other votes."""
+
+    def left_out_votes(self, engine: Engine, votes: Comparisons, estimate: Estimate) -> float:
+        """As `left_out`, of votes whose covariates the estimate may need."""
+        return self.left_out(engine, estimate)
 
     def mirrored(self, theta: Vector, level: float) -> Vector:
         """The workers' parameters that go with -r, where the sign is free.

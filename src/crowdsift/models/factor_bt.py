@@ -65,7 +65,7 @@ class FactorBT(LikelihoodModel):
         if features is None and not self.reduced:
             raise RequestError(
                 "factor-bt needs the side of every item (columns left,right,winner) or other "
-                "features of the comparisons (--features NAME,...); these votes have neither"
+                "features of the comparisons (--covariates NAME,...); these votes have neither"
             )
         return comparisons.with_features(features, names)
 

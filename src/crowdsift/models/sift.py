@@ -8,42 +8,46 @@ from typing import TYPE_CHECKING, ClassVar
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import WorkerPoints, WorkerTypes
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
+from crowdsift.models.base import Estimate, Model, Start
 from crowdsift.models.covariance import level_variance
-from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.models.covariate_estimate import (
+    covariate_estimate,
+    refuse_covariates,
+    vote_log_likelihood,
+    with_covariate_estimate,
+)
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
 from crowdsift.models.group_estimate import with_group_estimate
 from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.sift_summary import run_diagnostics, worker_estimate
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
-from crowdsift.solvers.ep.context_types import MOST_SPREAD
 from crowdsift.solvers.ep.contexts import MOST_NUMBERS, ContextSites, in_another
+from crowdsift.solvers.ep.covariate_run import with_covariates
 from crowdsift.solvers.ep.group_prior import GroupPrior
 from crowdsift.solvers.ep.group_run import run_in_groups
 from crowdsift.solvers.ep.kept_sites import kept_sites
-from crowdsift.solvers.ep.null_model import null_evidence
 from crowdsift.solvers.ep.population import population_from, population_to
 from crowdsift.solvers.ep.resumed import resumed
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
-from crowdsift.solvers.ep.type_summary import TypeSummary, summarise
+from crowdsift.solvers.ep.type_summary import summarise
 from crowdsift.solvers.ep.warm import WarmStart
 from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
+from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors
+    from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Propagation
@@ -56,8 +60,6 @@ __all__ = ["Sift"]
 
 _BYTES_OF_SIDES = 40  # a comparison
 _BYTES_A_TYPE = 90  # of a worker in a context
-_FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
-_COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 
 
 @dataclass(frozen=True)
@@ -117,6 +119,7 @@ class Sift(Model):
     takes_gold: ClassVar[bool] = True
     takes_items: ClassVar[bool] = True
     takes_groups: ClassVar[bool] = True
+    takes_covariates: ClassVar[bool] = True
     tuned: ClassVar[str] = ""  # nothing: the evidence decides
     needs: ClassVar[str] = "grid"
 
@@ -162,6 +165,19 @@ class Sift(Model):
         )
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         return self._estimate(run, engine, features)
+
+    def estimate_with_covariates(
+        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
+    ) -> Estimate:
+        """As `estimate`, with coefficients of every worker for what the evidence supports."""
+        refuse_covariates(engine, votes, contexts=self.contexts)
+        settings = replace(self._settings(engine), contexts=False, pair_effect=False)
+        base = propagate(engine, power_grid(self.grid_points), settings, progress)
+        plain, richest = settings.families[0], settings.families[-1]
+        given, nothing = design(votes, engine.facts.component, side=richest.sides)
+        found = with_covariates(base, engine, given, plain, richest)
+        return self._estimate(found.run, engine, covariates=covariate_estimate(
+            found, engine, nothing))  # fmt: skip
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from where an earlier run ended.
@@ -221,16 +237,16 @@ class Sift(Model):
         )
 
     def _estimate(
-        self,
-        run: Propagation,
-        engine: Engine,
-        features: ItemFeatures | None = None,
+        self, run: Propagation, engine: Engine, features: ItemFeatures | None = None,
         whole: tuple[Engine, Estimate] | None = None,
-    ) -> Estimate:
+        covariates: tuple[CovariateEstimate, WorkerPoints | None] | None = None,
+    ) -> Estimate:  # fmt: skip
         """The estimate at the end of a run, of unit size and of the majority's sign."""
         size = run.item_prior.scale if isinstance(run.item_prior, GroupPrior) else run.scale()
         crowd = engine.facts.n_workers - engine.facts.n_gold
-        summary = summarise(run.sites, run.prior, run.side_posteriors()).scaled(size)
+        own = None if covariates is None or not covariates[0].names else covariates[0]
+        sides = run.side_posteriors() if own is None else own.sides()
+        summary = summarise(run.sites, run.prior, sides).scaled(size)
         typical = typical_reliability(run.prior)
         classes = class_evidence(run.sites, run.prior, typical, engine.facts.n_workers)
         apart = run.sites if isinstance(run.sites, ContextSites) else None
@@ -248,6 +264,8 @@ class Sift(Model):
             pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)
         variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
         crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
+        if own is not None and sided:
+            crowd_side = float(own.crowd[0]), float(own.crowd_sd[0])
         estimate = Estimate(
             scores=scores,
             log_likelihood=required(engine.slopes).log_likelihood(scores, summary.mean),
@@ -258,7 +276,7 @@ class Sift(Model):
             theta=summary.spread,
             points=summary.points,
             in_context=known,
-            workers=_workers(summary, run.prior.types, typical * size, classes),
+            workers=worker_estimate(summary, run.prior.types, typical * size, classes),
             evidence=run.evidence[-1],
             sign_margin=margin,
             crowd_side=crowd_side if run.prior.types.sides else None,
@@ -271,13 +289,15 @@ class Sift(Model):
             population=population_to(
                 run.prior, run.sides.prior, run.pair_effect, size, apart is not None
             ),
-            sites=None if apart is not None else kept_sites(run.sites),
-            diagnostics=tuple(_diagnostics(run, engine)),
+            sites=None if apart is not None or own is not None else kept_sites(run.sites),
+            diagnostics=tuple(run_diagnostics(run, engine)),
         )
         if features is not None:
             estimate = with_feature_estimate(estimate, run, features, size)
         if whole is not None:
             estimate = with_group_estimate(estimate, run, *whole, size)
+        if covariates is not None:
+            estimate = with_covariate_estimate(estimate, *covariates)
         return mirror(self, estimate) if flip else estimate
 
     def mirrored(self, theta: Vector, level: float) -> Vector:
@@ -307,6 +327,14 @@ class Sift(Model):
             variances[known] = estimate.pairs.variance[place]
         return sites.pair_likelihood(differences, variances, points)
 
+    def left_out_votes(self, engine: Engine, votes: Comparisons, estimate: Estimate) -> float:
+        """As `left_out`, with the covariates of these votes."""
+        if estimate.covariates is None or not estimate.covariates.names:
+            return self.left_out(engine, estimate)
+        ties = self.ties and estimate.workers.extra.get("tie_width") is not None
+        found = vote_log_likelihood(votes, estimate, ties)
+        return float(votes.weight.astype(np.float64) @ found)
+
     def probability(
         self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
     ) -> NDArray[np.float64]:
@@ -333,25 +361,6 @@ class Sift(Model):
         return summary if self.ties else half_win(summary.win, tie)
 
 
-def _workers(
-    summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
-) -> WorkerEstimate:
-    """What is said of workers."""
-    return WorkerEstimate(
-        reliability=summary.mean,
-        reliability_sd=summary.sd,
-        reliability_lower=summary.lower,
-        reliability_upper=summary.upper,
-        quantiles=summary.spread,
-        side_bias=summary.side if types.sides else None,
-        side_sd=summary.side_sd if types.sides else None,
-        one_sided=summary.p_side_only if types.sides else None,
-        typical=typical,
-        class_evidence=classes,
-        extra={"tie_width": summary.width} if types.ties else {},
-    )
-
-
 def _found(
     pairs: PairPosteriors, first: NDArray[np.uint32], second: NDArray[np.uint32], n_items: int
 ) -> tuple[NDArray[np.bool_], NDArray[np.intp]]:
@@ -367,34 +376,3 @@ def _found(
 def _about_mean(scores: Vector, engine: Engine) -> Vector:
     """Scores about their mean; zeros stay exactly zero."""
     return np.asarray(scores - scores.mean()) if scores.any() else np.zeros(engine.facts.n_items)
-
-
-def _diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
-    """What deserves a look at the end of a run."""
-    if float(np.mean(run.means**2)) < _FAINT:
-        gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
-        if gain < MIN_LOG_BAYES_FACTOR:
-            yield Diagnostic(
-                Kind.INFORMATION,
-                "the votes hold no information: the evidence for any worker seeing which item is "
-                f"better is {gain:.1f} nats",
-            )
-    if run.pair_effect > _COPIED:
-        yield Diagnostic(
-            Kind.COPIED,
-            "votes on the same pair agree far beyond what scores of items explain (pair effect "
-            f"{run.pair_effect:.1f}): answers may be copied, and scores say little",
-        )
-    if isinstance(run.sites, ContextSites) and run.sites.reliability_spread > 0.99 * MOST_SPREAD:
-        yield Diagnostic(
-            Kind.CONTEXTS,
-            "reliabilities differ from context to context as much as can be: some workers are of "
-            "another kind in some contexts, which makes those of all others uncertain. Fit the "
-            "contexts one by one to find them",
-        )
-    if run.indefinite:
-        yield Diagnostic(
-            Kind.INTERVALS,
-            "votes of workers of unknown sign were held at precision 0 to keep the scores' "
-            "posterior proper; intervals may be too narrow",
-        )

@@ -10,14 +10,14 @@ __all__ = ["refuse_unused", "require_workers"]
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
 _TAKES = {
-    "features": ("factor-bt",),
+    "covariates": ("sift", "factor-bt"),
     "classes": ("barp",),
     "item-features": ("sift",),
 }
 
 
 def refuse_unused(
-    chosen: Model, known: bool, *, features: bool, classes: bool, tune: bool, items: bool = False
+    chosen: Model, known: bool, *, covariates: bool, classes: bool, tune: bool, items: bool = False
 ) -> None:
     """Refuse options that change nothing.
 
@@ -27,19 +27,19 @@ def refuse_unused(
         The model.
     known
         Whether it is one of our own methods.
-    features, classes, tune, items
+    covariates, classes, tune, items
         Whether these were asked for.
 
     Examples
     --------
     >>> import crowdsift
     >>> from crowdsift.models.unused import refuse_unused
-    >>> refuse_unused(crowdsift.Sift(), True, features=False, classes=False, tune=True)
+    >>> refuse_unused(crowdsift.Sift(), True, covariates=False, classes=False, tune=True)
     Traceback (most recent call last):
     ...
     crowdsift.errors.RequestError: sift has no penalty to tune: the evidence decides; ...
     """
-    asked = {"features": features, "classes": classes, "item-features": items}
+    asked = {"covariates": covariates, "classes": classes, "item-features": items}
     for option, methods in _TAKES.items():
         if known and asked[option] and chosen.name not in methods:
             raise RequestError(

@@ -94,7 +94,7 @@ def calibrate(
     votes: Comparisons, rule: Model, *, seed: int = 0, threads: int | None = None
 ) -> Calibration | str:
     """Fit four fifths of the votes and compare predictions with the rest, or say why not."""
-    if votes.features is not None or votes.item_class is not None:
+    if (votes.features is not None and not rule.takes_covariates) or votes.item_class is not None:
         return "The method's predictions also depend on features or classes of the votes."
     if votes.total_weight < PARTS * _FEWEST:
         return f"Fewer than {PARTS * _FEWEST} votes: too few to leave a part out."
@@ -135,8 +135,8 @@ def predicted_probability(
 
     With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
     sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
-    where there are no ties. Scores and side biases of variance v count as arguments smaller by
-    √(1 + πv/8), which is the average of the logistic function.
+    where there are no ties; covariates of the vote add c·γ to z. Scores and side biases of
+    variance v count as arguments smaller by √(1 + πv/8), the average of the logistic function.
     """
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
@@ -152,13 +152,16 @@ def predicted_probability(
         context = votes.item_contexts[first]
         worker = estimate.in_context.rows(worker, context, votes.n_workers)
         points = estimate.in_context.below(points)
+    offset = spread_of = np.zeros((len(votes), 1))
+    if estimate.covariates is not None:
+        offset, spread_of = estimate.covariates.offsets(votes)
     result = np.empty(len(votes))
     for begin in range(0, len(votes), _CHUNK):
         part = slice(begin, begin + _CHUNK)
         beta, width, habit, spread = (column[worker[part]] for column in points)
-        unsure = beta**2 * variance[part, None] + side * spread
+        unsure = beta**2 * variance[part, None] + side * spread + spread_of[part]
         size = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * unsure)
-        z = beta * difference[part, None] + side * habit
+        z = beta * difference[part, None] + side * habit + offset[part]
         won, lost = sigmoid(size * (z - width)), sigmoid(size * (-z - width))
         result[part] = (0.5 * (1.0 + won - lost)).mean(axis=1)
     return result

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.results.coefficients import coefficient_table
 from crowdsift.results.item_table import item_table
 from crowdsift.results.posterior import Posterior
 from crowdsift.results.statistics import separation_of
@@ -49,6 +50,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
         "backend": votes.backend,
         "population": estimate.population,
         "features": estimate.features,
+        "coefficients": coefficient_table(fitted),
         "sites": _sites(fitted),
         "votes": votes if votes.elsewhere is None else None,
         "posterior": Posterior(

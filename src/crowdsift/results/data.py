@@ -40,6 +40,7 @@ class FitData:
     shown: Table | None = None  # the items on a scale that was asked for
     features: FeatureEstimate | None = None  # what features of items say of their scores
     overall_ranking: FitData | None = None  # of items over all contexts
+    coefficients: Table | None = None  # of workers, for covariates of votes
 
     @property
     def method(self) -> str:

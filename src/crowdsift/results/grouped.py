@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.errors import RequestError
 from crowdsift.results.dependence import MIN_GROUPS, MOST_ITEMS
 from crowdsift.results.fitted import centre
 from crowdsift.results.sign import voters
@@ -38,6 +39,13 @@ def with_groups(
     """
     chosen, votes = fitted.model, fitted.votes
     if rows is None or rows.group is None or not chosen.takes_groups or fitted.gold is not None:
+        return fitted
+    if votes.features is not None:
+        raise RequestError(
+            "votes that depend on each other (--dependent-by) cannot have covariates yet; leave "
+            "one of the two away"
+        )
+    if votes.item_features is not None:
         return fitted
     if votes.n_items > MOST_ITEMS or len(np.unique(rows.group)) < MIN_GROUPS:
         return fitted

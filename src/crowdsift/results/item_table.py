@@ -46,6 +46,8 @@ def item_table(fitted: Fitted) -> Table:
         "comparisons": whole(count),
         "component": fitted.component.astype(np.int64) + 1,
     }
+    if estimate.covariates is not None and estimate.covariates.names:
+        columns["score_as_is"] = estimate.covariates.as_they_are(estimate.scores)
     if (counted.flags != "").any():
         columns["flag"] = counted.flags
     return Table({name: column[fitted.order] for name, column in columns.items()})

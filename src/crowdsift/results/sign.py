@@ -96,6 +96,7 @@ def voters(estimate: Estimate, count: int) -> Estimate:
         theta=estimate.theta[:count],
         points=None if points is None else WorkerPoints(*(x[:count] for x in points)),
         workers=replace(result, extra=extra, **workers),
+        covariates=None if estimate.covariates is None else estimate.covariates.of(count),
     )
 
 

@@ -36,6 +36,10 @@ def estimate_from(
     start: Any, model: Model, engine: Engine, votes: Comparisons, progress: Progress | None
 ) -> Estimate:
     """The estimate, from an earlier fit where one is given."""
+    if start is not None and votes.features is not None and model.takes_covariates:
+        raise RequestError(
+            "a fit with covariates cannot start from an earlier one; leave --start (start=) away"
+        )
     if start is None or votes.item_features is not None:  # features start afresh
         return model.estimate_votes(engine, votes, progress)
     if is_checkpoint(start):

@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from crowdsift.errors import InputError
 from crowdsift.io.folders import RecordedFolder, write_recorded
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.results.coefficients import COEFFICIENTS
 from crowdsift.results.data import FitData
 from crowdsift.results.decisions import decisions, reason_texts
 from crowdsift.results.feature_table import (
@@ -46,7 +47,7 @@ _POPULATION, _EARLIER = "population.json", "crowd.json"  # its name in folders o
 _DECISIONS, _REASON, _OVERALL = "decisions.csv", "reason", "overall.csv"
 _OURS = (
     _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, _EARLIER, SITES, FEATURES,
-    FEATURE_WEIGHTS, *KEPT,
+    FEATURE_WEIGHTS, COEFFICIENTS, *KEPT,
 )  # fmt: skip
 _TRIES = 5  # to read a folder into which another run saves
 
@@ -61,7 +62,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_TEXT_COLUMNS = {"verdict", "flag", _REASON}
+_TEXT_COLUMNS = {"verdict", "flag", "covariate", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 
@@ -95,6 +96,8 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     if fit.features is not None:
         files[FEATURE_WEIGHTS] = weight_table(fit.features, fit.level).to_csv().encode()
         files[FEATURES] = features_bytes(fit.features)
+    if fit.coefficients is not None:
+        files[COEFFICIENTS] = fit.coefficients.to_csv().encode()
     kept, said = kept_files(fit)
     record["kept"] = {**said, "taken": list(taken_by(fit)) if "votes" in said else []}
     write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
@@ -142,6 +145,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
             diagnostics=_diagnostics(record),
             population=population,
             sites=_sites(saved, population, items, workers),
+            coefficients=_coefficients(saved, types["workers"]),
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
             overall_ranking=overall,
             shown=shown,
@@ -254,6 +258,16 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
         else:
             parsed[name] = _values(name, texts)
     return Table(parsed)
+
+
+def _coefficients(saved: RecordedFolder, types: dict[str, list[str]]) -> Table | None:
+    """The coefficients of workers; labels are those of the workers, each in several rows."""
+    if not saved.has(COEFFICIENTS):
+        return None
+    content = saved.read(COEFFICIENTS)
+    kinds, rows = types["worker"], len(_rows(content.decode())) - 1
+    many = [kind for kind in kinds for _ in range(rows // len(kinds))] if len(kinds) > 1 else kinds
+    return _table(content, {"worker": many})
 
 
 def _rows(text: str) -> list[list[str]]:

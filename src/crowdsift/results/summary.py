@@ -9,6 +9,7 @@ import numpy as np
 from crowdsift._version import __version__
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.threads import thread_notes
+from crowdsift.results.coefficients import covariate_notes, covariate_summary
 from crowdsift.results.crowd_side import crowd_side
 from crowdsift.results.diagnostics import (
     gold_note,
@@ -67,6 +68,7 @@ def summary(
         **estimate.details,
         **crowd_side(fitted),
         **feature_summary(fitted),
+        **covariate_summary(fitted),
         "seconds": round(seconds, 6),
         "sign_margin": _margin(fitted),
         "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
@@ -89,6 +91,7 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
     if votes.item_features is not None:
         found += [Diagnostic(Kind.FEATURES, note) for note in feature_notes(fitted)]
+    found += [Diagnostic(Kind.FEATURES, note) for note in covariate_notes(fitted)]
     alone = fitted.compared_once and estimate.features is None
     if alone and estimate.workers.reliability is not None:
         return [*found, nothing_note(votes.n_workers), *_unconverged(fitted)], None

@@ -16,12 +16,14 @@ LIMITS = {
     "outcome": (0.0, 1.0),
     "weight": (0.0, MOST_WEIGHT),
     "feature": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
+    "covariate": (-float(np.finfo(np.float32).max), float(np.finfo(np.float32).max)),
     "number": (-np.inf, np.inf),
 }
 ADVICE = {
     "outcome": "1 says that the first item is better, 0 the second, 0.5 a tie",
     "weight": "a weight counts votes, and is 1 where the column is left out",
     "feature": "correct it or remove the row",
+    "covariate": "correct it or remove the row",
     "number": "correct it or remove the row",
 }
 

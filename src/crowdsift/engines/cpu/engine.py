@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.engines.base import ContextEngine, Facts
+from crowdsift.engines.cpu.covariates import CpuPasses
 from crowdsift.engines.cpu.grid import CpuGrid
 from crowdsift.engines.cpu.likelihood import CpuLikelihood
 from crowdsift.engines.cpu.logistic import CpuCounts, CpuEM, CpuSlopes
@@ -15,6 +16,7 @@ from crowdsift.engines.cpu.operators import CpuVotes
 from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
+    from crowdsift.engines.covariates.laplace import TypeVotes
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.votes.comparisons import Comparisons
 
@@ -55,6 +57,10 @@ class CpuEngine:
     def passes(self) -> float:
         """Passes over all votes so far."""
         return self._votes.passes
+
+    def covariate_passes(self, votes: TypeVotes) -> CpuPasses:
+        """Passes over votes with covariates, on as many threads."""
+        return CpuPasses(votes, self._threads)
 
     def by_context(self) -> ContextEngine | None:
         """An engine over workers in contexts; see the protocol."""

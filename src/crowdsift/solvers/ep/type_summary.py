@@ -14,12 +14,14 @@ from crowdsift.engines.grid import TypePosteriors, WorkerPoints
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
 
+    from numpy.typing import NDArray
+
     from crowdsift.engines.fused import ReliabilitySummary
     from crowdsift.engines.grid import GridSites, WorkerPriors, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
-__all__ = ["TypeSummary", "by_blocks", "quantiles", "summarise"]
+__all__ = ["TypeSummary", "by_blocks", "chosen_types", "quantiles", "summarise"]
 
 _NUMBERS = 4_000_000  # of an array over workers and types at a time
 _BLOCK = 200_000  # ... of those that are summarised at a time
@@ -182,10 +184,7 @@ def _points(
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = len(widths) * types
-    reached = np.cumsum(found.masses, axis=1)
-    wanted = (np.arange(count) + 0.5) / count * reached[:, -1:]
-    chosen = np.stack([np.searchsorted(row, w) for row, w in zip(reached, wanted, strict=True)])
-    chosen = np.minimum(chosen, found.masses.shape[1] - 1)
+    chosen = chosen_types(found.masses, count)
     is_regular = chosen < regular
     row = np.arange(rows)[:, None]
     padded = np.append(side_only, 0.0)
@@ -197,6 +196,22 @@ def _points(
         np.where(is_regular, own_side if sided else 0.0, padded[place]),
         np.where(is_regular, own_variance if sided else 0.0, 0.0),
     )
+
+
+def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
+    """The types at evenly spaced quantiles of every worker's masses, in the order of types.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.solvers.ep.type_summary import chosen_types
+    >>> chosen_types(np.array([[0.5, 0.25, 0.25]]), 4).tolist()
+    [[0, 0, 1, 2]]
+    """
+    reached = np.cumsum(masses, axis=1)
+    wanted = (np.arange(count) + 0.5) / count * reached[:, -1:]
+    chosen = np.stack([np.searchsorted(row, w) for row, w in zip(reached, wanted, strict=True)])
+    return np.asarray(np.minimum(chosen, masses.shape[1] - 1), dtype=np.intp)
 
 
 def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | None = None) -> Vector:

@@ -1,0 +1,92 @@
+"""Coefficients of workers for covariates of votes, with their uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.votes.covariates import SIDE
+
+if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["CovariateEstimate"]
+
+_CHUNK = 4_096  # votes at a time
+
+
+@dataclass(frozen=True)
+class CovariateEstimate:
+    """Coefficients in units of the covariates, a column each, those that the evidence supports.
+
+    Attributes
+    ----------
+    names
+        Of the covariates that are used, the side first where it is one of them.
+    crowd, crowd_sd, spread
+        g with its standard deviation, and √T: how workers differ.
+    mean, sd
+        Of every worker's coefficients.
+    points, covariance
+        A worker's coefficients at the points of its posterior, and their covariance about them.
+    item_values, typical
+        x̄ of every item, and the typical reliability b: scores as they are, r + g·x̄/b.
+    gains
+        Nats that each covariate adds to the evidence, of all that were given.
+    by_items, nothing
+        Names of covariates that are constant for an item, and of those that are 0 everywhere.
+    """
+
+    names: tuple[str, ...]
+    crowd: Vector
+    crowd_sd: Vector
+    spread: Vector
+    mean: Vector
+    sd: Vector
+    points: Vector
+    covariance: Vector
+    item_values: Vector
+    typical: float
+    gains: dict[str, float]
+    by_items: tuple[str, ...] = ()
+    nothing: tuple[str, ...] = ()
+
+    def of(self, count: int) -> CovariateEstimate:
+        """Without the rows after so many workers, which are gold's."""
+        rows = ("mean", "sd", "points", "covariance")
+        return replace(self, **{name: getattr(self, name)[:count] for name in rows})
+
+    @property
+    def others(self) -> list[int]:
+        """The columns that are not the side."""
+        return [column for column, name in enumerate(self.names) if name != SIDE]
+
+    def sides(self) -> tuple[Vector, Vector]:
+        """Mean and variance of every worker's side bias; 0 where that is no covariate."""
+        if SIDE not in self.names:
+            return np.zeros(len(self.mean)), np.zeros(len(self.mean))
+        return self.mean[:, 0], self.sd[:, 0] ** 2
+
+    def as_they_are(self, scores: Vector) -> Vector:
+        """Scores with what the crowd sees in an item's covariates: r + g·x̄/b."""
+        return np.asarray(scores + self.item_values @ self.crowd / max(self.typical, 1e-9))
+
+    def offsets(self, votes: Comparisons) -> tuple[Vector, Vector]:
+        """c·γ at the points of every vote's worker, and its variance; the side left out."""
+        columns = self.others
+        if not columns or votes.features is None:
+            nothing = np.zeros((len(votes), 1))
+            return nothing, nothing
+        place = [votes.feature_names.index(self.names[column]) for column in columns]
+        C, worker = votes.features[:, place].astype(np.float64), votes.worker_codes()
+        offset = np.empty((len(votes), self.points.shape[1]))
+        for begin in range(0, len(votes), _CHUNK):
+            part = slice(begin, begin + _CHUNK)
+            gamma = self.points[worker[part]][:, :, columns]
+            offset[part] = np.einsum("ip,itp->it", C[part], gamma)
+        covariance = self.covariance[:, columns][:, :, columns]
+        variance = np.einsum("ip,ipq,iq->i", C, covariance[worker], C)
+        return offset, variance[:, None]

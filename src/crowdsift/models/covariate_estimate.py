@@ -1,0 +1,149 @@
+"""What votes with covariates say of workers and items: coefficients with their uncertainty."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from crowdsift.engines.grid import WorkerPoints
+from crowdsift.errors import RequestError
+from crowdsift.models.coefficients import CovariateEstimate
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
+from crowdsift.solvers.ep.type_classes import typical_reliability
+from crowdsift.solvers.ep.type_summary import chosen_types
+from crowdsift.votes.covariates import SIDE
+
+if TYPE_CHECKING:
+    from crowdsift.engines.base import Engine
+    from crowdsift.models.base import Estimate
+    from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.covariate_run import CovariateRun
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = [
+    "MOST_ITEMS",
+    "covariate_estimate",
+    "refuse_covariates",
+    "vote_log_likelihood",
+    "with_covariate_estimate",
+]
+
+MOST_ITEMS = 1_200  # whose joint Gaussian with the coefficients is a matrix
+_MOST_NUMBERS = 40_000_000  # workers x items x covariates
+_POINTS = 64  # of a worker's posterior
+
+
+def refuse_covariates(engine: Engine, votes: Comparisons, *, contexts: bool) -> None:
+    """Refuse what covariates cannot be used with yet."""
+    if votes.item_features is not None:
+        raise RequestError(
+            "sift takes features of items or covariates of votes, not both at once yet; leave "
+            "--item-features and --item-text away, or --covariates"
+        )
+    if votes.by and contexts:
+        raise RequestError(
+            "workers who differ by context (--by) are not tried together with covariates; leave "
+            "one of the two away, or use Sift(contexts=False)"
+        )
+    if votes.on_disk:
+        raise RequestError("covariates need the votes in memory; leave --memory away")
+    width = 0 if votes.features is None else votes.features.shape[1] + 1
+    numbers = votes.n_workers * votes.n_items * width
+    if engine.facts.n_items > MOST_ITEMS or numbers > _MOST_NUMBERS:
+        raise RequestError(
+            f"sift takes covariates of votes on at most {MOST_ITEMS:,} items, and {_MOST_NUMBERS:,}"
+            f" workers x items x covariates; here are {votes.n_items:,} items and "
+            f"{votes.n_workers:,} workers. factor-bt takes more"
+        )
+
+
+def covariate_estimate(
+    found: CovariateRun, engine: Engine, nothing: tuple[str, ...]
+) -> tuple[CovariateEstimate, WorkerPoints | None]:
+    """Coefficients at the end of a run, and points of the workers' posteriors."""
+    run, design = found.run, found.design
+    m, size = engine.facts.n_workers, run.scale()
+    typical = typical_reliability(run.prior) * size
+    if design is None:
+        none, empty = np.zeros((m, 0)), np.zeros(0)
+        return CovariateEstimate(
+            (), empty, empty, empty, none, none, np.zeros((m, 1, 0)), np.zeros((m, 0, 0)),
+            np.zeros((engine.facts.n_items, 0)), typical, found.gains, found.by_items, nothing,
+        ), None  # fmt: skip
+    sites, scale = found.sites, design.scale
+    assert sites.laplace is not None
+    assert sites.joint is not None
+    posterior = sites.posteriors(run.prior.masses, slice(0, m))
+    widths = run.prior.types.widths
+    n_regular = len(widths) * posterior.points.shape[1]
+    q = posterior.masses[:, :n_regular]
+    q = q / np.maximum(q.sum(axis=1, keepdims=True), 1e-300)
+    by_type, within = sites.laplace.mean[:, :n_regular], sites.laplace.covariance[:, :n_regular]
+    # Given the scores; what scores and g leave open, and all workers share, comes on top.
+    mean = np.einsum("st,stp->sp", q, by_type)
+    about = by_type - mean[:, None]
+    shared = sites.joint.coefficients - sites.joint.given
+    covariance = np.einsum("st,stpq->spq", q, within) + shared
+    variance = np.einsum("st,stp->sp", q, about**2) + np.einsum("spp->sp", covariance)
+    chosen = chosen_types(posterior.masses, _POINTS)
+    row = np.arange(m)[:, None]
+    regular = chosen < n_regular
+    gamma = np.where(regular[..., None], by_type[row, np.minimum(chosen, n_regular - 1)], 0.0)
+    free = ~design.by_items
+    g_sd = np.sqrt(np.diag(sites.joint.covariance)[engine.facts.n_items :])
+    estimate = CovariateEstimate(
+        names=design.names, crowd=sites.effects.mean * free / scale, crowd_sd=g_sd / scale,
+        spread=np.sqrt(sites.effects.variance) / scale, mean=mean / scale,
+        sd=np.sqrt(variance) / scale, points=gamma / scale,
+        covariance=covariance / (scale[:, None] * scale), item_values=design.item_values,
+        typical=typical, gains=found.gains, by_items=found.by_items, nothing=nothing,
+    )  # fmt: skip
+    side = np.zeros(chosen.shape)
+    spread = np.zeros(chosen.shape)
+    types = run.prior.types
+    if SIDE in design.names:
+        own = np.append(np.zeros(n_regular), types.side_only)[chosen]
+        side = np.where(regular, estimate.points[:, :, 0], own)
+        spread = np.where(regular, estimate.covariance[:, :1, 0], 0.0)
+    column = chosen % posterior.points.shape[1]
+    points = WorkerPoints(
+        np.where(regular, posterior.points[row, column], 0.0) * size,
+        np.append(np.repeat(widths, posterior.points.shape[1]), types.side_only_widths)[chosen],
+        side, spread,
+    )  # fmt: skip
+    return estimate, points
+
+
+def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> Vector:
+    """Log-probability of every vote, averaged over the posteriors of its worker and its items.
+
+    A soft outcome is a share of a win and of a loss.
+    """
+    points, found = estimate.points, estimate.covariates
+    assert points is not None
+    assert found is not None
+    first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
+    variance = estimate.difference_variance(first, second)
+    assert variance is not None
+    offset, unsure = found.offsets(votes)
+    worker, x = votes.worker_codes(), float(votes.sides_known)
+    beta, width, side, spread = (column[worker] for column in points)
+    v = beta**2 * variance[:, None] + x * spread + unsure
+    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * v)
+    z = beta * (estimate.scores[first] - estimate.scores[second])[:, None] + x * side + offset
+    won, lost = (sigmoid(k * (sign * z - width)).mean(axis=1) for sign in (1.0, -1.0))
+    y = votes.outcome.astype(np.float64)
+    logs = [np.log(np.maximum(p, 1e-300)) for p in (won, lost, 1.0 - won - lost)]
+    soft = y * logs[0] + (1.0 - y) * logs[1]
+    return np.asarray(np.where((y == 0.5) & ties, logs[2], soft), dtype=np.float64)
+
+
+def with_covariate_estimate(
+    estimate: Estimate, found: CovariateEstimate, points: WorkerPoints | None
+) -> Estimate:
+    """The estimate with what covariates say; from it no later fit can start."""
+    if points is None:
+        return replace(estimate, covariates=found)
+    return replace(estimate, covariates=found, points=points, population=None, sites=None)

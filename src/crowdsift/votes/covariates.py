@@ -1,0 +1,122 @@
+"""Covariates of votes as a model takes them: scaled, the side first; what items have of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["SIDE", "Design", "design"]
+
+SIDE = "side"
+_CONSTANT = 1e-6  # share of a covariate's square that items leave unexplained, which counts as none
+
+
+@dataclass(frozen=True)
+class Design:
+    """The covariates of votes: `votes` has them as features, of unit mean square.
+
+    Attributes
+    ----------
+    votes
+        The votes with the columns of the design as features; those of gold are 0.
+    names, scale
+        Of every column, and its root mean square; that of the side is 1.
+    item_values
+        x̄, items x columns: the covariate that an item has by itself, in the column's unit: of all
+        numbers for items the one whose differences are nearest to the covariates of votes, about
+        their mean in every component.
+    by_items
+        Whether that explains a column completely: it cannot be told from scores in the crowd.
+    """
+
+    votes: Comparisons
+    names: tuple[str, ...]
+    scale: NDArray[np.float64]
+    item_values: NDArray[np.float64]
+    by_items: NDArray[np.bool_]
+
+    def without(self, column: int) -> Design:
+        """The design without a column."""
+        kept = np.arange(len(self.names)) != column
+        names = tuple(name for name, keep in zip(self.names, kept, strict=True) if keep)
+        assert self.votes.features is not None
+        return Design(
+            self.votes.with_features(self.votes.features[:, kept], names), names,
+            self.scale[kept], self.item_values[:, kept], self.by_items[kept],
+        )  # fmt: skip
+
+
+def design(
+    votes: Comparisons, component: NDArray[np.integer], *, side: bool
+) -> tuple[Design, tuple[str, ...]]:
+    """The design of these votes, and the names of covariates that are 0 everywhere.
+
+    Parameters
+    ----------
+    votes
+        With features in favour of the first item.
+    component
+        Of every item, the number of its connected component.
+    side
+        Whether the order of the items is a covariate, the first.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.votes.covariates import design
+    >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], features=[[2.0], [-2.0]],
+    ...                                 feature_names=("length",))
+    >>> made, nothing = design(votes, [0, 0, 0], side=False)
+    >>> made.scale.tolist(), made.by_items.tolist(), made.item_values[:, 0].round(3).tolist()
+    ([2.0], [True], [0.667, -1.333, 0.667])
+    """
+    given = votes.features
+    x = np.zeros((len(votes), 0)) if given is None else given.astype(np.float64)
+    weight = votes.weight.astype(np.float64)
+    total = float(weight.sum())
+    scale = np.sqrt(weight @ x**2 / total)
+    some = scale > 0.0
+    nothing = tuple(n for n, keep in zip(votes.feature_names, some, strict=True) if not keep)
+    names = tuple(n for n, keep in zip(votes.feature_names, some, strict=True) if keep)
+    x, scale = x[:, some], scale[some]
+    values, left = _by_items(votes, np.asarray(component), weight, x)
+    by_items = left <= _CONSTANT * total * scale**2
+    if side:
+        place = np.ones((len(votes), 1))
+        if votes.n_gold:  # says nothing of sides
+            place[votes.offsets[-1 - votes.n_gold] :] = 0.0
+        x, scale = np.hstack([place, x]), np.append(1.0, scale)
+        values = np.hstack([np.zeros((votes.n_items, 1)), values])
+        names, by_items = (SIDE, *names), np.append(False, by_items)
+    with_all = votes.with_features((x / scale).astype(np.float32), names)
+    return Design(with_all, names, scale, values, by_items), nothing
+
+
+def _by_items(
+    votes: Comparisons,
+    component: NDArray[np.integer],
+    weight: NDArray[np.float64],
+    x: NDArray[np.float64],
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Least squares of x on differences of items: the numbers of items, and Σ n·residual²."""
+    n, one, two = votes.n_items, votes.first.astype(np.int64), votes.second.astype(np.int64)
+    L = np.zeros((n, n))
+    for a, b, sign in ((one, one, 1), (two, two, 1), (one, two, -1), (two, one, -1)):
+        np.add.at(L, (a, b), sign * weight)
+    # The level of a component is free: with 1 added between its items it is 0 on average.
+    L += (component[:, None] == component).astype(np.float64)
+    rhs = np.zeros((n, x.shape[1]))
+    np.add.at(rhs, one, weight[:, None] * x)
+    np.subtract.at(rhs, two, weight[:, None] * x)
+    alone = np.diag(L) == 0.0
+    L[alone, alone] = 1.0
+    values = np.linalg.solve(L, rhs)
+    residual = x - values[one] + values[two]
+    return np.asarray(values, np.float64), np.asarray(weight @ residual**2, np.float64)
