@@ -146,4 +146,6 @@ def with_covariate_estimate(
     """The estimate with what covariates say; from it no later fit can start."""
     if points is None:
         return replace(estimate, covariates=found)
-    return replace(estimate, covariates=found, points=points, population=None, sites=None)
+    side = estimate.crowd_side and (float(found.crowd[0]), float(found.crowd_sd[0]))
+    return replace(estimate, covariates=found, points=points, population=None, sites=None,
+                   crowd_side=side)  # fmt: skip

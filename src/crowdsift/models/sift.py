@@ -264,8 +264,6 @@ class Sift(Model):
             pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)
         variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
         crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
-        if own is not None and run.prior.types.sides:
-            crowd_side = float(own.crowd[0]), float(own.crowd_sd[0])
         estimate = Estimate(
             scores=scores,
             log_likelihood=required(engine.slopes).log_likelihood(scores, summary.mean),
