@@ -14,15 +14,10 @@ with s = soft_label. With s = 1 it is the loss of the paper (Rafailov et al., 20
 from __future__ import annotations
 
 import copy
-import json
-import sys
-import tempfile
 from pathlib import Path
 
 import torch
-from preferences import write_preferences
-
-import crowdsift
+from preferences import exported, run, texts_and_words
 
 BETA = 0.5
 
@@ -52,8 +47,7 @@ class LanguageModel(torch.nn.Module):
 def pretrained(rows: list[dict], epochs: int = 40) -> LanguageModel:
     """A model of all replies, good and bad, where preference optimisation begins."""
     torch.manual_seed(0)
-    texts = [row[side] for row in rows for side in ("chosen", "rejected")]
-    words = sorted({word for text in texts for word in text.split() if not word.startswith("[")})
+    texts, words = texts_and_words(rows)
     model = LanguageModel({word: code for code, word in enumerate(words, start=2)})
     optimizer = torch.optim.Adam(model.parameters(), lr=0.01)
     for _ in range(epochs):
@@ -85,10 +79,7 @@ def optimised(model: LanguageModel, rows: list[dict], epochs: int = 60) -> Langu
 
 def main(votes: Path) -> tuple[LanguageModel, LanguageModel]:
     """Export the votes, train, and say which words became more probable."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "train.jsonl")
-        done = crowdsift.export_votes(votes, target, to="trl", keep=0.6)
-        rows = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    done, rows = exported(votes, keep=0.6)
     print(f"{done.rows} rows kept, {done.dropped} dropped, {done.flipped} turned round")
     model = pretrained(rows)
     policy = optimised(model, rows)
@@ -102,10 +93,4 @@ def main(votes: Path) -> tuple[LanguageModel, LanguageModel]:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as place:
-            made = Path(place, "votes.jsonl")
-            write_preferences(made)
-            main(made)
+    run(main)

@@ -5,7 +5,13 @@ from __future__ import annotations
 import json
 import math
 import random
+import sys
+import tempfile
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
+
+import crowdsift
 
 GOOD, BAD = ["clear", "correct", "kind", "short"], ["vague", "wrong", "rude", "endless"]
 OTHER = ["the", "reply", "about", "cats", "and", "dogs", "is", "here", "today", "maybe"]
@@ -40,3 +46,29 @@ def quality(text: str) -> int:
     """The truth: how many good words, less the bad ones."""
     words = text.split()
     return sum(word in GOOD for word in words) - sum(word in BAD for word in words)
+
+
+def exported(votes: Path, **options: Any) -> tuple[Any, list[dict]]:
+    """What `export_votes` says, and its rows for TRL."""
+    with tempfile.TemporaryDirectory() as folder:
+        target = Path(folder, "train.jsonl")
+        done = crowdsift.export_votes(votes, target, to="trl", **options)
+        return done, [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+
+
+def texts_and_words(rows: list[dict]) -> tuple[list[str], list[str]]:
+    """All replies, and the words in them."""
+    texts = [row[side] for row in rows for side in ("chosen", "rejected")]
+    words = {word for text in texts for word in text.split() if not word.startswith("[")}
+    return texts, sorted(words)
+
+
+def run(main: Callable[[Path], Any]) -> None:
+    """An example with the file of the command line, or with one that is made for it."""
+    if len(sys.argv) > 1:
+        main(Path(sys.argv[1]))
+        return
+    with tempfile.TemporaryDirectory() as place:
+        made = Path(place, "votes.jsonl")
+        write_preferences(made)
+        main(made)

@@ -8,15 +8,10 @@ takes seconds; the loss is the one to use with a language model, too.
 
 from __future__ import annotations
 
-import json
-import sys
-import tempfile
 from pathlib import Path
 
 import torch
-from preferences import quality, write_preferences
-
-import crowdsift
+from preferences import exported, quality, run, texts_and_words
 
 
 class RewardModel(torch.nn.Module):
@@ -48,8 +43,7 @@ def loss_of(reward: torch.Tensor, other: torch.Tensor, rows: list[dict]) -> torc
 def train(rows: list[dict], epochs: int = 30) -> RewardModel:
     """Fit the model to exported rows."""
     torch.manual_seed(0)
-    texts = [row[side] for row in rows for side in ("chosen", "rejected")]
-    words = sorted({word for text in texts for word in text.split() if not word.startswith("[")})
+    _, words = texts_and_words(rows)
     model = RewardModel({word: code for code, word in enumerate(words, start=1)})
     optimizer = torch.optim.Adam(model.parameters(), lr=0.05)
     for _ in range(epochs):
@@ -62,10 +56,7 @@ def train(rows: list[dict], epochs: int = 30) -> RewardModel:
 
 def main(votes: Path) -> RewardModel:
     """Export the votes, train, and say what the model prefers."""
-    with tempfile.TemporaryDirectory() as folder:
-        target = Path(folder, "train.jsonl")
-        done = crowdsift.export_votes(votes, target, to="trl")
-        rows = [json.loads(line) for line in target.read_text(encoding="utf-8").splitlines()]
+    done, rows = exported(votes)
     print(f"{done.rows} rows, {done.flipped} of them turned round")
     model = train(rows)
     rewards = model(list(model.vocabulary)).tolist()
@@ -85,10 +76,4 @@ def agreement(model: RewardModel, texts: list[str]) -> float:
 
 
 if __name__ == "__main__":
-    if len(sys.argv) > 1:
-        main(Path(sys.argv[1]))
-    else:
-        with tempfile.TemporaryDirectory() as place:
-            made = Path(place, "votes.jsonl")
-            write_preferences(made)
-            main(made)
+    run(main)

@@ -10,6 +10,7 @@ from crowdsift.cli.options import (
     Columns,
     FormatName,
     NoWorkers,
+    Settings,
     Sides,
     SkipBad,
     Threads,
@@ -54,10 +55,6 @@ Target = Annotated[Path | None, typer.Option(help="FILE.jsonl, FILE.csv or FILE.
 Method = Annotated[
     str | None,
     typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
-]
-Settings = Annotated[
-    list[str] | None,
-    typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6."),
 ]
 Texts = Annotated[
     str | None,

@@ -75,7 +75,7 @@ Method = Annotated[
 ]
 Settings = Annotated[
     list[str] | None,
-    typer.Option("--set", help="A hyper-parameter of the method, as alternations=5."),
+    typer.Option("--set", help="A hyper-parameter of the method, as tolerance=1e-6."),
 ]
 OutFolder = Annotated[
     Path | None,
