@@ -55,7 +55,7 @@ def equal(given: argparse.Namespace) -> None:
         start = time.process_time()
         whole[method] = model.estimate(cpu.engine(model.prepare(votes), 1)).scores
         print(f"{given.data} {method}: CPU engine {time.process_time() - start:.1f} s", flush=True)
-    for processes in (1, 2, 4):
+    for processes in given.processes:
         with started(processes) as (address, _):
             for method, expected in whole.items():
                 model = exacting(method, votes)
@@ -196,6 +196,7 @@ def main() -> None:
     parser.add_argument("--data", choices=["faceage", "simulated"], default="faceage")
     parser.add_argument("--methods", default=",".join(MODELS))
     parser.add_argument("--shards", type=int, nargs="*", default=[1, 2, 3, 5, 8, 16])
+    parser.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4])
     parser.add_argument("--sizes", type=float, nargs="*", default=[1e5, 1e6, 3e6, 1e7])
     parser.add_argument("--seconds", type=float, default=3600.0)
     parser.add_argument("--votes", type=float, default=1e6)

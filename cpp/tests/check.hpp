@@ -88,6 +88,7 @@ inline std::vector<double> normals(std::size_t count, unsigned seed) {
 
 // One for every family of kernels.
 void test_functions();
+void test_spill();
 void test_parallel();
 void test_rows();
 void test_em();

@@ -7,6 +7,7 @@
 int main() {
     test_functions();
     test_parallel();
+    test_spill();
     test_rows();
     test_em();
     test_slopes();

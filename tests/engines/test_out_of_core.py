@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import subprocess
 import sys
+import threading
 
 import duckdb
 import numpy as np
@@ -12,7 +13,7 @@ import pytest
 
 import crowdsift
 from crowdsift.engines import cpu, opened_engine
-from crowdsift.engines.cpu.engine import evict, spill_to
+from crowdsift.engines.cpu.engine import evict
 from crowdsift.engines.out_of_core import engine
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io import streamed
@@ -93,9 +94,27 @@ def test_large_arrays_are_in_files(many):
     assert evict() == 0
 
 
+def test_two_fits_at_once(files):
+    """Each spills into a folder of its own, and the end of one is not that of the other."""
+    votes = crowdsift.read(files)
+    expected = crowdsift.fit(votes, "bora-map").item_table["score"]
+    found = {}
+
+    def one(at):
+        found[at] = crowdsift.fit(votes, "bora-map", memory="600kB").item_table["score"]
+
+    threads = [threading.Thread(target=one, args=[at]) for at in range(2)]
+    for each in threads:
+        each.start()
+    for each in threads:
+        each.join()
+    for at in range(2):
+        np.testing.assert_allclose(found[at], expected, atol=1e-8)
+
+
 def test_a_full_disk_is_an_error(many, files, tmp_path, monkeypatch):
     made = engine(many, 1, memory="800MB", needs="slopes")
-    spill_to(str(tmp_path / "no-such-folder"))  # no file can be made there
+    made._plan.map._folder = str(tmp_path / "no-such-folder")  # no file can be made there
     with pytest.raises(ResourceError, match="no room for what a pass keeps"):
         made.slopes.profile(np.linspace(-1, 1, 2000), np.ones(50))
     made.close()

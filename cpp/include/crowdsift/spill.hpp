@@ -1,9 +1,10 @@
 // Large arrays in files instead of memory, for votes that do not fit.
 //
-// While a folder is set, large arrays are mapped from files there that have no name. Between passes
-// `evict` takes their pages out of this process: what was written stays in the files, and comes
-// back where it is read. Room in the file is taken before it is written to, so that a full disk is
-// an error here and not a signal in the middle of a pass.
+// While a thread has a folder set, the large arrays that it makes are mapped from files there that
+// have no name; other threads, and so other fits, are not concerned. Between passes `evict` takes
+// their pages out of this process: what was written stays in the files, and comes back where it is
+// read. Room in the file is taken before it is written to, so that a full disk is an error here and
+// not a signal in the middle of a pass.
 #pragma once
 
 #include <fcntl.h>
@@ -26,17 +27,13 @@ public:
         return *only;
     }
 
-    // An empty name: arrays made from now on are in memory again.
-    void set_folder(const std::string& folder) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        folder_ = folder;
-    }
+    // Of this thread. An empty name: arrays made from now on are in memory again.
+    void set_folder(const std::string& folder) { folder_of_thread() = folder; }
 
     // nullptr where no folder is set.
     void* allocate(std::size_t bytes) {
-        const std::lock_guard<std::mutex> lock(mutex_);
-        if (folder_.empty()) return nullptr;
-        std::string name = folder_ + "/array-XXXXXX";
+        if (folder_of_thread().empty()) return nullptr;
+        std::string name = folder_of_thread() + "/array-XXXXXX";
         const int file = ::mkostemp(name.data(), O_CLOEXEC);
         if (file < 0) throw std::bad_alloc();
         ::unlink(name.c_str());
@@ -45,6 +42,7 @@ public:
             place = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
         ::close(file);
         if (place == MAP_FAILED) throw std::bad_alloc();
+        const std::lock_guard<std::mutex> lock(mutex_);
         try {
             mapped_.emplace(place, bytes);
         } catch (...) {
@@ -76,8 +74,12 @@ public:
     }
 
 private:
+    static std::string& folder_of_thread() {
+        thread_local std::string folder;
+        return folder;
+    }
+
     std::mutex mutex_;
-    std::string folder_;
     std::map<void*, std::size_t> mapped_;
 };
 

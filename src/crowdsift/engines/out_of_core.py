@@ -10,7 +10,8 @@ from __future__ import annotations
 import gc
 import mmap
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,11 +41,15 @@ _SHARE = 4  # a shard and what is kept of it take this part of the memory
 class OnDisk(InProcess):
     """Shards in files, one after the other, the next one read ahead."""
 
-    def __init__(self, parts: Sequence[Comparisons]) -> None:
-        self._parts = parts
+    def __init__(self, parts: Sequence[Comparisons], folder: str) -> None:
+        self._parts, self._folder = parts, folder
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[Any]) -> list[Any]:
         """Call a method of every part; its pages leave memory when it is done."""
+        with spilling(self._folder):
+            return self._one_by_one(parts, name, calls)
+
+    def _one_by_one(self, parts: Sequence[Any], name: str, calls: Sequence[Any]) -> list[Any]:
         found = []
         for at, (part, arguments) in enumerate(zip(parts, calls, strict=True)):
             if at + 1 < len(parts):
@@ -61,6 +66,16 @@ class OnDisk(InProcess):
                 ) from None
             leave(self._parts[at])
         return found
+
+
+@contextmanager
+def spilling(folder: str) -> Iterator[None]:
+    """Large arrays that this thread makes meanwhile are in files of a folder."""
+    spill_to(folder)
+    try:
+        yield
+    finally:
+        spill_to("")
 
 
 def advise(votes: Comparisons, *, ahead: bool) -> None:
@@ -91,7 +106,6 @@ class DiskEngine(ShardedEngine):
 
     def close(self) -> None:
         """Let go of the files."""
-        spill_to("")
         self._shards = ()
         gc.collect()  # what passes kept may hang in cycles
         self.folder.close()
@@ -126,19 +140,18 @@ def engine(
         votes = comparisons
         if not votes.on_disk:
             votes = mapped_votes(Path(folder.path), comparisons)
-        spill_to(folder.path)
         bounds = worker_ranges(votes.offsets, shards)
         parts = [of_workers(votes, begin, end) for begin, end in pairwise(bounds)]
         lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
         engines = []
-        for at, part in enumerate(parts):
-            engines.append(cpu.engine(part, threads, lists[at] if lists else None))
-            leave(part)
-        plan = Plan(bounds, tuple(places), count, OnDisk(parts))
+        with spilling(folder.path):
+            for at, part in enumerate(parts):
+                engines.append(cpu.engine(part, threads, lists[at] if lists else None))
+                leave(part)
+        plan = Plan(bounds, tuple(places), count, OnDisk(parts, folder.path))
         made = DiskEngine(engines, plan, ties=votes.ties_are_outcomes)
         made.folder = folder
         return made
     except BaseException:
-        spill_to("")
         folder.close()
         raise
