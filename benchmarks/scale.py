@@ -25,6 +25,24 @@ import crowdsift
 from crowdsift.engines import cpu
 from crowdsift.engines.dask import engine
 
+QUIET: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+
+
+def worker_process(address: str) -> subprocess.Popen[bytes]:
+    """A worker of one thread."""
+    worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
+    return subprocess.Popen(
+        [*worker, "--memory-limit", "0", "--no-dashboard", "--no-nanny"], **QUIET
+    )
+
+
+def wait_for(address: str, processes: int) -> None:
+    """Until so many workers are there."""
+    from distributed import Client
+
+    with Client(address, timeout=60, set_as_default=False) as client:
+        client.wait_for_workers(processes, timeout=60)
+
 
 @contextmanager
 def started(processes: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]]]:
@@ -32,16 +50,10 @@ def started(processes: int) -> Iterator[tuple[str, list[subprocess.Popen[bytes]]
     port = random.randint(20_000, 60_000)
     address = f"tcp://127.0.0.1:{port}"
     begin = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--port", str(port)]
-    quiet: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = [subprocess.Popen([*begin, "--host", "127.0.0.1", "--no-dashboard"], **quiet)]
-    worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
-    worker += ["--memory-limit", "0", "--no-dashboard", "--no-nanny"]
-    running += [subprocess.Popen(worker, **quiet) for _ in range(processes)]
+    running = [subprocess.Popen([*begin, "--host", "127.0.0.1", "--no-dashboard"], **QUIET)]
+    running += [worker_process(address) for _ in range(processes)]
     try:
-        from distributed import Client
-
-        with Client(address, timeout=60, set_as_default=False) as client:
-            client.wait_for_workers(processes, timeout=60)
+        wait_for(address, processes)
         yield address, running
     finally:
         for process in running:
@@ -81,26 +93,39 @@ def calls(given: argparse.Namespace) -> None:
 
 
 def kills(given: argparse.Namespace) -> None:
-    """Kill -9 of a worker at random moments of fits: equal bytes, and how long it took."""
+    """Kill -9 of a worker in the middle of fits, at random moments: equal bytes, and how long."""
     votes = crowdsift.simulate(60, 40, 20_000, seed=3).comparisons()
-    generator, longest, right = random.Random(given.seed), 0.0, 0
-    with started(3) as (address, _):
-        expected, _, taken = scores(votes, given.method, address, 4, given.tolerance)
-    recovered = 0
-    for number in range(given.times):
-        with started(3) as (address, running):
-            victim, moment = running[1 + number % 3], generator.uniform(0.0, 1.5 * taken)
+    model = crowdsift.model(given.method, tolerance=given.tolerance).relax(votes)[0]
+    prepared, generator = model.prepare(votes), random.Random(given.seed)
+    longest, right, hits, expected, taken = 0.0, 0, 0, b"", 0.0
+    with started(3) as (address, running):
+        while hits < given.times:
+            made = engine(prepared, 1, scheduler=address, shards=4, needs=model.needs)
+            began, victim = time.perf_counter(), running[-1 - generator.randrange(3)]
+            moment = generator.uniform(0.0, 0.9 * taken)
             timer = threading.Timer(moment, victim.send_signal, [signal.SIGKILL])
-            timer.start()
-            found, traffic, _ = scores(votes, given.method, address, 4, given.tolerance)
-            timer.cancel()
-            right += found.tobytes() == expected.tobytes()
-            recovered += traffic.recovered > 0
-            longest = max(longest, traffic.longest_recovery)
-            print(f"{number + 1}: at {moment:.2f} s, {traffic.recovered} shards made anew, "
-                  f"equal bytes: {found.tobytes() == expected.tobytes()}", flush=True)  # fmt: skip
-    print(f"{given.method}: {right} of {given.times} right, {recovered} with a loss in mid-fit, "
-          f"longest recovery {longest:.1f} s")  # fmt: skip
+            if expected:
+                timer.start()
+            found = model.estimate(made).scores.tobytes()
+            if not expected:
+                expected, taken = found, time.perf_counter() - began
+                print(f"{given.method}, 4 shards on 3 processes: {taken:.1f} s without a kill")
+            elif made.traffic.recovered:  # else the fit was done before the kill
+                hits, right = hits + 1, right + (found == expected)
+                seconds = made.traffic.longest_recovery
+                word = "equal" if found == expected else "OTHER"
+                longest = max(longest, seconds)
+                print(f"{hits}: killed after {moment:.2f} s, {made.traffic.recovered} shards made "
+                      f"anew in {seconds:.1f} s, {word} bytes", flush=True)  # fmt: skip
+            made.close()
+            if expected and timer.ident is not None:
+                timer.join()
+                victim.wait()
+                running.remove(victim)
+                running.append(worker_process(address))
+                wait_for(address, 3)
+    print(f"{given.method}: {right} of {hits} kills in mid-fit ended in equal bytes, the longest "
+          f"recovery took {longest:.1f} s")  # fmt: skip
 
 
 def disk(given: argparse.Namespace) -> None:

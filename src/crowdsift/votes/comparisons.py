@@ -74,6 +74,9 @@ class Comparisons(EncodedVotes):
         What became of every row that was read, for votes that were; see `Intake`.
     n_gold
         How many of the workers, the last ones, are no workers but gold; see `with_gold`.
+    elsewhere
+        Where the rows are if other machines hold them (docs/scale.md); the arrays above are then
+        empty but for offsets and labels.
 
     Examples
     --------

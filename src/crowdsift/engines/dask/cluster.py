@@ -41,7 +41,7 @@ class Session:
                 n_workers=processes,
                 threads_per_worker=1,
                 memory_limit=0,  # what fits is known; nothing is to be stopped half-way
-                dashboard_address=":0" if find_spec("bokeh") else None,
+                dashboard_address=":0",  # any free port
                 silence_logs=logging.CRITICAL,
             )
         try:

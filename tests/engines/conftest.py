@@ -1,0 +1,23 @@
+"""One cluster of Dask for all tests of a process: starting it takes longer than most of them."""
+
+from __future__ import annotations
+
+import warnings
+
+import pytest
+
+
+@pytest.fixture(scope="session")
+def cluster():
+    """Two worker processes, which are started again when they are killed."""
+    distributed = pytest.importorskip("distributed")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made = distributed.LocalCluster(
+            n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=":0",
+            silence_logs=50,
+        )  # fmt: skip
+    yield made
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        made.close(timeout=10)
