@@ -173,7 +173,8 @@ class DaskMap:
     async def _heartbeat(self, worker: str) -> None:
         if worker not in await known_workers(self._client):
             raise OSError(f"the scheduler has lost {worker}")
-        await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), watch.SILENCE)
+        # Twice as long as the scheduler has: a busy machine is slow to answer, and not lost.
+        await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), 2 * watch.SILENCE)
 
     async def _start(self) -> None:
         workers = sorted(await known_workers(self._client))
