@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
 from crowdsift.io.files import write_folder
+from crowdsift.lab.experiments.names import EARLIER
 from crowdsift.lab.experiments.text import FOLDER, comma_separated
 
 if TYPE_CHECKING:
@@ -52,9 +53,12 @@ def described(experiment: Experiment, records: list[Record]) -> str:
     seeds = f", {count} {'seed' if count == 1 else 'seeds'}" if experiment.seeded else ""
     quick = " A quick run, with thinned grids." if experiment.options.quick else ""
     state = "" if len(records) == wanted else f" Only {len(records)} of {wanted} fits are done."
+    old = [record["method"] for record in records if record["note"] == EARLIER]
+    names = ", ".join(dict.fromkeys(old))
+    taken = f" {len(old)} of them are {EARLIER}, not run again: {names}." if old else ""
     return (
         f"crowdsift {__version__}, `crowdsift reproduce {experiment.name}`: {len(settings)} "
-        f"settings{seeds}, {len(records)} fits.{quick}{state}\n"
+        f"settings{seeds}, {len(records)} fits.{quick}{state}{taken}\n"
     )
 
 

@@ -74,6 +74,12 @@ class Store:
         ]
         return [self._records[key] for key in keys if key in self._records]
 
+    def hold(self, records: list[Record]) -> None:
+        """Keep these records and no others."""
+        self._records = {_key(record["setting"], record["method"]): record for record in records}
+        lines = [json.dumps(record, ensure_ascii=False) for record in self._records.values()]
+        write_folder(self.folder, {_FINISHED: "".join(line + "\n" for line in lines)})
+
     def _claim(self, anew: bool) -> None:
         """Refuse a folder of something else; else write what it holds from now on."""
         wanted = self._identity()
@@ -140,11 +146,7 @@ class Store:
 
     def _forget(self, methods: Collection[str]) -> None:
         """Drop what some methods have done, so that they alone are run again."""
-        self._records = {
-            key: record for key, record in self._records.items() if record["method"] not in methods
-        }
-        lines = [json.dumps(record, ensure_ascii=False) for record in self._records.values()]
-        write_folder(self.folder, {_FINISHED: "".join(line + "\n" for line in lines)})
+        self.hold([each for each in self._records.values() if each["method"] not in methods])
 
 
 def made_with(folder: Path, data: Path | None = None, fetch: bool = False) -> Options:
