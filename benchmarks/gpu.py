@@ -13,6 +13,7 @@ import argparse
 import json
 import os
 import platform
+import subprocess
 import sys
 import time
 import warnings
@@ -37,14 +38,18 @@ from crowdsift.models import MODELS, Model, model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
-PARTS = ("ceilings", "agreement", "em", "paper", "sift", "map", "more")
+PARTS = ("ceilings", "agreement", "em", "paper", "sift", "map", "streamed", "start", "more")
 TOLERANCE = 1e-9
 SINGLE = 1e-6  # sites in single precision move scores by as much in every iteration
+# On llmfao a run of the CPU that goes on below 5e-6 leaves the distribution of types on which it
+# had settled for one of less evidence; which run does so is a matter of rounding.
+USUAL = 1e-5
 
 
-def tight(name: str) -> Model:
+def tight(name: str, votes: str) -> Model:
     """The method at the tolerance of the comparison."""
-    return model(name, tolerance=SINGLE if name == "sift" else TOLERANCE)
+    single = USUAL if votes == "llmfao" else SINGLE
+    return model(name, tolerance=single if name == "sift" else TOLERANCE)
 
 
 # --- here ------------------------------------------------------------------------------------
@@ -69,7 +74,7 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
         for method in methods:
             begun = time.perf_counter()
             try:
-                chosen = tight(method)
+                chosen = tight(method, name)
                 chosen, _ = chosen.relax(votes)
                 estimate = chosen.estimate(choose_engine("cpu", chosen.prepare(votes)))
             except crowdsift.CrowdsiftError as error:
@@ -77,6 +82,7 @@ def prepare(folder: Path, names: list[str], methods: list[str]) -> None:
                 continue
             took = time.perf_counter() - begun
             kept[f"scores {method}"] = estimate.scores
+            kept[f"value {method}"] = np.array(estimate.log_likelihood)
             kept[f"seconds {method}"] = np.array(took)
             print(f"{name} {method}: {took:.2f} s, {estimate.rule.iterations} iterations, "
                   f"converged {estimate.rule.converged}", flush=True)  # fmt: skip
@@ -124,11 +130,11 @@ def agreement(bench: Bench, folder: Path, names: tuple[str, ...], share: float) 
                 continue
             method = key.removeprefix("scores ")
             with row_on_error(bench, f"{name} {method}"):
-                chosen, _ = tight(method).relax(votes)
+                chosen, _ = tight(method, name).relax(votes)
                 prepared = chosen.prepare(votes)
                 first, one = bench.fit(chosen, prepared)
                 again, two = first, None
-                if first < 0.1 * bench.left():
+                if 1.2 * first < bench.left() - 30:
                     again, two = bench.fit(chosen, prepared)
                 wanted = stored[key]
                 off = float(np.abs(one.scores - wanted).max() / max(wanted.std(), 1e-300))
@@ -137,10 +143,11 @@ def agreement(bench: Bench, folder: Path, names: tuple[str, ...], share: float) 
                     equal = one.scores.tobytes() == two.scores.tobytes()
                     same = "same bytes" if equal else "BYTES DIFFER"
                 cpu = float(stored[f"seconds {method}"])
+                gain = one.log_likelihood - float(stored.get(f"value {method}", np.nan))
                 bench.row(
                     f"{name} {method}", f"{off:.1e} sd",
                     f"{again:.3f} s, first {first:.3f}, CPU {cpu:.3f}; "
-                    f"{one.rule.iterations} it., {same}",
+                    f"{one.rule.iterations} it., {same}; log-likelihood {gain:+.1e}",
                 )  # fmt: skip
 
 
@@ -195,6 +202,56 @@ def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
                 profiled(bench, model(method), votes)
 
 
+def streamed(bench: Bench, folder: Path) -> None:
+    """Votes sent in shards, as if the card were small, beside the same votes all there."""
+    from crowdsift.engines.torch.streamed import streamed_engine
+
+    votes = large(bench, 10_000_000)
+    for method in ("bora-map", "sift"):
+        with row_on_error(bench, f"streamed {method}"):
+            chosen = model(method)
+            bench.fit(chosen, votes)
+            bench.memory()
+            whole, one = bench.fit(chosen, votes)
+            usual = bench.memory()
+            begun = time.perf_counter()
+            place = bench.torch.device(bench.device)
+            two = chosen.estimate(streamed_engine(votes, place, chosen.needs, shards=4))
+            bench.wait()
+            took = time.perf_counter() - begun
+            off = float(np.abs(one.scores - two.scores).max() / one.scores.std())
+            note = f"{bench.memory()}; all there {whole:.2f} s, {usual}; differ by {off:.1e} sd"
+            bench.row(f"{method} 1e7 in 4 streamed shards", f"{took:.2f} s", note)
+
+
+START = """
+import sys, time; begun = time.perf_counter()
+sys.path[:0] = [{here!r}, {src!r}]
+import torch; torch.cuda.init(); started = time.perf_counter()
+from benchmarks.gpu_bench import Bench, large
+from crowdsift.models import model
+bench = Bench("cuda:0", 100.0)
+votes = large(bench, {votes}); bench.wait(); drawn = time.perf_counter()
+bench.fit(model({method!r}), votes)
+print(started - begun, time.perf_counter() - drawn)
+"""
+
+
+def start(bench: Bench, folder: Path) -> None:
+    """A fit of a process of its own, kernels compiled earlier: what `auto` counts with."""
+    here = Path(__file__).resolve().parents[1]
+    for method in ("bora-map", "bora-em", "sift"):
+        for votes in (1_000_000, 4_000_000):
+            program = START.format(
+                here=str(here), src=str(here / "src"), votes=votes, method=method
+            )
+            ran = subprocess.run([sys.executable, "-W", "ignore", "-c", program], text=True,
+                                 capture_output=True, check=False)  # fmt: skip
+            begun, fitted = (float(each) for each in ran.stdout.split() or ("nan", "nan"))
+            bench.row(f"{method} {votes:,}, a new process", f"{begun + fitted:.2f} s",
+                      f"PyTorch and CUDA {begun:.2f} s, the fit {fitted:.2f} s")  # fmt: skip
+
+
 def profiled(bench: Bench, chosen: Model, votes: Comparisons) -> None:
     """Where the device's time goes, kernel by kernel."""
     from torch.profiler import ProfilerActivity
@@ -234,8 +291,10 @@ def main() -> None:
     work: dict[str, Callable[[], None]] = {
         "ceilings": lambda: ceilings(bench, given.data),
         "agreement": lambda: agreement(bench, given.data, REAL[:1], 80.0),
-        "more": lambda: agreement(bench, given.data, REAL[1:], 150.0),
+        "more": lambda: agreement(bench, given.data, tuple(given.sets.split(",")), 150.0),
         "em": lambda: em(bench, given.data),
+        "streamed": lambda: streamed(bench, given.data),
+        "start": lambda: start(bench, given.data),
         "paper": lambda: paper(bench, given.data),
         "sift": lambda: sized(bench, "sift", given.sift, given.profile),
         "map": lambda: sized(bench, "bora-map", given.map, given.profile),

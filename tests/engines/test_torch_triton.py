@@ -66,7 +66,12 @@ def test_kernels(monkeypatch, shape, points):
         run.system(run.pair_sums())
         second = run.update(levels, prior, means, damping=0.5, clip=False, side=SIDE)
         kept = run.vote_sites()
-        found.append([moved, *first, *second, *kept[4:8], run.type_counts(prior[::-1].copy())])
+        counts = [run.type_counts(prior[::-1].copy())]
+        twin = run.copy()
+        twin.update(levels, prior, 2.0 * means, damping=0.0, clip=False, side=SIDE)
+        counts += [each.type_counts(prior[::-1].copy()) for each in (twin, run)]
+        np.testing.assert_allclose(counts[2], counts[0], rtol=1e-12)  # the twin is another
+        found.append([moved, *first, *second, *kept[4:8], *counts])
     for ours, theirs in zip(found[1], found[0], strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-4, atol=2e-5)
 

@@ -66,11 +66,14 @@ class TorchLikelihood:
         for _ in range(200):
             held = ((now <= bounds[0]) & (gradient > 0)) | ((now >= bounds[1]) & (gradient < 0))
             slope = torch.where(held, 0.0, gradient)
-            if m == 0 or p == 0 or float(slope.abs().max()) <= tolerance:
+            if m == 0 or p == 0:
+                break
+            open_ = slope.abs().amax(dim=1) > tolerance  # who is settled stays where it is
+            if not bool(open_.any()):
                 break
             trial = (now - _newton_step(hessian, damping, slope)).clamp(*bounds)
             ahead = self._problems(likelihood, r, trial, middle, penalty)
-            better = ahead[0] <= value + 1e-14 * (1.0 + value.abs())
+            better = open_ & (ahead[0] <= value + 1e-14 * (1.0 + value.abs()))
             now = torch.where(better[:, None], trial, now)
             value = torch.where(better, ahead[0], value)
             gradient = torch.where(better[:, None], ahead[1], gradient)

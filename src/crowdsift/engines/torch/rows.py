@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from crowdsift.engines.shards import SharedPairs
+    from crowdsift.engines.torch.triton_counts import CountRoom
     from crowdsift.engines.torch.votes import VoteTensors
 
 __all__ = ["Chunks", "PairIndex", "SiteRows"]
@@ -67,6 +68,7 @@ class SiteRows:
     def __init__(self, votes: VoteTensors, shared: SharedPairs | None, ties: bool) -> None:
         self.device, self.votes = votes.device, votes
         self._chunks: Chunks | None = None
+        self.rooms: dict[object, CountRoom] = {}  # of counts of types; see `triton_counts`
         y = votes.y
         tied = (y == 0.5) & ties
         won, lost = (y > 0) & ~tied, (y < 1) & ~tied

@@ -52,7 +52,7 @@ class TorchSites:
         self, votes: VoteTensors, rows: SiteRows, types: WorkerTypes, variance: float
     ) -> None:
         self._votes, self._rows, self._crowd = votes, rows, votes.n_workers - votes.n_gold
-        self._types = TypeState(types, votes.n_workers, votes.n_gold, votes.device)
+        self._types = TypeState(types, votes.n_workers, votes.n_gold, votes.device, rows.rooms)
         self._pairs = PairState(rows, votes.n_items, variance)
         zeros = torch.zeros(len(rows), dtype=torch.float32, device=votes.device)
         self._tau = self._nu = zeros
@@ -116,7 +116,10 @@ class TorchSites:
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
-        return to_host(self._types.counts(prior, self._rows.counted(self._crowd, numbers=True)))
+        workers = self._rows.counted(self._crowd, numbers=True)
+        alone = self._rows.pairs.mine is None  # what shards hold may move
+        found = self._types.recorded_counts(prior, workers) if alone else None
+        return to_host(self._types.counts(prior, workers)) if found is None else found
 
     def posteriors(
         self, prior: Vector, rows: slice, own: WorkerPriors | None = None

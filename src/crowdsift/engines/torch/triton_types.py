@@ -15,21 +15,17 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
-
-__all__ = ["Posterior", "TypeMatrices", "posterior", "refined"]
-
-_PROGRAMS = 1024  # that add up counts, at most
-_NUMBERS = 2048  # that a program holds of workers and types at once
+__all__ = ["Posterior", "own_level", "place_among", "posterior", "refined"]
 
 
 @triton.jit
-def _own_level(size, lo, hi, half):
+def own_level(size, lo, hi, half):
     """The level of that number, from 1, on a worker's own grid."""
     return lo + (size - 1).to(tl.float64) * ((hi - lo) / tl.maximum(half - 1, 1))
 
 
 @triton.jit
-def _place(levels, level, half):
+def place_among(levels, level, half):
     """The common level below, but for the last, and how far it is on the way to the next."""
     count = (level * 0.0).to(tl.int32)
     for j in range(half):
@@ -52,7 +48,7 @@ def _prior(t, inside, worker, crowd, lo, hi, prior, levels, cells, place, regula
             at = tl.load(place + t, mask=inside, other=0)
             size = tl.abs(at)
             own = (size > 0) & inside
-            below, share = _place(levels, _own_level(tl.maximum(size, 1), lo, hi, half), half)
+            below, share = place_among(levels, own_level(tl.maximum(size, 1), lo, hi, half), half)
             step = tl.where(half > 1, (hi - lo) / tl.maximum(half - 1, 1), 1.0)
             zero = t - at  # the type at 0 of the same width
             way = tl.where(at < 0, -1, 1)
@@ -99,98 +95,6 @@ def _posterior(
 
 
 @triton.jit
-def _relative(
-    messages, tops, same, above, below, low, n_types, n_regular, T: tl.constexpr
-):  # fmt: skip
-    """Relative likelihoods of a worker's types; 0 for regular ones where its grid is its own."""
-    worker = tl.program_id(0)
-    t = tl.arange(0, T)
-    inside = t < n_types
-    row = worker.to(tl.int64) * n_types
-    lo = tl.load(low + worker)
-    own = tl.where(lo == lo, n_regular, 0)  # types of the worker's own grid
-    message = tl.load(messages + row + t, mask=inside, other=float("-inf"))
-    relative = tl.exp(message - tl.load(tops + worker))
-    relative = tl.where(t < own, 0.0, relative)
-    nothing = tl.zeros([T], tl.float64)
-    tl.store(same + row + t, relative, mask=inside)
-    tl.store(above + row + t, nothing, mask=inside)
-    tl.store(below + row + t, nothing, mask=inside)
-
-
-@triton.jit
-def _share_out(
-    messages, tops, same, above, below, low, high, levels, cells, n_types, half,
-    H: tl.constexpr,
-):  # fmt: skip
-    """What prior mass at a type and at its neighbours adds to a type's share; see `Transfer`."""
-    worker, width = tl.program_id(0), tl.program_id(1)
-    lo, hi = tl.load(low + worker), tl.load(high + worker)
-    if lo == lo:
-        zero = worker.to(tl.int64) * n_types + width * (2 * half + 1) + half
-        top = tl.load(tops + worker)
-        i, b = tl.arange(0, H), tl.arange(0, H)
-        good, bins = i < half, b <= half
-        level = _own_level(i + 1, lo, hi, half)
-        lower, share = _place(levels, level, half)
-        first = tl.load(levels)
-        within = level < first  # between 0 and the first level, whose density holds there
-        place = tl.where(within, 0, lower + 1)
-        to_upper = tl.where(within, level / first, share)
-        of_lower = tl.where(within, 0.0, 1.0 - share) / tl.load(cells + place)
-        of_upper = tl.where(within, 1.0, share) / tl.load(cells + place + 1)
-        step = tl.where(half > 1, (hi - lo) / tl.maximum(half - 1, 1), 1.0)
-        here = (place[None, :] == b[:, None]).to(tl.float64)
-        next_ = (place[None, :] + 1 == b[:, None]).to(tl.float64)
-        tl.store(same + zero, tl.exp(tl.load(messages + zero) - top))
-        for turn in tl.static_range(2):
-            way = 1 - 2 * turn
-            message = tl.load(messages + zero + way * (i + 1), mask=good, other=float("-inf"))
-            mass = tl.where(good, tl.exp(message - top) * step, 0.0)
-            own = here * (mass * (1.0 - to_upper) * of_lower)[None, :]
-            own += next_ * (mass * to_upper * of_upper)[None, :]
-            out = tl.sum(here * (mass * (1.0 - to_upper) * of_upper)[None, :], axis=1)
-            into = tl.sum(next_ * (mass * to_upper * of_lower)[None, :], axis=1)
-            at = zero + way * b
-            tl.store(same + at, tl.sum(own, axis=1), mask=bins & (b > 0))
-            if turn == 0:
-                tl.store(above + at, out, mask=bins)
-                tl.store(below + at, into, mask=bins & (b > 0))
-            else:
-                tl.store(below + at, out, mask=bins)
-                tl.store(above + at, into, mask=bins & (b > 0))
-
-
-@triton.jit
-def _counts(
-    same, above, below, prior, marked, partial, count, each, n_types, n_regular, size,
-    W: tl.constexpr, T: tl.constexpr,
-):  # fmt: skip
-    """Σ_s q_s(t) over a range of workers marked 1."""
-    program = tl.program_id(0)
-    t = tl.arange(0, T)
-    inside, place = t < n_types, t % size
-    pi = tl.load(prior + t, mask=inside, other=0.0)[None, :]
-    up = tl.load(prior + t + 1, mask=(t < n_regular) & (place < size - 1), other=0.0)[None, :]
-    down = tl.load(prior + t - 1, mask=(t < n_regular) & (place > 0), other=0.0)[None, :]
-    total = tl.zeros([T], tl.float64)
-    last = tl.minimum((program + 1) * each, count)
-    for begin in range(program * each, last, W):
-        w = begin + tl.arange(0, W)
-        good = w < last
-        at = w.to(tl.int64)[:, None] * n_types + t[None, :]
-        there = good[:, None] & inside[None, :]
-        joint = tl.load(same + at, mask=there, other=0.0) * pi
-        joint += tl.load(above + at, mask=there, other=0.0) * up
-        joint += tl.load(below + at, mask=there, other=0.0) * down
-        whole = tl.sum(joint, axis=1)
-        mark = tl.load(marked + w, mask=good, other=0.0)
-        share = tl.where(whole > 0.0, mark / tl.where(whole > 0.0, whole, 1.0), 0.0)
-        total += tl.sum(joint * share[:, None], axis=0)
-    tl.store(partial + program * n_types + t, total, mask=inside)
-
-
-@triton.jit
 def _cell(levels, place, half):
     """The distance of the two levels about a place, or of the nearest two."""
     at = 0
@@ -212,7 +116,7 @@ def _refine(
     lo, hi, top = tl.load(low + worker), tl.load(high + worker), tl.load(tops + worker)
     has = tl.where(lo == lo, 1, 0) == 1
     common = tl.load(levels + i, mask=good, other=0.0)
-    level = tl.where(has, _own_level(i + 1, lo, hi, half), common)
+    level = tl.where(has, own_level(i + 1, lo, hi, half), common)
     before = tl.load(levels + i - 1, mask=good & (i > 0), other=0.0)
     after = tl.load(levels + i + 1, mask=i < half - 1, other=0.0)
     cell = 0.5 * (tl.where(i < half - 1, after, 2.0 * common - before)
@@ -280,41 +184,6 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
         T=triton.next_power_of_2(count),
     )  # fmt: skip
     return Posterior(q, given, logs, tops, shares)
-
-
-class TypeMatrices:
-    """Of every worker and type what prior mass at the type and at its neighbours adds to it."""
-
-    def __init__(self, types: Any, tops: Tensor) -> None:
-        shape = types.messages.shape
-        self._types, self._shape = types, shape
-        same, above, below = (torch.empty_like(types.messages) for _ in range(3))
-        self._matrices = same, above, below
-        levels, half = types.levels, len(types.levels)
-        wide = triton.next_power_of_2(shape[1])
-        _relative[(shape[0],)](
-            types.messages, tops, same, above, below, types.low, shape[1], types.n_regular(),
-            T=wide,
-        )  # fmt: skip
-        if half > 1:
-            _share_out[(types.crowd, len(types.shape.widths))](
-                types.messages, tops, same, above, below, types.low, types.high, levels,
-                types.cells(), shape[1], half, H=triton.next_power_of_2(half + 1),
-            )  # fmt: skip
-
-    def counts(self, prior: Tensor, workers: Tensor) -> Tensor:
-        """Σ_s q_s(t) over workers marked 1."""
-        count, n_types = self._shape
-        programs = min(_PROGRAMS, max(count, 1))
-        each = triton.cdiv(count, programs)
-        partial = torch.empty((programs, n_types), dtype=torch.float64, device=prior.device)
-        wide = triton.next_power_of_2(n_types)
-        size = 2 * len(self._types.levels) + 1
-        _counts[(programs,)](
-            *self._matrices, prior, workers, partial, count, each, n_types,
-            self._types.n_regular(), size, W=max(_NUMBERS // wide, 1), T=wide,
-        )  # fmt: skip
-        return partial.sum(dim=0)
 
 
 def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> Tensor:

@@ -23,10 +23,13 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.grid import WorkerPriors, WorkerTypes
     from crowdsift.engines.torch.adaptive_grid import Transfer
-    from crowdsift.engines.torch.triton_types import Posterior, TypeMatrices
+    from crowdsift.engines.torch.triton_counts import CountRoom, TypeMatrices
+    from crowdsift.engines.torch.triton_types import Posterior
     from crowdsift.numeric import Vector
 
 __all__ = ["Points", "TypeState"]
+
+_FEW_NUMBERS = 8_000_000  # of workers and types, up to which counts are recorded
 
 
 class Points(NamedTuple):
@@ -44,8 +47,9 @@ class TypeState:
     """
 
     def __init__(
-        self, shape: WorkerTypes, n_workers: int, n_gold: int, device: torch.device
-    ) -> None:
+        self, shape: WorkerTypes, n_workers: int, n_gold: int, device: torch.device,
+        rooms: dict[object, CountRoom] | None = None,
+    ) -> None:  # fmt: skip
         self.shape, self._n, self.crowd = shape, n_workers, n_workers - n_gold
         self._device = device
         self._levels: Vector | None = None
@@ -60,6 +64,7 @@ class TypeState:
         # Of kernels: the largest message of every worker, and their matrices.
         self.tops: Tensor | None = None
         self._by_kernels: TypeMatrices | None = None
+        self._rooms: dict[object, CountRoom] = {} if rooms is None else rooms
 
     def copy(self) -> Self:
         """The same once more."""
@@ -167,11 +172,7 @@ class TypeState:
         """
         pi = self._numbers(prior) if own is None else own
         if self.tops is not None and own is None:
-            from crowdsift.engines.torch.triton_types import TypeMatrices
-
-            if self._by_kernels is None:
-                self._by_kernels = TypeMatrices(self, self.tops)
-            return self._by_kernels.counts(pi, workers)
+            return self._held_matrices(self.tops).counts(pi, workers)
         direct, banded = self._matrices()
         regular = self.n_regular()
         total = direct @ pi if own is None else (direct * pi).sum(dim=1)
@@ -186,6 +187,30 @@ class TypeState:
             beside = banded.counts(part, share.index_select(0, self.adaptive()), self._size())
             counts = torch.cat([counts[:regular] + beside, counts[regular:]])
         return counts
+
+    def recorded_counts(self, prior: Vector, workers: Tensor) -> Vector | None:
+        """The same where it has been recorded for these workers, as it is for few of them."""
+        count, n_types = self.messages.shape
+        if self.tops is None or count * n_types > _FEW_NUMBERS:
+            return None
+        if self._kind() not in self._rooms:
+            from crowdsift.engines.torch.triton_counts import CountRoom
+
+            size = 2 * len(self.levels) + 1
+            self._rooms[self._kind()] = CountRoom((count, n_types), self.n_regular(), size, workers)
+            self._by_kernels = None
+        return self._held_matrices(self.tops).recorded_counts(prior)
+
+    def _kind(self) -> object:
+        """What problems of the same votes have in common where counts are alike."""
+        return (self.n_types(), self.n_regular(), len(self.levels))
+
+    def _held_matrices(self, tops: Tensor) -> TypeMatrices:
+        from crowdsift.engines.torch.triton_counts import TypeMatrices
+
+        if self._by_kernels is None:
+            self._by_kernels = TypeMatrices(self, tops, self._rooms.get(self._kind()))
+        return self._by_kernels
 
     def refine(self) -> int:
         """Adaptive grids for workers with narrow likelihoods; returns how many moved."""
