@@ -108,8 +108,14 @@ def main() -> None:
             note = f"first {first:.3f} s, drawn {drawn:.1f} s, {estimate.rule.iterations} it."
             bench.row(case, f"{second:.4f} s", f"{note}, {bench.memory()}")
             if given.times:
-                fits = [second, *(bench.fit(model(method), votes)[0] for _ in range(given.times))]
-                bench.row(case, f"{min(fits):.4f} s", "all: " + ", ".join(f"{x:.3f}" for x in fits))
+                fits, same = [second], True
+                for _ in range(given.times):
+                    took, again = bench.fit(model(method), votes)
+                    fits.append(took)
+                    same &= again.scores.tobytes() == estimate.scores.tobytes()
+                times = ", ".join(f"{x:.3f}" for x in fits)
+                bytes_ = "same bytes" if same else "BYTES DIFFER"
+                bench.row(case, f"{min(fits):.4f} s", f"all: {times}; {bytes_}")
                 continue
             with spent(bench) as shares:
                 took, _ = bench.fit(model(method), votes)

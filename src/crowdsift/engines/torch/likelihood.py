@@ -119,10 +119,13 @@ def _newton_step(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
 
 
 class TorchSchur:
-    """Second derivatives a (in d) and b (in d and θ) of every vote."""
+    """Second derivatives a (in d) and b (in d and θ) of every vote, in single precision.
+
+    So they are on the CPU: where a likelihood has many maxima both then take the same steps.
+    """
 
     def __init__(self, votes: VoteTensors, a: Tensor, b: Tensor) -> None:
-        self._votes, self._a, self._b = votes, a, b
+        self._votes, self._a, self._b = votes, a.to(torch.float32), b.to(torch.float32)
 
     def reduced(self, inverse: Vector | None) -> TorchOperator:
         """A - B·inverse·B'; see the protocol."""
