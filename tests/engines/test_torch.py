@@ -259,3 +259,20 @@ except crowdsift.RequestError as error:
         capture_output=True, text=True, timeout=300, env={"PYTHONPATH": str(SOURCE), "PATH": ""},
     )  # fmt: skip
     assert "crowdsift[gpu]" in run.stdout, run.stderr
+
+
+def test_workers_at_scores_beyond_all_numbers_stay_where_they_are():
+    """A trial step may go so far that probabilities are 0; it is taken back, and nothing fails."""
+    from dataclasses import replace
+
+    given = replace(votes(), features=np.ones((len(votes()), 1), np.float32))
+    theta, centre = np.tile([0.7, 0.0], (8, 1)), np.array([0.7, 0.0])
+    rest = {"centre": centre, "penalty": 1.0, "bounds": (-np.inf, np.inf)}
+    ours, theirs = (required(choose_engine(name, given).likelihood) for name in ("torch", "cpu"))
+    far = np.linspace(-1.0, 1.0, 12) * 1e200
+    found = ours.fit_workers("led-logit", far, theta, **rest)
+    np.testing.assert_allclose(
+        found, theirs.fit_workers("led-logit", far, theta, **rest), atol=1e-6
+    )
+    nowhere = ours.fit_workers("led-logit", np.full(12, np.nan), theta, **rest)
+    np.testing.assert_array_equal(nowhere, theta)

@@ -68,9 +68,12 @@ class TorchLikelihood:
             slope = torch.where(held, 0.0, gradient)
             if m == 0 or p == 0:
                 break
-            open_ = slope.abs().amax(dim=1) > tolerance  # who is settled stays where it is
+            # Who is settled stays where it is, and who is nowhere, at scores beyond all numbers.
+            known = torch.isfinite(hessian).flatten(1).all(dim=1)
+            open_ = known & (slope.abs().amax(dim=1) > tolerance)
             if not bool(open_.any()):
                 break
+            hessian = torch.where(known[:, None, None], hessian, 1.0)
             trial = (now - _newton_step(hessian, damping, slope)).clamp(*bounds)
             ahead = self._problems(likelihood, r, trial, middle, penalty)
             better = open_ & (ahead[0] <= value + 1e-14 * (1.0 + value.abs()))
