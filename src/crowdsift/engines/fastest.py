@@ -13,11 +13,12 @@ from crowdsift.votes.kernels import COMPILED
 
 __all__ = ["Choice", "fastest_engine"]
 
-# Seconds of a fit for a vote: of one thread of the compiled core, and of a GPU (docs/gpu.md). By
-# the capability that a method needs; of several methods the one for which the core is faster.
-_CORE = {"slopes": 1.5e-7, "em": 1.3e-6, "likelihood": 1e-6, "grid": 2.5e-6}
-_GPU = {"slopes": 1e-8, "em": 1e-7, "likelihood": 1e-7, "grid": 4e-8}
-_START = 6.0  # seconds until a GPU has begun: PyTorch, the device, kernels compiled earlier
+# By the capability that a method needs, as measured (docs/speed.md, docs/gpu.md): seconds a vote of
+# one thread of the compiled core, of several methods that for which it is fastest; seconds a vote
+# of a GPU; and seconds until that has begun, for PyTorch, the device and kernels compiled earlier.
+_CORE = {"slopes": 1.0e-7, "em": 1.3e-6, "likelihood": 1.0e-5, "grid": 2.2e-6}
+_GPU = {"slopes": 6.0e-9, "em": 3.0e-8, "likelihood": 2.0e-6, "grid": 2.2e-8}
+_START = {"slopes": 5.2, "em": 6.0, "likelihood": 5.2, "grid": 6.3}
 
 
 class Choice(NamedTuple):
@@ -36,7 +37,7 @@ def fastest_engine(votes: int, threads: int, needs: str) -> Choice:
     >>> fastest_engine(1000, 2, "grid").name
     'cpu'
     """
-    here, there = votes * _CORE[needs] / threads, _START + votes * _GPU[needs]
+    here, there = votes * _CORE[needs] / threads, _START[needs] + votes * _GPU[needs]
     times = f"about {here:.1f} s on the CPU, {there:.1f} s on a GPU, its start included"
     if COMPILED and here <= there:
         return Choice("cpu", f"it is expected to be faster: {times}")

@@ -2,8 +2,8 @@
 
 The shards are those of `engines.sharded`, one engine on tensors each. What a shard holds of its
 votes lies in the memory of the host; a call brings it to the device, and lets go of it there when
-it is done. Tensors of shards are replaced and never changed, so what has come back once need not
-come back again.
+it is done. The first shards, as many as there is room for, stay there. Tensors of shards are
+replaced and never changed, so what has come back once need not come back again.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from crowdsift.engines.shards import of_workers, shared_pairs, worker_ranges
 from crowdsift.engines.torch.device import bytes_a_vote, free_memory, gib, memory_errors
 from crowdsift.engines.torch.grid import DenseFactoriser
 from crowdsift.engines.torch.torch_engine import TorchEngine
-from crowdsift.engines.torch.votes import staged
+from crowdsift.engines.torch.votes import from_device, staged
 from crowdsift.errors import ResourceError
 from crowdsift.io.resources import available_memory
 
@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Streamed", "StreamedEngine", "leave", "streamed_engine", "tensors"]
 
-_SHARE = 0.8  # of the free memory of a device that one shard may take
+_SHARE = 0.1  # of the free memory of a device that one shard may take
+_RESIDENT = 7  # shards that stay there; one more is passed, and there is some room
 _OURS = "crowdsift.engines.torch"
 _SMALL = 1 << 16  # bytes of a tensor that stays
 
@@ -40,21 +41,23 @@ _SMALL = 1 << 16  # bytes of a tensor that stays
 class Streamed(InProcess):
     """Shards one after the other, each on the device only while it is called."""
 
-    def __init__(self, device: torch.device, votes: int = 0, each: int = 0) -> None:
-        self._device, self._votes, self._each = device, votes, each
+    def __init__(
+        self, device: torch.device, votes: int = 0, each: int = 0, resident: int = 0
+    ) -> None:
+        self._device, self._votes, self._each, self._resident = device, votes, each, resident
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[dict[str, Any]]) -> list[Any]:
         """Call a method of every part."""
         return [
-            self._called(part, name, arguments)
-            for part, arguments in zip(parts, calls, strict=True)
+            self._called(at, part, name, arguments)
+            for at, (part, arguments) in enumerate(zip(parts, calls, strict=True))
         ]
 
     def get(self, parts: Sequence[Any], name: str) -> list[Any]:
         """An attribute of every part, which may be made when it is asked for."""
-        return [self._called(part, name, None) for part in parts]
+        return [self._called(at, part, name, None) for at, part in enumerate(parts)]
 
-    def _called(self, part: Any, name: str, arguments: dict[str, Any] | None) -> Any:
+    def _called(self, at: int, part: Any, name: str, arguments: dict[str, Any] | None) -> Any:
         result = None
         with memory_errors(self._device, self._votes, self._each):
             try:
@@ -64,7 +67,8 @@ class Streamed(InProcess):
                 if arguments is not None:
                     result = result(**arguments)
             finally:
-                leave(part, result)
+                if at >= self._resident:
+                    leave(part, result)
         return result
 
 
@@ -93,7 +97,7 @@ def leave(*roots: Any) -> None:
         if tensor.numel() * tensor.element_size() < _SMALL:
             continue
         if getattr(tensor, "kept", None) is None:
-            tensor.kept = tensor.to("cpu", copy=True)
+            tensor.kept = from_device(tensor)
         tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
 
 
@@ -135,6 +139,7 @@ def streamed_engine(
         Where the host has no room for what the shards hold, either; with figures.
     """
     each, votes = bytes_a_vote(needs, comparisons), len(comparisons)
+    resident = _RESIDENT if shards is None else 0
     if shards is None:
         shards = -(-votes * each // max(int(_SHARE * free_memory(device)), 1))
         there = available_memory()
@@ -150,10 +155,11 @@ def streamed_engine(
     engines = []
     for at, part in enumerate(parts):
         made = StreamedShard(part, device, lists[at] if lists else None)
-        leave(made)
+        if at >= resident:
+            leave(made)
         engines.append(made)
     largest = max(len(part) for part in parts)
-    plan = Plan(bounds, tuple(places), count, Streamed(device, largest, each))
+    plan = Plan(bounds, tuple(places), count, Streamed(device, largest, each, resident))
     found = StreamedEngine(engines, plan, ties=comparisons.ties_are_outcomes)
     found.device = device
     return found

@@ -156,7 +156,8 @@ class CountRoom:
         self._here[1].copy_(self._total, non_blocking=True)
         if self._device.type == "cuda":
             torch.cuda.current_stream(self._device).synchronize()
-        return here[1].copy()
+        counts: Vector = here[1].copy()
+        return counts
 
 
 def _programs(workers: int) -> int:

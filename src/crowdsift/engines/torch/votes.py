@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["VotePart", "VoteTensors", "staged"]
+__all__ = ["VotePart", "VoteTensors", "from_device", "staged"]
 
 # Votes of which a pass holds temporary numbers at once.
 _STAGE = 1 << 24  # numbers that are copied at once
@@ -170,3 +170,28 @@ def staged(source: Tensor, device: Any) -> Tensor:
         free[at].record()
     torch.cuda.synchronize(device)
     return result
+
+
+def from_device(tensor: Tensor) -> Tensor:
+    """A copy on the host; of a long tensor through two buffers to which a GPU writes by itself."""
+    if tensor.device.type == "cpu" or tensor.dim() != 1 or len(tensor) < 2 * _STAGE:
+        return tensor.to("cpu", copy=True)
+    result = torch.empty(len(tensor), dtype=tensor.dtype)
+    buffers = [torch.empty(_STAGE, dtype=tensor.dtype, pin_memory=True) for _ in range(2)]
+    sent: list[tuple[slice, Tensor, Any]] = []
+    for number, begin in enumerate(range(0, len(tensor), _STAGE)):
+        part = tensor[begin : begin + _STAGE]
+        held = buffers[number % 2][: len(part)]
+        held.copy_(part, non_blocking=True)
+        done = torch.cuda.Event()
+        done.record()
+        sent.append((slice(begin, begin + len(part)), held, done))
+        if number:
+            _taken(result, *sent.pop(0))
+    _taken(result, *sent.pop(0))
+    return result
+
+
+def _taken(result: Tensor, rows: slice, held: Tensor, done: Any) -> None:
+    done.synchronize()
+    result[rows].copy_(held)
