@@ -303,3 +303,27 @@ def test_votes_without_a_spectral_start_start_from_nothing():
         for start in ("spectral", "flat")
     ]
     np.testing.assert_array_equal(*scores)
+
+
+@pytest.mark.parametrize("each", [(60, 20), (20, 60)])
+def test_votes_settle_the_sign_where_heads_are_tied(each):
+    """20 honest workers and 20 adversaries; one worker with most votes is no majority."""
+    rng = np.random.default_rng(8)
+    r, beta = rng.normal(size=30), np.repeat([1.5, -1.5], 20)
+    who = np.repeat(np.arange(40), np.repeat(each, 20))
+    a = rng.integers(0, 30, len(who))
+    b = (a + rng.integers(1, 30, len(who))) % 30
+    won = rng.random(len(who)) < 1 / (1 + np.exp(-beta[who] * (r[a] - r[b])))
+    fit = crowdsift.fit(
+        Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=who)
+    )
+    tau = np.corrcoef(fit.scores_of(np.arange(30)), r)[0, 1]
+    assert tau * (each[0] - each[1]) > 0
+    few = np.repeat(np.arange(4), [40, 40, 40, 900])
+    a = rng.integers(0, 30, len(few))
+    b = (a + rng.integers(1, 30, len(few))) % 30
+    won = rng.random(len(few)) < 1 / (1 + np.exp(-np.where(few < 3, 2, -2) * (r[a] - r[b])))
+    fit = crowdsift.fit(
+        Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=few)
+    )
+    assert np.corrcoef(fit.scores_of(np.arange(30)), r)[0, 1] > 0

@@ -23,7 +23,7 @@ from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
 from crowdsift.models.group_estimate import with_group_estimate
 from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
-from crowdsift.models.sift_summary import run_diagnostics, worker_estimate
+from crowdsift.models.sift_summary import is_upside_down, run_diagnostics, worker_estimate
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.contexts import MOST_NUMBERS, ContextSites, in_another
 from crowdsift.solvers.ep.covariate_run import with_covariates
@@ -258,7 +258,7 @@ class Sift(Model):
             summary = summary._replace(points=in_another(summary.points, apart))
         scores = _about_mean(run.means / size, engine)
         margin = float(np.mean(summary.positive[:crowd] - summary.negative[:crowd]))
-        flip = margin < 0.0 and not engine.facts.n_gold  # gold has settled the sign
+        flip = not engine.facts.n_gold and is_upside_down(summary, scores, engine)
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
             pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)

@@ -1,0 +1,121 @@
+"""What covariates of votes are worth: coverage of planted coefficients, left-out votes of judges.
+
+Run with ``python -m benchmarks.covariates NAME [--seeds N] [--data FOLDER]``; NAME is planted,
+noise or llmfao. Seeds count from 0; means have standard errors.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import time
+import warnings
+from pathlib import Path
+
+import numpy as np
+
+import crowdsift
+from benchmarks.features import mean
+from crowdsift.engines import choose_engine
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.folds import folds
+
+FOLDS = 10
+
+
+def drawn(
+    seed: int, rho: float, crowd: float = 0.4, spread: float = 0.4
+) -> tuple[Comparisons, np.ndarray, np.ndarray]:
+    """30 judges with 150 votes on 40 items; length goes with quality by rho, vote by vote."""
+    rng = np.random.default_rng(seed)
+    r = rng.normal(size=40)
+    r = (r - r.mean()) / r.std()
+    who, a = np.repeat(np.arange(30), 150), rng.integers(0, 40, 4500)
+    b = (a + rng.integers(1, 40, 4500)) % 40
+    one, two = (rho * r[x] + np.sqrt(1 - rho**2) * rng.normal(size=4500) for x in (a, b))
+    beta, gamma = rng.gamma(8, 0.2, 30), rng.normal(crowd, spread, 30)
+    z = beta[who] * (r[a] - r[b]) + gamma[who] * (one - two)
+    votes = Comparisons.from_arrays(
+        a, b, worker=who, outcome=(rng.random(4500) < 1 / (1 + np.exp(-z))).astype(float),
+        sides_known=True, features=(one - two)[:, None], feature_names=("length",),
+    )  # fmt: skip
+    return votes, r, gamma
+
+
+def planted(options: argparse.Namespace) -> None:
+    """Coverage of 90 % intervals of coefficients and scores."""
+    for rho in (0.0, 0.6):
+        inside: dict[str, list[float]] = {"coefficients": [], "crowd": [], "scores": []}
+        for seed in range(options.seeds):
+            votes, r, gamma = drawn(seed, rho)
+            fit = crowdsift.fit(votes)
+            (about,) = (c for c in fit.summary["covariates"] if c["name"] == "length")
+            found, items = fit.coefficients, fit.item_table
+            if found is None or not about["used"]:
+                continue
+            inside["coefficients"].append(
+                float(np.mean((found["lower"] <= gamma) & (gamma <= found["upper"])))
+            )
+            inside["crowd"].append(float(about["lower"] <= 0.4 <= about["upper"]))
+            true = r[items["item"].astype(int)]
+            inside["scores"].append(
+                float(np.mean((items["lower"] <= true) & (true <= items["upper"])))
+            )
+        print(f"correlation {rho}:", {name: mean(v) for name, v in inside.items()}, flush=True)
+
+
+def noise(options: argparse.Namespace) -> None:
+    """How often a covariate without any effect is used."""
+    used = []
+    for seed in range(options.seeds):
+        votes, _, _ = drawn(seed, 0.6, 0.0, 0.0)
+        about = crowdsift.fit(votes).summary["covariates"]
+        used.append(any(each["used"] for each in about if each["name"] == "length"))
+    print(f"noise: used in {sum(used)} of {len(used)}", flush=True)
+
+
+def llmfao(options: argparse.Namespace) -> None:
+    """Left-out votes of people and of LLM judges, with and without length; ties are outcomes."""
+    folder = Path(options.data or os.environ["CROWDSIFT_DATA"])
+    votes = crowdsift.read(folder / "llmfao_covariates.csv", covariates="chars")
+    model, started = crowdsift.Sift(), time.perf_counter()
+    loss: dict[str, dict[str, float]] = {"without": {}, "with": {}}
+    for kept, left_out in folds(votes, FOLDS, 0):
+        for name, given in (("without", kept.with_features(None)), ("with", kept)):
+            estimate = model.estimate_votes(choose_engine("cpu", given, 2), given)
+            who = left_out.workers[left_out.worker_codes()]
+            for group in ("all", "gpt3", "gpt4"):
+                some = left_out if group == "all" else left_out.select(who == group)
+                machine = choose_engine("cpu", some, 1)
+                held = loss[name].setdefault(group, 0.0)
+                loss[name][group] = held - model.left_out_votes(machine, some, estimate)
+        print(loss, f"{time.perf_counter() - started:.0f} s", flush=True)
+    who = votes.workers[votes.worker_codes()]
+    for group in ("all", "gpt3", "gpt4"):
+        total = float(
+            votes.weight[np.ones(len(who), bool) if group == "all" else who == group].sum()
+        )
+        print(group, {name: round(each[group] / total, 4) for name, each in loss.items()})
+    fit = crowdsift.fit(votes)
+    print(fit.summary["covariates"])
+    assert fit.coefficients is not None
+    for row in zip(*(fit.coefficients[name] for name in fit.coefficients), strict=True):
+        if row[0] in ("gpt3", "gpt4"):
+            print(row)
+    columns = ("item", "score", "score_as_is")
+    for row in list(zip(*(fit.item_table[name] for name in columns), strict=True))[:10]:
+        print(row)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("name", choices=("planted", "noise", "llmfao"))
+    parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--data")
+    options = parser.parse_args()
+    warnings.simplefilter("ignore")
+    {"planted": planted, "noise": noise, "llmfao": llmfao}[options.name](options)
+
+
+if __name__ == "__main__":
+    main()
