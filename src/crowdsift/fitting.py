@@ -27,6 +27,7 @@ from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.checkpoint import checkpointed
 from crowdsift.results.dependence import fields_of_rows
+from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.featured import FeaturedRecord
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.grouped import with_groups
@@ -380,6 +381,8 @@ def _refitter(
     chosen, seed = model(earlier.method, **earlier.parameters), int(earlier.summary["seed"])
 
     def refit(votes: Comparisons) -> Fit:
+        if earlier.features is not None and votes.item_features is None:
+            raise RequestError(WITHOUT_FEATURES)
         with warnings.catch_warnings():
             for kind in (ConvergenceWarning, SignWarning):
                 warnings.simplefilter("ignore", kind)

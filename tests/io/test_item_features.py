@@ -128,6 +128,14 @@ def test_a_fit_with_features_saved_and_loaded(tmp_path):
     assert (weights["lower"] < weights["weight"]).all()
     with pytest.raises(RequestError, match="cannot go on"):
         fit.update({"winner": [1], "loser": [2], "worker": [3]})
+    loaded = crowdsift.load(tmp_path / "fit")
+    assert "a saved fit does not keep" in loaded.report().html
+    with pytest.raises(RequestError, match="a saved fit does not keep"):
+        loaded.report(refit=True)
+    apart = {"winner": [1, 2], "loser": [2, 3], "worker": [3, 3], "topic": ["x", "y"]}
+    items = {"topic": ["x", "x", "y", "y"], "item": [1, 2, 2, 3], "size": [1.0, 2.0, 3.0, 5.0]}
+    with pytest.raises((RequestError, InputError)):
+        crowdsift.fit(apart, items=items, by="topic")
 
 
 def test_covariances_about_the_mean_follow():

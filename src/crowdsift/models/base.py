@@ -200,6 +200,12 @@ class Model(ABC):
             return self.estimate_with_covariates(engine, votes, progress)
         if votes.item_features is None or not self.takes_items:
             return self.estimate(engine, progress)
+        if votes.by and getattr(self, "contexts", False):
+            raise RequestError(
+                "workers who differ by context (--by) are not tried together with features of "
+                "items; leave one of the two away, or say so with --set contexts=false "
+                "(Sift(contexts=False))"
+            )
         return self.estimate_with_items(engine, votes.item_features, progress)
 
     def estimate_with_covariates(

@@ -45,7 +45,7 @@ def refuse_covariates(engine: Engine, votes: Comparisons, *, contexts: bool) -> 
     if votes.by and contexts:
         raise RequestError(
             "workers who differ by context (--by) are not tried together with covariates; leave "
-            "one of the two away, or use Sift(contexts=False)"
+            "one of the two away, or say so with --set contexts=false (Sift(contexts=False))"
         )
     if votes.on_disk:
         raise RequestError("covariates need the votes in memory; leave --memory away")

@@ -14,6 +14,7 @@ from crowdsift.report.crowd import Crowd, describe_crowd
 from crowdsift.report.disputes import Dispute, disputed_pairs
 from crowdsift.report.evidence import Evidence
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
+from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.votes.labels import key_of
 
 if TYPE_CHECKING:
@@ -103,7 +104,11 @@ def gather(
     crowd = describe_crowd(fit, votes)
     cost = _refit_seconds(fit, votes)
     skipped = ""
-    if refit is False:
+    if fit.features is not None and votes.item_features is None:
+        if refit:
+            raise RequestError(f"the report cannot fit again: {WITHOUT_FEATURES}")
+        skipped = f"Left out: {WITHOUT_FEATURES}."
+    elif refit is False:
         skipped = "Left out on request."
     elif refit is None and cost > MOST_SECONDS:
         skipped = (

@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 __all__ = [
     "FEATURES",
     "FEATURE_WEIGHTS",
+    "WITHOUT_FEATURES",
     "feature_notes",
     "feature_summary",
     "features_bytes",
@@ -36,6 +37,10 @@ __all__ = [
     "weight_table",
 ]
 
+# Why nothing is fitted again from a folder: the features of items are not in it.
+WITHOUT_FEATURES = (
+    "the fit has features of items, which a saved fit does not keep; fit the votes with them again"
+)
 FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
 
 
