@@ -3,24 +3,26 @@
 from __future__ import annotations
 
 from itertools import combinations, product
+from math import erfc
 
 import numpy as np
 import pytest
 
 import crowdsift
-from crowdsift.results.copying import _between, _Cells, _within
+from crowdsift.numeric.saddle_point import saddle_point
+from crowdsift.results.copying import _between, _Cells, _outcomes, _within
 
 
 def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
-    """Twelve workers on ten items; the first ones copy worker 0, the last one repeats itself."""
+    """Twelve workers on 14 items; the first ones copy worker 0, the last one repeats itself."""
     rng = np.random.default_rng(seed)
-    score, slope = rng.normal(size=10), rng.uniform(0.5, 2.0, 12)
+    score, slope = rng.normal(size=14), rng.uniform(0.5, 2.0, 12)
     answers: dict[tuple[int, int], bool] = {}
     repeated: dict[tuple[int, int], bool] = {}
     rows = []
     for worker in range(12):
-        for _ in range(120 * (repeats if worker == 11 else 1)):
-            a, b = sorted(rng.choice(10, 2, replace=False).tolist())
+        for _ in range(160 * (repeats if worker == 11 else 1)):
+            a, b = sorted(rng.choice(14, 2, replace=False).tolist())
             first = bool(rng.random() < 1 / (1 + np.exp(-slope[worker] * (score[a] - score[b]))))
             if 0 < worker <= copiers:
                 first = answers.get((a, b), first)
@@ -42,16 +44,56 @@ def test_chances_are_those_of_all_outcomes() -> None:
     for votes in product((0, 1), repeat=5):
         chance = np.prod([p if v else 1 - p for v in votes[:3]])
         chance *= np.prod([q if v else 1 - q for v in votes[3:]])
-        between.append((chance, sum(a == b for a in votes[:3] for b in votes[3:])))
-        within.append((chance, sum(a == b for a, b in combinations(votes[:3], 2))))
-    for sums, exact, size in ((_between(cells), between, 6.0), (_within(cells), within, 3.0)):
-        chance, count = np.array(exact).T
-        mean = chance @ count
-        assert sums[2][0] == size
-        assert sums[4][0] == pytest.approx(mean)
-        assert sums[5][0] == pytest.approx(chance @ (count - mean) ** 2)
-    assert _between(cells)[3][0] == 3.0  # of 2 and 1, 1 and 1: 2·1 + 1·1 agree
-    assert _within(cells)[3][0] == 1.0
+        one = [(v - p) / np.sqrt(p * (1 - p)) for v in votes[:3]]
+        two = [(v - q) / np.sqrt(q * (1 - q)) for v in votes[3:]]
+        agreed = sum(a == b for a in votes[:3] for b in votes[3:])
+        between.append((chance, agreed, sum(e * f for e in one for f in two), votes))
+        again = sum(a == b for a, b in combinations(votes[:3], 2))
+        within.append((chance, again, sum(e * f for e, f in combinations(one, 2)), votes))
+    for sums, exact, size in (
+        (_between(cells, np.zeros(2)), between, 6.0),
+        (_within(cells), within, 3.0),
+    ):
+        chance, count, products = (np.array(each) for each in list(zip(*exact, strict=True))[:3])
+        assert sums.size[0] == size
+        assert sums.expected[0] == pytest.approx(chance @ count)
+        assert chance @ products == pytest.approx(0.0, abs=1e-12)
+        assert sums.variance[0] == pytest.approx(chance @ products**2)
+        observed = next(each for each in exact if each[3] == (1, 1, 0, 1, 0))
+        assert (sums.agreed[0], sums.product[0]) == pytest.approx(observed[1:3])
+        (value, mass), *_ = _outcomes(cells, sums, np.array([0]), np.zeros(2))
+        for power in (1, 2, 3):  # the distribution that the saddle point starts from
+            assert mass @ value**power == pytest.approx(chance @ products**power)
+
+
+@pytest.mark.parametrize(("n", "p"), [(12, 0.2), (8, 0.35)])
+def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(n: int, p: float) -> None:
+    e = np.array([-np.sqrt(p / (1 - p)), np.sqrt((1 - p) / p)])
+    c = np.array([1 - p, p])
+    value, chance = np.outer(e, e).reshape(-1), np.outer(c, c).reshape(-1)
+    total, exact = np.zeros(1), np.ones(1)
+    for _ in range(n):  # all sums with their chances, equal ones put together
+        total, where = np.unique((total[:, None] + value).round(9).reshape(-1), return_inverse=True)
+        exact = np.bincount(where.reshape(-1), (exact[:, None] * chance).reshape(-1))
+    tail = np.cumsum(exact[::-1])[::-1]
+    for x, least in zip(total, tail, strict=True):
+        if 1e-6 < least < 0.02:
+            z = saddle_point([(value, chance)] * n, float(x))
+            middle = least - 0.5 * exact[np.searchsorted(total, x)]  # the sum moves in steps
+            assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(middle, rel=0.6)
+
+
+def test_workers_who_repeat_their_own_opinions_are_not_taken_for_copies() -> None:
+    """Everybody answers a pair four times, always the same: 4 · 4 pairs of votes are but one."""
+    rng = np.random.default_rng(4)
+    rows = []
+    for worker, a in product(range(14), range(9)):
+        for b in range(a + 1, 9):
+            first = rng.random() < 1 / (1 + np.exp(0.4 * (a - b)))
+            rows += [(a if first else b, b if first else a, f"w{worker}")] * 4
+    winner, loser, who = zip(*rows, strict=True)
+    votes = crowdsift.Comparisons.from_arrays(winner, loser, worker=who)
+    assert crowdsift.fit(votes, "bora-map", threads=1).copying().groups == ()
 
 
 @pytest.mark.parametrize("seed", range(6))

@@ -1,14 +1,19 @@
 """Workers who answer alike beyond what the items explain, and those who only repeat themselves.
 
-Votes of two workers on the same pair of items are independent given the scores, so they agree with
-probability pq + (1-p)(1-q). More agreement than this, and more than the crowd as a whole shows on
-its pairs, means that answers were copied, or come from one source. Votes of one worker on the same
-pair are compared in the same way: a judge that gives the same answer to the same question each
-time adds nothing by being asked again.
+Given scores and reliabilities the votes of two workers on the same pair of items are independent.
+With e = (y - p)/√(p(1-p)), the residual of a vote in units of its deviation, products e·e' of two
+votes on the same pair have the mean 0 and the variance 1. Where a vote is a copy of the other with
+probability c, the derivative of the log-likelihood in c at 0 is such a product, both being equally
+sure: their sum is the locally most powerful statistic, and answers that nobody expected count most.
+Its chance is found by a saddle point, since sums of few products are not normal. More than this,
+and more than the crowd as a whole shows on its pairs, means that answers were copied, or come from
+one source. Votes of one worker on the same pair are compared in the same way: a judge that gives
+the same answer to the same question each time adds nothing by being asked again.
 """
 
 from __future__ import annotations
 
+from math import comb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -16,6 +21,7 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width
+from crowdsift.numeric.saddle_point import saddle_point
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.tables import Table
 
@@ -23,15 +29,21 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
+    from crowdsift.numeric.saddle_point import Outcomes
     from crowdsift.results.data import FitData
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Copying", "copying"]
 
-_SURE = 0.99  # that nobody is named by chance
+_CHANCE = 0.005  # that some pair is named by chance; that some group is; that some worker is
+_CLOSER = 1.5  # z from which on its chance is found by a saddle point
+_LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of a group looked at
 _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
-_MARGIN = 0.02  # probabilities are no surer than this
+_MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
+_MANY = 20  # pairs of workers whose spread can be told
+_PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
+_NORMAL_MAD = 0.6745  # of a normal distribution
 
 
 class Copying(NamedTuple):
@@ -46,7 +58,7 @@ class Copying(NamedTuple):
         Workers who voted on the same items again: repeated (pairs of their own votes), agreement,
         expected, z, the surest first; only those too alike to be chance.
     groups
-        Workers who are linked by such pairs.
+        Workers who are linked by such pairs, and groups who are too alike as a whole.
     """
 
     pairs: Table
@@ -67,10 +79,14 @@ def copying(fit: FitData) -> Copying:
             "each other; use the method sift"
         )
     cells = _cells(votes, _probability(fit, votes))
-    pairs = _too_alike(*_between(cells), votes)
-    again = _too_alike(*_within(cells), votes)
+    own = _within(cells)
+    rho, none = _consistency(own, votes.n_workers), np.zeros(votes.n_workers)
+    between = _tested(_between(cells, rho), cells, votes.n_workers, rho)
+    pairs = _too_alike(between, votes.workers)
+    again = _too_alike(_tested(own, cells, votes.n_workers, none), votes.workers)
     repeats = Table({name: column for name, column in again.items() if name != "other"})
-    return Copying(pairs, repeats, _groups(pairs))
+    wholes = _alike_as_a_whole(between, votes.n_workers)
+    return Copying(pairs, repeats, _groups(pairs, wholes, votes.workers))
 
 
 class _Cells(NamedTuple):
@@ -114,13 +130,41 @@ def _cells(votes: Comparisons, p: Vector) -> _Cells:
     return _Cells(key // votes.n_workers, key % votes.n_workers, count, wins, p)
 
 
-_Sums = tuple[Any, Any, Any, Any, Any, Any]  # workers, pairs of votes, agreeing, mean, variance
+class _Pairs(NamedTuple):
+    """Pairs of cells of two workers, or of one: how alike their votes are, and by chance.
+
+    `size` is the number of pairs of votes, `agreed` and `expected` how many of them agree,
+    `product` the sum of the products of their residuals, of mean 0 and that `variance`. `cells` are
+    the two cells.
+    """
+
+    one: NDArray[np.int64]
+    two: NDArray[np.int64]
+    size: Vector
+    agreed: Vector
+    expected: Vector
+    product: Vector
+    variance: Vector
+    cells: tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
-def _between(cells: _Cells) -> _Sums:
+def _consistency(own: _Pairs, n_workers: int) -> Vector:
+    """ρ of workers: how much two of their votes on the same pair are alike beyond what explains it.
+
+    A worker has an opinion of its own of every pair of items. The mean product of its residuals, in
+    [0, 1]; that of the median worker counts as 20 more pairs of votes.
+    """
+    product, size = (np.bincount(own.one, each, n_workers) for each in (own.product, own.size))
+    voted = size > 0.0
+    usual = float(np.median(product[voted] / size[voted])) if voted.any() else 0.0
+    return np.clip((product + _PRIOR * usual) / (size + _PRIOR), 0.0, 1.0)
+
+
+def _between(cells: _Cells, rho: Vector) -> _Pairs:
     """Pairs of votes of two workers on the same items.
 
-    With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree.
+    With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of
+    n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones.
     """
     starts = np.flatnonzero(np.diff(cells.unit, prepend=-1))
     sizes = np.diff([*starts, len(cells.unit)])
@@ -133,31 +177,41 @@ def _between(cells: _Cells) -> _Sums:
     n, m = cells.votes[i], cells.votes[j]
     a, b = (cells.wins[at] - 0.5 * cells.votes[at] for at in (i, j))
     mean = [cells.votes[at] * (cells.p[at] - 0.5) for at in (i, j)]
-    square = [
-        cells.votes[at] * cells.p[at] * (1.0 - cells.p[at]) + centre**2
-        for at, centre in zip((i, j), mean, strict=True)
-    ]
-    variance = 4.0 * (square[0] * square[1] - (mean[0] * mean[1]) ** 2)
+    repeated = 1.0 + (cells.votes - 1.0) * rho[cells.worker]
+    residual = _residuals(cells.wins, cells.votes, cells.p) / repeated
     one, two = cells.worker[i], cells.worker[j]
-    return (
+    return _Pairs(
         np.minimum(one, two), np.maximum(one, two), n * m, 0.5 * n * m + 2.0 * a * b,
-        0.5 * n * m + 2.0 * mean[0] * mean[1], variance,
+        0.5 * n * m + 2.0 * mean[0] * mean[1], residual[i] * residual[j],
+        n * m / (repeated[i] * repeated[j]), (i, j),
     )  # fmt: skip
 
 
-def _within(cells: _Cells) -> _Sums:
+def _within(cells: _Cells) -> _Pairs:
     """Pairs of votes of one worker on the same items.
 
-    Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree; its variance follows
-    from the central moments of the binomial distribution.
+    Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs
+    are half of the squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
     """
-    several = cells.votes > 1.0
+    several = np.flatnonzero(cells.votes > 1.0)
     n, p, worker = cells.votes[several], cells.p[several], cells.worker[several]
-    a, c, s = cells.wins[several] - 0.5 * n, n * (p - 0.5), n * p * (1.0 - p)
-    third, fourth = s * (1.0 - 2.0 * p), s * (1.0 + 3.0 * p * (1.0 - p) * (n - 2.0))
+    wins = cells.wins[several]
+    a, c, s = wins - 0.5 * n, n * (p - 0.5), n * p * (1.0 - p)
     rest = 0.25 * n**2 - 0.5 * n
-    variance = fourth - s**2 + 4.0 * c**2 * s + 4.0 * c * third
-    return worker, worker, 0.5 * n * (n - 1.0), a**2 + rest, s + c**2 + rest, variance
+    return _Pairs(
+        worker, worker, 0.5 * n * (n - 1.0), a**2 + rest, s + c**2 + rest,
+        _own_products(wins, n, p), 0.5 * n * (n - 1.0), (several, several),
+    )  # fmt: skip
+
+
+def _residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
+    """The sum of the residuals of a cell, each of variance 1."""
+    return np.asarray((wins - votes * p) / np.sqrt(p * (1.0 - p)))
+
+
+def _own_products(wins: Vector, votes: Vector, p: Vector) -> Vector:
+    squares = (wins * (1.0 - p) ** 2 + (votes - wins) * p**2) / (p * (1.0 - p))
+    return np.asarray(0.5 * (_residuals(wins, votes, p) ** 2 - squares))
 
 
 def _pairs_within(
@@ -173,49 +227,160 @@ def _pairs_within(
     return np.concatenate(first), np.concatenate(second)
 
 
-def _too_alike(
-    one: NDArray[np.int64],
-    two: NDArray[np.int64],
-    size: Vector,
-    agreed: Vector,
-    expected: Vector,
-    variance: Vector,
-    votes: Comparisons,
-) -> Table:
-    """Pairs of workers whose agreement is beyond chance, and beyond that of the crowd.
+class _Tested(NamedTuple):
+    """Pairs of workers with enough votes in common: what they share, and z of their products."""
+
+    one: NDArray[np.int64]
+    two: NDArray[np.int64]
+    shared: Vector
+    agreement: Vector
+    expected: Vector
+    z: Vector
+
+
+def _tested(pairs: _Pairs, cells: _Cells, n_workers: int, rho: Vector) -> _Tested:
+    """How far beyond chance, and beyond what the crowd shares, pairs of workers are alike.
 
     What all pairs of workers have in common beyond the scores, such as pairs of items that are
-    easier than these say, is taken away: the median excess of agreement, where it is above 0.
+    easier than these say, is taken away: the median of their mean products, where it is above 0,
+    and a spread of their sums beyond that of chance, where they are enough to know it.
     """
-    key, unit = np.unique(one * votes.n_workers + two, return_inverse=True)
+    key, unit = np.unique(pairs.one * n_workers + pairs.two, return_inverse=True)
     unit = unit.reshape(-1)
-    shared, agree, chance, spread = (
-        np.bincount(unit, values, len(key)) for values in (size, agreed, expected, variance)
-    )
-    enough = shared >= _FEWEST
-    key, shared, agree, chance, spread = (
-        column[enough] for column in (key, shared, agree, chance, spread)
-    )
-    excess = np.median((agree - chance) / shared) if len(key) > 2 else 0.0
-    baseline = np.minimum(chance + max(float(excess), 0.0) * shared, shared)
-    z = (agree - baseline) / np.sqrt(np.maximum(spread, 1e-300))
-    bound = half_width(1.0 - 2.0 * (1.0 - _SURE) / max(len(key), 1))
-    chosen = np.flatnonzero(z > bound)
-    chosen = chosen[np.argsort(-z[chosen], kind="stable")]
+    sums = (pairs.size, pairs.agreed, pairs.expected, pairs.product, pairs.variance)
+    shared, agree, chance, product, variance = (np.bincount(unit, x, len(key)) for x in sums)
+    enough = np.flatnonzero(shared >= _FEWEST)
+    common = np.median(product[enough] / variance[enough]) if len(enough) > 2 else 0.0
+    excess = product - max(float(common), 0.0) * variance
+    z = excess / np.sqrt(np.maximum(variance, 1e-300))
+    wide = _spread(z[enough])
+    order = np.argsort(unit, kind="stable")
+    starts = np.searchsorted(unit[order], np.arange(len(key) + 1))
+    for at in enough[z[enough] > _CLOSER].tolist():
+        rows = order[starts[at] : starts[at + 1]]
+        z[at] = saddle_point(_outcomes(cells, pairs, rows, rho), float(excess[at]))
+    one, two = key[enough] // n_workers, key[enough] % n_workers
+    total = shared[enough].astype(np.float64)
+    return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide)
+
+
+def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
+    """Those too much alike to be chance, the surest first."""
+    bound = half_width(1.0 - 2.0 * _CHANCE / max(len(found.z), 1))
+    chosen = np.flatnonzero(found.z > bound)
+    chosen = chosen[np.argsort(-found.z[chosen], kind="stable")]
     return Table(
         {
-            "worker": votes.workers[key[chosen] // votes.n_workers],
-            "other": votes.workers[key[chosen] % votes.n_workers],
-            "shared": shared[chosen],
-            "agreement": agree[chosen] / shared[chosen],
-            "expected": baseline[chosen] / shared[chosen],
-            "z": z[chosen],
+            "worker": workers[found.one[chosen]],
+            "other": workers[found.two[chosen]],
+            "shared": found.shared[chosen],
+            "agreement": found.agreement[chosen],
+            "expected": found.expected[chosen],
+            "z": found.z[chosen],
         }
     )
 
 
-def _groups(pairs: Table) -> tuple[tuple[Any, ...], ...]:
-    """Workers who are linked, the largest group first."""
+def _spread(z: Vector) -> float:
+    """How much wider than chance the bulk of many z is, by the median of absolute deviations."""
+    if len(z) < _MANY:
+        return 1.0
+    return max(float(np.median(np.abs(z - np.median(z)))) / _NORMAL_MAD, 1.0)
+
+
+def _outcomes(cells: _Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector) -> Outcomes:
+    """Values and chances of the product of every pair of cells, were workers independent."""
+    found = []
+    for i, j in zip(*(at[rows] for at in pairs.cells), strict=True):
+        chance, value = _cell(cells, int(i), rho)
+        if i == j:
+            k = np.arange(len(chance), dtype=np.float64)
+            n, p = np.full(len(k), cells.votes[i]), np.full(len(k), cells.p[i])
+            found.append((_own_products(k, n, p), chance))
+        else:
+            other, there = _cell(cells, int(j), rho)
+            found.append((np.outer(value, there).reshape(-1), np.outer(chance, other).reshape(-1)))
+    return found
+
+
+def _cell(cells: _Cells, i: int, rho: Vector) -> tuple[Vector, Vector]:
+    """Chances of 0 to n votes for the first item, and the sums of residuals that go with them.
+
+    With probability ρ all votes are one opinion, else they are independent: any two of them then
+    have the correlation ρ. The sums are those of `_between`.
+    """
+    n, p = round(float(cells.votes[i])), float(cells.p[i])
+    k, same = np.arange(n + 1, dtype=np.float64), float(rho[cells.worker[i]])
+    steps = np.log((n - k[:-1]) / (k[:-1] + 1.0)) + np.log(p / (1.0 - p))
+    log = n * np.log1p(-p) + np.concatenate([[0.0], np.cumsum(steps)])
+    chance = (1.0 - same) * np.exp(log)
+    chance[0], chance[-1] = chance[0] + same * (1.0 - p), chance[-1] + same * p
+    sums = _residuals(k, np.full(n + 1, float(n)), np.full(n + 1, p))
+    return chance, sums / (1.0 + (n - 1.0) * same)
+
+
+def _alike_as_a_whole(found: _Tested, n_workers: int) -> list[list[int]]:
+    """Groups of at least three workers whose pairs are together too much alike to be chance.
+
+    Under independence the sums of different pairs are uncorrelated, also where they have a worker
+    in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size.
+    """
+    order = np.argsort(-found.z, kind="stable")[:_LINKS]
+    names = np.unique(np.concatenate([found.one[order], found.two[order]]))
+    place = np.full(n_workers, -1)
+    place[names] = np.arange(len(names))
+    i, j = place[found.one], place[found.two]
+    kept = (i >= 0) & (j >= 0)
+    z, known = np.zeros((2, len(names), len(names)))
+    for matrix, values in ((z, found.z), (known, np.ones(len(found.z)))):
+        matrix[i[kept], j[kept]] = matrix[j[kept], i[kept]] = values[kept]
+    voters = len(np.unique(np.concatenate([found.one, found.two])))
+    sizes = range(3, min(_LARGEST, voters) + 1)
+    bounds = {g: half_width(1.0 - 2.0 * _CHANCE / (len(sizes) * comb(voters, g))) for g in sizes}
+    groups: list[list[int]] = []
+    seeds = [(int(place[found.one[at]]), int(place[found.two[at]])) for at in order]
+    while seeds:
+        margin, best = max((_grown(z, known, list(seed), bounds) for seed in seeds[:_SEEDS]),
+                           key=lambda each: each[0])  # fmt: skip
+        if margin <= 0.0:
+            break
+        close = _without_strangers(z, known, best, half_width(1.0 - 2.0 * _CHANCE / voters))
+        groups.append([int(names[member]) for member in close])
+        z[np.ix_(best, best)] = 0.0
+        seeds = [(a, b) for a, b in seeds if not (a in best and b in best)]
+    return groups
+
+
+def _grown(
+    z: Vector, known: Vector, members: list[int], bounds: dict[int, float]
+) -> tuple[float, list[int]]:
+    """The group grown from two workers that is farthest beyond its bound, and by how much."""
+    best: tuple[float, list[int]] = (-np.inf, [])
+    while len(members) + 1 in bounds and len(members) < len(z):
+        gain = z[members].sum(axis=0)
+        gain[members] = -np.inf
+        members = [*members, int(gain.argmax())]
+        block = np.ix_(members, members)
+        alike = 0.5 * z[block].sum() / np.sqrt(max(0.5 * known[block].sum(), 1.0))
+        best = max(best, (float(alike - bounds[len(members)]), members), key=lambda each: each[0])
+    return best
+
+
+def _without_strangers(z: Vector, known: Vector, members: list[int], bound: float) -> list[int]:
+    """The group without those who are not clearly alike to the rest; fewer than three are none."""
+    while len(members) > 2:
+        block = np.ix_(members, members)
+        own = z[block].sum(axis=0) / np.sqrt(np.maximum(known[block].sum(axis=0), 1.0))
+        if own.min() > bound:
+            return members
+        members = [member for member, each in zip(members, own, strict=True) if each > own.min()]
+    return []
+
+
+def _groups(
+    pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]
+) -> tuple[tuple[Any, ...], ...]:
+    """Workers who are linked by a pair or a group, the largest group first."""
     leader: dict[Any, Any] = {}
 
     def found(label: Any) -> Any:
@@ -225,6 +390,9 @@ def _groups(pairs: Table) -> tuple[tuple[Any, ...], ...]:
 
     for one, two in zip(pairs["worker"].tolist(), pairs["other"].tolist(), strict=True):
         leader[found(one)] = found(two)
+    for whole in wholes:
+        for member in whole[1:]:
+            leader[found(workers[member])] = found(workers[whole[0]])
     members: dict[Any, list[Any]] = {}
     for label in leader:
         members.setdefault(found(label), []).append(label)
