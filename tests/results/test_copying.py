@@ -10,7 +10,7 @@ import pytest
 
 import crowdsift
 from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying import _between, _Cells, _outcomes, _within
+from crowdsift.results.copying import _between, _Cells, _products, _within
 
 
 def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
@@ -61,7 +61,8 @@ def test_chances_are_those_of_all_outcomes() -> None:
         assert sums.variance[0] == pytest.approx(chance @ products**2)
         observed = next(each for each in exact if each[3] == (1, 1, 0, 1, 0))
         assert (sums.agreed[0], sums.product[0]) == pytest.approx(observed[1:3])
-        (value, mass), *_ = _outcomes(cells, sums, np.array([0]), np.zeros(2))
+        at = (sums.cells[0][:1], sums.cells[1][:1])
+        (value,), (mass,) = _products(cells, *at, np.zeros(2))
         for power in (1, 2, 3):  # the distribution that the saddle point starts from
             assert mass @ value**power == pytest.approx(chance @ products**power)
 
@@ -78,7 +79,7 @@ def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(n: int, p: floa
     tail = np.cumsum(exact[::-1])[::-1]
     for x, least in zip(total, tail, strict=True):
         if 1e-6 < least < 0.02:
-            z = saddle_point([(value, chance)] * n, float(x))
+            z = saddle_point(np.tile(value, (n, 1)), np.tile(chance, (n, 1)), float(x))
             middle = least - 0.5 * exact[np.searchsorted(total, x)]  # the sum moves in steps
             assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(middle, rel=0.6)
 

@@ -13,15 +13,14 @@ the same answer to the same question each time adds nothing by being asked again
 
 from __future__ import annotations
 
-from math import comb
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.models import model
-from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.saddle_point import saddle_point
+from crowdsift.results.copying_groups import alike_as_a_whole, bound_of, linked
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.tables import Table
 
@@ -29,15 +28,13 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.numeric.saddle_point import Outcomes
     from crowdsift.results.data import FitData
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["Copying", "copying"]
 
-_CHANCE = 0.005  # that some pair is named by chance; that some group is; that some worker is
-_CLOSER = 1.5  # z from which on its chance is found by a saddle point
-_LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of a group looked at
+_CLOSER = 400  # pairs of workers whose chance is found by a saddle point
+_OUTCOMES = 2_000_000  # of their votes, at most
 _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
 _MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
@@ -81,12 +78,14 @@ def copying(fit: FitData) -> Copying:
     cells = _cells(votes, _probability(fit, votes))
     own = _within(cells)
     rho, none = _consistency(own, votes.n_workers), np.zeros(votes.n_workers)
-    between = _tested(_between(cells, rho), cells, votes.n_workers, rho)
+    shared = _between(cells, rho)
+    between = _tested(shared, cells, votes.n_workers, rho)
     pairs = _too_alike(between, votes.workers)
     again = _too_alike(_tested(own, cells, votes.n_workers, none), votes.workers)
     repeats = Table({name: column for name, column in again.items() if name != "other"})
-    wholes = _alike_as_a_whole(between, votes.n_workers)
-    return Copying(pairs, repeats, _groups(pairs, wholes, votes.workers))
+    wholes = alike_as_a_whole(between.one, between.two, between.z, votes.n_workers)
+    wholes = [group for group in wholes if _on_many_pairs(group, shared, cells)]
+    return Copying(pairs, repeats, linked(pairs, wholes, votes.workers))
 
 
 class _Cells(NamedTuple):
@@ -227,6 +226,21 @@ def _pairs_within(
     return np.concatenate(first), np.concatenate(second)
 
 
+def _on_many_pairs(group: list[int], pairs: _Pairs, cells: _Cells) -> bool:
+    """Whether a group is alike on many pairs of items, not on a few that scores do not explain.
+
+    A pair of items that everybody sees otherwise than the scores say makes all who voted on it
+    alike: what is left without the tenth of the pairs, at least two, that say most must still be
+    beyond chance.
+    """
+    inside = np.isin(pairs.one, group) & np.isin(pairs.two, group)
+    unit = np.unique(cells.unit[pairs.cells[0][inside]], return_inverse=True)[1].reshape(-1)
+    product, variance = (np.bincount(unit, x[inside]) for x in (pairs.product, pairs.variance))
+    rest = np.argsort(-product, kind="stable")[max(2, -(-len(product) // 10)) :]
+    left = float(variance[rest].sum())
+    return left > 0.0 and float(product[rest].sum()) / np.sqrt(left) > bound_of(1)
+
+
 class _Tested(NamedTuple):
     """Pairs of workers with enough votes in common: what they share, and z of their products."""
 
@@ -256,9 +270,12 @@ def _tested(pairs: _Pairs, cells: _Cells, n_workers: int, rho: Vector) -> _Teste
     wide = _spread(z[enough])
     order = np.argsort(unit, kind="stable")
     starts = np.searchsorted(unit[order], np.arange(len(key) + 1))
-    for at in enough[z[enough] > _CLOSER].tolist():
+    far = enough[np.argsort(-z[enough], kind="stable")][:_CLOSER]  # a normal z is larger, as a rule
+    rest = np.setdiff1d(enough, far)
+    z[rest] = np.minimum(z[rest], 0.0 if not len(far) else max(float(z[far].min()), 0.0))
+    for at in far[z[far] > 1.0].tolist():
         rows = order[starts[at] : starts[at + 1]]
-        z[at] = saddle_point(_outcomes(cells, pairs, rows, rho), float(excess[at]))
+        z[at] = _chance(cells, pairs, rows, rho, float(excess[at]), float(z[at]))
     one, two = key[enough] // n_workers, key[enough] % n_workers
     total = shared[enough].astype(np.float64)
     return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide)
@@ -266,7 +283,7 @@ def _tested(pairs: _Pairs, cells: _Cells, n_workers: int, rho: Vector) -> _Teste
 
 def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
     """Those too much alike to be chance, the surest first."""
-    bound = half_width(1.0 - 2.0 * _CHANCE / max(len(found.z), 1))
+    bound = bound_of(max(len(found.z), 1))
     chosen = np.flatnonzero(found.z > bound)
     chosen = chosen[np.argsort(-found.z[chosen], kind="stable")]
     return Table(
@@ -288,113 +305,45 @@ def _spread(z: Vector) -> float:
     return max(float(np.median(np.abs(z - np.median(z)))) / _NORMAL_MAD, 1.0)
 
 
-def _outcomes(cells: _Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector) -> Outcomes:
+def _chance(
+    cells: _Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector, x: float, normal: float
+) -> float:
+    """The z of a sum over pairs of cells; the normal one where outcomes are too many."""
+    one, two = (at[rows] for at in pairs.cells)
+    most = [int(np.round(cells.votes[at]).max()) + 1 for at in (one, two)]
+    same = bool((one == two).all())
+    if len(rows) * most[0] * (1 if same else most[1]) > _OUTCOMES:
+        return normal
+    return saddle_point(*_products(cells, one, two, rho), x)
+
+
+def _products(
+    cells: _Cells, one: NDArray[np.int64], two: NDArray[np.int64], rho: Vector
+) -> tuple[Vector, Vector]:
     """Values and chances of the product of every pair of cells, were workers independent."""
-    found = []
-    for i, j in zip(*(at[rows] for at in pairs.cells), strict=True):
-        chance, value = _cell(cells, int(i), rho)
-        if i == j:
-            k = np.arange(len(chance), dtype=np.float64)
-            n, p = np.full(len(k), cells.votes[i]), np.full(len(k), cells.p[i])
-            found.append((_own_products(k, n, p), chance))
-        else:
-            other, there = _cell(cells, int(j), rho)
-            found.append((np.outer(value, there).reshape(-1), np.outer(chance, other).reshape(-1)))
-    return found
+    chance, value = _outcomes(cells, one, rho)
+    if (one == two).all():
+        k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[one])[:, None])
+        return _own_products(k, cells.votes[one][:, None], cells.p[one][:, None]), chance
+    other, there = _outcomes(cells, two, rho)
+    both = (value[:, :, None] * there[:, None, :], chance[:, :, None] * other[:, None, :])
+    return both[0].reshape(len(one), -1), both[1].reshape(len(one), -1)
 
 
-def _cell(cells: _Cells, i: int, rho: Vector) -> tuple[Vector, Vector]:
+def _outcomes(cells: _Cells, at: NDArray[np.int64], rho: Vector) -> tuple[Vector, Vector]:
     """Chances of 0 to n votes for the first item, and the sums of residuals that go with them.
 
     With probability ρ all votes are one opinion, else they are independent: any two of them then
     have the correlation ρ. The sums are those of `_between`.
     """
-    n, p = round(float(cells.votes[i])), float(cells.p[i])
-    k, same = np.arange(n + 1, dtype=np.float64), float(rho[cells.worker[i]])
-    steps = np.log((n - k[:-1]) / (k[:-1] + 1.0)) + np.log(p / (1.0 - p))
-    log = n * np.log1p(-p) + np.concatenate([[0.0], np.cumsum(steps)])
-    chance = (1.0 - same) * np.exp(log)
-    chance[0], chance[-1] = chance[0] + same * (1.0 - p), chance[-1] + same * p
-    sums = _residuals(k, np.full(n + 1, float(n)), np.full(n + 1, p))
-    return chance, sums / (1.0 + (n - 1.0) * same)
-
-
-def _alike_as_a_whole(found: _Tested, n_workers: int) -> list[list[int]]:
-    """Groups of at least three workers whose pairs are together too much alike to be chance.
-
-    Under independence the sums of different pairs are uncorrelated, also where they have a worker
-    in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size.
-    """
-    order = np.argsort(-found.z, kind="stable")[:_LINKS]
-    names = np.unique(np.concatenate([found.one[order], found.two[order]]))
-    place = np.full(n_workers, -1)
-    place[names] = np.arange(len(names))
-    i, j = place[found.one], place[found.two]
-    kept = (i >= 0) & (j >= 0)
-    z, known = np.zeros((2, len(names), len(names)))
-    for matrix, values in ((z, found.z), (known, np.ones(len(found.z)))):
-        matrix[i[kept], j[kept]] = matrix[j[kept], i[kept]] = values[kept]
-    voters = len(np.unique(np.concatenate([found.one, found.two])))
-    sizes = range(3, min(_LARGEST, voters) + 1)
-    bounds = {g: half_width(1.0 - 2.0 * _CHANCE / (len(sizes) * comb(voters, g))) for g in sizes}
-    groups: list[list[int]] = []
-    seeds = [(int(place[found.one[at]]), int(place[found.two[at]])) for at in order]
-    while seeds:
-        margin, best = max((_grown(z, known, list(seed), bounds) for seed in seeds[:_SEEDS]),
-                           key=lambda each: each[0])  # fmt: skip
-        if margin <= 0.0:
-            break
-        close = _without_strangers(z, known, best, half_width(1.0 - 2.0 * _CHANCE / voters))
-        groups.append([int(names[member]) for member in close])
-        z[np.ix_(best, best)] = 0.0
-        seeds = [(a, b) for a, b in seeds if not (a in best and b in best)]
-    return groups
-
-
-def _grown(
-    z: Vector, known: Vector, members: list[int], bounds: dict[int, float]
-) -> tuple[float, list[int]]:
-    """The group grown from two workers that is farthest beyond its bound, and by how much."""
-    best: tuple[float, list[int]] = (-np.inf, [])
-    while len(members) + 1 in bounds and len(members) < len(z):
-        gain = z[members].sum(axis=0)
-        gain[members] = -np.inf
-        members = [*members, int(gain.argmax())]
-        block = np.ix_(members, members)
-        alike = 0.5 * z[block].sum() / np.sqrt(max(0.5 * known[block].sum(), 1.0))
-        best = max(best, (float(alike - bounds[len(members)]), members), key=lambda each: each[0])
-    return best
-
-
-def _without_strangers(z: Vector, known: Vector, members: list[int], bound: float) -> list[int]:
-    """The group without those who are not clearly alike to the rest; fewer than three are none."""
-    while len(members) > 2:
-        block = np.ix_(members, members)
-        own = z[block].sum(axis=0) / np.sqrt(np.maximum(known[block].sum(axis=0), 1.0))
-        if own.min() > bound:
-            return members
-        members = [member for member, each in zip(members, own, strict=True) if each > own.min()]
-    return []
-
-
-def _groups(
-    pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]
-) -> tuple[tuple[Any, ...], ...]:
-    """Workers who are linked by a pair or a group, the largest group first."""
-    leader: dict[Any, Any] = {}
-
-    def found(label: Any) -> Any:
-        while leader.setdefault(label, label) != label:
-            label = leader[label]
-        return label
-
-    for one, two in zip(pairs["worker"].tolist(), pairs["other"].tolist(), strict=True):
-        leader[found(one)] = found(two)
-    for whole in wholes:
-        for member in whole[1:]:
-            leader[found(workers[member])] = found(workers[whole[0]])
-    members: dict[Any, list[Any]] = {}
-    for label in leader:
-        members.setdefault(found(label), []).append(label)
-    ordered = sorted(members.values(), key=lambda group: (-len(group), str(group[0])))
-    return tuple(tuple(sorted(group, key=str)) for group in ordered)
+    n, p, same = np.round(cells.votes[at])[:, None], cells.p[at][:, None], rho[cells.worker[at]]
+    k = np.minimum(np.arange(int(n.max()) + 1.0), n)
+    there = np.arange(k.shape[1]) <= n
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, k.shape[1])))])
+    ways = factorial[n.astype(int)] - factorial[k.astype(int)] - factorial[(n - k).astype(int)]
+    chance = there * np.exp(ways + k * np.log(p) + (n - k) * np.log1p(-p))
+    chance *= (1.0 - same)[:, None]
+    row = np.arange(len(at))
+    chance[:, 0] += same * (1.0 - p[:, 0])
+    chance[row, n[:, 0].astype(int)] += same * p[:, 0]
+    return chance, _residuals(k, n, p) / (1.0 + (n - 1.0) * same[:, None])
