@@ -6,7 +6,7 @@ import re
 
 import numpy as np
 import pytest
-from benchmarks.browser import CHROMIUM, find_chromium
+from benchmarks.browser import CHROMIUM, WIDER, find_chromium
 from hostile import HOSTILE, hostile_votes
 
 import crowdsift
@@ -233,23 +233,6 @@ def test_tables_are_searched_filtered_and_paged(visit, report):
     assert set(column(page, "workers", ".verdict")) == {"adversarial"}
     assert len(column(page, "workers", ".verdict")) == 10
     assert all(text.endswith("sure") for text in column(page, "workers", ".why"))
-
-
-# Elements that are wider than their box, or stand out of that of their parent.
-WIDER = """() => {
-  const bad = [];
-  for (const node of document.querySelectorAll("body *")) {
-    if (!node.checkVisibility() || node.closest("svg, script, .skip")) continue;
-    if (getComputedStyle(node).display === "inline") continue;
-    const box = node.getBoundingClientRect(), up = node.parentElement.getBoundingClientRect();
-    const out = box.right > up.right + 1.5 || box.left < up.left - 1.5;
-    const full = node.clientWidth && node.scrollWidth > node.clientWidth + 1;
-    if (box.width && (out || full))
-      bad.push(`${node.scrollWidth}>${node.clientWidth} ${node.outerHTML.slice(0, 90)}`);
-  }
-  if (document.documentElement.scrollWidth > innerWidth) bad.push("the page");
-  return bad;
-}"""
 
 
 def image_votes() -> crowdsift.Comparisons:

@@ -39,13 +39,16 @@ def top_sentences(facts: Facts) -> list[str]:
     1
     """
     fit, result = facts.fit, _first(facts)
-    effect = fit.summary.get("design_effect")
+    effect, own = fit.summary.get("design_effect"), fit.summary.get("group_effect")
     if effect:
-        result.append(
-            f"Intervals count the {count(fit.summary['dependent_groups'])} values of "
-            f"{fit.summary['dependent_by']} instead of the votes; variances are {effect:.1f} times "
-            "those of independent votes."
-        )
+        groups = f"{count(fit.summary['dependent_groups'])} values of {fit.summary['dependent_by']}"
+        why = f"Intervals count the {groups} instead of the votes"
+        if own:
+            why = (
+                f"Items are not equally good on all {groups} (standard deviation {own**0.5:.2f}, "
+                "that of scores being about 1), and intervals know it"
+            )
+        result.append(f"{why}; variances are {effect:.1f} times those of independent votes.")
     return result
 
 

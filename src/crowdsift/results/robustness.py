@@ -86,11 +86,11 @@ class Robustness:
         if turned.votes is None:
             return f"No set of votes was found whose removal puts another item above {turned.above}"
         text = (
-            f"Without at most {turned.votes:g} of the {self.total_votes:g} votes {turned.below} "
+            f"Without at most {turned.votes:,g} of the {self.total_votes:,g} votes {turned.below} "
             f"would be above {turned.above}"
         )
         if turned.workers is not None:
-            many = f"{len(turned.workers)} of the {self.total_workers} workers"
+            many = f"{len(turned.workers):,} of the {self.total_workers:,} workers"
             text += f"; without at most {many} some other item would be"
         return text
 
