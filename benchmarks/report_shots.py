@@ -69,7 +69,8 @@ def main() -> None:
                     picture = folder / f"{name}-{width}-{scheme}.png"
                     page.screenshot(path=str(picture), full_page=True)
                     page.evaluate(OPEN)
-                    print(f"  {scheme} {width}: wider {page.evaluate(WIDER)}, console {[each.text for each in said[:3]]}, "
+                    words = [each.text for each in said[:3]]
+                    print(f"  {scheme} {width}: wider {page.evaluate(WIDER)}, console {words}, "
                           f"paint {paint}", flush=True)  # fmt: skip
                     context.close()
         browser.close()
