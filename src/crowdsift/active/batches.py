@@ -30,7 +30,7 @@ class State:
 
     belief: Belief
     component: Codes
-    crowd: Vector  # types of a worker of whom nothing is known, of equal shares
+    population: Vector  # types of a worker of whom nothing is known, of equal shares
     types: Vector  # one row a worker
     share: Vector
     votes: Vector  # how many votes every worker gave
@@ -82,7 +82,7 @@ class Turns:
         self._trying = int(free[drawn.argmax()])
         return self._trying
 
-    def asked(self, place: int) -> None:
+    def query(self, place: int) -> None:
         """The worker there got a question."""
         self.left[place] -= 1
         self._votes[place] += 1
@@ -119,7 +119,7 @@ class Round:
         islands = state.component if keep_islands else None
         self._a, self._b = a, b
         self._batch = state.belief.batch(a, b, islands)
-        self._everyone = self._precision(state.crowd, np.full(TYPES, 1.0 / TYPES))
+        self._everyone = self._precision(state.population, np.full(TYPES, 1.0 / TYPES))
         most = max(_POOL, _POOL_SHARE * wanted)
         if len(a) > 2 * most:
             keep = self._worthy(most)
@@ -144,7 +144,7 @@ class Round:
                 turns.left[turn] = 0
                 continue
             chosen.append(self._next(precision, who))
-            turns.asked(turn)
+            turns.query(turn)
         return chosen
 
     def _next(self, precision: Vector, who: int) -> Question:

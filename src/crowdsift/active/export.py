@@ -255,8 +255,8 @@ def _told_prompt(coded: CodedVotes) -> str:
         return ""
     one = messages_of(coded.table.whole(coded.pair[0], 0))
     prompt = coded.table.whole(coded.by, 0)
-    told = one is not None and len(one) > 1 and messages_of(prompt) is None
-    return coded.by if told else ""
+    several = one is not None and len(one) > 1 and messages_of(prompt) is None
+    return coded.by if several else ""
 
 
 def _taken(coded: CodedVotes) -> set[str]:

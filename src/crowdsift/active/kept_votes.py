@@ -47,9 +47,9 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
             "the votes of this fit were not kept (there were too many, or with features); export "
             "the file itself with --fit (fitted=)"
         )
-    if asked := [name for name in options.asked() if name != "threads"]:
+    if given := [name for name in options.asked() if name != "threads"]:
         raise RequestError(
-            f"{', '.join(asked)}: options of reading, and the votes of this folder are read already"
+            f"{', '.join(given)}: options of reading, and the votes of this folder are read already"
         )
     columns: dict[str, list[Any]] = {}
     for name, codes in (("first", votes.first), ("second", votes.second)):

@@ -24,13 +24,13 @@ def widened(
     if votes is None or not (items or workers):
         return votes
     labels, place = _joined(votes.items, items)
-    crowd, who = votes.workers, np.arange(votes.n_workers)
+    names, who = votes.workers, np.arange(votes.n_workers)
     if workers and votes.has_workers:
-        crowd, who = _joined(votes.workers, workers)
+        names, who = _joined(votes.workers, workers)
     return Comparisons.from_codes(
         place[votes.first].astype(np.uint32), place[votes.second].astype(np.uint32),
         worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
-        outcome=votes.outcome, weight=votes.weight, items=labels, workers=crowd,
+        outcome=votes.outcome, weight=votes.weight, items=labels, workers=names,
         sides_known=votes.sides_known, source=votes.source, backend=votes.backend,
     )  # fmt: skip
 

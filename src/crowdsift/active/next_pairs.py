@@ -45,8 +45,8 @@ def next_pairs(
     --------
     >>> import crowdsift
     >>> votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": ["ann", "bob"]}
-    >>> asked = crowdsift.next_pairs(votes, 1)
-    >>> asked["reason"].tolist()
+    >>> query = crowdsift.next_pairs(votes, 1)
+    >>> query["reason"].tolist()
     ['connects']
     """
     named = () if workers is None or isinstance(workers, str) else list(workers)
@@ -89,8 +89,8 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     --------
     >>> import crowdsift
     >>> votes = {"winner": ["a", "c"], "loser": ["b", "d"], "worker": ["ann", "bob"]}
-    >>> asked = crowdsift.second_opinions(votes, 2)
-    >>> sorted(asked["worker"].tolist())
+    >>> query = crowdsift.second_opinions(votes, 2)
+    >>> sorted(query["worker"].tolist())
     ['ann', 'bob']
     """
     if not isinstance(pairs, int | np.integer) or pairs < 1:
@@ -111,14 +111,14 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     # One row a pair and worker: the same worker may have judged a pair both ways.
     rows = np.unique(place.astype(np.int64) * data.n_workers + worker)
     pair, who = rows // data.n_workers, rows % data.n_workers
-    asked, open_, chosen, worth = np.zeros(data.n_workers), np.ones(len(keys), bool), [], []
+    queries, open_, chosen, worth = np.zeros(data.n_workers), np.ones(len(keys), bool), [], []
     for _ in range(min(int(pairs), len(keys))):
-        value = np.where(open_[pair], wrong[pair] + doubt[who] / (1.0 + asked[who]), -1.0)
+        value = np.where(open_[pair], wrong[pair] + doubt[who] / (1.0 + queries[who]), -1.0)
         best = int(value.argmax())
         chosen.append(best)
         worth.append(float(value[best]))
         open_[pair[best]] = False
-        asked[who[best]] += 1
+        queries[who[best]] += 1
     one, two = labels[keys[pair[chosen]] // n], labels[keys[pair[chosen]] % n]
     ahead = found.scores_of(one.tolist()) >= found.scores_of(two.tolist())
     first, second = one.copy(), two.copy()

@@ -48,21 +48,21 @@ def fitted_state(found: Fit, votes: Comparisons) -> State:
     else:
         belief = Independent(mean, posterior.sd**2, component.copy())
     loads = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
-    crowd, types = _reliabilities(found, loads > 0)
-    if not crowd.any():  # nobody saw anything: only somebody new can tell more
-        crowd = _newcomer()
-    return State(belief, component, crowd, types, _even(len(types)), loads.astype(np.float64))
+    population, types = _reliabilities(found, loads > 0)
+    if not population.any():  # nobody saw anything: only somebody new can tell more
+        population = _newcomer()
+    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64))
 
 
 def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
-    """Types of the crowd and of every worker; who has no votes is as the crowd."""
+    """Types of the worker population and of every worker; who has no votes is as the population."""
     quantiles = None if found.posterior is None else found.posterior.quantiles
     if quantiles is None:  # a model without a posterior of workers, or without workers
         result = found.worker_table["reliability"].astype(np.float64)
         known = np.where(np.isfinite(result), result, 1.0) if len(result) else np.ones(1)
         quantiles = np.repeat(known[:, None], TYPES, axis=1)
-    crowd = np.quantile(quantiles[voted], (np.arange(TYPES) + 0.5) / TYPES)
-    return crowd, np.where(voted[:, None], quantiles, crowd)
+    population = np.quantile(quantiles[voted], (np.arange(TYPES) + 0.5) / TYPES)
+    return population, np.where(voted[:, None], quantiles, population)
 
 
 def _newcomer() -> Vector:

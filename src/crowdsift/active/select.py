@@ -63,12 +63,12 @@ class Selector:
     Examples
     --------
     >>> import crowdsift
-    >>> crowd = crowdsift.simulate(items=12, workers=6, comparisons=300, seed=1)
-    >>> selector = crowdsift.Selector(crowd.comparisons())
-    >>> asked = selector.choose(2)
-    >>> sorted(asked)
+    >>> drawn = crowdsift.simulate(items=12, workers=6, comparisons=300, seed=1)
+    >>> selector = crowdsift.Selector(drawn.comparisons())
+    >>> query = selector.choose(2)
+    >>> sorted(query)
     ['first', 'gain', 'probability', 'reason', 'second']
-    >>> selector.add(asked["first"], asked["second"], ["w0", "w1"], outcome=[1, 0])
+    >>> selector.add(query["first"], query["second"], ["w0", "w1"], outcome=[1, 0])
     >>> selector.pending
     2
     """
@@ -145,10 +145,10 @@ class Selector:
         Examples
         --------
         >>> import crowdsift
-        >>> crowd = crowdsift.simulate(items=12, workers=6, comparisons=300, seed=1)
-        >>> selector = crowdsift.Selector(crowd.comparisons())
-        >>> asked = selector.choose(3, workers={"w0": 1, "w4": 2})
-        >>> sorted(asked["worker"].tolist())
+        >>> drawn = crowdsift.simulate(items=12, workers=6, comparisons=300, seed=1)
+        >>> selector = crowdsift.Selector(drawn.comparisons())
+        >>> query = selector.choose(3, workers={"w0": 1, "w4": 2})
+        >>> sorted(query["worker"].tolist())
         ['w0', 'w4', 'w4']
         """
         if not isinstance(pairs, int | np.integer) or pairs < 1:
@@ -250,8 +250,8 @@ class Selector:
     ) -> tuple[NDArray[np.object_], NDArray[np.object_]]:
         if self._votes is not None:
             return self._votes.items, self._votes.workers
-        crowd = list(workers) or [None]
-        return sorted_labels(items), sorted_labels(crowd)
+        names = list(workers) or [None]
+        return sorted_labels(items), sorted_labels(names)
 
     def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)

@@ -77,12 +77,14 @@ def describe_crowd(fit: FitRecord, votes: Comparisons | None) -> Crowd:
     level = random_level(model(fit.method, **fit.parameters))
     left, decided = _left_shares(votes, table.height)
     verdict = table["verdict"].astype(str)
-    pull = count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
+    information = (
+        count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
+    )
     return Crowd(
         verdict=verdict,
         flagged=np.isin(verdict, FLAGGED),
         votes=count,
-        say=pull / max(float(pull.sum()), 1e-300),
+        say=information / max(float(information.sum()), 1e-300),
         left_share=left,
         decided=decided,
         reasons=reasons(table, left, decided, level),

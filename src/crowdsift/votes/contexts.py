@@ -46,11 +46,11 @@ def by_context(votes: Comparisons) -> ContextVotes | None:
     if contexts.max(initial=0) == 0:
         return None
     count = int(contexts.max()) + 1
-    worker, crowd = votes.worker_codes().astype(np.int64), votes.n_workers - votes.n_gold
-    key = worker * count + np.where(worker < crowd, contexts[votes.first], 0)
+    worker, n_voters = votes.worker_codes().astype(np.int64), votes.n_workers - votes.n_gold
+    key = worker * count + np.where(worker < n_voters, contexts[votes.first], 0)
     order = np.argsort(key, kind="stable")
     keys, sizes = np.unique(key[order], return_counts=True)
-    voters = keys // count < crowd
+    voters = keys // count < n_voters
     apart = replace(
         votes,
         first=frozen(votes.first[order]),

@@ -1,7 +1,7 @@
 """Win, tie or loss: three probabilities, for methods that know ties and for those that do not.
 
 Methods that count a tie as half a win know the share p of points, not of ties. They are given a
-tie rate for every worker, measured from its votes and drawn towards that of the crowd: the tie
+tie rate for every worker, measured from its votes and drawn towards that of all workers: the tie
 has that probability, and the rest is shared as p to 1 - p.
 """
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["Outcomes", "half_win", "on_either_side", "rao_kupper", "tie_rates"]
 
-# How many votes of the crowd's rate a worker's own are mixed with: the likeliest of these.
+# How many votes of the common rate a worker's own are mixed with: the likeliest of these.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)
 
 
@@ -84,9 +84,9 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
 
 
 def tie_rates(votes: Comparisons) -> tuple[Values, float]:
-    """The tie rate of every worker, drawn towards that of the crowd, and that of the crowd.
+    """The tie rate of every worker, drawn towards the common one, and the common one.
 
-    A worker's rate is (ties + a·t)/(votes + a) with t the crowd's rate: the posterior mean under
+    A worker's rate is (ties + a·t)/(votes + a) with t the common rate: the posterior mean under
     a Beta(a·t, a·(1 - t)) prior, a the strength of the largest marginal likelihood of all
     workers' counts. Both are 0 where the votes have no ties.
 
@@ -97,8 +97,8 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     >>> votes = Comparisons.from_arrays(
     ...     ["a", "a", "b", "a"], ["b", "c", "c", "c"], outcome=[0.5, 1, 1, 0.5],
     ...     worker=["x", "x", "y", "y"])
-    >>> rates, crowd = tie_rates(votes)
-    >>> crowd
+    >>> rates, common = tie_rates(votes)
+    >>> common
     0.5
     """
     m = votes.n_workers
@@ -107,14 +107,14 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     worker = votes.worker_codes()
     total = np.bincount(worker, votes.weight, m).astype(np.float64)
     ties = np.bincount(worker, votes.weight * (votes.outcome == 0.5), m).astype(np.float64)
-    crowd = float(ties.sum() / total.sum())
-    if crowd == 1.0:
+    common = float(ties.sum() / total.sum())
+    if common == 1.0:
         return np.ones(m), 1.0
     # Workers of equal counts are alike: one unique of complex numbers tells them apart.
     alike, times = np.unique(ties + 1j * total, return_counts=True)
     counts = list(zip(alike.real.tolist(), alike.imag.tolist(), times.tolist(), strict=True))
-    strength = max(_STRENGTHS, key=lambda a: _evidence(counts, a * crowd, a * (1.0 - crowd)))
-    return (ties + strength * crowd) / (total + strength), crowd
+    strength = max(_STRENGTHS, key=lambda a: _evidence(counts, a * common, a * (1.0 - common)))
+    return (ties + strength * common) / (total + strength), common
 
 
 def _evidence(counts: list[tuple[float, float, int]], a: float, b: float) -> float:

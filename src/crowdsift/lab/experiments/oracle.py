@@ -45,9 +45,11 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     scores = np.zeros(count)
     for _ in range(_STEPS):
         chance = sigmoid(slope * (scores[first] - scores[second]))
-        pull = slope * (drawn.outcome - chance)
+        residual = slope * (drawn.outcome - chance)
         gradient = (
-            np.bincount(first, pull, count) - np.bincount(second, pull, count) - scores / _VARIANCE
+            np.bincount(first, residual, count)
+            - np.bincount(second, residual, count)
+            - scores / _VARIANCE
         )
         weight = slope**2 * chance * (1.0 - chance)
         step = np.linalg.solve(_precision(pair, weight, count), gradient)

@@ -105,7 +105,7 @@ class Store:
             return
         if different:
             result = "; ".join(
-                f"{name} {_told(found.get(name))} there, {_told(wanted[name])} now"
+                f"{name} {_shown(found.get(name))} there, {_shown(wanted[name])} now"
                 for name in different
             )
             anyway = "" if anew else ", or start it anew with --redo all"
@@ -182,7 +182,7 @@ def _checked(record: Any) -> Record:
     return found
 
 
-def _told(value: Any) -> str:
+def _shown(value: Any) -> str:
     return "absent" if value is None else json.dumps(value)
 
 

@@ -36,7 +36,7 @@ def markdown_table(head: Sequence[str], rows: Iterable[Sequence[str]], texts: in
     return "\n".join("| " + " | ".join(line) + " |" for line in lines) + "\n"
 
 
-def notes(told: Mapping[str, str]) -> str:
+def notes(given: Mapping[str, str]) -> str:
     """What methods note, each sentence once with the methods that say it; for below a table.
 
     Examples
@@ -47,14 +47,14 @@ def notes(told: Mapping[str, str]) -> str:
     - barp: no classes
     <BLANKLINE>
     """
-    said: dict[str, list[str]] = {}
-    for method, note in told.items():
+    sentences: dict[str, list[str]] = {}
+    for method, note in given.items():
         for sentence in filter(None, note.split("; ")):
-            said.setdefault(sentence, []).append(method)
+            sentences.setdefault(sentence, []).append(method)
     together: dict[tuple[str, ...], list[str]] = {}
-    for sentence, methods in said.items():
+    for sentence, methods in sentences.items():
         together.setdefault(tuple(methods), []).append(sentence)
-    everyone = tuple(told)
+    everyone = tuple(given)
     lines = [
         f"- {'all' if methods == everyone else ', '.join(methods)}: {'; '.join(sentences)}\n"
         for methods, sentences in sorted(together.items(), key=lambda entry: entry[0] != everyone)

@@ -30,7 +30,7 @@ class ContextPoints(NamedTuple):
     ) -> NDArray[np.int64]:
         """Where `below` has a worker in a context: below, if it was seen there."""
         count = int(max(self.context.max(initial=0), context.max(initial=0))) + 1
-        known, asked = self.worker * count + self.context, worker * count + context
+        known, query = self.worker * count + self.context, worker * count + context
         order = np.argsort(known)
-        place = order[np.minimum(np.searchsorted(known[order], asked), len(known) - 1)]
-        return np.where(known[place] == asked, n_workers + place, worker)
+        place = order[np.minimum(np.searchsorted(known[order], query), len(known) - 1)]
+        return np.where(known[place] == query, n_workers + place, worker)
