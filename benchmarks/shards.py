@@ -30,7 +30,7 @@ TOLERANCE = 1e-9
 # Sift's sites are in single precision: its standardised scores come to rest to some 5e-8.
 SIFT_TOLERANCE = 1e-7
 # (data, method) of more than some seconds on one core
-SLOW = {("faceage_subset", "sift"), ("faceage_subset", "htcv"), ("faceage_subset", "hbtl")}
+SLOW = {("faceage_subset", "htcv"), ("faceage_subset", "hbtl")}
 
 
 def real_votes(name: str, folder: Path) -> Comparisons:

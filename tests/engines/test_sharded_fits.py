@@ -30,7 +30,7 @@ def test_scores_are_those_of_one_engine(name, method, data_dir):
     assert max(found) <= 1e-8, dict(zip(shards, found, strict=True))
 
 
-@pytest.mark.parametrize("name", ["passage", "llmfao"])
+@pytest.mark.parametrize("name", ["passage", "llmfao", "faceage_subset"])
 def test_sift_in_shards(name, data_dir):
     """Sites are in single precision: scores agree to 1e-6."""
     assert max(differences("sift", real_votes(name, data_dir), (2, 5))) <= 1e-6
