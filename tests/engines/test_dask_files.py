@@ -18,7 +18,7 @@ from crowdsift.io.options import ReadOptions
 pytest.importorskip("distributed")
 
 from crowdsift import fitting
-from crowdsift.engines.dask import reading
+from crowdsift.engines.dask import files, reading
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
@@ -172,6 +172,35 @@ def test_bad_input(folder, cluster, tmp_path):
     with pytest.raises(RequestError, match="needs all votes in one place"):
         crowdsift.fit(read(folder, cluster), "rank-centrality", engine="dask",
                       engine_options=options(cluster))  # fmt: skip
+
+
+def test_files_that_are_no_files_here(folder):
+    """An address that fsspec opens: a file is copied first; the functions are those of workers."""
+    import fsspec
+
+    store = fsspec.filesystem("memory")
+    names = sorted(os.listdir(folder))
+    for name in names:
+        with open(f"{folder}/{name}", "rb") as file:
+            store.pipe(f"/bucket/{name}", file.read())
+    store.pipe("/bucket/notes.txt", b"no votes")
+    found = files.files_at("memory://bucket")
+    assert found == [f"memory:///bucket/{name}" for name in names]
+    labels = files.united_labels([files.labels_of(found[:2], {}), files.labels_of(found[2:], {})])
+    expected = crowdsift.read(f"{folder}/*.parquet")
+    np.testing.assert_array_equal(labels.items, expected.items)
+    np.testing.assert_array_equal(labels.workers, expected.workers)
+    half = files.Range(10, len(labels.workers))
+    (rows,) = files.coded_blocks(found[1], {}, labels, [half])
+    (all_rows,) = files.coded_blocks(found[1], {}, labels, [files.Range(0, half.end)])
+    assert len(all_rows) == 3900
+    assert sorted(rows.tolist()) == sorted(all_rows[all_rows[:, 2] >= 10].tolist())
+    store.pipe("/bucket/part-9.parquet", b"PAR1 and nothing else PAR1")
+    with pytest.raises(InputError, match=r"memory:///bucket/part-9\.parquet.*cannot be read"):
+        files.labels_of(["memory:///bucket/part-9.parquet"], {})
+    with pytest.raises(InputError, match="--engine dask"):
+        crowdsift.read("memory://bucket/part-9.parquet")
+    store.rm("/bucket", recursive=True)
 
 
 def test_two_readings_at_once(folder, cluster):

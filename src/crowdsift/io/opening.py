@@ -33,7 +33,8 @@ def expanded(source: str) -> list[str]:
         if found:
             return found
         raise InputError("no file matches this pattern", source=source)
-    raise InputError("no such file", source=source)
+    hint = "; an address is read by the workers of a cluster: --engine dask"
+    raise InputError(f"no such file{hint if '://' in source else ''}", source=source)
 
 
 def settled(path: str, folder: TemporaryFolder, *, partitions: bool) -> Part:

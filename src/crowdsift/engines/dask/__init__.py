@@ -172,6 +172,8 @@ def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) 
         return None
     address = os.fsdecode(votes)
     remote = "://" in address and not kind_of_database(address)
+    if remote and find_spec("distributed") is None:
+        raise RequestError(f"{address} is read by Dask; pip install 'crowdsift[dask]'")
     if remote and not is_plain(options):
         raise RequestError(
             f"{address} is read by the workers of a cluster, without {', '.join(options.asked())}; "
