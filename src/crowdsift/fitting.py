@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 import time
-import warnings
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from crowdsift._version import __version__
 from crowdsift.engines import engine_choice, named_options, opened_engine
-from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
 from crowdsift.io.gold import read_gold
-from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_features import with_item_features
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.resources import require_memory
-from crowdsift.models import DEFAULT, MODELS, Model, as_model, holdout, model
-from crowdsift.models.diagnostics import Kind
+from crowdsift.models import DEFAULT, MODELS, Model, as_model, holdout
 from crowdsift.models.unused import refuse_unused, require_workers
 from crowdsift.numeric.arguments import whole_number, yes_or_no
 from crowdsift.numeric.distributions import LEVEL
@@ -27,26 +21,20 @@ from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.checkpoint import checkpointed
 from crowdsift.results.dependence import fields_of_rows
-from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.estimated import estimated, prepared_votes, warn_of
 from crowdsift.results.featured import FeaturedRecord
-from crowdsift.results.fitted import Fitted, centre
+from crowdsift.results.further import refitter, updated
 from crowdsift.results.grouped import with_groups
-from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overall import overall_fields
-from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
 from crowdsift.results.rows import VoteRows, gathered, votes_for_fit
 from crowdsift.results.scales import checked_level, is_scaled
-from crowdsift.results.sign import count_gold, mirror, voters
-from crowdsift.results.start import estimate_from
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
     import os
     from collections.abc import Callable, Mapping
 
-    from crowdsift.engines.base import Engine
-    from crowdsift.io.gold import Gold
     from crowdsift.report import Report
     from crowdsift.solvers.convergence import Progress
 
@@ -116,7 +104,7 @@ class Fit(FeaturedRecord):
         >>> fit.update(new).summary["votes"]
         302.0
         """
-        return _go_on(self, votes, options)
+        return updated(self, votes, options, fit)
 
     def report(
         self,
@@ -165,7 +153,7 @@ class Fit(FeaturedRecord):
         self, *, gold: Any, threads: int | None, warm: bool
     ) -> Callable[[Comparisons], Fit]:
         start = self if warm and self.population is not None else None
-        return _refitter(self, gold, threads, start)
+        return refitter(self, gold, threads, start, fit)
 
     def _repr_html_(self) -> str:
         """The display in a notebook."""
@@ -269,7 +257,7 @@ def fit(
     started = time.perf_counter()
     if tune and chosen.tuned:
         chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
-    prepared = _prepared(chosen, comparisons, known)
+    prepared = prepared_votes(chosen, comparisons, known)
     ran = engine_choice(engine, prepared, given, chosen.needs, threads)
     with (
         blas_threads(1, dense=thread_count(threads)),
@@ -277,7 +265,7 @@ def fit(
     ):
         comparisons = gathered(comparisons, machine, MOST_VOTES)
         with checkpointed(folder, ran.name, chosen, comparisons, progress) as kept:
-            fitted = _estimated(chosen, machine, comparisons, prepared, known, start, kept)
+            fitted = estimated(chosen, machine, comparisons, prepared, known, start, kept)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
         opened = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
         fitted = with_groups(fitted, rows, machine, opened, progress)
@@ -289,7 +277,7 @@ def fit(
         result = replace(result, **overall_fields(result, comparisons, known, again))
     if is_scaled(scale, anchor):
         result = result.on_scale(scale, anchor)
-    _warn(result)
+    warn_of(result)
     return result
 
 
@@ -306,91 +294,3 @@ def load(directory: str | os.PathLike[str]) -> Fit:
     ['a', 'b']
     """
     return Fit(**vars(store.load(directory)))
-
-
-def _warn(result: Fit) -> None:
-    """Warn whoever called `fit` of what is unsettled or not done."""
-    whole = result.overall_ranking
-    done = result.converged and (whole is None or whole.converged)
-    for each in result.diagnostics:
-        if each.kind is Kind.SIGN:
-            warnings.warn(each.message, SignWarning, stacklevel=3)
-        elif each.kind is Kind.CONVERGENCE and not done:
-            warnings.warn(each.message, ConvergenceWarning, stacklevel=3)
-
-
-def _prepared(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparisons:
-    """The votes in the form that the model needs, gold included; refused where memory lacks."""
-    if known is not None and chosen.takes_gold:
-        votes = votes.with_gold(known.winner, known.loser)
-    prepared = chosen.prepare(votes)
-    require_memory(
-        0 if prepared.on_disk or prepared.elsewhere is not None else chosen.memory(prepared),
-        f"fitting {chosen.name} to {len(prepared):,} comparisons",
-    )
-    return prepared
-
-
-def _estimated(
-    chosen: Model, machine: Engine, votes: Comparisons, prepared: Comparisons,
-    known: Gold | None, start: Any, progress: Progress | None,
-) -> Fitted:  # fmt: skip
-    """The estimate, centred, of the sign that gold gives where the method leaves it free."""
-    given = votes if votes.features is None else prepared  # with rows of gold
-    estimate = estimate_from(start, chosen, machine, given, progress)
-    estimate = voters(estimate, votes.n_workers)
-    component = machine.facts.component if estimate.component is None else estimate.component
-    estimate = replace(estimate, scores=centre(estimate.scores, component))
-    found = None if known is None else count_gold(estimate.scores, component, known)
-    if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
-        estimate, found = mirror(chosen, estimate), found.turned()
-    return Fitted(votes, chosen, estimate, component, found, counts=machine.counts)
-
-
-def _go_on(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
-    """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
-    if earlier.votes is None:
-        kept = f"the votes of this fit were not kept (more than {MOST_VOTES:,}, or with features)"
-        raise RequestError(f"{kept}; fit all votes with start=FOLDER (--start)")
-    if earlier.features is not None:
-        raise RequestError("a fit with features of items cannot go on: fit all votes with them")
-    ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
-    given = {name: options.pop(name) for name in ours if name in options}
-    again, classes = options.pop("again", False), options.pop("classes", None)
-    options = {"by": earlier.votes.by, "workers": earlier.votes.has_workers, **options}
-    new = votes
-    if not isinstance(votes, Comparisons):
-        how = ReadOptions.of(options, given.get("threads"))
-        new = with_classes(read_votes(votes, how), classes)
-    if not again:
-        refuse_repeated(earlier, new)
-    chosen = model(earlier.method, **earlier.parameters)
-    as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
-    given = {**{name: value for name, value in as_before.items() if value}, **given}
-    resumes = earlier.population is not None and earlier.summary.get("version") == __version__
-    start = earlier if resumes else None
-    found = fit(earlier.votes.extended(new), chosen, start=start, **given)
-    summary = with_history(earlier, found)
-    return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))
-
-
-def _refitter(
-    earlier: Fit, gold: Any, threads: int | None, start: Fit | None
-) -> Callable[[Comparisons], Fit]:
-    """What fits the method of a fit to other votes, without a word."""
-    chosen, seed = model(earlier.method, **earlier.parameters), int(earlier.summary["seed"])
-
-    def refit(votes: Comparisons) -> Fit:
-        if earlier.features is not None and votes.item_features is None:
-            raise RequestError(WITHOUT_FEATURES)
-        with warnings.catch_warnings():
-            for kind in (ConvergenceWarning, SignWarning):
-                warnings.simplefilter("ignore", kind)
-            given = start  # which must hold most of the votes to be of use
-            if start is not None and 2.0 * votes.total_weight < start.summary["votes"]:
-                given = None
-            return fit(
-                votes, chosen, gold=gold, start=given, threads=threads, seed=seed, overall=False
-            )
-
-    return refit

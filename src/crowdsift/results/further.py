@@ -1,0 +1,79 @@
+"""Fits that follow from a fit: with further votes, and of other votes by the same method."""
+
+from __future__ import annotations
+
+import warnings
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from crowdsift._version import __version__
+from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
+from crowdsift.io.classes import with_classes
+from crowdsift.io.ingest import read_votes
+from crowdsift.io.options import ReadOptions
+from crowdsift.models import model
+from crowdsift.results.checked import CheckedRecord
+from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.history import with_history
+from crowdsift.results.kept import MOST_VOTES
+from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+__all__ = ["refitter", "updated"]
+
+Result = TypeVar("Result", bound=CheckedRecord)
+
+
+def updated(
+    earlier: Result, votes: Any, options: dict[str, Any], fit: Callable[..., Result]
+) -> Result:
+    """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
+    if earlier.votes is None:
+        kept = f"the votes of this fit were not kept (more than {MOST_VOTES:,}, or with features)"
+        raise RequestError(f"{kept}; fit all votes with start=FOLDER (--start)")
+    if earlier.features is not None:
+        raise RequestError("a fit with features of items cannot go on: fit all votes with them")
+    ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
+    given = {name: options.pop(name) for name in ours if name in options}
+    again, classes = options.pop("again", False), options.pop("classes", None)
+    options = {"by": earlier.votes.by, "workers": earlier.votes.has_workers, **options}
+    new = votes
+    if not isinstance(votes, Comparisons):
+        how = ReadOptions.of(options, given.get("threads"))
+        new = with_classes(read_votes(votes, how), classes)
+    if not again:
+        refuse_repeated(earlier, new)
+    chosen = model(earlier.method, **earlier.parameters)
+    as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
+    given = {**{name: value for name, value in as_before.items() if value}, **given}
+    resumes = earlier.population is not None and earlier.summary.get("version") == __version__
+    start = earlier if resumes else None
+    found = fit(earlier.votes.extended(new), chosen, start=start, **given)
+    summary = with_history(earlier, found)
+    return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))
+
+
+def refitter(
+    earlier: Result, gold: Any, threads: int | None, start: Result | None,
+    fit: Callable[..., Result],
+) -> Callable[[Comparisons], Result]:  # fmt: skip
+    """What fits the method of a fit to other votes, without a word."""
+    chosen, seed = model(earlier.method, **earlier.parameters), int(earlier.summary["seed"])
+
+    def refit(votes: Comparisons) -> Result:
+        if earlier.features is not None and votes.item_features is None:
+            raise RequestError(WITHOUT_FEATURES)
+        with warnings.catch_warnings():
+            for kind in (ConvergenceWarning, SignWarning):
+                warnings.simplefilter("ignore", kind)
+            given = start  # which must hold most of the votes to be of use
+            if start is not None and 2.0 * votes.total_weight < start.summary["votes"]:
+                given = None
+            return fit(
+                votes, chosen, gold=gold, start=given, threads=threads, seed=seed, overall=False
+            )
+
+    return refit
