@@ -114,10 +114,9 @@ def adopt(name: str, runs: Path, tables: Path) -> int:
     earlier = []
     for setting in chosen.settings():
         for method in chosen.methods(setting):
-            row = rows.get((tuple(map(str, setting.values())), method))
+            row = rows.get((tuple(map(_text, setting.values())), method))
             if row is not None:
-                figures = {each: float(row[each]) if row[each] else None for each in FIGURES}
-                record = {"setting": dict(setting), "method": method, "figures": figures}
+                record = {"setting": dict(setting), "method": method, "figures": _figures(row)}
                 earlier.append({**record, "seconds": 0.0, "note": EARLIER})
     with Store(runs / name, chosen).opened() as store:
         ours = store.records()
@@ -130,6 +129,22 @@ def adopt(name: str, runs: Path, tables: Path) -> int:
 def _cell(record: Record) -> tuple[object, ...]:
     values = (value for each, value in record["setting"].items() if each != "seed")
     return (*values, record["method"])
+
+
+def _text(value: object) -> str:
+    """A value of a setting as the tables have it."""
+    return f"{value:.6g}" if isinstance(value, float) else str(value)
+
+
+def _figures(row: dict[str, str]) -> dict[str, float | None]:
+    """What stands behind the method; the empty ones of other methods left out."""
+    words = {"": None, "true": 1.0, "false": 0.0}
+    columns = list(row)[list(row).index("method") + 1 :]
+    return {
+        each: words[row[each]] if row[each] in words else float(row[each])
+        for each in columns
+        if row[each] or each in FIGURES
+    }
 
 
 def _texts(row: dict[str, str]) -> tuple[str, ...]:
@@ -153,7 +168,7 @@ def main() -> None:
     for name in options.only.split(","):
         started = time.monotonic()
         done = work(name, options.runs, until)
-        if options.adopt and name in ("synthetic", "spammers"):
+        if options.adopt and name != "real":
             print(f"{name}: {adopt(name, options.runs, options.adopt)} fits {EARLIER}")
         print(f"{name}: {done} fits in {time.monotonic() - started:.0f} s", flush=True)
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import csv
 import re
+from collections.abc import Iterable
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
@@ -63,7 +64,8 @@ def spammers() -> str:
     shown = [key for key in _CELLS if key in found]
     methods = ("sift", "crowd-bt", "bt", "bora-em")
     head = f"{'data':16s}{'kind':13s}{'%':>4s}" + "".join(f"{name:>10s}" for name in methods)
-    lines = [_seeds(found[key] for key in shown), head]
+    rows = [{m: row for m, row in found[key].items() if m in methods} for key in shown]
+    lines = [_seeds(rows), head]
     for key in shown:
         values = [f"{float(found[key][m]['accuracy']):10.4f}" if m in found[key] else f"{'':10s}"
                   for m in methods]  # fmt: skip
@@ -71,10 +73,10 @@ def spammers() -> str:
     return "\n".join(lines)
 
 
-def _seeds(rows: object) -> str:
+def _seeds(rows: Iterable[dict[str, Row]]) -> str:
     """How many seeds the means are of, method by method where these differ."""
     counts: dict[str, set[int]] = {}
-    for found in rows:  # type: ignore[attr-defined]
+    for found in rows:
         for method, row in found.items():
             counts.setdefault(method, set()).add(int(row["seeds"]))
     if len({frozenset(each) for each in counts.values()}) == 1:

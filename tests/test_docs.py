@@ -7,6 +7,7 @@ import re
 from pathlib import Path
 
 import pytest
+from docs import quality_tables
 
 import crowdsift
 
@@ -30,6 +31,21 @@ def test_links_lead_somewhere(page):
     for target in re.findall(r"\]\(([^)#]+)\)", page.read_text()):
         if "://" not in target:
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
+
+
+@pytest.mark.parametrize("name", quality_tables.TABLES)
+def test_tables_of_quality_are_made_from_the_results(name):
+    page = quality_tables.PAGE.read_text(encoding="utf-8")
+    made = quality_tables.TABLES[name]()
+    assert quality_tables.written(name, page) == made, "run python -m docs.quality_tables"
+
+
+def test_figures_of_the_results_page_are_those_of_its_tables():
+    """Nothing on the page is set by hand: rows of real votes against the CSV beside."""
+    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    shown = re.findall(r"^\| ([a-z-]+) \| \**\.(\d{4})", page, flags=re.MULTILINE)
+    rows = quality_tables.means("real")
+    assert [(row["method"], f"{float(row['accuracy']):.4f}"[2:]) for row in rows] == shown
 
 
 def test_every_method_has_a_page():
