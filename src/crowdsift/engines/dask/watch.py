@@ -28,8 +28,7 @@ class VoteFiles(Protocol):
 async def known_workers(client: Any) -> dict[str, Any]:
     """The workers that the scheduler knows now; an error where it does not answer."""
     try:
-        # All of them: without the number a scheduler names five.
-        known = await asyncio.wait_for(client.scheduler.identity(n_workers=-1), SILENCE)
+        known = await asyncio.wait_for(client.scheduler.identity(), SILENCE)
     except (*LOST, AttributeError):
         raise ResourceError(
             f"the scheduler {client.scheduler.address} is gone; start it and its workers again and "
