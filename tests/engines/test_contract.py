@@ -78,7 +78,7 @@ def cluster() -> Any:
     from distributed import LocalCluster
 
     return LocalCluster(
-        n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=None,
+        n_workers=2, threads_per_worker=1, processes=False, memory_limit=0, dashboard_address=":0",
         silence_logs=50,
     )  # fmt: skip
 
