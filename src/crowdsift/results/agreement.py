@@ -90,16 +90,18 @@ def agreement(fitted: Fitted) -> Vector:
 def _judged_by_one(fitted: Fitted) -> NDArray[np.bool_]:
     """Which items have votes of one worker only."""
     votes = fitted.votes
-    lowest, highest = np.full(votes.n_items, votes.n_workers), np.full(votes.n_items, -1)
+    least, most = np.int32(-1), np.int32(votes.n_workers)
+    lowest, highest = np.full(votes.n_items, most), np.full(votes.n_items, least)
     for start in range(0, len(votes), _ROWS):  # votes may be more than memory holds
         rows = slice(start, start + _ROWS)
         inside = np.clip(votes.offsets, start, min(start + _ROWS, len(votes)))
-        worker = np.repeat(np.arange(votes.n_workers), np.diff(inside))
-        for items in (votes.first[rows], votes.second[rows]):
-            one = np.full(votes.n_items, votes.n_workers)
+        worker = np.repeat(np.arange(votes.n_workers, dtype=np.int32), np.diff(inside))
+        for side in (votes.first, votes.second):
+            items = side[rows].astype(np.intp)  # what NumPy would make of it twice
+            one = np.full(votes.n_items, most)
             one[items[::-1]] = worker[::-1]  # votes are sorted by worker: the first one stays
             lowest = np.minimum(lowest, one)
-            one = np.full(votes.n_items, -1)
+            one = np.full(votes.n_items, least)
             one[items] = worker  # and here the last one
             highest = np.maximum(highest, one)
     return np.asarray(lowest == highest)
