@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.ranking import ranks, table_order
+from crowdsift.results.verdicts import sign_margin
 from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally, tally_of
 
@@ -78,6 +79,14 @@ class Fitted:
         if estimate.covariance is None:
             return estimate.score_sd
         return estimate.covariance.deviations(estimate.score_sd)
+
+    @cached_property
+    def margin(self) -> float | None:
+        """How clearly the crowd settles the sign; None where a method cannot say."""
+        margin, result = self.estimate.sign_margin, self.estimate.workers
+        if margin is None and result.reliability is not None and result.reliability_sd is not None:
+            return sign_margin(result.reliability - result.random_level, result.reliability_sd)
+        return margin
 
     @cached_property
     def compared_once(self) -> bool:

@@ -21,7 +21,6 @@ from crowdsift.results.diagnostics import (
 )
 from crowdsift.results.feature_table import feature_notes, feature_summary
 from crowdsift.results.sign import order_probability
-from crowdsift.results.verdicts import sign_margin
 
 if TYPE_CHECKING:
     from crowdsift.results.fitted import Fitted
@@ -70,7 +69,7 @@ def summary(
         **feature_summary(fitted),
         **covariate_summary(fitted),
         "seconds": round(seconds, 6),
-        "sign_margin": _margin(fitted),
+        "sign_margin": fitted.margin,
         "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
         "gold_needed": needed,
         "gold_agree": None if gold is None else gold.agree,
@@ -100,7 +99,7 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
         *island_note(int(fitted.component.max()) + 1, contexts),
         *one_way_notes(votes.items, fitted.counted.flags),
     ]
-    needed, margin = None, _margin(fitted)
+    needed, margin = None, fitted.margin
     if fitted.gold is not None:
         found.extend(gold_note(chosen.name, fitted.gold, chosen.free_sign))
     elif chosen.free_sign and margin is not None and votes.n_workers > 1 and estimate.scores.any():
@@ -129,14 +128,6 @@ def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
     if found.kind is not Kind.INFORMATION:
         return found
     return Diagnostic(found.kind, f"{found.message}. {reasked_pairs(workers)}")
-
-
-def _margin(fitted: Fitted) -> float | None:
-    """How clearly the crowd settles the sign; None where a method cannot say."""
-    margin, result = fitted.estimate.sign_margin, fitted.estimate.workers
-    if margin is None and result.reliability is not None and result.reliability_sd is not None:
-        return sign_margin(result.reliability - result.random_level, result.reliability_sd)
-    return margin
 
 
 def _order_right(fitted: Fitted) -> float:
