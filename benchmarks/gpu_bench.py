@@ -57,17 +57,17 @@ class Bench:
         self.rows.append((what, figure, note))
         print(f"{time.time() - self.begun:6.1f} s  {what:44s} {figure:>24s}  {note}", flush=True)
 
-    def engine(self, votes: Comparisons) -> Any:
+    def engine(self, votes: Comparisons, needs: str) -> Any:
         """The votes on the device."""
         from crowdsift.engines.torch import engine
 
-        return engine(votes, 1, device=self.device)
+        return engine(votes, 1, device=self.device, needs=needs)
 
     def fit(self, chosen: Model, votes: Comparisons) -> tuple[float, Any]:
         """Seconds of a fit, transfer of the votes included, and its estimate."""
         self.wait()
         begun = time.perf_counter()
-        estimate = chosen.estimate(self.engine(votes))
+        estimate = chosen.estimate(self.engine(votes, chosen.needs))
         self.wait()
         return time.perf_counter() - begun, estimate
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 
 import numpy as np
@@ -276,3 +278,21 @@ def test_workers_at_scores_beyond_all_numbers_stay_where_they_are():
     )
     nowhere = ours.fit_workers("led-logit", np.full(12, np.nan), theta, **rest)
     np.testing.assert_array_equal(nowhere, theta)
+
+
+@pytest.mark.parametrize("method", ["bora-map", "bora-em", "sift"])
+def test_nothing_of_a_fit_stays_on_the_device(method):
+    """Votes, and what passes made of them, are let go of at once, not by a search for cycles."""
+    from crowdsift.models import model
+
+    gc.collect()
+    gc.disable()
+    try:
+        engine = choose_engine("torch", votes())
+        held = weakref.ref(engine)
+        estimate = model(method).estimate(engine)
+        del engine
+        assert held() is None
+        assert estimate.rule.iterations > 0
+    finally:
+        gc.enable()

@@ -99,6 +99,9 @@ class Estimate:
     covariates: CovariateEstimate | None = None  # where votes came with some
     component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
 
+    def __post_init__(self) -> None:
+        self.rule.iterate = None  # what it is made of holds the engine, and all its votes
+
     @property
     def covariance(self) -> ComponentCovariance | None:
         """Covariances of the scores in small components, computed once."""

@@ -47,6 +47,7 @@ def engine(
         chosen_device,
         foresee,
         free_memory,
+        make_room,
         memory_errors,
     )
     from crowdsift.engines.torch.torch_engine import TorchEngine
@@ -54,6 +55,8 @@ def engine(
     votes = len(comparisons)
     place = chosen_device(device, threads if votes > _FEW else 1)
     each = bytes_a_vote(needs, comparisons)
+    if place.type == "cuda":
+        make_room(place, votes * each)
     if shared is None and place.type == "cuda" and votes * each > free_memory(place):
         from crowdsift.engines.torch.streamed import streamed_engine
 

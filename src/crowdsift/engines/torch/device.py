@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from contextlib import contextmanager
 from functools import cache
 from importlib.util import find_spec
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["bytes_a_vote", "chosen_device", "cuda_fault", "foresee", "free_memory", "gib",
-           "memory_errors", "uses_triton"]  # fmt: skip
+           "make_room", "memory_errors", "uses_triton"]  # fmt: skip
 
 # What the engine holds of a vote; and what the sites of sift add to it, each pair compared once:
 # index and sort order of pairs, sites before and after a pass, weights, variances and messages.
@@ -62,6 +63,13 @@ def free_memory(device: torch.device) -> int:
     """Bytes of a GPU that this process may still take."""
     free = torch.cuda.mem_get_info(device)[0]
     return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+
+
+def make_room(device: torch.device, needed: int) -> None:
+    """Give back what this process holds and no longer uses, where less than that is free."""
+    if needed > torch.cuda.mem_get_info(device)[0]:
+        gc.collect()
+        torch.cuda.empty_cache()
 
 
 def foresee(device: torch.device, votes: int, each: int, what: str) -> None:

@@ -8,6 +8,7 @@ neighbours adds is computed once a pass, and counts are sums over it.
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import torch
 import triton
@@ -17,6 +18,8 @@ from crowdsift.engines.torch.triton_solve import Recorded
 from crowdsift.engines.torch.triton_types import own_level, place_among
 
 if TYPE_CHECKING:
+    from weakref import ReferenceType
+
     from torch import Tensor
 
     from crowdsift.numeric import Vector
@@ -123,7 +126,7 @@ class CountRoom:
     """Room for the matrices of one problem, and counts of types recorded once as a graph.
 
     Learning the distribution of types counts a hundred times: there starting kernels takes the
-    time. `owner` are the matrices that are in the room now.
+    time.
     """
 
     def __init__(self, shape: tuple[int, int], n_regular: int, size: int, workers: Tensor) -> None:
@@ -132,20 +135,28 @@ class CountRoom:
         def room(*sizes: int) -> Tensor:
             return torch.zeros(sizes, dtype=torch.float64, device=device)
 
-        self.matrices = room(*shape), room(*shape), room(*shape)
-        self.owner: TypeMatrices | None = None
-        self._prior, self._total = room(n_types), room(n_types)
-        self._partial = room(_programs(shape[0]), n_types)
+        self.matrices = matrices = room(*shape), room(*shape), room(*shape)
+        # Whose matrices are there; not held, for they hold the room.
+        self._owner: ReferenceType[TypeMatrices] | None = None
+        self._prior, self._total = prior, total = room(n_types), room(n_types)
+        partial = room(_programs(shape[0]), n_types)
         pinned = device.type == "cuda"
         self._here = torch.zeros((2, n_types), dtype=torch.float64, pin_memory=pinned)
         self._device = device
 
         def work() -> None:
-            given = self.matrices, self._prior, workers, self._partial
-            _launch_counts(*given, shape, n_regular, size)
-            torch.sum(self._partial, dim=0, out=self._total)
+            _launch_counts(matrices, prior, workers, partial, shape, n_regular, size)
+            torch.sum(partial, dim=0, out=total)
 
         self._recorded = Recorded(work, device)
+
+    def holds(self, matrices: TypeMatrices) -> bool:
+        """Whether these are in the room."""
+        return self._owner is not None and self._owner() is matrices
+
+    def take(self, matrices: TypeMatrices) -> None:
+        """From now on these are."""
+        self._owner = ref(matrices)
 
     def counts(self, prior: Vector) -> Vector:
         """Σ_s q_s(t) over the workers, of the matrices that are there."""
@@ -201,10 +212,10 @@ class TypeMatrices:
                 H=triton.next_power_of_2(half + 1),
             )  # fmt: skip
         if self._room is not None:
-            self._room.owner = self
+            self._room.take(self)
 
     def _be_there(self) -> None:
-        if self._room is not None and self._room.owner is not self:
+        if self._room is not None and not self._room.holds(self):
             self._fill()
 
     def counts(self, prior: Tensor, workers: Tensor) -> Tensor:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+from weakref import ref
 
 import numpy as np
 
@@ -17,6 +18,9 @@ from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.variances import Factorisation
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+    from weakref import ReferenceType
+
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import WorkerTypes
     from crowdsift.numeric import Vector
@@ -82,7 +86,7 @@ def _from_starts(
             runs[-1].suspend()
         run = Propagation.begin(name, engine, levels, settings, types, progress, exact)
         if run is not None:
-            run.rule.iterate = partial(iterate_of, run, alone=False)
+            run.rule.iterate = partial(_iterate_of, ref(run), alone=False)
             _try(run, runs)
             runs.append(run)
     if not runs:  # votes that start nowhere but from nothing
@@ -91,7 +95,7 @@ def _from_starts(
     runs[-1].suspend()
     runs = _without_losers(runs)
     if len(runs) == len(settings.families) == 1:  # else no run is the one to go on with
-        runs[0].rule.iterate = partial(iterate_of, runs[0], alone=True)
+        runs[0].rule.iterate = partial(_iterate_of, ref(runs[0]), alone=True)
     for run in runs:
         run.resume()
         complete(run)
@@ -99,6 +103,12 @@ def _from_starts(
     if best is not runs[-1]:
         best.resume()
     return best
+
+
+def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
+    """What a later run needs; the rule does not hold the run, which holds the rule."""
+    there = run()
+    return {} if there is None else iterate_of(there, alone=alone)
 
 
 def _try(run: Propagation, others: list[Propagation]) -> None:
