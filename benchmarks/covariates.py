@@ -78,9 +78,13 @@ def llmfao(options: argparse.Namespace) -> None:
     """Left-out votes of people and of LLM judges, with and without length; ties are outcomes."""
     folder = Path(options.data or os.environ["CROWDSIFT_DATA"])
     votes = crowdsift.read(folder / "llmfao_covariates.csv", covariates="chars")
+    if options.decided:
+        votes = votes.select(votes.outcome != 0.5)
     model, started = crowdsift.Sift(), time.perf_counter()
     loss: dict[str, dict[str, float]] = {"without": {}, "with": {}}
-    for kept, left_out in folds(votes, FOLDS, 0):
+    for number, (kept, left_out) in enumerate(folds(votes, FOLDS, 0)):
+        if options.fold not in (None, number):
+            continue
         for name, given in (("without", kept.with_features(None)), ("with", kept)):
             estimate = model.estimate_votes(choose_engine("cpu", given, 2), given)
             who = left_out.workers[left_out.worker_codes()]
@@ -90,6 +94,8 @@ def llmfao(options: argparse.Namespace) -> None:
                 held = loss[name].setdefault(group, 0.0)
                 loss[name][group] = held - model.left_out_votes(machine, some, estimate)
         print(loss, f"{time.perf_counter() - started:.0f} s", flush=True)
+    if options.fold is not None:
+        return
     who = votes.workers[votes.worker_codes()]
     for group in ("all", "gpt3", "gpt4"):
         total = float(
@@ -111,6 +117,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=("planted", "noise", "llmfao"))
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--fold", type=int, help="one fold of llmfao alone")
+    parser.add_argument("--decided", action="store_true", help="llmfao without its ties")
     parser.add_argument("--data")
     options = parser.parse_args()
     warnings.simplefilter("ignore")

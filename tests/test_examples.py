@@ -21,7 +21,7 @@ def example(monkeypatch, tmp_path):
     preferences.write_preferences(votes, prompts=100)
     torch.set_num_threads(1)
     yield lambda name: (import_module(name), votes, preferences)
-    for name in ("preferences", "reward_model", "dpo"):
+    for name in ("preferences", "reward_model", "reward_workers", "dpo"):
         sys.modules.pop(name, None)
 
 
@@ -47,3 +47,11 @@ def test_preference_optimisation_moves_probability_to_good_words(example, capsys
     assert min(gain[word] for word in preferences.GOOD) > max(
         gain[word] for word in preferences.BAD
     )
+
+
+def test_a_reward_model_finds_workers_who_answer_the_opposite(example):
+    module, _, _ = example("reward_workers")
+    raw, with_workers, reliability = module.main()
+    assert with_workers > raw + 0.05
+    assert (reliability[:16] < -0.5).all()
+    assert (reliability[16:36] > 0.5).all()

@@ -356,9 +356,9 @@ class Propagation:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = 1.15 * self.damping
-            # A run that takes long goes in circles: the longer, the smaller its steps may be.
+            # What takes long goes in circles: the longer, the smaller its steps; not if it creeps.
             most = min(_MOST_DAMPING, max(_PATIENCE / self.rule.iterations, _CALM_DAMPING))
-            self.damping = min(self.damping, most)
+            self.damping = min(self.damping, 1.0 if self.item_prior and turn > 0.5 else most)
         self.last_step = step
 
     def _settle(self, change: float) -> None:
