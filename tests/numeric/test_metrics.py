@@ -123,6 +123,11 @@ def test_up_to_sign_is_one_of_the_two_and_the_better(pairs):
         assert found.accuracy == max(m.accuracy for m in both)
 
 
+def test_figures_cannot_be_changed():
+    with pytest.raises(AttributeError):
+        measure([1, 2], [1, 2]).accuracy = 0.0
+
+
 def test_signed_zeros_are_equal_and_infinite_scores_have_an_order():
     assert accuracy([0.0, -0.0], [1, 2]) == 0.0
     assert accuracy([-0.0, 0.0], [1, 2]) == 0.0
