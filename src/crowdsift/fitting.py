@@ -56,7 +56,7 @@ class Fit(FeaturedRecord):
         otherwise a `Table`.
     overall
         The items over all contexts, in the columns of `items`; None without contexts, and where
-        no item is in two of them.
+        most items are in one of them only.
     summary
         Method, version, counts, convergence, likelihood, seconds and warnings.
     parameters

@@ -265,7 +265,7 @@ def test_the_overall_ranking_is_that_of_the_votes_without_contexts(tmp_path):
 
 
 def test_no_overall_ranking_where_it_would_say_nothing():
-    alone = {"winner": ["a", "b", "c"], "loser": ["b", "a", "d"], "topic": [1, 1, 2]}
+    alone = {"winner": ["a", "b", "c"], "loser": ["b", "e", "a"], "topic": [1, 1, 2]}  # but a
     fit = crowdsift.fit(alone, "bt", by="topic", workers=False)
     assert fit.overall is None
     assert "overall" not in fit.summary

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -12,6 +13,7 @@ from rich.text import Text
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results import words
 from crowdsift.results.scales import level_text
+from crowdsift.results.tables import Table as _Rows
 
 if TYPE_CHECKING:
     from crowdsift.results.data import FitData
@@ -132,11 +134,12 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
 
 def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     """The best items; labels take the room that the figures leave."""
-    rows, by = fit.shown_items.records(), fit.context_columns
+    items, by = fit.shown_items, fit.context_columns
     islands = fit.summary["components"] > 1
     points = fit.summary.get("scale") == "elo"
     form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
-    shown = sorted(rows, key=lambda row: (row["rank"], row["component"]))[:_SHOWN]
+    best = np.lexsort((items["component"], items["rank"]))[:_SHOWN]
+    shown = _Rows({name: column[best] for name, column in items.items()}).records()
     figures = {
         "rank": [words.count(row["rank"]) for row in shown],
         _score_name(fit): [form.format(row["score"]) for row in shown],
@@ -164,7 +167,7 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     columns = [figures.pop("rank"), *labels.values(), *figures.values()]
     for row in zip(*columns, strict=True):
         table.add_row(*map(Text, row))
-    more = f", the best {_SHOWN} of {words.count(len(rows))}" if len(rows) > _SHOWN else ""
+    more = f", the best {_SHOWN} of {words.count(items.height)}" if items.height > _SHOWN else ""
     return f"Items{more}", table
 
 

@@ -39,8 +39,8 @@ def overall_fields(
 ) -> dict[str, Any]:
     """The fields of a fit by context that change with its overall ranking.
 
-    None change where no item is in two contexts, nor where items have features: what those say of
-    scores is learned by context.
+    None change where most items are in one context only, nor where items have features: what those
+    say of scores is learned by context.
 
     Parameters
     ----------

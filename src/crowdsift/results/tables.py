@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ __all__ = ["Table", "whole"]
 
 
 _SHOWN, _LONGEST = 10, 32  # rows, and characters of a cell, that are printed
+_QUOTED = re.compile('[,"\r\n]')  # what a field of CSV cannot hold unquoted
 
 
 class Table(Mapping[str, NDArray[Any]]):
@@ -90,8 +92,8 @@ class Table(Mapping[str, NDArray[Any]]):
         >>> Table({"a": np.array([1, 2])}).records()
         [{'a': 1}, {'a': 2}]
         """
-        columns = [_plain(column) for column in self._columns.values()]
-        return [dict(zip(self, row, strict=True)) for row in zip(*columns, strict=True)]
+        names, columns = list(self), [_plain(column) for column in self._columns.values()]
+        return [dict(zip(names, row, strict=True)) for row in zip(*columns, strict=True)]
 
     def to_csv(self) -> str:
         """The table as CSV text; missing values are empty.
@@ -106,8 +108,8 @@ class Table(Mapping[str, NDArray[Any]]):
         "y, z"
         """
         lines = [",".join(map(_cell, self))]
-        columns = [map(_cell, _plain(column)) for column in self._columns.values()]
-        lines.extend(",".join(row) for row in zip(*columns, strict=True))
+        columns = map(_cells, self._columns.values())
+        lines.extend(map(",".join, zip(*columns, strict=True)))
         return "\n".join(lines) + "\n"
 
     def to_frame(self, backend: Backend = "pandas") -> Any:
@@ -172,10 +174,19 @@ def _plain(column: NDArray[Any]) -> list[Any]:
     return values  # type: ignore[no-any-return]
 
 
+def _cells(column: NDArray[Any]) -> Iterator[str]:
+    """The fields of a column of CSV; numbers have nothing to quote."""
+    if column.dtype.kind in "iub":
+        return map(str, column.tolist())
+    if column.dtype.kind == "f":
+        return ("" if value != value else str(value) for value in column.tolist())
+    return map(_cell, column.tolist())
+
+
 def _cell(value: Any) -> str:
     """A value as a field of CSV: text is quoted where a reader needs it, lone CRs included."""
     text = "" if value is None else str(value)
-    if any(mark in text for mark in ',"\r\n'):
+    if _QUOTED.search(text):
         return '"' + text.replace('"', '""') + '"'
     return text
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -68,7 +69,8 @@ def by_context(votes: Comparisons) -> ContextVotes | None:
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
     """The same votes on items whatever their context, and the new code of every old one.
 
-    None where no item is in two contexts, since there is nothing to rank across them.
+    None where most items are in one context only, as replies are to one prompt, but for a few that
+    anybody would write: there is nothing to rank across contexts.
 
     Examples
     --------
@@ -81,7 +83,8 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
     if not votes.by:
         return None
     labels = [item for _, item in votes.items]
-    if len(set(labels)) == len(labels):
+    contexts = Counter(labels)
+    if 2 * sum(count > 1 for count in contexts.values()) < len(contexts):
         return None
     items, (place,) = merge([factorize(as_column(labels))])
     classes = votes.item_class

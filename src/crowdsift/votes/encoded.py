@@ -14,7 +14,7 @@ from crowdsift.errors import InputError, RequestError
 from crowdsift.votes.arrays import frozen, single_features, table_of_numbers
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.item_features import ItemFeatures
-from crowdsift.votes.labels import By, context_codes, key_of
+from crowdsift.votes.labels import By, key_of
 from crowdsift.votes.source import ArraySource, Backend
 
 __all__ = ["EncodedVotes"]
@@ -61,8 +61,10 @@ class EncodedVotes:
         """The number of every item's context; all 0 where votes have no context column."""
         if not self.by:
             return np.zeros(self.n_items, np.int64)
-        codes = context_codes(self.items)
-        return np.array([codes[key_of(label[0])] for label in self.items], np.int64)
+        codes: dict[Any, int] = {}  # those of `context_codes`
+        values = (key_of(label[0]) for label in self.items)
+        found = (codes.setdefault(value, len(codes)) for value in values)
+        return np.fromiter(found, np.int64, self.n_items)
 
     @cached_property
     def total_weight(self) -> float:
