@@ -31,6 +31,7 @@ QUIET: Any = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
 def worker_process(address: str) -> subprocess.Popen[bytes]:
     """A worker of one thread."""
     worker = [sys.executable, "-m", "distributed.cli.dask_worker", address, "--nthreads", "1"]
+    worker += ["--death-timeout", "60"]  # where this process is killed and its scheduler gone
     return subprocess.Popen(
         [*worker, "--memory-limit", "0", "--no-dashboard", "--no-nanny"], **QUIET
     )
