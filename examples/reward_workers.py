@@ -30,13 +30,13 @@ def quality(embedding: Tensor) -> Tensor:
     return torch.tanh(1.5 * embedding[:, 0]) + 0.8 * embedding[:, 1] * embedding[:, 2]
 
 
-def simulate(seed: int, votes: int = 2000, workers: int = 40, size: int = 12) -> Votes:
-    """Votes of which 40 % come from workers who answer the opposite, and 10 % from clickers."""
+def simulate(seed: int, votes: int = 2000, workers: int = 40, size: int = 6) -> Votes:
+    """30 % of the workers answer the opposite, 10 % click at random."""
     draw = torch.Generator().manual_seed(seed)
     one, two = (torch.randn(votes, size, generator=draw) for _ in range(2))
     worker = torch.randint(workers, (votes,), generator=draw)
     beta = torch.full((workers,), 2.5)
-    beta[: 4 * workers // 10], beta[-workers // 10 :] = -2.5, 0.0
+    beta[: 3 * workers // 10], beta[-workers // 10 :] = -2.5, 0.0
     p = torch.sigmoid(beta[worker] * (quality(one) - quality(two)))
     won = (torch.rand(votes, generator=draw) < p)[:, None]
     return Votes(torch.where(won, one, two), torch.where(won, two, one), worker)
@@ -82,7 +82,7 @@ def workers_given(model: nn.Module, votes: Votes, workers: int) -> Tensor:
 def accuracy(model: nn.Module, seed: int = 99) -> float:
     """How often the model orders two new answers as quality does."""
     draw = torch.Generator().manual_seed(seed)
-    one, two = (torch.randn(2000, 12, generator=draw) for _ in range(2))
+    one, two = (torch.randn(2000, 6, generator=draw) for _ in range(2))
     with torch.no_grad():
         better = model(one)[:, 0] > model(two)[:, 0]
     return float((better == (quality(one) > quality(two))).float().mean())
@@ -94,7 +94,7 @@ def main(seed: int = 0) -> tuple[float, float, Tensor]:
     workers = int(votes.worker.max()) + 1
     trusted = torch.zeros(workers, len(GRID))
     trusted[:, int((GRID - 1.0).abs().argmin())] = 1.0  # every vote counts alike
-    raw, model = network(12, seed), network(12, seed)
+    raw, model = network(6, seed), network(6, seed)
     for _ in range(ROUNDS):
         train(raw, votes, trusted)
     posterior = trusted

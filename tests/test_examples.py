@@ -53,5 +53,5 @@ def test_a_reward_model_finds_workers_who_answer_the_opposite(example):
     module, _, _ = example("reward_workers")
     raw, with_workers, reliability = module.main()
     assert with_workers > raw + 0.05
-    assert (reliability[:16] < -0.5).all()
-    assert (reliability[16:36] > 0.5).all()
+    assert (reliability[:12] < -0.5).all()
+    assert (reliability[12:36] > 0.5).all()
