@@ -284,3 +284,11 @@ def test_on_a_full_disk_the_old_report_stays(votes_file, tmp_path):
     assert "Traceback" not in done.stderr
     assert page.read_text() == "old"
     assert sorted(entry.name for entry in tmp_path.iterdir()) == ["report.html", "votes.csv"]
+
+
+def test_on_a_scale_without_zero_no_bar_has_a_line_at_zero():
+    votes = crowdsift.simulate(items=8, workers=9, comparisons=600, seed=2).comparisons()
+    elo = crowdsift.fit(votes, "bora-map", scale="elo").report(refit=False).html
+    places = [float(x.replace("−", "-")) for x in re.findall(r'class="zero" x1="(.*?)%', elo)]
+    assert len(places) == 9  # of the workers; scores of Elo are nowhere near 0
+    assert all(0.0 <= place <= 100.0 for place in places)

@@ -39,6 +39,7 @@ _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
 _MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
 _MANY = 20  # pairs of workers whose spread can be told
+_LEAST = 0.2  # of answers: a mean product is about the share that is copied, and a taste is less
 _PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
 _NORMAL_MAD = 0.6745  # of a normal distribution
 
@@ -238,7 +239,8 @@ def _on_many_pairs(group: list[int], pairs: _Pairs, cells: _Cells) -> bool:
     product, variance = (np.bincount(unit, x[inside]) for x in (pairs.product, pairs.variance))
     rest = np.argsort(-product, kind="stable")[max(2, -(-len(product) // 10)) :]
     left = float(variance[rest].sum())
-    return left > 0.0 and float(product[rest].sum()) / np.sqrt(left) > bound_of(1)
+    whole = float(product.sum()) >= _LEAST * float(variance.sum())
+    return whole and left > 0.0 and float(product[rest].sum()) / np.sqrt(left) > bound_of(1)
 
 
 class _Tested(NamedTuple):
@@ -268,6 +270,7 @@ def _tested(pairs: _Pairs, cells: _Cells, n_workers: int, rho: Vector) -> _Teste
     excess = product - max(float(common), 0.0) * variance
     z = excess / np.sqrt(np.maximum(variance, 1e-300))
     wide = _spread(z[enough])
+    z = np.where(excess < _LEAST * variance, np.minimum(z, 0.0), z)
     order = np.argsort(unit, kind="stable")
     starts = np.searchsorted(unit[order], np.arange(len(key) + 1))
     far = enough[np.argsort(-z[enough], kind="stable")][:_CLOSER]  # a normal z is larger, as a rule
