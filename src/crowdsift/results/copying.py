@@ -39,7 +39,7 @@ _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
 _MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
 _MANY = 20  # pairs of workers whose spread can be told
-_LEAST = 0.2  # of answers: a mean product is about the share that is copied, and a taste is less
+_LEAST = 0.1  # of answers: a mean product is about the share that is copied, and a taste is less
 _PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
 _NORMAL_MAD = 0.6745  # of a normal distribution
 
