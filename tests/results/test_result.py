@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import json
 import os
 from datetime import date
@@ -15,6 +17,7 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.files import replace_file, write_folder
+from crowdsift.results.tables import Table
 
 
 @pytest.fixture
@@ -208,3 +211,17 @@ def test_prediction_averages_over_the_posterior():
     d = np.subtract(*fit.scores_of(["i1", "i2"]))
     beta = fit.posterior.quantiles[3]
     assert fit.predict("i1", "i2", "w3") == pytest.approx(np.mean(1 / (1 + np.exp(-beta * d))))
+
+
+def test_csv_is_what_its_reader_reads():
+    """Numbers as Python writes them, nothing for what is missing, text quoted where it must be."""
+    table = Table({
+        "text": np.array(["a", "b, c", 'say "x"', "two\nlines", None, "\r"], object),
+        "number": np.array([1.5, np.nan, np.inf, -0.0, 1e-300, 0.1]),
+        "count": np.arange(6), "flag": np.arange(6) > 2,
+    })  # fmt: skip
+    head, *rows = csv.reader(io.StringIO(table.to_csv(), newline=""))
+    assert head == ["text", "number", "count", "flag"]
+    for name, found in zip(head, zip(*rows, strict=True), strict=True):
+        given = table[name].tolist()
+        assert list(found) == ["" if v is None or v != v else str(v) for v in given]

@@ -13,6 +13,7 @@ import crowdsift
 from crowdsift import Comparisons, InputError, RequestError, cli
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
+from crowdsift.solvers.ep import run
 from crowdsift.solvers.ep.kept_sites import carried_over, kept_sites, recoded
 from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
 
@@ -279,3 +280,16 @@ def test_command_line(crowd, cold, tmp_path, capsys, monkeypatch):
     assert told["summary"]["passes"] < 0.5 * cold.summary["passes"]
     assert main(["fit", str(tmp_path / "all.csv"), "--start", str(tmp_path / "nothing")]) == 1
     assert "summary.json" in capsys.readouterr().err
+
+
+def test_of_two_starts_that_agree_the_one_nearer_its_end_goes_on(monkeypatch):
+    """Eight iterations of the first start are not thrown away for three of the second."""
+    completed = []
+    real = run.complete
+    monkeypatch.setattr(run, "complete", lambda each: (completed.append(each), real(each)))
+    votes = crowdsift.simulate(items=155, workers=80, comparisons=3000, seed=3).comparisons()
+    fit = crowdsift.fit(votes, threads=1)
+    assert [each.name for each in completed] == ["flat"]
+    alone = crowdsift.fit(votes, crowdsift.Sift(starts=("flat",)), threads=1)
+    np.testing.assert_allclose(fit.scores_of(alone.labels), alone.items["score"], atol=1e-4)
+    assert fit.summary["evidence"] == pytest.approx(alone.summary["evidence"], abs=0.01)
