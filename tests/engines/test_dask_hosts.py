@@ -110,7 +110,7 @@ def test_a_host_is_cut_off(votes, monkeypatch):
                 cut.append(ip("link", "set", places[-1][2], "down"))
 
         found = model.estimate(made, progress).scores
-        assert made.traffic.recovered == 1
+        assert made.traffic.recovered >= 1
         made.close()
     np.testing.assert_allclose(found, model.estimate(cpu.engine(votes, 1)).scores, atol=1e-6)
 
