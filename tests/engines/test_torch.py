@@ -296,3 +296,28 @@ def test_nothing_of_a_fit_stays_on_the_device(method):
         assert estimate.rule.iterations > 0
     finally:
         gc.enable()
+
+
+def test_pairs_in_ranges_of_items_are_the_same_pairs(monkeypatch):
+    """As with millions of items: the order of pairs is another, whole and in shards."""
+    from crowdsift.engines.sharded import sharded_engine
+    from crowdsift.engines.torch import engine, rows
+    from crowdsift.models import model
+
+    given, chosen = votes(), model("sift")
+    plain = engine(given, 1, device="cpu")
+    wanted = chosen.estimate(plain)
+    pairs = plain.grid._rows[False].pairs
+    monkeypatch.setattr(rows, "_NEAR", 3)
+    ranges = engine(given, 1, device="cpu")
+    found = chosen.estimate(ranges)
+    other = ranges.grid._rows[False].pairs
+    assert set(zip(pairs.low.tolist(), pairs.high.tolist(), strict=True)) == set(
+        zip(other.low.tolist(), other.high.tolist(), strict=True)
+    )
+    assert pairs.low.tolist() != other.low.tolist()
+    assert (torch.diff(torch.div(other.high, 3, rounding_mode="floor")) >= 0).all()
+    np.testing.assert_allclose(found.scores, wanted.scores, atol=1e-9)
+    assert chosen.left_out(ranges, found) == pytest.approx(chosen.left_out(plain, wanted))
+    shards = sharded_engine(given, lambda part, shared: engine(part, 1, shared, device="cpu"), 2)
+    np.testing.assert_allclose(chosen.estimate(shards).scores, wanted.scores, atol=1e-4)
