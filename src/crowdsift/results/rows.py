@@ -123,7 +123,8 @@ def votes_for_fit(
     whole
         Whether something needs all votes here.
     """
-    if not (whole or group or time):
+    nothing = (None, "")  # what else is no name of a column is refused by votes_and_rows
+    if not whole and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
         there = read_there(engine, votes, options, given)
         if there is not None:
             return there, None
