@@ -43,4 +43,4 @@ class Fatal(Small):
 
 
 if __name__ == "__main__":
-    perform(Small(Options(seeds=3)), Path(sys.argv[1]), jobs=2)
+    perform(Small(Options(seeds=2)), Path(sys.argv[1]), jobs=2)
