@@ -283,7 +283,7 @@ def test_command_line(crowd, cold, tmp_path, capsys, monkeypatch):
 
 
 def test_of_two_starts_that_agree_the_one_nearer_its_end_goes_on(monkeypatch):
-    """Eight iterations of the first start are not thrown away for three of the second."""
+    """Eight iterations of the first start are not thrown away for two of the second."""
     completed = []
     real = run.complete
     monkeypatch.setattr(run, "complete", lambda each: (completed.append(each), real(each)))

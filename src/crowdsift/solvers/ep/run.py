@@ -33,7 +33,7 @@ _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
 _FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
 _NEARER = 3.0  # times a smaller last change, for a run to be nearer to its end than another
-_ALIKE = 3  # iterations before one may be found to be the same as another
+_ALIKE = 2  # iterations before one may be found to be the same as another
 
 
 def propagate(
