@@ -254,8 +254,10 @@ def _show(
     from crowdsift.report import terminal as console
 
     console.show_fit(result)
-    whole = "" if result.overall_ranking is None else ", overall.csv"
-    written += [f"{out}/items.csv, workers.csv{whole}, summary.json"] if out is not None else []
+    if out is not None:
+        tables = ("items", "workers", "decisions", "overall", "coefficients")
+        there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]
+        written += [f"{out}/{', '.join([*there, 'summary.json'])}"]
     written += [str(path) for path in (report, table) if path is not None]
     for each in written if not quiet else []:
         say(f"Written: {each}")
