@@ -41,3 +41,8 @@ def test_lives(seed, tmp_path):
     """A fit that went on kept to what the earlier votes showed: no effect of pairs, no sides,
     sides that the new votes speak against."""
     AREAS["lives"](seed, tmp_path)
+
+
+def test_a_message_of_the_reader_that_is_no_utf8(tmp_path):
+    """DuckDB quotes a row in its message, and Python cannot read the message."""
+    AREAS["files"](1503248110, tmp_path)

@@ -67,6 +67,10 @@ class Database:
             return self._beside_main(query)
         except duckdb.OutOfMemoryException as error:
             raise exhausted(error) from None
+        except UnicodeDecodeError as error:
+            # A message of DuckDB that quotes bytes of the file which are no UTF-8.
+            said = error.object.decode("utf-8", "replace")
+            raise duckdb.InvalidInputException(said) from None
 
     def _beside_main(self, query: str) -> Any:
         if self._beside is None:
