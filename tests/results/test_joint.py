@@ -41,6 +41,7 @@ def test_two_items_have_one_difference() -> None:
     # 10,000 draws give the factor 1.645 with a standard error of 0.9 %.
     widths = [table["upper"] - table["lower"] for table in (found, fit.items)]
     assert widths[0] == pytest.approx(widths[1], rel=0.03)
+    assert fit.better("a", "a") == 0.5  # no difference, and no error of it
     chance = fit.better("a", "b")
     assert found["p_best"] == pytest.approx([chance, 1 - chance], abs=0.01)
     gap = fit.difference("a", "b")

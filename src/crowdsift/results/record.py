@@ -141,8 +141,8 @@ class FitRecord(FitData):
         True
         """
         difference, sd = differences(self, first, second)
-        ratio = np.divide(difference, sd, out=np.sign(difference) * np.inf, where=sd > 0)
-        result = normal_cdf(np.where(difference == 0, 0.0, ratio))
+        certain = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))  # no error at all
+        result = normal_cdf(np.divide(difference, sd, out=certain, where=sd > 0))
         single = not is_sequence(first) and not is_sequence(second)
         return float(result[0]) if single else result
 
