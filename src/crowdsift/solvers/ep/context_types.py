@@ -72,6 +72,15 @@ def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
     return np.concatenate([down[::-1], masses[half : half + 1], up])
 
 
+def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
+    """Sums of rows by their place."""
+    order = np.argsort(place, kind="stable")
+    starts = np.flatnonzero(np.diff(place[order], prepend=-1))
+    result = np.zeros((count, values.shape[1]))
+    result[place[order][starts]] = np.add.reduceat(values[order], starts, axis=0)
+    return result
+
+
 class TypeTree:
     """Types of workers, and of each worker in each of its contexts ("leaf").
 
@@ -90,22 +99,26 @@ class TypeTree:
         """Messages of leaves to their workers."""
         self._points, self._leaf, self._bonus = mirrored(levels), leaf_likelihoods, bonus
         self._kernel = spread_kernel(self._points, self.spread)
-        self._m = np.maximum(self._through(leaf_likelihoods, self._kernel.T), _TINY)
-        self._messages = np.zeros((self._n, leaf_likelihoods.shape[1]))
-        np.add.at(self._messages, self._whole, np.log(self._m))
+        self._log = np.log(np.maximum(self._through(leaf_likelihoods, self._kernel.T), _TINY))
+        self._messages = _summed(self._log, self._whole, self._n)
         self._messages[:, : self._regular] += bonus[:, None]
+        self._top = self._messages.max(axis=1, keepdims=True)
+        self._shape = np.exp(self._messages - self._top)  # once, however many priors are asked for
 
     def posterior(self, prior: Vector) -> tuple[Vector, float]:
         """q_s(t), and Σ_s log Σ_t prior_t exp(message_st) over workers with votes."""
-        top = self._messages.max(axis=1, keepdims=True)
-        joint = prior * np.exp(self._messages - top)
+        joint = prior * self._shape
         total = joint.sum(axis=1, keepdims=True)
-        logs = (np.log(total) + top)[self.voted]
+        logs = (np.log(total) + self._top)[self.voted]
         return joint / total, float(logs.sum())
+
+    def counts(self, prior: Vector) -> Vector:
+        """Σ_s q_s(t) over workers with votes, by two products and without the q_s."""
+        return np.asarray(prior * ((self.voted / (self._shape @ prior)) @ self._shape))
 
     def leaf_priors(self, prior: Vector) -> Vector:
         """The prior of a leaf: the message of its worker without this leaf."""
-        log = self._messages[self._whole] - np.log(self._m)
+        log = self._messages[self._whole] - self._log
         cavity = prior * np.exp(log - log.max(axis=1, keepdims=True))
         found = self._through(cavity / cavity.sum(axis=1, keepdims=True), self._kernel)
         found = np.maximum(found, _FLOOR)
@@ -142,8 +155,7 @@ class TypeTree:
         workers, place = self._workers
         kernel = spread_kernel(self._points, spread)
         m = np.maximum(self._through(self._leaf[self._several], kernel.T), _TINY)
-        messages = np.zeros((len(workers), m.shape[1]))
-        np.add.at(messages, place, np.log(m))
+        messages = _summed(np.log(m), place, len(workers))
         messages[:, : self._regular] += self._bonus[workers, None]
         top = messages.max(axis=1, keepdims=True)
         return float(np.log(np.exp(messages - top) @ prior).sum() + top.sum())
@@ -154,7 +166,6 @@ class TypeTree:
 
     def _through(self, values: Vector, matrix: Vector) -> Vector:
         """Regular types times the matrix, at every tie width; side-only types as they are."""
-        widths, points = len(self._types.widths), len(self._points)
-        regular = values[:, : self._regular].reshape(-1, widths, points) @ matrix
+        regular = values[:, : self._regular].reshape(-1, len(self._points)) @ matrix
         rest = values[:, self._regular :]
         return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)

@@ -137,7 +137,7 @@ class ContextSites(LeafSites):
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
-        return self._counted(self.types.posterior(prior)[0])[0]
+        return self.types.counts(prior)
 
     def posteriors(
         self, prior: Vector, rows: slice, own: WorkerPriors | None = None
