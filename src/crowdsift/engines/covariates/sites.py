@@ -25,7 +25,6 @@ from crowdsift.engines.covariates.laplace import (
 )
 from crowdsift.engines.covariates.planes import cavities, positive, sites_of_moments
 from crowdsift.engines.grid import PairVariances, SiteSystem, SiteUpdate, TypePosteriors
-from crowdsift.engines.reference.adaptive_grid import refined_levels
 from crowdsift.engines.reference.types import TypeTable
 
 if TYPE_CHECKING:
@@ -242,16 +241,7 @@ class CovariateSites:
 
     def refine(self) -> float:
         """Adaptive grids for workers with narrow likelihoods; see the protocol."""
-        types, changed = self.types, 0
-        for s in range(self._crowd):
-            before = types.adaptive.get(s)
-            levels = refined_levels(types.levels, before, types.likelihood(s))
-            changed += levels is not before
-            if levels is None:
-                types.adaptive.pop(s, None)
-            else:
-                types.adaptive[s] = levels
-        return changed
+        return self.types.refine()
 
     def pair_sums(self) -> Vector:
         """Nothing is shared."""

@@ -18,7 +18,6 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     WorkerTypes,
 )
-from crowdsift.engines.reference.adaptive_grid import refined_levels
 from crowdsift.engines.reference.moments import cavity, centred_votes, moved, outcome_terms
 from crowdsift.engines.reference.operators import DenseOperator, laplacian
 from crowdsift.engines.reference.pairs import PairTable
@@ -190,16 +189,7 @@ class ReferenceSites:
 
     def refine(self) -> float:
         """Adaptive grids for workers with narrow likelihoods; see the protocol."""
-        types, changed = self._types, 0
-        for s in range(self._crowd):
-            before = types.adaptive.get(s)
-            levels = refined_levels(types.levels, before, types.likelihood(s))
-            changed += levels is not before
-            if levels is None:
-                types.adaptive.pop(s, None)
-            else:
-                types.adaptive[s] = levels
-        return changed
+        return self._types.refine()
 
     def pair_sums(self) -> Vector:
         """Sums of shared pairs; see the protocol."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
-from crowdsift.engines.reference.adaptive_grid import interpolated_prior
+from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refined_levels
 from crowdsift.numeric.grids import deposit
 
 if TYPE_CHECKING:
@@ -81,6 +81,19 @@ class TypeTable:
             shared = [deposit(grid, points, row) for row in masses]
             counts += np.concatenate([*shared, q[s, regular:]])
         return counts
+
+    def refine(self) -> int:
+        """Adaptive grids for workers with narrow likelihoods, gold aside; how many changed."""
+        changed = 0
+        for s in range(self._crowd):
+            before = self.adaptive.get(s)
+            levels = refined_levels(self.levels, before, self.likelihood(s))
+            changed += levels is not before
+            if levels is None:
+                self.adaptive.pop(s, None)
+            else:
+                self.adaptive[s] = levels
+        return changed
 
     def likelihood(self, s: int) -> Vector:
         """The likelihood of a worker's reliabilities, summed over widths, at most 1 each."""
