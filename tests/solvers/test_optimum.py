@@ -227,3 +227,51 @@ def test_no_spectral_start_without_correlations_or_votes():
     found = spectral_scores(Dense(matrix, some), 4)
     assert found[2] == pytest.approx(found[3], abs=1e-6)  # without votes: in the middle
     assert abs(found[0] - found[1]) > 2.0
+
+
+@pytest.fixture(scope="module")
+def many_minima():
+    """Votes on which Newton's steps alone end in another minimum when a start moves by 1e-9."""
+    votes = crowdsift.simulate(300, 200, 4000, reliability=(-1, 1), seed=3).comparisons()
+    return choose_engine("cpu", votes, 1)
+
+
+def crowd_bt(engine, truthful):
+    return WorkerElimination(
+        engine, "flipped-logit", 0.01, np.array([0.7]), (0.0, 1.0), truthful=truthful
+    )
+
+
+def test_rounding_does_not_decide_in_which_minimum_a_run_ends(many_minima):
+    moved = 1e-9 * np.random.default_rng(5).standard_normal(300)
+    ends, values = [], []
+    for truthful in (1.0, None):
+        for first in (np.zeros(300), moved):
+            objective = crowd_bt(many_minima, truthful)
+            rule = StoppingRule("gradient", 1e-9, 500)
+            scores, trace = minimise_eliminated(objective, first, rule)
+            assert rule.converged
+            ends.append(scores - scores.mean())
+            values.append(trace[-1])
+    np.testing.assert_allclose(ends[0], ends[1], atol=1e-6)
+    assert np.abs(ends[2] - ends[3]).max() > 1.0  # what the steps of EM are for
+    assert values[0] < min(values[2:])
+
+
+def test_steps_of_em_go_downhill_from_anywhere(many_minima):
+    """Also where the Hessian is far from positive, as at random scores and workers fitted to them."""
+    for seed in range(5):
+        objective = crowd_bt(many_minima, 1.0)
+        objective.hold_workers = False
+        x = 2.0 * np.random.default_rng(seed).standard_normal(300)
+        before, gradient = objective.evaluate(x)
+        step = objective.em_step(x)
+        assert step @ gradient < 0.0
+        after, _ = objective.evaluate(x + step)
+        assert after < before
+        # The step is Newton's for votes of which a share, as probable as it is now, is turned.
+        laplacian = many_minima.slopes.curvature(x, np.ones(200)).laplacian
+        np.testing.assert_allclose(
+            laplacian.multiply(step) + 0.01 * step, -gradient,
+            atol=2e-3 * float(np.linalg.norm(gradient)),
+        )  # fmt: skip

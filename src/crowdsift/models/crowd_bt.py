@@ -44,6 +44,7 @@ class CrowdBT(LikelihoodModel):
     likelihood: ClassVar[str] = "flipped-logit"
     of_any_sign: ClassVar[tuple[str, ...]] = ("start_reliability",)
     bounds: ClassVar[tuple[float, float]] = (0.0, 1.0)
+    truthful: ClassVar[float | None] = 1.0
 
     def start(self, n_features: int) -> NDArray[np.float64]:
         """β of every worker."""

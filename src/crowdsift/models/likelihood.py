@@ -50,6 +50,7 @@ class LikelihoodModel(Model):
 
     likelihood: ClassVar[str]
     stages: ClassVar[tuple[float, ...]] = ()  # see minimise_eliminated
+    truthful: ClassVar[float | None] = None  # see WorkerElimination
     bounds: ClassVar[tuple[float, float]] = (-np.inf, np.inf)
 
     def __post_init__(self) -> None:
@@ -78,8 +79,9 @@ class LikelihoodModel(Model):
     ) -> Estimate:
         """Newton steps from scores 0 and θ₀."""
         objective = WorkerElimination(
-            engine, self.likelihood, self.penalty, self.start(engine.facts.n_features), self.bounds
-        )
+            engine, self.likelihood, self.penalty, self.start(engine.facts.n_features),
+            self.bounds, self.truthful,
+        )  # fmt: skip
         rule = StoppingRule(
             "largest entry of the gradient", self.tolerance, self.most_iterations, progress
         )

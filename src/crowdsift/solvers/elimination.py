@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 __all__ = ["WorkerElimination", "minimise_eliminated"]
 
 _STAGE_TOLERANCE = 1e-6  # the largest entry of the gradient at the end of a stage
+_EM_STEPS, _EM_ENOUGH = 40, 0.01  # steps of EM, and a largest entry of the gradient for Newton
+_EM_SOLVE, _EM_PRODUCTS = 1e-3, 200  # how closely, and by how many products, its steps are solved
 
 
 class WorkerElimination:
@@ -31,6 +33,9 @@ class WorkerElimination:
 
     While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known
     of a worker, D is the prior alone, and S is far from positive. `worker_penalty` is the λ of θ.
+
+    Where votes are a mixture of true and turned ones, `truthful` is the θ of workers all of whose
+    votes are true: A at it is the Hessian of the complete-data likelihood, of steps of EM.
     """
 
     def __init__(
@@ -40,10 +45,11 @@ class WorkerElimination:
         penalty: float,
         start: Vector,
         bounds: tuple[float, float] = (-np.inf, np.inf),
+        truthful: float | None = None,
     ) -> None:
         self._passes, self._likelihood = required(engine.likelihood), likelihood
         self._penalty = self.worker_penalty = penalty
-        self._centre, self._bounds = start, bounds
+        self._centre, self._bounds, self.truthful = start, bounds, truthful
         self._gradient = np.zeros(engine.facts.n_items)
         self._settled = np.tile(
             start, (engine.facts.n_workers, 1)
@@ -87,6 +93,22 @@ class WorkerElimination:
             tolerance,
         )
 
+    def em_step(self, x: Vector) -> Vector:
+        """A step by EM from x, the last point: which votes are turned is held as it is now.
+
+        Given that, they are votes of the logistic model, whose Hessian does not depend on it, and
+        the gradient is that of F. So the step goes downhill however F bends.
+        """
+        self._settled, self.hold_workers = self.theta, False
+        all_true = np.full_like(self.theta, self.truthful)
+        complete = self._passes.derivatives(self._likelihood, x, all_true).hessian
+        return (
+            complete.reduced(None)
+            .solve(-self._gradient, np.zeros_like(x), shift=self._penalty,
+                   tolerance=_EM_SOLVE, most=_EM_PRODUCTS)
+            .x
+        )  # fmt: skip
+
     def workers(self) -> Vector:
         """The parameters of workers at the last point stepped from."""
         return self._settled
@@ -121,11 +143,14 @@ def minimise_eliminated(
 ) -> tuple[Vector, list[float]]:
     """Scores first, with all workers alike, then scores and workers together.
 
-    Where F has many minima, `stages` are multiples of λ for θ to go through before: each starts at
-    the minimum of the one before and ends at its own. So the steps stay near a minimum, and
-    differences of rounding vanish there instead of growing until they decide where the run ends.
+    F has many minima, and far from them Newton's steps are long and amplify rounding until it
+    decides in which a run ends. A mixture of true and turned votes goes there by EM, in steps that
+    do not. Elsewhere `stages` are multiples of λ for θ to go through before: each starts at the
+    minimum of the one before and ends at its own, so that steps stay near one.
     """
     objective.hold_workers = True
+    if objective.truthful is not None:
+        return minimise(objective, _by_em(objective, scores, rule), rule)
     roughly = StoppingRule(rule.measure, max(0.1, rule.tolerance), 20)
     scores, _ = minimise(objective, scores, roughly)
     objective.hold_workers = False
@@ -136,6 +161,20 @@ def minimise_eliminated(
         scores, _ = minimise(objective, scores, closely)
     objective.worker_penalty = penalty
     return minimise(objective, scores, rule)
+
+
+def _by_em(objective: WorkerElimination, scores: Vector, rule: StoppingRule) -> Vector:
+    """Scores after steps of EM, the first with all workers alike, as long as F falls."""
+    best, lowest = scores, np.inf
+    for number in range(min(_EM_STEPS, rule.most) + 1):
+        value, gradient = objective.evaluate(scores)
+        if not value < lowest:
+            return best
+        best, lowest = scores, value
+        if np.abs(gradient).max(initial=0.0) <= max(_EM_ENOUGH, rule.tolerance) and number:
+            break
+        scores = scores + objective.em_step(scores)
+    return best
 
 
 def _inverses(blocks: Vector) -> Vector:
