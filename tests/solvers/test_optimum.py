@@ -259,7 +259,7 @@ def test_rounding_does_not_decide_in_which_minimum_a_run_ends(many_minima):
 
 
 def test_steps_of_em_go_downhill_from_anywhere(many_minima):
-    """Also where the Hessian is far from positive, as at random scores and workers fitted to them."""
+    """Also where the Hessian is far from positive, as at random scores."""
     for seed in range(5):
         objective = crowd_bt(many_minima, 1.0)
         objective.hold_workers = False
