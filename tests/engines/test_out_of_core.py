@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import duckdb
 import numpy as np
@@ -17,7 +18,11 @@ from crowdsift.engines.cpu.engine import evict
 from crowdsift.engines.out_of_core import engine
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io import streamed
+from crowdsift.io.streamed import mapped_votes
 from crowdsift.models import MODELS
+from crowdsift.votes import mapped
+from crowdsift.votes.mapped import advise
+from crowdsift.votes.tally import tally
 
 
 @pytest.fixture(scope="module")
@@ -92,6 +97,40 @@ def test_large_arrays_are_in_files(many):
     del at, made, expected
     gc.collect()
     assert evict() == 0
+
+
+def resident(votes):
+    """Bytes of the votes' files that are in the memory of this process."""
+    begins = {
+        column.__array_interface__["data"][0]
+        for column in (votes.first, votes.second, votes.outcome, votes.weight)
+    }
+    found = 0
+    for part in Path("/proc/self/smaps").read_text().split("\nVmFlags")[:-1]:
+        lines = part.splitlines()
+        here = next(line for line in lines if "-" in line.split()[0])
+        if int(here.split("-")[0].split()[-1], 16) in begins:
+            held = next(line for line in lines if line.startswith("Rss:"))
+            found += 1024 * int(held.split()[1])
+    return found
+
+
+def test_pages_leave_after_what_is_counted_of_votes(many, tmp_path, monkeypatch):
+    """Tables count votes in parts, of which one is in memory at a time."""
+    held = mapped_votes(tmp_path, many)
+    rank = np.random.default_rng(1).permutation(many.n_items)
+    advise(held.columns, ahead=False)
+    assert resident(held) == 0
+    float(held.weight.sum())
+    assert resident(held) >= held.weight.nbytes  # the measure sees what stays
+    advise(held.columns, ahead=False)
+    monkeypatch.setattr(mapped, "_ROWS", 1 << 18)
+    expected, found = tally(many, rank), tally(held, rank)
+    for one, other in zip(found, expected, strict=True):
+        np.testing.assert_array_equal(one, other)
+    assert held.total_weight == many.total_weight
+    assert held.has_ties == many.has_ties
+    assert resident(held) <= held.first.nbytes // 8
 
 
 def test_two_fits_at_once(files):

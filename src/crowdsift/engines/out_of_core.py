@@ -8,15 +8,12 @@ fit holds item vectors, workers' parameters and about one shard, whatever the me
 from __future__ import annotations
 
 import gc
-import mmap
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from crowdsift.engines import cpu
 from crowdsift.engines.cpu.engine import evict, spill_to
@@ -26,6 +23,7 @@ from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.resources import require_disk, size_of
 from crowdsift.io.streamed import mapped_votes
 from crowdsift.io.temporary import TemporaryFolder
+from crowdsift.votes.mapped import advise
 
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
@@ -53,7 +51,7 @@ class OnDisk(InProcess):
         found = []
         for at, (part, arguments) in enumerate(zip(parts, calls, strict=True)):
             if at + 1 < len(parts):
-                advise(self._parts[at + 1], ahead=True)
+                advise(self._parts[at + 1].columns, ahead=True)
             try:
                 found.append(getattr(part, name)(**arguments))
             except Exception as error:
@@ -78,24 +76,9 @@ def spilling(folder: str) -> Iterator[None]:
         spill_to("")
 
 
-def advise(votes: Comparisons, *, ahead: bool) -> None:
-    """Tell the system what becomes of the pages of some votes: read ahead, or done with."""
-    if sys.platform != "linux":
-        return
-    advice = mmap.MADV_WILLNEED if ahead else mmap.MADV_DONTNEED
-    for column in (votes.first, votes.second, votes.outcome, votes.weight):
-        held: Any = column
-        if not len(column):
-            continue
-        whole: mmap.mmap = held._mmap
-        start = held.__array_interface__["data"][0] - np.frombuffer(whole, np.uint8).ctypes.data
-        aligned = start - start % mmap.PAGESIZE
-        whole.madvise(advice, aligned, start + column.nbytes - aligned)
-
-
 def leave(votes: Comparisons) -> None:
     """Take the pages of a shard, and of all that passes keep, out of this process."""
-    advise(votes, ahead=False)
+    advise(votes.columns, ahead=False)
     evict()
 
 

@@ -58,30 +58,31 @@ def agreement(fitted: Fitted) -> Vector:
     >>> crowdsift.fit(rows, "bt").workers["agreement"].tolist()  # only ann judged x and y
     [1.0, 1.0, 1.0, 0.0]
     """
-    if fitted.votes.elsewhere is not None:  # of all votes, of which no row is here
-        return fitted.counted.agreement
+    votes = fitted.votes
+    if votes.elsewhere is not None or (votes.on_disk and len(votes) > _ROWS):
+        return fitted.counted.agreement  # of all votes: its rows are not in memory
     component = fitted.component.astype(np.int64)
     sizes, alone = np.bincount(component), _judged_by_one(fitted)
     small_ones = fitted.model.uses_workers and bool((sizes[sizes > 1] <= _LARGEST).any())
     if not small_ones and not alone.any():
         return fitted.counted.agreement
-    votes, count = _votes(fitted), fitted.votes.n_workers
-    gap = fitted.estimate.scores[votes.first] - fitted.estimate.scores[votes.second]
+    rows, count = _votes(fitted), votes.n_workers
+    gap = fitted.estimate.scores[rows.first] - fitted.estimate.scores[rows.second]
     order = np.where(np.abs(gap) > _EQUAL, np.sign(gap), 0.0)
-    order[alone[votes.first] | alone[votes.second]] = 0.0
+    order[alone[rows.first] | alone[rows.second]] = 0.0
     if small_ones:
         # The votes of a worker in a component are one problem.
-        key = votes.worker * len(sizes) + component[votes.first]
+        key = rows.worker * len(sizes) + component[rows.first]
         problems, of_vote = np.unique(key, return_inverse=True)
         work = sizes[problems % len(sizes)].astype(np.float64) ** 3
         by_work = np.argsort(work, kind="stable")
         small = np.empty(len(work), bool)
         small[by_work] = np.cumsum(work[by_work]) <= _MOST_WORK
         small &= sizes[problems % len(sizes)] <= _LARGEST
-        _leave_out(fitted, votes, problems, of_vote, small, order)
-    counts = votes.weight * (votes.sign != 0) * (order != 0)
-    agreed = np.bincount(votes.worker, counts * (votes.sign == order), count)
-    total = np.bincount(votes.worker, counts, count)
+        _leave_out(fitted, rows, problems, of_vote, small, order)
+    counts = rows.weight * (rows.sign != 0) * (order != 0)
+    agreed = np.bincount(rows.worker, counts * (rows.sign == order), count)
+    total = np.bincount(rows.worker, counts, count)
     share = np.full(count, np.nan)
     np.divide(agreed, total, out=share, where=total > 0)
     return share
@@ -104,6 +105,8 @@ def _judged_by_one(fitted: Fitted) -> NDArray[np.bool_]:
             one = np.full(votes.n_items, least)
             one[items] = worker  # and here the last one
             highest = np.maximum(highest, one)
+        if bool((lowest < highest).all()):  # each has two already
+            break
     return np.asarray(lowest == highest)
 
 

@@ -11,6 +11,7 @@ import numpy as np
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.ranking import ranks, table_order
 from crowdsift.results.verdicts import sign_margin
+from crowdsift.votes.mapped import parts
 from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally, tally_of
 
@@ -108,7 +109,7 @@ class Fitted:
         votes = self.votes
         if votes.elsewhere is not None:
             return np.asarray(votes.elsewhere.loads)
-        if (votes.weight == 1.0).all():
+        if all(bool((votes.weight[rows] == 1.0).all()) for rows in parts(votes.weight)):
             return np.diff(votes.offsets).astype(np.float64)
         starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
         loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)

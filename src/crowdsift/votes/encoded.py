@@ -15,6 +15,7 @@ from crowdsift.votes.arrays import frozen, single_features, table_of_numbers
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.item_features import ItemFeatures
 from crowdsift.votes.labels import By, key_of
+from crowdsift.votes.mapped import is_mapped, parts
 from crowdsift.votes.source import ArraySource, Backend
 
 __all__ = ["EncodedVotes"]
@@ -71,13 +72,14 @@ class EncodedVotes:
         """The number of votes, counted with their weights."""
         if self.elsewhere is not None:
             return float(self.elsewhere.total_weight)
-        return float(self.weight.sum(dtype=np.float64))
+        if not self.on_disk:
+            return float(self.weight.sum(dtype=np.float64))
+        return sum(float(self.weight[rows].sum(dtype=np.float64)) for rows in parts(self.weight))
 
     @cached_property
     def has_ties(self) -> bool:
         """Whether any vote is a tie (an outcome of exactly one half)."""
-        parts = range(0, len(self), 1 << 20)  # the first tie ends it
-        return any(bool((self.outcome[at : at + (1 << 20)] == 0.5).any()) for at in parts)
+        return any(bool((self.outcome[rows] == 0.5).any()) for rows in parts(self.outcome))
 
     @cached_property
     def ties_are_outcomes(self) -> bool:
@@ -85,12 +87,30 @@ class EncodedVotes:
 
         Beside soft outcomes, such as the probabilities of a judge, one half is one of them.
         """
-        return self.has_ties and bool(np.isin(self.outcome, (0.0, 0.5, 1.0)).all())
+        known = (0.0, 0.5, 1.0)
+        return self.has_ties and all(
+            bool(np.isin(self.outcome[rows], known).all()) for rows in parts(self.outcome)
+        )
+
+    @property
+    def columns(
+        self,
+    ) -> tuple[NDArray[np.uint32], NDArray[np.uint32], NDArray[np.float32], NDArray[np.float32]]:
+        """What there is of every row: first, second, outcome, weight.
+
+        Examples
+        --------
+        >>> from crowdsift import Comparisons
+        >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"])
+        >>> [len(column) for column in votes.columns]
+        [2, 2, 2, 2]
+        """
+        return self.first, self.second, self.outcome, self.weight
 
     @property
     def on_disk(self) -> bool:
         """Whether the votes are in files, of which parts come to memory when they are used."""
-        return getattr(self.first, "_mmap", None) is not None
+        return is_mapped(self.first)
 
     def __len__(self) -> int:
         return len(self.first) if self.elsewhere is None else int(self.elsewhere.rows)

@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes import kernels
+from crowdsift.votes.mapped import parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -47,16 +48,28 @@ def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None
     >>> found.agreement, found.appearances, found.flags.tolist()
     (array([0.5, 1. ]), array([3., 2., 1.]), ['', '', 'only lost'])
     """
-    agreed, decided, appearances, ways = kernels.tally(
-        comparisons.first,
-        comparisons.second,
-        comparisons.outcome,
-        comparisons.weight,
-        comparisons.offsets,
-        rank.astype(np.uint32),
-        thread_count(threads),
-    )
+    order, used = rank.astype(np.uint32), thread_count(threads)
+    whole = [slice(0, len(comparisons))]
+    agreed, decided = np.zeros(comparisons.n_workers), np.zeros(comparisons.n_workers)
+    appearances, ways = np.zeros(comparisons.n_items), np.zeros(comparisons.n_items, np.uint8)
+    for rows in parts(*comparisons.columns) if comparisons.on_disk else whole:
+        found = _counted(comparisons, rows, order, used)
+        agreed += found[0]
+        decided += found[1]
+        appearances += found[2]
+        ways |= found[3]
     return Tally(_share(agreed, decided), appearances, _WORDS[ways])
+
+
+def _counted(
+    votes: Comparisons, rows: slice, rank: NDArray[np.uint32], threads: int
+) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
+    """Agreed and decided votes of workers, appearances of items, and which ways they went."""
+    first, second, outcome, weight = votes.columns
+    offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
+    return kernels.tally(
+        first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads
+    )
 
 
 def tally_of(counted: Any) -> Tally:
