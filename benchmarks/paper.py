@@ -77,24 +77,27 @@ PLAN = {
 }
 
 
-def missing(store: Store, parts: Collection[Part]) -> Iterator[tuple[Setting, tuple[str, ...]]]:
-    """What is left to be done, in order."""
+def missing(
+    store: Store, parts: Collection[Part], methods: Collection[str]
+) -> Iterator[tuple[Setting, tuple[str, ...]]]:
+    """What is left to be done by some methods, in order."""
     for part in parts:
         for setting in store.experiment.settings():
             if part.takes(setting):
-                methods = tuple(m for m in store.missing(setting) if m in part.methods)
-                if methods:
-                    yield setting, methods
+                wanted = set(part.methods) & set(methods)
+                left = tuple(each for each in store.missing(setting) if each in wanted)
+                if left:
+                    yield setting, left
 
 
-def work(name: str, runs: Path, until: float) -> int:
+def work(name: str, runs: Path, until: float, wanted: Collection[str] = ALL) -> int:
     """Go on with one entry of the plan; return how many fits were made."""
     parts = PLAN[name]
     chosen: Experiment = experiment(parts[0].experiment, Options(seeds=SEEDS))
     folder = runs / chosen.name
     done = 0
     with Store(folder, chosen).opened() as store:
-        for setting, methods in missing(store, parts):
+        for setting, methods in missing(store, parts, wanted):
             if time.monotonic() > until:
                 break
             store.add(chosen.run(setting, methods))
@@ -159,6 +162,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0)
     parser.add_argument("--runs", type=Path, default=Path("reproduce-output"))
     parser.add_argument("--only", default=",".join(PLAN), help=f"of {', '.join(PLAN)}")
+    parser.add_argument("--methods", default=",".join(ALL), help="these alone")
     parser.add_argument(
         "--adopt", type=Path, help="tables of an earlier version, for what is not done"
     )
@@ -167,7 +171,7 @@ def main() -> None:
     until = time.monotonic() + 60.0 * options.minutes
     for name in options.only.split(","):
         started = time.monotonic()
-        done = work(name, options.runs, until)
+        done = work(name, options.runs, until, options.methods.split(","))
         if options.adopt and name != "real":
             print(f"{name}: {adopt(name, options.runs, options.adopt)} fits {EARLIER}")
         print(f"{name}: {done} fits in {time.monotonic() - started:.0f} s", flush=True)

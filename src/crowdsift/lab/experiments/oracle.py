@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
@@ -41,7 +42,8 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     count = len(drawn.scores)
     first, second = drawn.first.astype(np.intp), drawn.second.astype(np.intp)
     slope = drawn.reliability[drawn.worker]
-    pair = first * count + second
+    pairs, pair = np.unique(first * count + second, return_inverse=True)
+    one, two = np.divmod(pairs, count)
     scores = np.zeros(count)
     for _ in range(_STEPS):
         chance = sigmoid(slope * (scores[first] - scores[second]))
@@ -51,18 +53,26 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
             - np.bincount(second, residual, count)
             - scores / _VARIANCE
         )
-        weight = slope**2 * chance * (1.0 - chance)
-        step = np.linalg.solve(_precision(pair, weight, count), gradient)
+        weight = np.bincount(pair, slope**2 * chance * (1.0 - chance), len(pairs))
+        step = _solved(one, two, weight, gradient)
         scores += step
         if np.abs(step).max() < 1e-9:
             break
     return scores
 
 
-def _precision(
-    pair: NDArray[np.intp], weight: NDArray[np.float64], count: int
+def _solved(
+    one: NDArray[np.intp],
+    two: NDArray[np.intp],
+    weight: NDArray[np.float64],
+    rhs: NDArray[np.float64],
 ) -> NDArray[np.float64]:
-    """Minus the second derivatives: the graph's Laplacian with these weights, and the prior."""
-    shared = np.bincount(pair, weight, count * count).reshape(count, count)
-    shared += shared.T
-    return np.diag(shared.sum(axis=1) + 1.0 / _VARIANCE) - shared
+    """The solution for minus the second derivatives: the Laplacian of weighted pairs, the prior."""
+    count = len(rhs)
+
+    def multiply(x: NDArray[np.float64]) -> NDArray[np.float64]:
+        flow = weight * (x[one] - x[two])
+        return np.bincount(one, flow, count) - np.bincount(two, flow, count) + x / _VARIANCE
+
+    diagonal = np.bincount(one, weight, count) + np.bincount(two, weight, count) + 1.0 / _VARIANCE
+    return conjugate_gradient(multiply, rhs, diagonal, tolerance=1e-10).x
