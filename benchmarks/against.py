@@ -15,6 +15,7 @@ import numpy as np
 import crowdsift
 from benchmarks.peers import PEERS, run_peer
 
+LIBRARIES = ("crowdsift", *PEERS)
 CROWDS = {
     "clean": None,
     "50 % random": ("random", 50),
@@ -50,9 +51,11 @@ def main() -> None:
     """Print a row a library."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
-    seeds = range(parser.parse_args().seeds)
+    parser.add_argument("--only", default=",".join(LIBRARIES), help="these libraries")
+    options = parser.parse_args()
+    seeds = range(options.seeds)
     print("| |" + " | ".join(CROWDS) + " |\n|---|" + "---|" * len(CROWDS))
-    for library in ("crowdsift", *PEERS):
+    for library in options.only.split(","):
         cells = []
         for kind in CROWDS.values():
             each = [found(library, *crowd(kind, seed)) for seed in seeds]
