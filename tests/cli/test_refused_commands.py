@@ -8,34 +8,31 @@ import pytest
 
 COMMANDS = {
     "no workers": (
-        ["simulate", "--items", "5", "--comparisons", "9", "--out", "OUT"],
+        "simulate --items 5 --comparisons 9 --out OUT",
         "say how many workers with --workers, or take them --like VOTES",
     ),
     "no range": (
-        [
-            "simulate",
-            "--items",
-            "5",
-            "--workers",
-            "2",
-            "--comparisons",
-            "9",
-            "--out",
-            "OUT",
-            "--reliability",
-            "high",
-        ],  # fmt: skip
+        "simulate --items 5 --workers 2 --comparisons 9 --out OUT --reliability high",
         "--reliability wants LOW,HIGH, as -1,1, not 'high'",
     ),
-    "a table from a file": (["fit", "VOTES", "--to-table", "board"], "use --out DIR"),
-    "another engine": (["fit", "VOTES", "--engine", "abacus"], "unknown engine 'abacus'"),
-    "another method": (["fit", "VOTES", "--method", "shift"], "did you mean 'sift'"),
+    "a table from a file": (
+        "fit VOTES --to-table board",
+        "use --out DIR",
+    ),
+    "another engine": (
+        "fit VOTES --engine abacus",
+        "unknown engine 'abacus'",
+    ),
+    "another method": (
+        "fit VOTES --method shift",
+        "did you mean 'sift'",
+    ),
     "a column that is not one of times": (
-        ["fit", "VOTES", "--time", "worker"],
+        "fit VOTES --time worker",
         "the column 'worker' is not one of times: 'x' is neither a number nor a date",
     ),
     "another experiment's methods": (
-        ["reproduce", "real", "--redo", "magic", "--out", "OUT"],
+        "reproduce synthetic --redo magic --out OUT",
         "cannot redo 'magic'; give all or methods of",
     ),
 }
@@ -46,7 +43,7 @@ def test_commands_that_are_refused(name, run, tmp_path):
     words, message = COMMANDS[name]
     (tmp_path / "votes.csv").write_text("winner,loser,worker\na,b,x\nb,c,y\na,c,x\nc,a,y\n")
     places = {"OUT": tmp_path / "out", "VOTES": tmp_path / "votes.csv"}
-    status, _, err = run(*(places.get(word, word) for word in words))
+    status, _, err = run(*(places.get(word, word) for word in words.split()))
     assert status == 1
     assert message in re.sub(r"\s+", " ", err)
     assert [each.name for each in tmp_path.iterdir()] == ["votes.csv"]
