@@ -90,7 +90,7 @@ def missing(
                     yield setting, left
 
 
-def work(name: str, runs: Path, until: float, wanted: Collection[str] = ALL) -> int:
+def work(name: str, runs: Path, until: float, wanted: Collection[str], revision: str) -> int:
     """Go on with one entry of the plan; return how many fits were made."""
     parts = PLAN[name]
     chosen: Experiment = experiment(parts[0].experiment, Options(seeds=SEEDS))
@@ -100,7 +100,8 @@ def work(name: str, runs: Path, until: float, wanted: Collection[str] = ALL) -> 
         for setting, methods in missing(store, parts, wanted):
             if time.monotonic() > until:
                 break
-            store.add(chosen.run(setting, methods))
+            made = chosen.run(setting, methods)
+            store.add([{**record, "revision": revision} for record in made])
             done += len(methods)
     return done
 
@@ -163,6 +164,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("reproduce-output"))
     parser.add_argument("--only", default=",".join(PLAN), help=f"of {', '.join(PLAN)}")
     parser.add_argument("--methods", default=",".join(ALL), help="these alone")
+    parser.add_argument("--revision", default="", help="of the source, to be told on the page")
     parser.add_argument(
         "--adopt", type=Path, help="tables of an earlier version, for what is not done"
     )
@@ -171,7 +173,8 @@ def main() -> None:
     until = time.monotonic() + 60.0 * options.minutes
     for name in options.only.split(","):
         started = time.monotonic()
-        done = work(name, options.runs, until, options.methods.split(","))
+        methods = options.methods.split(",")
+        done = work(name, options.runs, until, methods, options.revision)
         if options.adopt and name != "real":
             print(f"{name}: {adopt(name, options.runs, options.adopt)} fits {EARLIER}")
         print(f"{name}: {done} fits in {time.monotonic() - started:.0f} s", flush=True)

@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from crowdsift.lab.experiments import Options, experiment
 from crowdsift.lab.experiments.figures import Figure, Line, Panel
+from crowdsift.lab.experiments.output import described
 from crowdsift.lab.experiments.published import Published
 from crowdsift.lab.experiments.summary import Cell, cells, like_published, standing
 from crowdsift.lab.experiments.text import beside, comma_separated, markdown_table
@@ -54,6 +56,16 @@ def test_standing_counts_against_the_best_rival_of_each_setting():
     assert (told.beats, told.ties, told.loses, told.settings) == (2, 1, 1, 4)
     assert told.worst == pytest.approx(-0.05)
     assert told.worst_at == (1,)
+
+
+def test_a_page_tells_of_which_revision_its_fits_are():
+    chosen = experiment("synthetic", Options(seeds=1))
+    records = records_of({"bt": [0.7], "sift": [0.8, 0.9]})
+    assert "evision" not in described(chosen, records)
+    one = [{**record, "revision": "abc"} for record in records]
+    assert described(chosen, one).endswith("Revision abc.\n")
+    two = [{**one[0], "revision": "def"}, *one[1:]]
+    assert described(chosen, two).endswith("Revisions: def (bt); abc (sift).\n")
 
 
 def test_the_paper_turns_the_scores_of_methods_that_model_workers():

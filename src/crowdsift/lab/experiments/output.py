@@ -56,10 +56,23 @@ def described(experiment: Experiment, records: list[Record]) -> str:
     old = [record["method"] for record in records if record["note"] == EARLIER]
     names = ", ".join(dict.fromkeys(old))
     taken = f" {len(old)} of them are {EARLIER}, not run again: {names}." if old else ""
+    taken += _revisions(records)
     return (
         f"crowdsift {__version__}, `crowdsift reproduce {experiment.name}`: {len(settings)} "
         f"settings{seeds}, {len(records)} fits.{quick}{state}{taken}\n"
     )
+
+
+def _revisions(records: list[Record]) -> str:
+    """Which revision of the source the fits are of, where they say so (benchmarks.paper does)."""
+    found: dict[str, dict[str, None]] = {}
+    for record in records:
+        if record.get("revision"):
+            found.setdefault(record["revision"], {})[record["method"]] = None
+    if len(found) == 1:
+        return f" Revision {next(iter(found))}."
+    told = [f"{revision} ({', '.join(methods)})" for revision, methods in found.items()]
+    return f" Revisions: {'; '.join(told)}." if told else ""
 
 
 def fits_wanted(experiment: Experiment) -> int:
