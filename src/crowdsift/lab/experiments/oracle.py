@@ -54,7 +54,7 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
             - scores / _VARIANCE
         )
         weight = np.bincount(pair, slope**2 * chance * (1.0 - chance), len(pairs))
-        step = _solved(one, two, weight, gradient)
+        step = _solved(one, two, np.asarray(weight, np.float64), gradient)
         scores += step
         if np.abs(step).max() < 1e-9:
             break
@@ -74,5 +74,6 @@ def _solved(
         flow = weight * (x[one] - x[two])
         return np.bincount(one, flow, count) - np.bincount(two, flow, count) + x / _VARIANCE
 
-    diagonal = np.bincount(one, weight, count) + np.bincount(two, weight, count) + 1.0 / _VARIANCE
+    ends = np.bincount(one, weight, count) + np.bincount(two, weight, count)
+    diagonal = np.asarray(ends + 1.0 / _VARIANCE, np.float64)
     return conjugate_gradient(multiply, rhs, diagonal, tolerance=1e-10).x
