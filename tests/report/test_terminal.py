@@ -170,3 +170,9 @@ def test_updates_keep_the_history_of_ranks(tmp_path):
     assert "after every update" not in replace(fit, summary={**fit.summary, "history": []}).report(
         refit=False
     ).html  # fmt: skip
+
+
+def test_no_column_is_empty(fit, monkeypatch):
+    assert "90 % interval" in shown(fit, monkeypatch, 120).split("Workers")[0]
+    without = crowdsift.fit(fit.votes, "rank-centrality")  # it knows no intervals
+    assert "interval" not in shown(without, monkeypatch, 120).split("Workers")[0]

@@ -151,6 +151,8 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     }
     if islands:
         figures["group"] = [words.count(row["component"]) for row in shown]
+    # Some methods, and very many items, have no intervals.
+    figures = {name: texts for name, texts in figures.items() if any(texts)}
     room = width - 1 - sum(max(map(len, [name, *texts])) + 3 for name, texts in figures.items())
     labels = {name: [_plain(row[name]) for row in shown] for name in (*by, "item")}
     for name, texts in list(labels.items()):  # a context, if there is one, has a third
