@@ -1,8 +1,9 @@
 """What features of items are worth: accuracy, items without votes, preference rows, coverage.
 
 Run with ``python -m benchmarks.features NAME [--seeds N] [--data FOLDER]``; NAME is passage,
-left-out, preferences, unseen, noise or large. Seeds count from 0; means have standard errors.
-Shares are chosen by evidence, penalties of rivals by left-out votes, nothing by the truth.
+preferences, unseen, noise or large; items without votes beside reward models are in
+`benchmarks.left_out_items`. Seeds count from 0; means have standard errors. Shares are chosen by
+evidence, nothing by the truth.
 """
 
 from __future__ import annotations
@@ -19,12 +20,10 @@ from typing import Any
 import numpy as np
 
 import crowdsift
-from crowdsift.io.item_features import group_values, read_features_table, with_item_features
 from crowdsift.numeric.metrics import measure
 from crowdsift.votes.comparisons import Comparisons
 
 Run = Callable[[argparse.Namespace], None]
-SPAM = (("none", 0), ("adversarial", 40), ("adversarial", 80), ("random", 40), ("random", 80))
 
 
 def mean(values: list[float]) -> str:
@@ -68,74 +67,6 @@ def passage(options: argparse.Namespace) -> None:
             found["tau"].append(result.kendall_tau)
             found["without"].append(measure(fit(given).scores_of(given.items), y).accuracy)
         print(kind, percent, {name: mean(values) for name, values in found.items()}, flush=True)
-
-
-def ridge(votes: Comparisons, beta: np.ndarray, gram: np.ndarray, penalty: float) -> np.ndarray:
-    """Dual weights a, scores being gram·a: Σ -log σ(β d) + ½ penalty aᵀ gram a, by Newton."""
-    a, n = np.zeros(len(gram)), len(gram)
-    for _ in range(12):
-        f = gram @ a
-        d = beta * (f[votes.first] - f[votes.second])
-        p = 1.0 / (1.0 + np.exp(-d))
-        slope = votes.weight * beta * (votes.outcome - p)
-        w = votes.weight * beta**2 * p * (1.0 - p)
-        b = np.bincount(votes.first, slope, n) - np.bincount(votes.second, slope, n)
-        L = np.zeros((n, n))
-        for one, two, sign in ((0, 0, 1), (1, 1, 1), (0, 1, -1), (1, 0, -1)):
-            np.add.at(L, ((votes.first, votes.second)[one], (votes.first, votes.second)[two]),
-                      sign * w)  # fmt: skip
-        a = np.linalg.solve(L @ gram + penalty * np.eye(n), L @ f + b)
-    return a
-
-
-def tuned_ridge(votes: Comparisons, beta: np.ndarray, gram: np.ndarray, seed: int) -> np.ndarray:
-    """The ridge whose penalty foretells a fifth of the votes best."""
-    part = np.random.default_rng(seed).integers(0, 5, len(votes))
-    kept, left = votes.select(part > 0), votes.select(part == 0)
-    loss = {}
-    for penalty in (0.1, 0.3, 1.0, 3.0, 10.0, 30.0):
-        f = gram @ ridge(kept, beta[part > 0], gram, penalty)
-        d = beta[part == 0] * (f[left.first] - f[left.second])
-        loss[penalty] = np.mean(np.log1p(np.exp(-np.where(left.outcome > 0.5, d, -d))))
-    return ridge(votes, beta, gram, min(loss, key=lambda each: loss[each]))
-
-
-def left_out(options: argparse.Namespace) -> None:
-    """A fifth of the passages without any vote: their order by features, ours and by ridge."""
-    votes, texts, truth = passages(options)
-    for kind, percent in [row for row in SPAM if options.spam in (None, f"{row[0]}-{row[1]}")]:
-        found: dict[str, list[float]] = {"sift": [], "ridge": [], "ridge, votes weighted": []}
-        for seed in range(options.seeds):
-            hidden = np.random.default_rng(seed).permutation(votes.n_items) % 5 == seed % 5
-            seen = votes.select(~hidden[votes.first] & ~hidden[votes.second])
-            given = spammed(seen, kind, percent, seed)
-            items = [str(item) for item in votes.items]
-            known = Comparisons.from_arrays(
-                given.items[given.first], given.items[given.second], outcome=given.outcome,
-                weight=given.weight, worker=given.workers[given.worker_codes()],
-            )  # fmt: skip
-            away = [item for item, gone in zip(items, hidden, strict=True) if gone]
-            y = np.array([truth[item] for item in away])
-            table = {"item": away, "text": [texts[item] for item in away]}
-            ours = fit(known, item_text=texts)
-            found["sift"].append(measure(ours.score(table)["score"], y).accuracy)
-            featured = with_item_features(known, text=texts).item_features
-            assert featured is not None
-            new = read_features_table(featured.groups, table)
-            gram = sum(0.5 * g.values.astype(float) @ g.values.T.astype(float)
-                       for g in featured.groups)  # fmt: skip
-            cross = sum(0.5 * group_values(g, new) @ g.values.T for g in featured.groups)
-            plain = fit(known)
-            place = {who: row for row, who in enumerate(plain.worker_table["worker"])}
-            reliability = plain.worker_table["reliability"][[place[w] for w in known.workers]]
-            trusted = reliability[known.worker_codes()]
-            for name, beta in (("ridge", np.ones(len(known))), ("ridge, votes weighted", trusted)):
-                a = tuned_ridge(known, beta, gram, seed)
-                found[name].append(measure(cross @ a, y).accuracy)
-        print(kind, percent, {name: mean(values) for name, values in found.items()})
-        for name in ("ridge", "ridge, votes weighted"):
-            gain = [one - two for one, two in zip(found["sift"], found[name], strict=True)]
-            print("    sift less", name, mean(gain), flush=True)
 
 
 def preferences(options: argparse.Namespace) -> None:
@@ -206,26 +137,32 @@ def noise(options: argparse.Namespace) -> None:
 
 
 def large(options: argparse.Namespace) -> None:
-    """Seconds for 1e6 votes on 1e5 items, by the number of features."""
-    rng = np.random.default_rng(0)
-    X, w = rng.normal(size=(100_000, 512)).astype(np.float32), rng.normal(size=512)
-    r = np.sqrt(0.5) * (X @ w / np.linalg.norm(w) + rng.normal(size=100_000))
-    beta = rng.gamma(8, 0.25, 5_000)
-    who, a = rng.integers(0, 5_000, 1_000_000), rng.integers(0, 100_000, 1_000_000)
-    b = (a + rng.integers(1, 100_000, 1_000_000)) % 100_000
-    won = rng.random(1_000_000) < 1 / (1 + np.exp(-beta[who] * (r[a] - r[b])))
-    votes = Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=who)
+    """Seconds for ten votes an item, by the number of features."""
+    rng, n, votes = np.random.default_rng(0), options.items, 10 * options.items
+    workers = max(votes // 200, 10)
+    X, w = rng.normal(size=(n, max(*options.sizes, 1))).astype(np.float32), rng.normal(size=n)
+    w = w[: X.shape[1]]
+    r = np.sqrt(0.5) * (X @ w / np.linalg.norm(w) + rng.normal(size=n))
+    beta = rng.gamma(8, 0.25, workers)
+    who, a = rng.integers(0, workers, votes), rng.integers(0, n, votes)
+    b = (a + rng.integers(1, n, votes)) % n
+    won = rng.random(votes) < 1 / (1 + np.exp(-beta[who] * (r[a] - r[b])))
+    given = Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=who)
     for size in options.sizes:
-        started = time.perf_counter()
-        items = {"item": np.arange(100_000), "x": X[:, :size]} if size else None
-        found = crowdsift.fit(votes, items=items, threads=2)
-        seconds, about = time.perf_counter() - started, found.summary.get("item_features")
-        print(f"{size} features: {seconds:.1f} s, {found.summary['iterations']} iterations", about,
+        started, cpu = time.perf_counter(), time.process_time()
+        items = {"item": np.arange(n), "x": X[:, :size]} if size else None
+        found = crowdsift.fit(given, items=items, threads=options.threads)
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
+        about = found.summary.get("item_features")
+        order = np.array([int(each) for each in found.item_table["item"]])
+        right = np.corrcoef(found.item_table["score"], r[order])[0, 1]
+        print(f"{votes} votes, {n} items, {size} features: {seconds:.1f} s, {cpu:.1f} s of CPU, "
+              f"{found.summary['iterations']} iterations, correlation {right:.4f}", about,
               flush=True)  # fmt: skip
 
 
-RUNS: dict[str, Run] = {"passage": passage, "left-out": left_out, "preferences": preferences,
-                        "unseen": unseen, "noise": noise, "large": large}  # fmt: skip
+RUNS: dict[str, Run] = {"passage": passage, "preferences": preferences, "unseen": unseen,
+                        "noise": noise, "large": large}  # fmt: skip
 
 
 def main() -> None:
@@ -233,8 +170,9 @@ def main() -> None:
     parser.add_argument("name", choices=RUNS)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--data")
-    parser.add_argument("--spam", help="one row of left-out, as adversarial-80")
     parser.add_argument("--sizes", type=int, nargs="*", default=[0, 128, 512])
+    parser.add_argument("--items", type=int, default=100_000, help="of large")
+    parser.add_argument("--threads", type=int, default=2, help="of large")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     RUNS[options.name](options)

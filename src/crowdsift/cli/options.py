@@ -109,8 +109,8 @@ Covariates = Annotated[
     typer.Option(
         "--covariates",
         help="What may sway a vote beside quality, as chars,own: a column in favour of the first "
-        "item (numbers, or yes and no), or one for each item (left_chars, right_chars); for sift "
-        "and factor-bt.",
+        "item (numbers, or yes and no), or one for each item (left_chars, right_chars); "
+        "org=judge_org or org=VALUE: whose column org is equal to that. For sift and factor-bt.",
     ),
 ]
 OldFeatures = Annotated[

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.io.columns import lookup, resolve_column
-from crowdsift.votes.labels import MISSING
+from crowdsift.votes.labels import MISSING, is_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -23,15 +23,30 @@ _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
 
 class CovariateColumns(NamedTuple):
-    """The column of a covariate in favour of the first item, or those of both items."""
+    """The column of a covariate in favour of the first item, or those of both items.
+
+    With `value` or `other`, 1 where a column has that value, or what the other column has.
+    """
 
     first: str
     second: str | None
+    value: str = ""
+    other: str = ""
+
+    @property
+    def of_items(self) -> tuple[str, ...]:
+        """The columns that say something of items."""
+        return (self.first,) if self.second is None else (self.first, self.second)
 
     @property
     def names(self) -> tuple[str, ...]:
         """The columns that are read."""
-        return (self.first,) if self.second is None else (self.first, self.second)
+        return (*self.of_items, self.other) if self.other else self.of_items
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is one of equality, whose columns are of any kind."""
+        return bool(self.value or self.other)
 
 
 def covariate_columns(
@@ -47,7 +62,8 @@ def covariate_columns(
         Of the covariates.
     pairs
         What the first and the second item are called, as ("left", "right"): a covariate `chars`
-        may be the column chars, or the columns left_chars and right_chars.
+        may be the column chars, or the columns left_chars and right_chars; ``org=maker`` says
+        where these are equal to the column maker, or to the word where there is no such column.
     """
     return tuple(_resolved(table, name, pairs) for name in names)
 
@@ -56,6 +72,17 @@ def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Cov
     whole = lookup(table, table.names, name)
     if whole is not None:
         return CovariateColumns(whole, None)
+    name, equal, value = (part.strip() for part in name.partition("="))
+    if equal:
+        if not name or not value:
+            raise InputError(
+                f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN, as "
+                "org=OpenAI or org=judge_org",
+                source=table.source,
+            )
+        other = lookup(table, table.names, value)
+        found = _resolved(table, name, pairs)
+        return found._replace(value="" if other else value, other=other or "")
     halves = []
     for one, two in pairs:
         for first, second in (
@@ -83,14 +110,16 @@ def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Cov
 def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Iterator[str]:
     """The columns that must hold numbers: all but those of yes and no."""
     for each in covariates:
-        yield from (name for name in each.names if _answers(table, name) is None)
+        if not each.compares:
+            yield from (name for name in each.names if _answers(table, name) is None)
 
 
 def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
     """The covariate of every vote, in favour of the first item.
 
     Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of
-    the counts plus 1, of any other numbers, and of yes and no, the difference.
+    the counts plus 1, of any other numbers, and of yes and no, the difference; so it is where
+    they are compared with a value or another column.
 
     Examples
     --------
@@ -101,7 +130,13 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
     [1.386, 0.0]
     >>> covariate_values(table, CovariateColumns("own", None)).tolist()
     [1.0, 0.0]
+    >>> table = ArraySource({"one": ["X", "Y"], "two": ["Y", "X"], "judge": ["X", "Z"]})
+    >>> covariate_values(table, CovariateColumns("one", "two", other="judge")).tolist()
+    [1.0, 0.0]
     """
+    if covariate.compares:
+        equal = _equal(table, covariate)
+        return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])
     found = [_values(table, name) for name in covariate.names]
     one = found[0]
     if len(found) == 1:
@@ -120,6 +155,36 @@ def _values(table: Source, name: str) -> NDArray[np.float64]:
     if answers is not None:
         return answers
     return np.asarray(table.quantities(name, "covariate"), dtype=np.float64)
+
+
+def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float64]]:
+    """1 where a column of an item has the value, or what the other column has; 0 if not known."""
+    columns = [_words(table, name) for name in covariate.of_items]
+    if covariate.other:
+        wanted = _words(table, covariate.other)
+        kind = f"any value of the column {covariate.other!r}"
+    else:
+        wanted = np.array([covariate.value.casefold()])
+        kind = f"{covariate.value!r} (no column has that name)"
+    equal = [((each == wanted) & (each != "")).astype(np.float64) for each in columns]
+    if not any(each.any() for each in equal):
+        known = sorted({str(word) for each in columns for word in np.unique(each) if word})
+        some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        where = " and ".join(map(repr, covariate.of_items))
+        raise InputError(
+            f"a covariate asks where {where} have {kind}: no row does; they have {some}",
+            source=table.source,
+        )
+    return equal
+
+
+def _words(table: Source, name: str) -> NDArray[np.str_]:
+    """The column as words in small letters, "" where it is empty."""
+    labels, codes = table.encode(name)
+    words = np.array(
+        [*("" if is_empty(label) else str(label).strip().casefold() for label in labels), ""]
+    )
+    return np.asarray(words[np.where(codes == MISSING, len(labels), codes)])
 
 
 def _answers(table: Source, name: str) -> NDArray[np.float64] | None:
