@@ -70,9 +70,7 @@ def tuned_ridge(
     return ridge(votes, beta, gram, best, np.zeros(len(gram))), best
 
 
-def opposed(
-    votes: Comparisons, truth: dict[str, float], percent: int, seed: int
-) -> Comparisons:
+def opposed(votes: Comparisons, truth: dict[str, float], percent: int, seed: int) -> Comparisons:
     """With spammers who know the grades and always answer the opposite; equal ones by a coin.
 
     Those of `add_spammers` answer the opposite of what another worker said, right or wrong.
@@ -114,9 +112,7 @@ def one(
     featured = with_item_features(known, text=texts).item_features
     assert featured is not None
     new = read_features_table(featured.groups, table)
-    gram = sum(
-        0.5 * g.values.astype(float) @ g.values.T.astype(float) for g in featured.groups
-    )
+    gram = sum(0.5 * g.values.astype(float) @ g.values.T.astype(float) for g in featured.groups)
     cross = sum(0.5 * group_values(g, new) @ g.values.T for g in featured.groups)
     plain = fit(known)
     place = {who: at for at, who in enumerate(plain.worker_table["worker"])}
@@ -143,7 +139,8 @@ def read(files: list[Path]) -> dict[tuple[str, int, int], dict[str, Any]]:
 def table(files: list[Path]) -> None:
     """A line a row: means over seeds of the mean over the five parts."""
     known = read(files)
-    print("| spammers | seeds | sift | ridge | ridge, votes weighted | sift - ridge | sift - weighted |")
+    heads = ("spammers", "seeds", "sift", *RIVALS, *(f"sift - {name}" for name in RIVALS))
+    print(f"| {' | '.join(heads)} |")
     print("|---|---|---|---|---|---|---|")
     for row in ROWS:
         seeds = [s for s in range(1_000) if all((row, s, part) in known for part in range(PARTS))]

@@ -50,6 +50,17 @@ nb::ndarray<nb::numpy, float, nb::ndim<2>> solve_rows(const LaplacianBinding& se
     return hand_over(std::move(x), {rows, n});
 }
 
+// Squared distances of rows, one an item, for every pair.
+nb::ndarray<nb::numpy, double, nb::ndim<1>> distances_of(const LaplacianBinding& self,
+                                                         Matrix<float> rows) {
+    require(rows, self.core->votes.n_items, rows.shape(1), "rows");
+    Vec out(self.laplacian->pairs().size());
+    self.core->run([&] {
+        pair_distances(*self.laplacian, rows.data(), rows.shape(1), out.data(), self.core->pool);
+    });
+    return hand_over(std::move(out));
+}
+
 void bind_laplacian(nb::module_& m) {
     nb::class_<LaplacianBinding>(m, "Laplacian")
         .def(
@@ -74,6 +85,7 @@ void bind_laplacian(nb::module_& m) {
                 });
             },
             "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a)
+        .def("pair_distances", &distances_of, "rows"_a)
         .def("solve_rows", &solve_rows, "rhs"_a, "start"_a, "shift"_a, "tolerance"_a, "most"_a);
 }
 

@@ -81,6 +81,10 @@ def operator(
             found = made.solve_rows(rows, np.zeros_like(rows), shift=0.7, tolerance=1e-6)
             scale = np.abs(solution.x).max()
             np.testing.assert_allclose(found[0], solution.x, rtol=0, atol=1e-4 * scale)
+            low, high, _ = made.pairs()
+            wide = np.random.default_rng(n).normal(size=(n, 19)).astype(np.float32)
+            apart = ((wide[low].astype(np.float64) - wide[high]) ** 2).sum(axis=1)
+            np.testing.assert_allclose(made.pair_distances(wide), apart, rtol=1e-5)
 
 
 def point(engine: Engine, seed: int) -> tuple[Any, Any]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ import crowdsift
 from crowdsift.errors import InputError, RequestError
 from crowdsift.lab.crossvalidation import cross_validate
 from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.report.terminal import show_fit
 
 
 def judged(seed=0, rho=0.6, items=20, workers=10, each=100, side=0.0, width=0.0, extra=False):
@@ -53,7 +56,7 @@ def test_planted_coefficients_are_found_and_noise_is_left_out():
     assert np.std(as_is) > np.std(held)  # the crowd likes length, and the good are long
 
 
-def test_coefficients_do_not_depend_on_the_order_of_items(tmp_path):
+def test_coefficients_do_not_depend_on_the_order_of_items(tmp_path, capsys):
     """A vote told the other way round is the same vote; a saved fit has the same coefficients."""
     table, _, _ = judged(seed=1, each=60)
     votes = crowdsift.read(table, covariates="chars", sides=False)
@@ -67,6 +70,11 @@ def test_coefficients_do_not_depend_on_the_order_of_items(tmp_path):
     )
     one.save(tmp_path)
     again = crowdsift.load(tmp_path)
+    show_fit(again)
+    shown = capsys.readouterr().out
+    crowd = again.summary["covariates"][0]["crowd"]
+    assert re.search(rf"chars +│ +{re.escape(f'{crowd:+.3f}')}", shown)
+    assert "as is" in shown
     np.testing.assert_allclose(again.coefficients["upper"], one.coefficients["upper"], rtol=1e-6)
     with pytest.raises((InputError, RequestError)):
         one.update(table)

@@ -327,3 +327,21 @@ def test_votes_settle_the_sign_where_heads_are_tied(each):
         Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=few)
     )
     assert np.corrcoef(fit.scores_of(np.arange(30)), r)[0, 1] > 0
+
+
+def test_coherence_does_not_settle_the_sign():
+    """44 % of the workers answer the opposite of the truth, always; the others often err.
+
+    Most votes agree with the liars, who are fewer, and cast fewer votes.
+    """
+    rng = np.random.default_rng(3)
+    r, liar = rng.normal(size=60), np.arange(180) >= 100
+    who = np.repeat(np.arange(180), np.where(liar, 11, 13))
+    a = rng.integers(0, 60, len(who))
+    b = (a + rng.integers(1, 60, len(who))) % 60
+    sees = rng.random(len(who)) < 1 / (1 + np.exp(-0.8 * (r[a] - r[b])))
+    won = np.where(liar[who], r[a] < r[b], sees)
+    votes = Comparisons.from_arrays(np.where(won, a, b), np.where(won, b, a), worker=who)
+    scores = crowdsift.fit(votes).scores_of(np.arange(60))
+    assert np.mean((scores[a] > scores[b]) == won) < 0.5
+    assert np.corrcoef(scores, r)[0, 1] > 0.9

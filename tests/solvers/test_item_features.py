@@ -10,7 +10,7 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
-from crowdsift.engines.fused import solve_rows
+from crowdsift.engines.fused import pair_distances, solve_rows
 from crowdsift.engines.grid import RELIABILITY_ONLY, mirrored
 from crowdsift.solvers.ep.item_features import DensePrior
 from crowdsift.solvers.ep.low_rank_features import LowRankPrior
@@ -165,4 +165,7 @@ def test_many_solves_at_once():
         residual = np.array([laplacian.multiply(row.astype(float)) for row in x]) + 0.7 * x - rhs
         assert np.abs(residual).max() < 1e-4
         found.append(x)
+        low, high, _ = laplacian.pairs()
+        apart = ((rhs.T[low].astype(np.float64) - rhs.T[high]) ** 2).sum(axis=1)
+        assert pair_distances(laplacian, rhs.T) == pytest.approx(apart, rel=1e-5)
     assert found[0] == pytest.approx(found[1], abs=1e-4)

@@ -121,4 +121,33 @@ private:
     std::vector<float> weight_;
 };
 
+// Squared distances of the rows of compared items: out[p] = |rows_low - rows_high|².
+inline void pair_distances(const Laplacian& laplacian, const float* rows, std::size_t width,
+                           double* out, ThreadPool& pool) {
+    constexpr std::size_t kChains = 16;
+    const Pairs& pairs = laplacian.pairs();
+    const std::vector<std::size_t> ranges = pairs.row_ranges(pool.size());
+    pool.run(ranges.size() - 1, [&](std::size_t range) {
+        pairs.each(ranges[range], ranges[range + 1],
+                   [&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+                       const float* a = rows + low * width;
+                       const float* b = rows + high * width;
+                       float chain[kChains] = {};
+                       std::size_t c = 0;
+                       for (; c + kChains <= width; c += kChains)
+                           for (std::size_t k = 0; k < kChains; ++k) {
+                               const float d = a[c + k] - b[c + k];
+                               chain[k] += d * d;
+                           }
+                       double sum = 0.0;
+                       for (; c < width; ++c) {
+                           const float d = a[c] - b[c];
+                           sum += static_cast<double>(d) * d;
+                       }
+                       for (const float each : chain) sum += each;
+                       out[p] = sum;
+                   });
+    });
+}
+
 }  // namespace crowdsift

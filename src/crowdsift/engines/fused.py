@@ -19,7 +19,10 @@ if TYPE_CHECKING:
     from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "solve_rows"]
+__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "pair_distances",
+           "solve_rows"]  # fmt: skip
+
+_BLOCK = 1 << 22  # numbers that are gathered at once
 
 
 @runtime_checkable
@@ -83,6 +86,9 @@ class FusedLaplacian(Protocol):
     ) -> NDArray[np.float32]:
         """Solve (A + shift I) x = b for every row b, in single precision."""
 
+    def pair_distances(self, rows: NDArray[np.float32]) -> Vector:
+        """|row_low - row_high|² for every pair, of rows of numbers, one an item."""
+
 
 def solve_rows(
     operator: Operator,
@@ -100,3 +106,17 @@ def solve_rows(
         one, two = b.astype(np.float64), before.astype(np.float64)
         x[row] = operator.solve(one, two, shift=shift, tolerance=tolerance, most=1_000).x
     return x
+
+
+def pair_distances(operator: Operator, rows: NDArray[np.float32]) -> Vector:
+    """|row_low - row_high|² for every pair of a Laplacian, of rows of numbers, one an item."""
+    if isinstance(operator, FusedLaplacian):
+        return operator.pair_distances(rows)
+    low, high, _ = operator.pairs()
+    found = np.empty(len(low))
+    size = max(_BLOCK // max(rows.shape[1], 1), 1)
+    for at in range(0, len(low), size):
+        part = slice(at, at + size)
+        apart = rows[low[part]] - rows[high[part]]
+        found[part] = np.einsum("pf,pf->p", apart, apart)
+    return found

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
@@ -15,14 +15,16 @@ from crowdsift.solvers.ep.item_features import DensePrior, FeaturePrior
 if TYPE_CHECKING:
     from crowdsift.models.base import Estimate
     from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.item_prior import ItemsState
     from crowdsift.solvers.ep.state import Propagation
+    from crowdsift.solvers.feature_map import FeatureMode
     from crowdsift.votes.item_features import ItemFeatures
 
 __all__ = ["with_feature_estimate"]
 
 
 def with_feature_estimate(
-    estimate: Estimate, run: Propagation, features: ItemFeatures, size: float
+    estimate: Estimate, run: Propagation | FeatureMode, features: ItemFeatures, size: float
 ) -> Estimate:
     """The estimate of a run with a prior by features: one component, and intervals that follow.
 
@@ -35,7 +37,7 @@ def with_feature_estimate(
         return estimate
     n = prior.n_items
     variance = np.maximum(run.variances - prior.own / n, 0.0)
-    weights = prior.weights(run)
+    weights = prior.weights(cast("ItemsState", run))
     part = prior.design() @ weights.mean
     centred = run.means - run.means.mean()
     total = float(centred @ centred)

@@ -258,7 +258,7 @@ class Sift(Model):
             summary = summary._replace(points=in_another(summary.points, apart))
         scores = _about_mean(run.means / size, engine)
         margin = float(np.mean(summary.positive[:crowd] - summary.negative[:crowd]))
-        flip = not engine.facts.n_gold and is_upside_down(summary, scores, engine)
+        flip = not engine.facts.n_gold and is_upside_down(summary, engine)
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:
             pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)

@@ -12,7 +12,7 @@ __all__ = ["refuse_unused", "require_workers"]
 _TAKES = {
     "covariates": ("sift", "factor-bt"),
     "classes": ("barp",),
-    "item-features": ("sift",),
+    "item-features": ("sift", "bora-map"),
 }
 
 

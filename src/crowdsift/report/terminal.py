@@ -76,7 +76,26 @@ def _tables(fit: FitRecord, width: int) -> list[tuple[str, Table]]:
         tables.insert(0, (f"{title}, over all contexts", table))
     if fit.worker_table.height and (fit.worker_table["verdict"] != "").any():
         tables.append(_worker_table(fit, width))
+    if any(each["used"] for each in fit.summary.get("covariates") or ()):
+        tables.append(_covariate_table(fit))
     return tables
+
+
+def _covariate_table(fit: FitRecord) -> tuple[str, Table]:
+    """What sways votes beside quality: the crowd's coefficients, and how far workers differ."""
+    table = Table()
+    heads = ("crowd", f"{level_text(fit.level)} interval", "workers differ by", "evidence")
+    for name in ("covariate", *heads):
+        table.add_column(name, justify="left" if name == "covariate" else "right", no_wrap=True)
+    for each in fit.summary["covariates"]:
+        if not each["used"]:
+            continue
+        crowd = "" if each["crowd"] is None else f"{each['crowd']:+z.3f}"
+        table.add_row(
+            Text(_plain(each["name"])), crowd, _span(each["lower"], each["upper"], "{:+z.2f}"),
+            f"{each['spread']:.3f}", f"{each['evidence_gain']:+.1f}",
+        )  # fmt: skip
+    return "Covariates, log-odds a unit; those of every worker in coefficients.csv", table
 
 
 def show_evaluation(records: list[dict[str, Any]]) -> None:
@@ -146,6 +165,11 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
         f"{level_text(fit.level)} interval": [
             _span(row["lower"], row["upper"], ends) for row in shown
         ],
+        **(
+            {"as is": [form.format(row["score_as_is"]) for row in shown]}
+            if "score_as_is" in items and fit.shown is None
+            else {}
+        ),
         "ranks": [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown],
         "votes": [words.count(row["comparisons"]) for row in shown],
     }

@@ -10,11 +10,13 @@ import numpy as np
 from crowdsift.engines.base import SlopePrior, required
 from crowdsift.solvers.newton import NewtonStep, minimise
 from crowdsift.solvers.scale import SlopeScale
+from crowdsift.solvers.score_prior import Ridge
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
+    from crowdsift.solvers.score_prior import ScorePrior
 
 __all__ = ["CommonSlope", "OwnSlopes", "minimise_with_slopes"]
 
@@ -30,14 +32,14 @@ _MOST_WON = 0.9  # share of votes in the first scores, at most
 
 
 class CommonSlope:
-    """-log-likelihood + ½λ‖r‖², one slope for all: convex.
+    """-log-likelihood + ½rᵀPr, one slope for all: convex.
 
     Parameters
     ----------
     engine
         The passes over the votes.
     penalty
-        λ, the precision of the Gaussian prior on scores.
+        The Gaussian prior on scores; a number λ is P = λI.
     slope
         The slope.
     tolerance
@@ -45,9 +47,14 @@ class CommonSlope:
     """
 
     def __init__(
-        self, engine: Engine, penalty: float, slope: float = 1.0, tolerance: float = 0.0
+        self,
+        engine: Engine,
+        penalty: float | ScorePrior,
+        slope: float = 1.0,
+        tolerance: float = 0.0,
     ) -> None:
-        self._passes, self._penalty, self._slope = required(engine.slopes), penalty, slope
+        self._passes, self._slope = required(engine.slopes), slope
+        self._scores = Ridge(penalty) if isinstance(penalty, float | int) else penalty
         n_items, self._component = engine.facts.n_items, engine.facts.component
         self._gradient = self._x = self._diagonal = np.zeros(n_items)
         self._diagonal_at: Vector | None = None
@@ -70,7 +77,7 @@ class CommonSlope:
         if resolution > least and self._largest <= self._tolerance:
             self._look(x, least)
         self._resolution = max(0.1 * self._largest**2, least)
-        value = 0.5 * self._penalty * float(x @ x) + self._prior() - self.at.value
+        value = 0.5 * float(x @ self._scores.times(x)) + self._prior() - self.at.value
         return value, self._gradient
 
     def _look(self, x: Vector, resolution: float) -> None:
@@ -78,9 +85,9 @@ class CommonSlope:
         self._x, self._at = x, self._settle(x, resolution)
         at = self._diagonal_at
         if at is None or float(np.abs(x - at).max(initial=0.0)) > _SAME_DIAGONAL:
-            self._diagonal = self.at.hessian.diagonal() + self._penalty
+            self._diagonal = self.at.hessian.diagonal() + self._scores.diagonal()
             self._diagonal_at = x
-        self._gradient = self._penalty * x - self.at.gradient
+        self._gradient = self._scores.times(x) - self.at.gradient
         self._largest = float((np.abs(self._gradient) / self._diagonal).max(initial=0.0))
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
@@ -90,9 +97,9 @@ class CommonSlope:
     def _solve(
         self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
     ) -> NewtonStep:
-        hessian, penalty = self.at.hessian, self._penalty
+        hessian, prior = self.at.hessian, self._scores
         return NewtonStep.solve(
-            lambda v: hessian.multiply(v) + penalty * v,
+            lambda v: hessian.multiply(v) + prior.times(v),
             self._gradient,
             self._diagonal,
             radius,
@@ -103,9 +110,9 @@ class CommonSlope:
     def _levels(self, v: Vector, out: Vector) -> None:
         """Add the Hessian's inverse on every component's level, which the prior alone holds."""
         if len(self._component_sizes) == 1:
-            out += float(v.sum()) / (self._penalty * len(v))
+            out += float(v.sum()) / (self._scores.level * len(v))
             return
-        sums = np.bincount(self._component, v) / (self._penalty * self._component_sizes)
+        sums = np.bincount(self._component, v) / (self._scores.level * self._component_sizes)
         out += sums[self._component]
 
     def first_scores(self) -> Vector:
@@ -147,7 +154,7 @@ class OwnSlopes(CommonSlope):
     """The same with ½Σ(β - μ)²/σ² added and every worker's β at its minimum.
 
     The gradient is then the partial one in the scores, and the Hessian the Schur complement
-    A - B D⁻¹ B' + λI of the blocks [A B; B' D]: workers are eliminated.
+    A - B D⁻¹ B' + P of the blocks [A B; B' D]: workers are eliminated.
 
     Parameters
     ----------
@@ -158,7 +165,12 @@ class OwnSlopes(CommonSlope):
     """
 
     def __init__(
-        self, engine: Engine, penalty: float, mean: float, sd: float, tolerance: float = 0.0
+        self,
+        engine: Engine,
+        penalty: float | ScorePrior,
+        mean: float,
+        sd: float,
+        tolerance: float = 0.0,
     ) -> None:
         super().__init__(engine, penalty, mean, tolerance)
         self._precision = sd**-2
@@ -171,7 +183,7 @@ class OwnSlopes(CommonSlope):
         from quadratic: Newton's steps would be many. What the scale costs is known without a pass.
         """
         x, self._from = self._x, self.at.slopes
-        square = self._penalty * float(x @ x)
+        square = float(x @ self._scores.times(x))
         scale = SlopeScale(self.at.slopes, self.at.curvature, self._slope, self._precision)
         along = scale.along_scores(square)
 
@@ -190,7 +202,7 @@ class OwnSlopes(CommonSlope):
         if taken <= 0.0:
             return step
         across = (x + step.x) / taken
-        best = scale.best(self._penalty * float(across @ across))
+        best = scale.best(float(across @ self._scores.times(across)))
         if best is None or abs(best - taken) <= _SAME_SCALE:
             return step
         self._from = scale.slopes_at(best)
@@ -215,7 +227,7 @@ class OwnSlopes(CommonSlope):
 def minimise_with_slopes(
     engine: Engine,
     *,
-    penalty: float,
+    penalty: float | ScorePrior,
     mean: float,
     sd: float,
     rule: StoppingRule,

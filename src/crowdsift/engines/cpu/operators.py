@@ -132,3 +132,7 @@ class CpuLaplacian:
         """Many solves at once, in single precision; see `crowdsift.engines.operators`."""
         rhs, start = (np.ascontiguousarray(each, np.float32) for each in (rhs, start))
         return self._inner.solve_rows(rhs, start, shift, tolerance, most)
+
+    def pair_distances(self, rows: Rows) -> Vector:
+        """See `crowdsift.engines.fused`."""
+        return self._inner.pair_distances(np.ascontiguousarray(rows, np.float32))

@@ -188,13 +188,23 @@ class DensePrior(FeaturePrior):
         items = np.diag(self._sigma).copy()
         pairs = items[low] + items[high] - 2.0 * self._sigma[low, high]
         run.sites.set_pair_variances(pairs)
-        log_determinant = self._log_determinant + self._log_prior
-        return PairVariances(items, log_determinant, bool((pairs > 0.0).all()))
+        return PairVariances(items, self.log_determinant, bool((pairs > 0.0).all()))
 
     @property
     def covariance(self) -> Vector:
         """Σ."""
         return self._sigma
+
+    @property
+    def precision(self) -> Vector:
+        """C⁻¹ for the shares at hand."""
+        self._prepare()
+        return self._inverse
+
+    @property
+    def log_determinant(self) -> float:
+        """log|L + C⁻¹| + log|C| of the last system."""
+        return self._log_determinant + self._log_prior
 
     def _unexplained(self) -> Vector:
         """Q = C⁻¹ - C⁻¹ΣC⁻¹."""

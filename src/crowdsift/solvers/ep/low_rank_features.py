@@ -9,11 +9,12 @@ have moved; means are exact whatever its age, which S then only preconditions.
 
 from __future__ import annotations
 
+from copy import copy
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.fused import solve_rows
+from crowdsift.engines.fused import pair_distances, solve_rows
 from crowdsift.engines.grid import PairVariances
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.dense import inverse_root
@@ -46,14 +47,25 @@ class LowRankPrior(FeaturePrior):
     """Many items: T, S and solves with I + sL."""
 
     def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
-        super().__init__([np.asarray(group, np.float32) for group in groups], shares)
-        total = sum(self.sizes)
+        parts = [np.asarray(group, np.float32).T for group in groups]
+        rows = np.concatenate(parts) if len(parts) > 1 else np.ascontiguousarray(parts[0])
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        super().__init__([each.T for each in np.split(rows, ends)], shares)
+        total = len(rows)
+        self._rows = rows  # one a feature; groups are views of it
         self._smoothed = np.zeros((0, 0), np.float32)  # Tᵀ
-        self._spread = np.zeros((0, 0), np.float32)  # S^-½ Tᵀ
+        # T S⁻¹Tᵀ: its diagonal, and what it adds to the variance of every pair.
+        self._added: tuple[Vector, Vector] = np.zeros(0), np.zeros(0)
         self._root, self._log_s = np.eye(total), 0.0  # R with RᵀR = S⁻¹
         self._w = np.zeros(total)
         self._made: tuple[Vector, Vector] | None = None  # shares and degrees that T is of
         self._fresh = False
+
+    def fresh(self) -> LowRankPrior:
+        """The same groups, which are not copied; see the base."""
+        other = copy(self)
+        FeaturePrior.__init__(other, self.groups)
+        return other
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
         """Means, by conjugate gradients over w, each step a solve with I + sL."""
@@ -92,13 +104,8 @@ class LowRankPrior(FeaturePrior):
             pairs = s * run.sites.pair_posteriors(run.means).variance
         if not found.definite:
             return found
-        first, second = run.sites.pair_posteriors(run.means)[:2]
-        pairs, items = pairs.copy(), items.copy()
-        for row in self._spread:
-            items += row.astype(np.float64) ** 2
-            pairs += (row[first] - row[second]).astype(np.float64) ** 2
-        run.sites.set_pair_variances(pairs)
-        return PairVariances(items, log_determinant + self._log_s, True)
+        run.sites.set_pair_variances(pairs + self._added[1])
+        return PairVariances(items + self._added[0], log_determinant + self._log_s, True)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
         """Mean and S; see the base."""
@@ -159,7 +166,8 @@ class LowRankPrior(FeaturePrior):
             moved = float(np.linalg.norm(degrees - before)) > stale * float(np.linalg.norm(before))
             if not moved and float(np.abs(self.shares - shares).max()) <= stale:
                 return
-        s, Z = self.own, np.ascontiguousarray(self.design().T, np.float32)  # a row a feature
+        s, factor = self.own, np.repeat(np.sqrt(self.shares), self.sizes)
+        Z = self._rows * factor[:, None].astype(np.float32)
         start = self._smoothed if len(self._smoothed) else Z
         self._smoothed = solve_rows(
             system.laplacian, Z / np.float32(s), start, shift=1.0 / s, tolerance=_COARSE
@@ -167,5 +175,7 @@ class LowRankPrior(FeaturePrior):
         with dense_algebra():
             S = ((Z - self._smoothed) @ Z.T).astype(np.float64) / s  # L(I + sL)⁻¹ = (I - ...)/s
             self._root, self._log_s = inverse_root(0.5 * (S + S.T) + np.eye(len(S)))
-            self._spread = self._root.astype(np.float32) @ self._smoothed
+            spread = self._smoothed.T @ self._root.T.astype(np.float32)  # T S^-½, a row an item
+        items = np.einsum("kf,kf->k", spread, spread).astype(np.float64)
+        self._added = items, pair_distances(system.laplacian, spread)
         self._made, self._fresh = (self.shares.copy(), degrees), True

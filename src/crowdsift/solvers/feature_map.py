@@ -1,0 +1,202 @@
+"""Posterior modes with a prior of scores by features of items, whose shares the evidence chooses.
+
+The prior is that of `solvers.ep.item_features`, r ~ N(0, C) with C = sI + Σρ_g X_gX_gᵀ of mean
+diagonal 1. The evidence is Laplace's at the mode of scores and slopes, workers' slopes apart from
+scores, as in the intervals: with the Laplacian L of the votes' curvature in the scores
+-V - ½log|L + C⁻¹| - ½log|C| - ½Σ log h, V the objective and h the curvature of every slope.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, cast
+
+import numpy as np
+
+from crowdsift.engines.base import required
+from crowdsift.engines.grid import SiteSystem
+from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.roots import Bracket, find_root
+from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.ep.item_features import DensePrior
+from crowdsift.solvers.slopes import minimise_with_slopes
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from crowdsift.engines.base import Engine, Profile
+    from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.item_features import Matrix
+    from crowdsift.solvers.score_prior import ScorePrior
+
+__all__ = ["FeatureMode", "mode_with_features", "plain_evidence"]
+
+_ROUNDS = 60  # of a mode and a step of the shares
+_REST = 1e-3  # shares that move by less are at rest
+_SECTIONS = 10  # of the search for the sum of the shares
+_LEAST, _LEAST_OWN = 1e-6, 0.02  # of ρ and of s
+
+
+@dataclass
+class FeatureMode:
+    """The mode of scores and slopes, and what a prior by features needs to know of it."""
+
+    means: Vector
+    at: Profile
+    trace: list[float]
+    rule: StoppingRule
+    system: SiteSystem
+    variances: Vector
+    evidence: float
+    item_prior: DensePrior
+    feature_gain: float = 0.0
+
+
+class _Precision:
+    """C⁻¹ of few items as the penalty of a likelihood."""
+
+    def __init__(self, inverse: Vector, own: float) -> None:
+        self._inverse, self.level = inverse, 1.0 / own
+
+    def times(self, v: Vector) -> Vector:
+        return np.asarray(self._inverse @ v)
+
+    def diagonal(self) -> Vector:
+        return np.diag(self._inverse)
+
+
+def mode_with_features(
+    engine: Engine, groups: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
+    start: tuple[Vector, Vector],
+) -> FeatureMode:  # fmt: skip
+    """The mode with the shares that maximise the evidence, in turn with them; then their sum.
+
+    Parameters
+    ----------
+    engine
+        The passes over the votes.
+    groups
+        X_g, one row an item, columns centred, rows of mean square norm 1.
+    mean, sd
+        μ and σ of the prior of slopes.
+    rule
+        Of every mode; that of the last one is returned.
+    start
+        Scores and slopes to start from.
+    """
+    prior: DensePrior = _FixedScale(groups)
+    at = start
+    for _ in range(_ROUNDS):
+        found = _settled(engine, prior, mean, sd, rule, at)
+        at, before = (found.means, found.at.slopes), prior.shares
+        prior = copy(found.item_prior)
+        prior.learn(cast("Any", found))
+        if float(np.abs(prior.shares - before).max()) <= _REST:
+            break
+    return _best_sum(lambda shares: _settled(engine, prior, mean, sd, rule, at, shares), found)
+
+
+def _best_sum(settled: Callable[[Vector], FeatureMode], found: FeatureMode) -> FeatureMode:
+    """With the sum of the shares at the maximum of the evidence, by golden section.
+
+    The step of `learn` holds the Laplacian, which follows the mode, and the slopes: what the
+    evidence thinks of all features together is a little less.
+    """
+    shares = found.item_prior.shares
+    total = min(float(shares.sum()), 1.0 - _LEAST_OWN)
+    middle, golden = float(np.log(total / (1.0 - total))), (np.sqrt(5.0) - 1.0) / 2.0
+    known: dict[float, FeatureMode] = {}
+
+    def evidence(log_odds: float) -> float:
+        share = min(1.0 / (1.0 + float(np.exp(-log_odds))), 1.0 - _LEAST_OWN)
+        known[log_odds] = settled(shares / total * share)
+        return known[log_odds].evidence
+
+    low, high = middle - 3.0, middle + 1.0
+    one, two = high - golden * (high - low), low + golden * (high - low)
+    at_one, at_two = evidence(one), evidence(two)
+    for _ in range(_SECTIONS):
+        if at_one > at_two:
+            high, two, at_two = two, one, at_one
+            one = high - golden * (high - low)
+            at_one = evidence(one)
+        else:
+            low, one, at_one = one, two, at_two
+            two = low + golden * (high - low)
+            at_two = evidence(two)
+    return max(known.values(), key=lambda mode: mode.evidence)
+
+
+def _settled(
+    engine: Engine, prior: DensePrior, mean: float, sd: float, rule: StoppingRule,
+    start: tuple[Vector, Vector], shares: Vector | None = None,
+) -> FeatureMode:  # fmt: skip
+    """The mode at these shares, or those of the prior."""
+    prior = copy(prior)
+    prior.shares = prior.shares if shares is None else shares
+    penalty, again = _Precision(prior.precision, prior.own), _anew(rule)
+    scores, at, trace = minimise_with_slopes(
+        engine, penalty=penalty, mean=mean, sd=sd, rule=again, start=start
+    )
+    return _mode(engine, prior, scores, at, trace, again, penalty)
+
+
+def plain_evidence(engine: Engine, scores: Vector, at: Profile, value: float) -> float:
+    """The same evidence of a mode without features, C = I."""
+    system = SiteSystem(_laplacian(engine, scores, at), np.zeros(len(scores)), 0.0)
+    precision = np.eye(len(scores))
+    low, high, weight = system.laplacian.pairs()
+    np.subtract.at(precision, (low, high), weight)
+    np.subtract.at(precision, (high, low), weight)
+    precision[np.diag_indices(len(scores))] += system.laplacian.diagonal()
+    _, log_determinant = inverse_root(precision)
+    return _evidence(value, log_determinant, at)
+
+
+class _FixedScale(DensePrior):
+    """Shares whose sum with s is held at 1, though nothing else holds the scale of the scores."""
+
+    def learn(self, run: Any) -> None:
+        """ρ_g|w_g|²/(γ_g + λρ_g) and alike s, λ such that they add up to 1.
+
+        At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a
+        maximum under a fixed sum needs.
+        """
+        squares, determined = self._squares(run)
+        variances = np.append(self.shares, self.own)
+        top, least = variances * squares, float(determined.min())
+
+        def excess(log: float) -> float:
+            multiplier = float(np.exp(log)) - least
+            return float((top / (determined + multiplier)).sum()) - 1.0
+
+        log = find_root(excess, Bracket(-30.0, 40.0, excess(-30.0), excess(40.0)), 1e-9)
+        found = np.maximum(top / (determined + float(np.exp(log)) - least), _LEAST)
+        found[-1] = max(found[-1], _LEAST_OWN)
+        self.shares = found[:-1] / found.sum()
+
+
+def _mode(
+    engine: Engine, prior: DensePrior, scores: Vector, at: Profile, trace: list[float],
+    rule: StoppingRule, penalty: ScorePrior,
+) -> FeatureMode:  # fmt: skip
+    """The posterior about a mode."""
+    laplacian = _laplacian(engine, scores, at)
+    system = SiteSystem(laplacian, laplacian.multiply(scores) + penalty.times(scores), 0.0)
+    prior.solve(system, scores, 0.0)
+    evidence = _evidence(trace[-1], prior.log_determinant, at)
+    variances = np.diag(prior.covariance).copy()
+    return FeatureMode(scores, at, trace, rule, system, variances, evidence, prior)
+
+
+def _laplacian(engine: Engine, scores: Vector, at: Profile) -> Any:
+    return required(engine.slopes).curvature(scores, at.slopes).laplacian
+
+
+def _evidence(value: float, log_determinant: float, at: Profile) -> float:
+    return -value - 0.5 * log_determinant - 0.5 * float(np.log(at.curvature).sum())
+
+
+def _anew(rule: StoppingRule) -> StoppingRule:
+    return StoppingRule(rule.measure, rule.tolerance, rule.most, rule.progress)
