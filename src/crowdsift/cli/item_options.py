@@ -11,14 +11,14 @@ ItemFeaturesFile = Annotated[
     typer.Option(
         "--item-features",
         help="Features of items, as FILE or FILE:COLUMN,...: columns of numbers or of lists "
-        "(embeddings), beside a column item. May be given several times; for sift.",
+        "(embeddings), beside a column item. May be given several times; for sift and bora-map.",
     ),
 ]
 ItemTextFile = Annotated[
     list[str] | None,
     typer.Option(
         "--item-text",
-        help="Texts of items, as FILE:COLUMN, from which features are made; for sift.",
+        help="Texts of items, as FILE:COLUMN, from which features are made; for sift and bora-map.",
     ),
 ]
 MissingFeatures = Annotated[

@@ -193,7 +193,7 @@ class Model(ABC):
         self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
     ) -> Estimate:
         """Fit the model with features of items, where it has a use for them."""
-        raise RequestError(f"{self.name} has no use for features of items; sift has")
+        raise RequestError(f"{self.name} has no use for features of items; sift and bora-map have")
 
     def estimate_votes(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
