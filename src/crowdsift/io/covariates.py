@@ -81,8 +81,8 @@ def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Cov
                 source=table.source,
             )
         other = lookup(table, table.names, value)
-        found = _resolved(table, name, pairs)
-        return found._replace(value="" if other else value, other=other or "")
+        plain = _resolved(table, name, pairs)
+        return plain._replace(value="" if other else value, other=other or "")
     halves = []
     for one, two in pairs:
         for first, second in (
