@@ -33,10 +33,14 @@ def test_leaves_that_can_tell_anything():
             rows["worker"].append(worker)
             rows["topic"].append(topic)
     votes = crowdsift.read(rows, by="topic")
-    apart = choose_engine("cpu", votes, 1).by_context()
+    apart = choose_engine("cpu", votes, 1).by_context(3.0)
     found = contexts._informative(apart, votes.n_workers)
     names = [str(votes.workers[apart.worker[k]]) for k in found]
     assert names == ["a", "a"]
+    leaves = [(str(votes.workers[w]), c) for w, c in zip(apart.worker, apart.context, strict=True)]
+    assert leaves == [("a", -1), ("a", 0), ("a", 1), ("b", -1), ("c", -1)]
+    loads = apart.engine.counts.tally(np.zeros(votes.n_items)).loads
+    assert loads.tolist() == [1.0, 3.0, 4.0, 11.0, 2.0]
 
 
 def test_nothing_is_tried_on_a_vote_or_two_in_a_context():

@@ -19,6 +19,7 @@ from crowdsift.io.gold import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.context_types import TypeTree, likelihoods, spread_kernel
+from crowdsift.solvers.ep.contexts import ContextSites
 from crowdsift.solvers.ep.worker_prior import power_grid
 from crowdsift.votes.folds import folds
 
@@ -54,6 +55,35 @@ def test_types_by_enumeration(shape):
     for g, sums in ((0, (0, 2)), (1, (0, 1))):
         mine = priors[g] * leaf[g]
         np.testing.assert_allclose(mine / mine.sum(), joint.sum(axis=sums) / joint.sum(), rtol=1e-9)
+
+
+@pytest.mark.parametrize("engine", ["cpu", "reference"])
+def test_workers_of_one_leaf_need_no_tree(engine):
+    """Counts and posteriors are those of a tree in which every worker and every leaf is."""
+    votes = draw_votes(0.3, 0.8, seed=21, each=6, workers=8, contexts=4, items=5)
+    context = votes.item_contexts[votes.first]
+    votes = votes.select((votes.worker_codes() % 3 > 0) | (context == 1))  # every third: one leaf
+    shape = WorkerTypes(np.zeros(1), np.array([-1.0, 2.0]), np.zeros(2), sides=True)
+    apart = choose_engine(engine, votes, 1).by_context()
+    levels, rng = power_grid(13), np.random.default_rng(2)
+    prior = rng.dirichlet(np.ones(shape.n_types(levels)))
+    means, side = rng.normal(size=votes.n_items), SidePrior(0.1, 0.2)
+    sites = ContextSites(apart.engine.grid.sites(shape, 2.0), apart.worker, apart.context,
+                         votes.n_workers, shape)  # fmt: skip
+    for _ in range(2):
+        sites.types.spread = 0.3
+        found = sites.update(levels, prior, means, damping=0.0, clip=True, side=side)
+    whole = TypeTree(apart.worker, votes.n_workers, shape)
+    leaf = likelihoods(sites.leaves, levels, shape, np.arange(len(apart.worker)))
+    whole.gather(leaf, levels, sites.side.bonus)
+    q = whole.posterior(prior)[0]
+    np.testing.assert_allclose(found.counts, q.sum(axis=0), rtol=2e-5, atol=1e-6)
+    np.testing.assert_allclose(found.regular, q[:, : 2 * len(levels) + 1].sum(axis=1), rtol=1e-5)
+    np.testing.assert_allclose(sites.leaf_priors().masses, whole.leaf_priors(prior), rtol=1e-5,
+                               atol=1e-9)  # fmt: skip
+    for rows in (slice(0, 3), slice(2, votes.n_workers)):
+        masses = sites.posteriors(prior, rows).masses
+        np.testing.assert_allclose(masses, q[rows], rtol=1e-5, atol=1e-9)
 
 
 def test_the_spread_is_where_the_evidence_is_largest():
@@ -100,7 +130,7 @@ def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
     means = crowdsift.fit(votes, "bt").scores_of(votes.items)
     sites.update(levels, prior, means, damping=0.0, clip=True, side=SidePrior())
     messages = sites._types.messages
-    found = likelihoods(sites, levels, RELIABILITY_ONLY, 2)
+    found = likelihoods(sites, levels, RELIABILITY_ONLY, np.arange(2))
     ratios = []
     for other in (prior, prior[::-1] + prior):
         fine = [

@@ -300,8 +300,12 @@ class Engine(Protocol):
     def grid(self) -> Grid | None:
         """Expectation propagation over a grid of worker types."""
 
-    def by_context(self) -> ContextEngine | None:
-        """The same votes with a worker for every worker in each context; None without contexts."""
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
+        """The same votes with a worker for every worker in each context; None without contexts.
+
+        With fewer than `enough` votes in all contexts but one a worker is not taken apart, and
+        votes in contexts with fewer stay together, in the context -1.
+        """
 
 
 Capability = TypeVar("Capability")

@@ -256,9 +256,9 @@ class ShardedEngine:
         found: Grid | None = self._capability("grid", Grid)
         return found
 
-    def by_context(self) -> ContextEngine | None:
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """Every shard by context; see the protocol."""
-        found = [shard.by_context() for shard in self._shards]
+        found = [shard.by_context(enough) for shard in self._shards]
         apart = [each for each in found if each is not None]
         if len(apart) < len(found):
             return None

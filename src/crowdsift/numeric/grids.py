@@ -15,6 +15,8 @@ __all__ = ["deposit"]
 def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
     """Masses at points as masses on the grid, each shared by its two neighbours linearly.
 
+    The last axis of the masses is that of the points.
+
     Examples
     --------
     >>> import numpy as np
@@ -24,7 +26,7 @@ def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
     """
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
-    result = np.zeros(len(grid))
-    np.add.at(result, place, masses * (1 - share))
-    np.add.at(result, place + 1, masses * share)
+    result = np.zeros((*masses.shape[:-1], len(grid)))
+    np.add.at(result, (..., place), masses * (1 - share))
+    np.add.at(result, (..., place + 1), masses * share)
     return result

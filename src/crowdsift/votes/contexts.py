@@ -23,7 +23,8 @@ __all__ = ["ContextVotes", "by_context", "without_contexts"]
 class ContextVotes:
     """Votes in which every worker in a context is a worker: who that is, and in which context.
 
-    Gold, the last worker, is one in all contexts: it has no entry here.
+    Gold, the last worker, is one in all contexts: it has no entry here. -1 stands for several
+    contexts, in which the worker has too few votes to be told apart.
     """
 
     votes: Comparisons
@@ -31,8 +32,11 @@ class ContextVotes:
     context: NDArray[np.int64]
 
 
-def by_context(votes: Comparisons) -> ContextVotes | None:
+def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
     """The votes with a worker for each worker in each context; None where there is one context.
+
+    Only a worker who has `enough` votes in two contexts or more is taken apart, and what it has in
+    contexts with fewer stays together. These come first, then all who are not taken apart.
 
     Examples
     --------
@@ -49,9 +53,43 @@ def by_context(votes: Comparisons) -> ContextVotes | None:
     count = int(contexts.max()) + 1
     worker, n_voters = votes.worker_codes().astype(np.int64), votes.n_workers - votes.n_gold
     key = worker * count + np.where(worker < n_voters, contexts[votes.first], 0)
+    if enough > 0.0:
+        return _with_enough(votes, key, count, enough)
     order = np.argsort(key, kind="stable")
     keys, sizes = np.unique(key[order], return_counts=True)
-    voters = keys // count < n_voters
+    return _apart(votes, order, sizes, keys // count, keys % count)
+
+
+def _with_enough(
+    votes: Comparisons, key: NDArray[np.int64], count: int, enough: float
+) -> ContextVotes:
+    """Leaves that can tell anything, the rest of a worker's votes as one."""
+    keys, leaf = np.unique(key, return_inverse=True)
+    worker, context = keys // count, keys % count
+    many = np.bincount(leaf, votes.weight, len(keys)) >= enough
+    split = np.bincount(worker, many, votes.n_workers) > 1.0
+    alone = np.bincount(worker, minlength=votes.n_workers) == 1
+    own = many & split[worker]
+    context = np.where(own | alone[worker], context, -1)
+    last = worker >= votes.n_workers - votes.n_gold
+    place = 2 * last + ~split[worker]  # gold is last
+    whose = (place * votes.n_workers + worker) * (count + 1) + context + 1
+    leaves, first, merged = np.unique(whose, return_index=True, return_inverse=True)
+    of_vote = merged[leaf]
+    order = np.argsort(of_vote, kind="stable")
+    sizes = np.bincount(of_vote, minlength=len(leaves))
+    return _apart(votes, order, sizes, worker[first], context[first])
+
+
+def _apart(
+    votes: Comparisons,
+    order: NDArray[np.intp],
+    sizes: NDArray[np.intp],
+    worker: NDArray[np.int64],
+    context: NDArray[np.int64],
+) -> ContextVotes:
+    """The votes in this order, so many of each worker in its context."""
+    voters = worker < votes.n_workers - votes.n_gold
     apart = replace(
         votes,
         first=frozen(votes.first[order]),
@@ -59,11 +97,11 @@ def by_context(votes: Comparisons) -> ContextVotes | None:
         outcome=frozen(votes.outcome[order]),
         weight=frozen(votes.weight[order]),
         offsets=frozen(np.concatenate([[0], np.cumsum(sizes)])),
-        workers=frozen(np.arange(len(keys)).astype(object)),
+        workers=frozen(np.arange(len(sizes)).astype(object)),
         features=None if votes.features is None else frozen(votes.features[order]),
         n_gold=int((~voters).sum()),
     )
-    return ContextVotes(apart, keys[voters] // count, keys[voters] % count)
+    return ContextVotes(apart, worker[voters], context[voters])
 
 
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:

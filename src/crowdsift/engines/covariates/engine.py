@@ -64,7 +64,7 @@ class CovariateEngine:
         """Passes of the engine within."""
         return self._inner.passes
 
-    def by_context(self) -> None:
+    def by_context(self, enough: float = 0.0) -> None:
         """Workers are the same in every context here."""
         return
 

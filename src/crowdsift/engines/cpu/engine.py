@@ -62,9 +62,9 @@ class CpuEngine:
         """Passes over votes with covariates, on as many threads."""
         return CpuPasses(votes, self._threads)
 
-    def by_context(self) -> ContextEngine | None:
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """An engine over workers in contexts; see the protocol."""
-        found = by_context(self._comparisons) if self._comparisons.by else None
+        found = by_context(self._comparisons, enough) if self._comparisons.by else None
         if found is None:
             return None
         # the same pairs, and the passes are counted together

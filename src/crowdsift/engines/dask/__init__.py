@@ -50,9 +50,9 @@ class RemoteEngine:
         (found,) = self._link.get([self._remote], "passes")
         return float(found)
 
-    def by_context(self) -> ContextEngine | None:
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """The same votes by context, there; see the protocol."""
-        (found,) = self._link.call([self._remote], "by_context", [{}])
+        (found,) = self._link.call([self._remote], "by_context", [{"enough": enough}])
         if found is None:
             return None
         apart: Any = RemoteEngine(self._link, found.engine)

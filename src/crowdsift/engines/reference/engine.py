@@ -43,9 +43,9 @@ class ReferenceEngine:
         """Passes over all votes so far."""
         return self._votes.passes
 
-    def by_context(self) -> ContextEngine | None:
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """An engine over workers in contexts; see the protocol."""
-        found = by_context(self._comparisons)
+        found = by_context(self._comparisons, enough)
         if found is None:
             return None
         apart = ReferenceEngine(found.votes, self._shared, self._votes)  # the same pairs

@@ -110,9 +110,9 @@ def _bring(tensor: Tensor, device: torch.device) -> None:
 class StreamedShard(TorchEngine):
     """A shard; its engine by context leaves the device, too."""
 
-    def by_context(self) -> ContextEngine | None:
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """See the protocol."""
-        found = super().by_context()
+        found = super().by_context(enough)
         if found is not None:
             leave(found.engine)
         return found

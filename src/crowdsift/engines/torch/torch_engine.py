@@ -49,9 +49,9 @@ class TorchEngine:
         """Passes over all votes so far."""
         return self._votes.passes
 
-    def by_context(self) -> ContextEngine | None:
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
         """An engine over workers in contexts; see the protocol."""
-        found = by_context(self._comparisons)
+        found = by_context(self._comparisons, enough)
         if found is None:
             return None
         apart = TorchEngine(found.votes, self._device, self._shared, self._votes)

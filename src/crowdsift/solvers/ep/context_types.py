@@ -7,6 +7,7 @@ maximum evidence.
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -45,31 +46,39 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
     return np.asarray(masses / masses.sum(axis=1, keepdims=True), dtype=np.float64)
 
 
-def likelihoods(sites: GridSites, levels: Vector, types: WorkerTypes, count: int) -> Vector:
+def likelihoods(
+    sites: GridSites, levels: Vector, types: WorkerTypes, workers: NDArray[np.intp]
+) -> Vector:
     """The likelihood of every type for each of the workers, on the common grid, at most 1.
 
     That of a worker with levels of its own is shared by the common levels about them, so that its
-    product with a prior is what the worker's own levels would give.
+    product with a prior is what the worker's own levels would give. `workers` rise.
     """
     grid, widths = mirrored(levels), len(types.widths)
-    cells = np.gradient(grid)
-    flat = np.concatenate([np.tile(cells, widths), np.ones(len(types.side_only))])
-    points, masses = sites.posteriors(flat, slice(0, count))
-    regular = masses[:, : widths * len(grid)].reshape(count, widths, len(grid))
-    for s in np.flatnonzero((points != grid).any(axis=1)):
-        regular[s] = [_shared(levels, points[s], row) for row in regular[s]]
-    result = np.concatenate([regular.reshape(count, -1), masses[:, widths * len(grid) :]], axis=1)
-    result = result / flat
-    return np.asarray(result / result.max(axis=1, keepdims=True), dtype=np.float64)
+    flat = np.concatenate([np.tile(np.gradient(grid), widths), np.ones(len(types.side_only))])
+    result = np.empty((len(workers), len(flat)))
+    ends = np.flatnonzero(np.diff(workers, prepend=-2, append=-2) != 1)
+    for begin, end in pairwise(ends):  # those next to each other at once
+        rows = slice(int(workers[begin]), int(workers[end - 1]) + 1)
+        points, masses = sites.posteriors(flat, rows)
+        regular = masses[:, : widths * len(grid)].reshape(-1, widths, len(grid))
+        for s in np.flatnonzero((points != grid).any(axis=1)):
+            regular[s] = _shared(levels, points[s], regular[s])
+        np.divide(masses, flat, out=result[begin:end])
+    result /= result.max(axis=1, keepdims=True)
+    return result
 
 
 def _shared(levels: Vector, points: Vector, masses: Vector) -> Vector:
-    """Masses at points as masses on the grid of these levels; what is at 0 stays, alone."""
+    """Masses at points as masses on the grid of these levels; what is at 0 stays, alone.
+
+    A row a tie width.
+    """
     half = len(levels)
     own = points[half + 1 :]
-    up = deposit(levels, own, masses[half + 1 :])
-    down = deposit(levels, own, masses[:half][::-1])
-    return np.concatenate([down[::-1], masses[half : half + 1], up])
+    up = deposit(levels, own, masses[:, half + 1 :])
+    down = deposit(levels, own, masses[:, :half][:, ::-1])
+    return np.concatenate([down[:, ::-1], masses[:, half : half + 1], up], axis=1)
 
 
 def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
@@ -82,60 +91,80 @@ def _summed(values: Vector, place: NDArray[np.int64], count: int) -> Vector:
 
 
 class TypeTree:
-    """Types of workers, and of each worker in each of its contexts ("leaf").
+    """Types of workers who have several contexts, and of each in each of its contexts ("leaf").
 
     After `gather`: m_g(t) = Σ_t' K(t'|t) L_g(t') of a leaf, K the kernel, and the log message
-    Σ_g log m_g(t) of a worker, which for regular types gains what `bonus` says.
+    Σ_g log m_g(t) of a worker, which for regular types gains what `bonus` says. A worker of one
+    leaf needs no tree: it has the prior `blurred`, and `sharpened` gives its counts.
     """
 
     def __init__(self, whole: NDArray[np.int64], n_workers: int, types: WorkerTypes) -> None:
         self._whole, self._n, self._types = whole, n_workers, types
-        contexts = np.bincount(whole, minlength=n_workers)
-        self.voted, self._several = contexts > 0, (contexts > 1)[whole]
-        self._workers = np.unique(whole[self._several], return_inverse=True)
         self.spread = 0.3
+
+    def at(self, levels: Vector) -> None:
+        """The kernel on these levels, for the spread as it stands."""
+        self._points = mirrored(levels)
+        self._kernel = spread_kernel(self._points, self.spread)
+
+    def blurred(self, prior: Vector) -> Vector:
+        """Σ_t prior_t K(t'|t): the prior of a leaf of which nothing else is known."""
+        return np.asarray(self._through(prior[None], self._kernel)[0])
+
+    def sharpened(self, prior: Vector, counts: Vector) -> Vector:
+        """Counts of the types of workers from those of their only leaves under `blurred`."""
+        share = np.maximum(counts, 0.0) / np.maximum(self.blurred(prior), _TINY)
+        return np.asarray(prior * self.through(share[None])[0])
+
+    def through(self, leaf_likelihoods: Vector) -> Vector:
+        """Σ_t' K(t'|t) L(t'), a row a leaf."""
+        return self._through(leaf_likelihoods, self._kernel.T)
 
     def gather(self, leaf_likelihoods: Vector, levels: Vector, bonus: Vector) -> None:
         """Messages of leaves to their workers."""
-        self._points, self._leaf, self._bonus = mirrored(levels), leaf_likelihoods, bonus
-        self._kernel = spread_kernel(self._points, self.spread)
-        self._log = np.log(np.maximum(self._through(leaf_likelihoods, self._kernel.T), _TINY))
-        self._messages = _summed(self._log, self._whole, self._n)
-        self._messages[:, : self._regular] += bonus[:, None]
+        self.at(levels)
+        self._leaf, self._bonus = leaf_likelihoods, bonus
+        self._log, self._messages = self._logs(self._kernel)
         self._top = self._messages.max(axis=1, keepdims=True)
         self._shape = np.exp(self._messages - self._top)  # once, however many priors are asked for
 
     def posterior(self, prior: Vector) -> tuple[Vector, float]:
-        """q_s(t), and Σ_s log Σ_t prior_t exp(message_st) over workers with votes."""
+        """q_s(t), and Σ_s log Σ_t prior_t exp(message_st)."""
         joint = prior * self._shape
         total = joint.sum(axis=1, keepdims=True)
-        logs = (np.log(total) + self._top)[self.voted]
-        return joint / total, float(logs.sum())
+        return joint / total, float((np.log(total) + self._top).sum())
 
     def counts(self, prior: Vector) -> Vector:
-        """Σ_s q_s(t) over workers with votes, by two products and without the q_s."""
-        return np.asarray(prior * ((self.voted / (self._shape @ prior)) @ self._shape))
+        """Σ_s q_s(t), by two products and without the q_s."""
+        return np.asarray(prior * ((1.0 / (self._shape @ prior)) @ self._shape))
+
+    def leaf_counts(self, prior: Vector) -> Vector:
+        """The counts of leaves, were each a worker of its own with this prior."""
+        return np.asarray(prior * ((1.0 / (self._leaf @ prior)) @ self._leaf))
 
     def leaf_priors(self, prior: Vector) -> Vector:
         """The prior of a leaf: the message of its worker without this leaf."""
         log = self._messages[self._whole] - self._log
-        cavity = prior * np.exp(log - log.max(axis=1, keepdims=True))
-        found = self._through(cavity / cavity.sum(axis=1, keepdims=True), self._kernel)
-        found = np.maximum(found, _FLOOR)
-        return np.asarray(found / found.sum(axis=1, keepdims=True), dtype=np.float64)
+        log -= log.max(axis=1, keepdims=True)
+        cavity = prior * np.exp(log, out=log)
+        cavity /= cavity.sum(axis=1, keepdims=True)
+        found = np.maximum(self._through(cavity, self._kernel), _FLOOR)
+        found /= found.sum(axis=1, keepdims=True)
+        return np.asarray(found, dtype=np.float64)
 
     def learn(self, prior: Vector) -> None:
         """A step in log κ to the top of the parabola through three values of the evidence.
 
-        From workers seen in more than one context, with one observation of prior. (Steps of EM are
-        for the same maximum, but shrink by less than a hundredth each.)
+        With one observation of prior. (Steps of EM are for the same maximum, but shrink by less
+        than a hundredth each.)
         """
-        if not self._several.any():
+        if not self._n:
             return
 
         def value(log: float) -> float:
             spread = float(np.exp(log))
-            return self._evidence(prior, spread) - log - 0.5 * (_PRIOR_SPREAD / spread) ** 2
+            evidence = self._evidence(prior, spread) if log != at else self.posterior(prior)[1]
+            return evidence - log - 0.5 * (_PRIOR_SPREAD / spread) ** 2
 
         at = float(np.log(self.spread))
         below, here, above = (value(at + step) for step in (-_PROBE, 0.0, _PROBE))
@@ -151,14 +180,19 @@ class TypeTree:
         return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
     def _evidence(self, prior: Vector, spread: float) -> float:
-        """Σ_s log Σ_t prior_t exp(message_st) at this κ, of workers with more than one leaf."""
-        workers, place = self._workers
-        kernel = spread_kernel(self._points, spread)
-        m = np.maximum(self._through(self._leaf[self._several], kernel.T), _TINY)
-        messages = _summed(np.log(m), place, len(workers))
-        messages[:, : self._regular] += self._bonus[workers, None]
+        """Σ_s log Σ_t prior_t exp(message_st) at this κ."""
+        messages = self._logs(spread_kernel(self._points, spread))[1]
         top = messages.max(axis=1, keepdims=True)
-        return float(np.log(np.exp(messages - top) @ prior).sum() + top.sum())
+        messages -= top
+        return float(np.log(np.exp(messages, out=messages) @ prior).sum() + top.sum())
+
+    def _logs(self, kernel: Vector) -> tuple[Vector, Vector]:
+        """Logarithms of m_g(t) of leaves, and the messages of workers, with this kernel."""
+        log = np.maximum(self._through(self._leaf, kernel.T), _TINY)
+        np.log(log, out=log)
+        messages = _summed(log, self._whole, self._n)
+        messages[:, : self._regular] += self._bonus[:, None]
+        return log, messages
 
     @property
     def _regular(self) -> int:

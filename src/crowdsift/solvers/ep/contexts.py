@@ -72,8 +72,14 @@ class ContextSites(LeafSites):
     ) -> None:
         super().__init__(leaves)
         self._whole, self._context, self._shape = worker, context, types
-        self._crowd = n_workers - n_gold
-        self.types, self.side = TypeTree(worker, n_workers, types), SideTree(worker, n_workers)
+        self._n, self._crowd = n_workers, n_workers - n_gold
+        several = np.bincount(worker, minlength=n_workers) > 1
+        self._apart, self._alone = np.flatnonzero(several[worker]), np.flatnonzero(~several[worker])
+        self._several, place = np.unique(worker[self._apart], return_inverse=True)
+        self.types, self.side = (
+            TypeTree(place, len(self._several), types),
+            SideTree(worker, n_workers),
+        )
         if not types.sides:
             self.side.spread = 0.0
         self._priors: Vector | None = None  # of leaves; None before the first pass
@@ -107,22 +113,28 @@ class ContextSites(LeafSites):
         if own is not None or workers is not None:
             raise ValueError("sites of contexts are updated together, with the common prior")
         self._levels = levels
+        self.types.at(levels)
+        blurred = self.types.blurred(prior)
         if self._priors is None:
             self.side.start(side)
-            self._priors = np.tile(prior, (len(self._whole), 1))
-        before = self._priors
+            self._priors = np.tile(blurred, (len(self._whole), 1))
+        self._priors[self._alone] = blurred
+        before = self._priors[self._apart]
         found = self.leaves.update(
             levels, prior, means, damping=damping, clip=clip, side=side, own=self.leaf_priors()
         )
-        leaf = likelihoods(self.leaves, levels, self._shape, len(self._whole))
+        leaf = likelihoods(self.leaves, levels, self._shape, self._apart)
         if self._shape.sides:
             leaves = slice(len(self._whole))
             self.side.gather(found.side_tau[leaves], found.side_nu[leaves], side)
-        self.types.gather(leaf, levels, self.side.bonus)
+        self.types.gather(leaf, levels, self.side.bonus[self._several])
         q, log_messages = self.types.posterior(prior)
         log_messages += found.log_messages - float(np.log(np.sum(before * leaf, axis=1)).sum())
-        self._priors = self.types.leaf_priors(prior)
-        counts, regular = self._counted(q)
+        self._priors[self._apart] = self.types.leaf_priors(prior)
+        regular = np.zeros(self._n)
+        regular[self._whole[self._alone]] = found.regular[self._alone]
+        regular[self._several] = q[:, : self._n_regular()].sum(axis=1)
+        counts = self.type_counts(prior)
         if damping:
             self.types.learn(prior)
             if self._shape.sides:
@@ -130,30 +142,47 @@ class ContextSites(LeafSites):
         return found._replace(
             counts=counts,
             log_messages=log_messages,
-            regular=regular * self.types.voted,
+            regular=regular,
             side_tau=self.side.tau,
             side_nu=self.side.nu,
         )
 
     def type_counts(self, prior: Vector) -> Vector:
-        """Counts of types; see the protocol."""
-        return self.types.counts(prior)
+        """Counts of types; see the protocol.
+
+        Of all leaves as if alone, less those that are not, and of workers of several leaves.
+        """
+        blurred = self.types.blurred(prior)
+        alone = self.leaves.type_counts(blurred) - self.types.leaf_counts(blurred)
+        return self.types.sharpened(prior, alone) + self.types.counts(prior)
 
     def posteriors(
         self, prior: Vector, rows: slice, own: WorkerPriors | None = None
     ) -> TypePosteriors:
         """Posterior over types of workers, on the common levels; see the protocol."""
-        masses = self.types.posterior(prior)[0]
         grid = mirrored(self._levels)
-        masses[self._crowd :] = 0.0
-        masses[self._crowd :, len(grid) - 1] = 1.0  # most reliable, of the least width
-        chosen = masses[rows]
-        return TypePosteriors(np.tile(grid, (len(chosen), 1)), chosen)
+        begin, end, _ = rows.indices(self._n)
+        masses = np.tile(prior, (max(end - begin, 0), 1))  # of those without votes
+        alone = self._alone[_within(self._whole[self._alone], begin, end)]
+        if len(alone):
+            leaf = likelihoods(self.leaves, self._levels, self._shape, alone)
+            masses[self._whole[alone] - begin] = prior * self.types.through(leaf)
+        several = _within(self._several, begin, end)
+        masses[self._several[several] - begin] = self.types.posterior(prior)[0][several]
+        masses /= masses.sum(axis=1, keepdims=True)
+        gold = slice(max(self._crowd - begin, 0), None)
+        masses[gold] = 0.0
+        masses[gold, len(grid) - 1] = 1.0  # most reliable, of the least width
+        return TypePosteriors(np.tile(grid, (len(masses), 1)), masses)
 
     def known(self, points: WorkerPoints) -> ContextPoints:
-        """Points of the leaves, gold not among them, with whose they are."""
-        own = WorkerPoints(*(column[: len(self._whole)] for column in points))
-        return ContextPoints(self._whole, self._context, own)
+        """Points of the leaves, gold not among them, with whose they are and where.
+
+        Not of those that are several contexts: there a worker is as where it was not seen.
+        """
+        one = np.flatnonzero(self._context >= 0)
+        own = WorkerPoints(*(column[one] for column in points))
+        return ContextPoints(self._whole[one], self._context[one], own)
 
     def leaf_priors(self) -> WorkerPriors:
         """The priors that workers give to their leaves."""
@@ -179,12 +208,16 @@ class ContextSites(LeafSites):
         twin = copy(self)
         twin.leaves = self.leaves.copy()
         twin.types, twin.side = deepcopy(self.types), deepcopy(self.side)
+        twin._priors = deepcopy(self._priors)
         return twin
 
-    def _counted(self, q: Vector) -> tuple[Vector, Vector]:
-        """Σ_s q_s(t) over workers with votes, and the probability of each to be regular."""
-        regular = len(self._shape.widths) * (2 * len(self._levels) + 1)
-        return q[self.types.voted].sum(axis=0), q[:, :regular].sum(axis=1)
+    def _n_regular(self) -> int:
+        return len(self._shape.widths) * (2 * len(self._levels) + 1)
+
+
+def _within(values: NDArray[np.int64], begin: int, end: int) -> NDArray[np.intp]:
+    """Which are in the range."""
+    return np.flatnonzero((values >= begin) & (values < end))
 
 
 def in_another(points: WorkerPoints, sites: ContextSites) -> WorkerPoints:
@@ -210,7 +243,7 @@ def with_contexts(run: Propagation) -> Propagation:
     and no longer rises by enough. It goes on from the scores and the worker types of the run, over
     an engine of its own.
     """
-    apart = run.engine.by_context()
+    apart = run.engine.by_context(_MIN_VOTES)
     if apart is None or len(apart.worker) * len(run.prior.masses) > MOST_NUMBERS:
         return run
     rows = _informative(apart, run.engine.facts.n_workers)
@@ -237,11 +270,10 @@ def with_contexts(run: Propagation) -> Propagation:
 
 
 def _informative(apart: ContextEngine, n_workers: int) -> NDArray[np.intp]:
-    """Leaves with several votes, of workers who have more than one such leaf."""
-    tally = apart.engine.counts.tally(np.zeros(apart.engine.facts.n_items))
-    many = tally.loads[: len(apart.worker)] >= _MIN_VOTES
-    leaves = np.bincount(apart.worker, many, n_workers)
-    return np.flatnonzero(many & (leaves[apart.worker] > 1))
+    """Leaves that are one context, of workers who have more than one such leaf."""
+    one = apart.context >= 0
+    leaves = np.bincount(apart.worker, one, n_workers)
+    return np.flatnonzero(one & (leaves[apart.worker] > 1))
 
 
 def _leaves(run: Propagation, apart: ContextEngine) -> GridSites:
@@ -263,7 +295,7 @@ def _gain(
     found = leaves.update(prior.levels, prior.masses, run.means, damping=1.0, clip=True, side=side)
     known, whole = np.unique(worker[rows], return_inverse=True)
     tree = TypeTree(whole, len(known), types)
-    leaf = likelihoods(leaves, prior.levels, types, len(worker))[rows]
+    leaf = likelihoods(leaves, prior.levels, types, rows)
     tree.gather(leaf, prior.levels, np.zeros(len(known)))
     gain = tree.gain(prior.masses)
     if types.sides:
