@@ -26,7 +26,6 @@ def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
     """
     place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
     share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
-    result = np.zeros((*masses.shape[:-1], len(grid)))
-    np.add.at(result, (..., place), masses * (1 - share))
-    np.add.at(result, (..., place + 1), masses * share)
-    return result
+    shares, rows = np.zeros((len(points), len(grid))), np.arange(len(points))
+    shares[rows, place], shares[rows, place + 1] = 1 - share, share
+    return np.asarray(masses @ shares)
