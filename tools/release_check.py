@@ -12,6 +12,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -28,10 +29,10 @@ def run(*command: str | Path, quiet: bool = False, **options: object) -> None:
     subprocess.run([str(part) for part in command], check=True, stdout=out, **options)  # type: ignore[call-overload]
 
 
-def interpreters() -> dict[str, str]:
+def interpreters(versions: Sequence[str] = VERSIONS) -> dict[str, str]:
     """The interpreters of this machine, by version: on the path, or kept by pyenv."""
     found = {}
-    for version in VERSIONS:
+    for version in versions:
         kept = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python"))
         path = str(kept[-1]) if kept else shutil.which(f"python{version}")
         if path:
@@ -43,7 +44,8 @@ def build(folder: Path, pythons: dict[str, str]) -> list[Path]:
     """The sdist, and from it a wheel of 3.11 and one of the limited API for 3.12 and later."""
     run(sys.executable, "-m", "build", "--sdist", "--outdir", folder, ROOT)
     (sdist,) = folder.glob("*.tar.gz")
-    for version in ("3.11", "3.12"):
+    limited = next((version for version in pythons if version != "3.11"), None)
+    for version in ("3.11", limited):
         if version in pythons:
             run("uv", "build", "--wheel", "--python", pythons[version], "--out-dir", folder, sdist)
     return sorted(folder.glob("*.whl"))
@@ -56,7 +58,16 @@ def try_wheel(folder: Path, python: str, version: str, wheels: list[Path], resol
     home = folder / f"{version}-{resolution}"
     run("uv", "venv", "--quiet", "--python", python, home)
     inside = home / "bin" / "python"
-    install = ["uv", "pip", "install", "--quiet", "--python", inside, "--only-binary", ":all:"]
+    install: list[str | Path] = [
+        "uv",
+        "pip",
+        "install",
+        "--quiet",
+        "--python",
+        inside,
+        "--only-binary",
+        ":all:",
+    ]
     run(*install, "--resolution", resolution, wheel, *TOOLS)
     away = home / "work"
     shutil.copytree(ROOT / "tests", away / "tests")
@@ -76,9 +87,12 @@ def main() -> None:
     """Builds and tries everything; the first failure ends it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--out", type=Path, help="keep sdist, wheels and SHA256SUMS here")
-    out = parser.parse_args().out
+    parser.add_argument("--versions", default=",".join(VERSIONS), help="of Python, these alone")
+    parser.add_argument("--newest", action="store_true", help="the newest dependencies alone")
+    options = parser.parse_args()
+    out = options.out
     os.environ["PATH"] = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
-    pythons = interpreters()
+    pythons = interpreters(options.versions.split(","))
     print("interpreters:", pythons)
     with tempfile.TemporaryDirectory(prefix="crowdsift-release-") as name:
         folder = Path(name)
@@ -86,7 +100,8 @@ def main() -> None:
         for version, python in pythons.items():
             try_wheel(folder, python, version, wheels, "highest")
         oldest, python = next(iter(pythons.items()))
-        try_wheel(folder, python, oldest, wheels, "lowest-direct")
+        if not options.newest:
+            try_wheel(folder, python, oldest, wheels, "lowest-direct")
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
             made = [*wheels, *folder.glob("*.tar.gz")]
