@@ -170,10 +170,11 @@ mutation: $(VENV)/.developing
 api-accept: $(VENV)/.developing
 	$(BIN)/python -m tools.public_api --accept
 
-# What is slow and done before a release: wheels and sdist in clean environments, oldest and newest dependencies.
+# What is slow and done before a release: wheels and sdist in clean environments, oldest and newest dependencies;
+# what passed is in dist/.
 release-check: $(VENV)/.developing
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[release]"
-	$(BIN)/python -m tools.release_check
+	$(BIN)/python -m tools.release_check --out dist
 
 # Needs the real data sets and Chromium.
 pictures: $(VENV)/.developing

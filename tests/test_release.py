@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from tools import release
+from tools import release, release_check
 
 import crowdsift
 
@@ -28,3 +28,15 @@ def test_citation_and_package_agree_on_the_version():
 def test_what_is_no_version_is_refused(version):
     with pytest.raises(SystemExit, match="not a version"):
         release.checked(version)
+
+
+def test_artefacts_are_kept_with_their_checksums(tmp_path):
+    made = [tmp_path / "a.whl", tmp_path / "b.tar.gz"]
+    for file, text in zip(made, ("abc", ""), strict=True):
+        file.write_text(text)
+    release_check.keep(made, tmp_path / "dist")
+    assert (tmp_path / "dist" / "a.whl").read_text() == "abc"
+    assert (tmp_path / "dist" / "SHA256SUMS").read_text() == (
+        "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad  a.whl\n"  # FIPS 180-2
+        "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855  b.tar.gz\n"
+    )

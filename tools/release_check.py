@@ -7,6 +7,7 @@ wheel is installed, nothing may be compiled, the demo runs and the tests that ne
 from __future__ import annotations
 
 import argparse
+import hashlib
 import os
 import shutil
 import subprocess
@@ -83,6 +84,15 @@ def try_wheel(folder: Path, python: str, version: str, wheels: list[Path], resol
     run(inside, "-m", "pytest", "-n", "2", "-c", "pyproject.toml", *rooms, cwd=away, env=bare)
 
 
+def keep(made: Sequence[Path], out: Path) -> None:
+    """Copies the artefacts, with the checksums of those alone, as `sha256sum -c` reads them."""
+    out.mkdir(parents=True, exist_ok=True)
+    for file in made:
+        shutil.copy(file, out)
+    lines = [f"{hashlib.sha256(file.read_bytes()).hexdigest()}  {file.name}\n" for file in made]
+    (out / "SHA256SUMS").write_text("".join(lines))
+
+
 def main() -> None:
     """Builds and tries everything; the first failure ends it."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
@@ -103,11 +113,7 @@ def main() -> None:
         if not options.newest:
             try_wheel(folder, python, oldest, wheels, "lowest-direct")
         if out is not None:
-            out.mkdir(parents=True, exist_ok=True)
-            made = [*wheels, *folder.glob("*.tar.gz")]
-            for file in made:
-                shutil.copy(file, out)
-            run("sha256sum", *[file.name for file in made], cwd=out)
+            keep([*wheels, *folder.glob("*.tar.gz")], out)
     print("all good:", ", ".join(wheel.name for wheel in wheels))
 
 
