@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import difflib
+import hashlib
 import importlib.machinery
 import json
 import os
@@ -25,6 +26,7 @@ import time
 import tomllib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
 
@@ -181,6 +183,41 @@ def tried(mutant: Mutant | None, file: str, limit: float) -> tuple[str, float]:
     return word, seconds
 
 
+class Kept:
+    """What became of mutants in a run that was stopped.
+
+    Those that lived count only as long as their tests stay as they are.
+    """
+
+    def __init__(self, file: Path | None) -> None:
+        self._file = file
+        lines = file.read_text().splitlines() if file is not None and file.exists() else []
+        self._words = {name: (tests, word) for name, tests, word in map(json.loads, lines)}
+
+    def word(self, mutant: Mutant) -> str | None:
+        """How it ended, if that is known; the whole file is part of its name."""
+        tests, word = self._words.get(_digest(mutant.file + mutant.source), ("", None))
+        return None if word == "survived" and tests != _tests_of(mutant.file) else word
+
+    def add(self, mutant: Mutant, word: str) -> None:
+        """Keep how it ended."""
+        if self._file is not None:
+            entry = [_digest(mutant.file + mutant.source), _tests_of(mutant.file), word]
+            with self._file.open("a") as file:
+                file.write(json.dumps(entry) + "\n")
+
+
+@cache
+def _tests_of(file: str) -> str:
+    """A digest of the tests of a file."""
+    paths = dict.fromkeys(ROOT / test.split("::")[0] for test in TARGETS[file])
+    return _digest("".join(path.read_text(encoding="utf-8") for path in paths))
+
+
+def _digest(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
 def excused() -> dict[tuple[str, str, str], str]:
     """Mutants that no test can notice, by file, line before and line after, and why."""
     if not EXCUSED.exists():
@@ -197,6 +234,7 @@ def main() -> None:
     parser.add_argument("--minutes", type=float, default=30.0, help="no mutant is begun after")
     parser.add_argument("--trust", action="store_true", help="do not run the tests unchanged first")
     parser.add_argument("--only", default="", help="a pattern of file names")
+    parser.add_argument("--keep", type=Path, help="a file of what was tried, to go on from")
     parser.add_argument("--least", type=float, default=0.85, help="the share to be killed")
     options = parser.parse_args()
     import hypothesis  # noqa: F401, loaded once for all
@@ -219,15 +257,18 @@ def main() -> None:
             limits[file] = 20.0 + 5.0 * seconds
         print(f"{file}: {len(sample)} of {len(every)} mutants", flush=True)
         queues.append(sample)
-    known, found = excused(), []
+    known, found, kept = excused(), [], Kept(options.keep)
     for mutant in filter(None, chain.from_iterable(zip_longest(*queues))):  # all files in turn
-        if time.monotonic() > until:
-            break
-        word, _ = tried(mutant, mutant.file, limits.get(mutant.file, 200.0))
         line, before, after = mutant.change()
+        ended = kept.word(mutant)
+        if ended is None:
+            if time.monotonic() > until:
+                continue
+            ended, _ = tried(mutant, mutant.file, limits.get(mutant.file, 200.0))
+            kept.add(mutant, ended)
         reason = known.get((mutant.file, before, after))
-        found.append((mutant.file, word, reason))
-        if word == "survived":
+        found.append((mutant.file, ended, reason))
+        if ended == "survived":
             print(f"  {mutant.file}:{line} [{mutant.operator}]\n    - {before}\n    + {after}")
             print(f"    {'no test can notice: ' + reason if reason else 'SURVIVED'}", flush=True)
     _table(found, options.least)
