@@ -59,6 +59,7 @@ class Mixture:
 
 def expected(prior, counts):
     """The update of π in plain NumPy."""
+    counts = np.where(counts < 1e-6, 0.0, counts)  # of a worker: nobody
     points, widths = mirrored(prior.levels), len(prior.types.widths)
     table = counts[: widths * len(points)].reshape(widths, -1)
     by_level, everyone = table.sum(axis=0), counts.sum()
@@ -129,6 +130,35 @@ def test_learning_ends_where_plain_steps_do():
     assert fast.spread == pytest.approx(plain.spread, abs=1e-7)
     assert calls < 0.5 * slow
     assert fast.masses.min() > 0.0
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_types_that_are_gone_come_back_only_for_a_worker_who_is_clearly_one(ahead):
+    """π at rest stays at rest for any number of steps; else a type grows out of nothing."""
+    levels = power_grid(25)
+    points = mirrored(levels)
+    seen = np.random.default_rng(4).normal(1.0, 0.3, 124)
+    likelihood = np.exp(-0.5 * ((points - seen[:, None]) / 0.6) ** 2)
+
+    def counts_with(ratio):
+        """One worker who fits the last type better, so many times as well as its average one."""
+        own = likelihood.copy()
+        own[0, -1] = ratio * float(own[0] @ rest.masses)
+
+        def counts(masses):
+            joint = masses * own
+            return (joint / joint.sum(axis=1, keepdims=True)).sum(axis=0)
+
+        return counts
+
+    rest = WorkerPrior.start(levels, 1.0, 0.5)
+    rest = rest.learned(counts_with(1.0), 3_000, 1e-13, ahead=False)
+    assert rest.masses[-1] < 1e-12
+    # A step multiplies the type's mass by ratio/(M + 50), more than 1.
+    weak = rest.learned(counts_with(1.3 * 174), 400, 0.0, ahead=ahead)
+    np.testing.assert_allclose(weak.masses, rest.masses, atol=1e-6)
+    clear = rest.learned(counts_with(1.0 / rest.masses[-1]), 400, 1e-12, ahead=ahead)
+    assert clear.masses[-1] > 0.5 / 174
 
 
 def test_a_majority_of_adversaries_is_the_majority():

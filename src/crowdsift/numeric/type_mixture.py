@@ -4,7 +4,10 @@ Over reliabilities p0 is ρ₊N(μ, τ²) + ρ₋N(-μ, τ²) + ρ₀δ₀ on a 
 adversaries as able as they are, and workers who click at random. Every Gaussian on the grid is
 density times cell width, normalised. Over tie widths p0 is their counts with five workers spread
 evenly; side-only types together have the share (n_side + ½)/(M + 1) of it, split equally. With n
-the counts, M their sum, π = (n + 50 p0)/(M + 50).
+the counts, M their sum, π = (n + 50 p0)/(M + 50). Counts below a millionth of a worker are nothing.
+A type of which less was left would come back where a worker fits it a little better than the rest,
+by a factor close to 1 a step: a run would seem to be at rest until, after a number of steps that
+rounding decides, it is not. One for which a worker clearly speaks comes back from what p0 holds.
 
 A fit updates π some hundreds of times, so what is here is written for few calls of NumPy.
 """
@@ -27,6 +30,7 @@ _PRIOR_WORKERS = 50.0  # how many workers p0 counts for in π
 _SHARE_WORKERS = 5.0  # ... the prior of ρ, and a uniform distribution of tie widths
 _SPREAD_WORKERS = 20.0  # ... a spread of μ/2
 _TINY = 1e-300
+_NOBODY = 1e-6  # of a worker, below which nobody is of a type
 
 
 class TypeMixture:
@@ -51,7 +55,7 @@ class TypeMixture:
 
     def start(self, counts: Vector) -> tuple[float, float]:
         """μ and τ from the first counts: their mean and standard deviation."""
-        by_level = self._by_level(counts)
+        by_level = self._by_level(_without_nobody(counts))
         total = max(float(by_level.sum()), 1e-12)
         mean = float(self._points @ by_level) / total
         return mean, max((float((self._points - mean) ** 2 @ by_level) / total) ** 0.5, MIN_SPREAD)
@@ -73,6 +77,7 @@ class TypeMixture:
         >>> mixture.update(state, counts)[5:].round(2)
         array([0.01, 0.18, 0.81])
         """
+        counts = _without_nobody(counts)
         by_level = self._by_level(counts)
         centre, log_spread, plus, minus, none = state[:5].tolist()
         able, total = self._parts(centre, math.exp(log_spread), plus, minus, none)
@@ -141,3 +146,8 @@ class TypeMixture:
             return counts[: len(self._points)]
         n_regular = self._n_widths * len(self._points)
         return np.asarray(counts[:n_regular].reshape(self._n_widths, -1).sum(axis=0))
+
+
+def _without_nobody(counts: Vector) -> Vector:
+    """Counts, 0 where they are next to nothing; see above."""
+    return np.where(counts < _NOBODY, 0.0, counts)
