@@ -13,6 +13,7 @@ from typer.testing import CliRunner
 import crowdsift
 from crowdsift.cli import app
 from crowdsift.results.influence import ScoreModel
+from crowdsift.results.rescored import Nearby
 
 PENALTY = 0.01
 PAIRS = list(combinations(range(5), 2))
@@ -202,3 +203,22 @@ def test_the_command_tells_it(tmp_path: object) -> None:
     saved = crowdsift.load(folder / "out").summary["robustness"]
     assert saved["votes"] >= 1
     assert saved["total_workers"] == 7
+
+
+def test_scores_from_nearby_are_those_of_a_fit_of_what_is_left() -> None:
+    votes = crowdsift.simulate(items=9, workers=30, comparisons=1500, seed=2).comparisons()
+    fit = crowdsift.fit(votes)
+    near = Nearby(fit, None, 1)
+    assert near.possible
+    for fewer in (12, 9, 10):  # the second and third go on from the first
+        weight = votes.weight.copy()
+        weight[np.flatnonzero(votes.first == 0)[:fewer]] = 0.0
+        left = replace(votes, weight=weight).select(weight > 0.0)
+        cold = crowdsift.fit(left)
+        row = dict(zip(cold.items["item"], cold.items["score"], strict=True))
+        expected = np.array([row[item] for item in votes.items])
+        for found in (near.quick(left), near.whole(left)):
+            assert found is not None
+            scores = found.scores - found.scores.mean()
+            assert scores == pytest.approx(expected, abs=3e-3)  # 100 tolerances, and 3 of them
+    assert not Nearby(crowdsift.fit(votes, "bt"), None, 1).possible

@@ -221,6 +221,14 @@ class Model(ABC):
         """Fit the model from where an earlier fit ended, or was cut short."""
         raise RequestError(f"{self.name} cannot go on from an earlier fit; sift can")
 
+    def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
+        """Scores of nearly the same votes, and from where to go on to others.
+
+        A part of the work of `resume`, for searches. What evidence decides is decided anew only if
+        `decide`; None where only a whole fit can tell.
+        """
+        return None
+
     def estimate_in_groups(
         self,
         engine: Engine,

@@ -37,7 +37,7 @@ from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
 from crowdsift.solvers.ep.type_summary import summarise
-from crowdsift.solvers.ep.warm import WarmStart
+from crowdsift.solvers.ep.warm import WarmStart, go_on
 from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
 from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
@@ -185,16 +185,33 @@ class Sift(Model):
         Where ties have come up, or sides are no longer known, the crowd was another one: all
         starts are tried, as without an earlier run. So they are where workers differed by context.
         """
-        if not start.population or start.population.get("by_context"):
+        warm = self._warm_start(engine, start)
+        if warm is None:
             return self.estimate(engine, progress)
+        return self._estimate(resumed(warm, engine, self._settings(engine), progress), engine)
+
+    def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
+        """Scores alone; unless `decide`, with the sides and the effect of pairs that were found."""
+        warm = self._warm_start(engine, start)
+        if warm is None:
+            return None
+        run = (resumed if decide else go_on)(warm, engine, self._settings(engine))
+        size = run.scale()
+        known = population_to(run.prior, run.sides.prior, run.pair_effect, size)
+        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.sites))
+        return (there.scores, there) if run.settled else None
+
+    def _warm_start(self, engine: Engine, start: Start) -> WarmStart | None:
+        """Where to go on from; None where the crowd of these votes is another one."""
+        if not start.population or start.population.get("by_context"):
+            return None
         prior, side, effect, scale = population_from(start.population)
         shape, ties = prior.types, self.ties and engine.facts.ties
         if shape.ties != ties or (shape.sides and not (self.sides and engine.facts.sides_known)):
-            return self.estimate(engine, progress)
+            return None
         means, variances = start.scores * scale, start.variances * scale**2
         cut = bool(start.population.get("unfinished"))
-        warm = WarmStart(means, variances, prior, side, effect, start.sites, cut)
-        return self._estimate(resumed(warm, engine, self._settings(engine), progress), engine)
+        return WarmStart(means, variances, prior, side, effect, start.sites, cut)
 
     def estimate_in_groups(
         self,

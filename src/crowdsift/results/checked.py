@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from crowdsift.results.copying import Copying, copying
 from crowdsift.results.record import FitRecord
+from crowdsift.results.rescored import Nearby
 from crowdsift.results.robustness import Robustness, robustness
 from crowdsift.results.statistics import FitStatistics, fit_statistics
 
@@ -53,7 +54,8 @@ class CheckedRecord(FitRecord):
         Without at most 4 of the 15 votes b would be above a
         """
         refit = self._refitter(gold=gold, threads=threads, warm=True)
-        return robustness(self, refit, neighbours=neighbours)
+        near = Nearby(self, gold, threads)
+        return robustness(self, refit, near, neighbours=neighbours)
 
     def statistics(
         self, *, halves: int = 0, gold: Any = None, threads: int | None = None

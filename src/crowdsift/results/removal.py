@@ -55,16 +55,20 @@ class VotePath:
         cells = np.bincount(self._units[:number], self._amounts[:number], self._cells)
         return _dealt(cells.astype(np.float64), self._weight, self._place)
 
-    def fewest(self, margin: Margin, refits: int) -> Vector | None:
+    def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> Vector | None:
         """The weight taken from every row; None where no set was found.
 
-        `margin` is the method's difference of the two scores for other weights, which may be
-        asked for `refits` times.
+        `margin` is the method's difference of the two scores for other weights, `quick` one that
+        costs less and is about the same; each may be asked for `refits` times.
         """
         if not self.length:
             return None
-        found = _smallest(
-            lambda n: margin(self._weight - self.taken(n)),
+
+        def without(asked: Margin) -> Callable[[int], float]:
+            return lambda number: asked(self._weight - self.taken(number))
+
+        found = _verified(
+            without(margin), None if quick is None else without(quick),
             self.start, self.guess, self.length, refits,
         )  # fmt: skip
         if found is None:
@@ -139,16 +143,20 @@ class WorkerPath:
             ends.append(scores[pair[0]] - scores[pair[1]])
         return [int(tried[int(np.argmin(ends))])]
 
-    def fewest(self, margin: Margin, refits: int) -> list[int] | None:
+    def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> list[int] | None:
         """The codes of the workers; None where no set was found."""
         if not self.order:
             return None
 
-        def without(number: int) -> float:
-            gone = np.isin(self._worker, self.order[:number])
-            return margin(np.where(gone, 0.0, self._weight))
+        def without(asked: Margin) -> Callable[[int], float]:
+            return lambda number: asked(
+                np.where(np.isin(self._worker, self.order[:number]), 0.0, self._weight)
+            )
 
-        found = _smallest(without, self.start, self.guess, len(self.order), refits)
+        found = _verified(
+            without(margin), None if quick is None else without(quick),
+            self.start, self.guess, len(self.order), refits,
+        )  # fmt: skip
         return None if found is None else self.order[:found]
 
 
@@ -197,6 +205,22 @@ def _lowest(values: Vector, count: int) -> NDArray[np.intp]:
         places = np.argpartition(values, count)[:count]
         return places[np.lexsort((places, values[places]))]
     return np.argsort(values, kind="stable")[:count]
+
+
+def _verified(
+    margin: Callable[[int], float], quick: Callable[[int], float] | None,
+    start: float, guess: int, most: int, refits: int,
+) -> int | None:  # fmt: skip
+    """The smallest number that `quick` found, if `margin` says the same of it.
+
+    Otherwise the search goes on from there by `margin` alone.
+    """
+    if quick is not None:
+        near = _smallest(quick, start, guess, most, refits)
+        if near is not None and margin(near) < 0.0:
+            return near
+        guess = guess if near is None else near + 1
+    return _smallest(margin, start, guess, most, refits)
 
 
 def _smallest(

@@ -22,6 +22,7 @@ from crowdsift.results.tables import Table
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.data import FitData
+    from crowdsift.results.rescored import Nearby, Rescored
     from crowdsift.votes.comparisons import Comparisons
 
     Refit = Callable[[Comparisons], FitData]
@@ -31,6 +32,8 @@ __all__ = ["MOST_ITEMS", "Robustness", "Turned", "robustness"]
 MOST_ITEMS = 1_000  # whose Hessian is inverted
 _CHALLENGERS = 3  # that are searched, those that seem to need the fewest votes
 _ALL = 8  # items up to which every challenger is searched
+_LEAST_OF_GUESS = 0.5  # of the first guess of a challenger it takes at least; it is too large
+_FEW = 24  # votes, below which first guesses are not relied on
 _REFITS = 5  # for one pair, of votes and of workers each
 _CHEAP = 40  # of a method whose refits are fast
 
@@ -124,7 +127,9 @@ class Robustness:
         }
 
 
-def robustness(fit: FitData, refit: Refit, *, neighbours: bool = False) -> Robustness:
+def robustness(
+    fit: FitData, refit: Refit, near: Nearby | None = None, *, neighbours: bool = False
+) -> Robustness:
     """Search for the fewest votes and workers; see `Fit.robustness`.
 
     Parameters
@@ -133,10 +138,12 @@ def robustness(fit: FitData, refit: Refit, *, neighbours: bool = False) -> Robus
         The fit of all votes, with its votes.
     refit
         Fits the same method to fewer votes of the same items and workers.
+    near
+        Finds their scores with less work, where the method can go on from a fit.
     neighbours
         Whether every pair of neighbours is searched, too.
     """
-    search = _Search(fit, refit)
+    search = _Search(fit, refit, near)
     leader = search.leader()
     pairs = search.neighbours() if neighbours else []
     return Robustness(
@@ -151,7 +158,7 @@ def robustness(fit: FitData, refit: Refit, *, neighbours: bool = False) -> Robus
 class _Search:
     """The search on the votes of one fit; items are codes of these votes."""
 
-    def __init__(self, fit: FitData, refit: Refit) -> None:
+    def __init__(self, fit: FitData, refit: Refit, near: Nearby | None = None) -> None:
         if fit.votes is None:
             raise RequestError(
                 "a fit that was loaded does not hold its votes; fit them again to ask for the "
@@ -167,7 +174,9 @@ class _Search:
                 f"{fit.votes.n_items:,} items are too many for the robustness, at most "
                 f"{MOST_ITEMS:,}"
             )
-        self.fit, self.votes, self._refit, self.refits = fit, fit.votes, refit, 0
+        self.fit, self.votes, self.refits = fit, fit.votes, 0
+        self._refit = refit
+        self._near = near if near is not None and near.possible else None
         place = places_of(fit.labels)
         row = np.array([place[key] for key in keys_of(fit.votes.items)])
         self.score = fit.item_table["score"].astype(np.float64)[row]
@@ -185,10 +194,10 @@ class _Search:
         if len(inside) < 2:
             raise RequestError("one item alone has no challenger")
         leader, others = inside[0], inside[1:]
-        if len(others) >= _ALL:
-            needs = [self._first_guess(leader, other) for other in others]
-            others = [others[i] for i in np.argsort(needs, kind="stable")[:_CHALLENGERS]]
-        found = self._by_votes(leader, others)
+        needs = np.array([self._first_guess(leader, other) for other in others])
+        order = np.argsort(needs, kind="stable")[: _CHALLENGERS if len(others) >= _ALL else None]
+        others = [others[i] for i in order]
+        found = self._by_votes(leader, others, needs[order])
         return replace(found, workers=self._by_workers(leader, others))
 
     def neighbours(self) -> list[tuple[int, int]]:
@@ -198,25 +207,27 @@ class _Search:
 
     def turned(self, above: int, below: int) -> Turned:
         """The fewest votes for one pair, and the fewest workers."""
-        found = self._by_votes(above, [below])
+        found = self._by_votes(above, [below], np.zeros(1))
         return replace(found, workers=self._by_workers(above, [below]))
 
-    def _by_votes(self, above: int, others: list[int]) -> Turned:
-        """The fewest votes that put one of the others above; the likeliest is verified first."""
+    def _by_votes(self, above: int, others: list[int], needs: Vector) -> Turned:
+        """The fewest votes that put one of the others above; the likeliest comes first.
+
+        `needs` are how many votes each seems to need, by its first guess.
+        """
         items, best = self.votes.items, Turned(self.votes.items[above], self.votes.items[others[0]])
         for below in others:
             if self.score[above] <= self.score[below]:  # equal scores: nothing holds the order
                 nothing = self._listed(np.zeros_like(self.weight))
                 return Turned(items[above], items[below], 0.0, nothing)
-        paths = [
-            (below, VotePath(self.model, self.weight, self.base, (above, below),
-                             self._gap(above, below)))
-            for below in others
-        ]  # fmt: skip
-        for below, path in sorted(paths, key=lambda entry: entry[1].guess):
+        for below, need in zip(others, needs.tolist(), strict=True):
+            if best.votes is not None and _LEAST_OF_GUESS * need >= max(best.votes, _FEW):
+                continue
+            path = VotePath(self.model, self.weight, self.base, (above, below),
+                            self._gap(above, below))  # fmt: skip
             if best.votes is not None and path.guess >= best.votes:
-                break
-            taken = path.fewest(self._margin_of(above, below), self._budget)
+                continue
+            taken = path.fewest(*self._margins(above, below), self._budget)
             if taken is not None and (best.votes is None or taken.sum() < best.votes):
                 listed = self._listed(taken)
                 best = Turned(items[above], items[below], float(taken.sum()), listed)
@@ -233,7 +244,7 @@ class _Search:
             path = WorkerPath(self.model, self.weight, self.base, (above, below),
                               self._gap(above, below), worker, most)  # fmt: skip
             if best is None or path.guess < len(best):
-                found = path.fewest(self._margin_of(above, below), self._budget)
+                found = path.fewest(*self._margins(above, below), self._budget)
                 if found is not None and (best is None or len(found) < len(best)):
                     best = found
         return None if best is None else tuple(self.votes.workers[best].tolist())
@@ -255,21 +266,29 @@ class _Search:
         place = int(np.searchsorted(-reach, self.score[above] - self.score[below]))
         return float("inf") if place == len(order) else float(self.weight[order][:place].sum())
 
-    def _margin_of(self, above: int, below: int) -> Callable[[Vector], float]:
-        return lambda left: self._margin(left, above, below)
+    def _margins(
+        self, above: int, below: int
+    ) -> tuple[Callable[[Vector], float], Callable[[Vector], float] | None]:
+        """The difference in a fit of what is left, and in one that takes less work."""
+        if self._near is None:
+            return lambda left: self._margin(left, above, below), None
+        series = self._near.series()
+
+        def by(scores: Callable[[Comparisons], Rescored | None]) -> Callable[[Vector], float]:
+            return lambda left: self._near_margin(left, above, below, scores)
+
+        return by(series.whole), by(series.quick)
 
     def _margin(self, left: Vector, above: int, below: int) -> float:
         """The difference of two scores in a fit of the votes that are left.
 
         Infinite where they cannot be compared any more: then nothing is turned.
         """
-        keep = left > 0.0
-        if not keep.any():
+        if not (left > 0.0).any():
             return float("inf")
-        votes = replace(self.votes, weight=left.astype(np.float32)).select(keep)
         self.refits += 1
         try:
-            fit = self._refit(votes)
+            fit = self._refit(self._votes_left(left))
         except CrowdsiftError:
             return float("inf")
         place = places_of(fit.labels)
@@ -281,6 +300,26 @@ class _Search:
         if apart or not table["comparisons"][one] or not table["comparisons"][two]:
             return float("inf")
         return float(table["score"][one] - table["score"][two])
+
+    def _near_margin(
+        self, left: Vector, above: int, below: int, scores: Callable[[Comparisons], Rescored | None]
+    ) -> float:
+        """As `_margin`, from the start that is nearest."""
+        if not (left > 0.0).any():
+            return float("inf")
+        votes = self._votes_left(left)
+        found = scores(votes)
+        if found is None:
+            return self._margin(left, above, below)
+        self.refits += 1
+        pair = np.array([above, below])
+        seen = np.isin(pair, votes.first) | np.isin(pair, votes.second)
+        if not seen.all() or found.component[above] != found.component[below]:
+            return float("inf")
+        return float(found.scores[above] - found.scores[below])
+
+    def _votes_left(self, left: Vector) -> Comparisons:
+        return replace(self.votes, weight=left.astype(np.float32)).select(left > 0.0)
 
     def _listed(self, taken: Vector) -> Table:
         """The votes that were taken away."""
