@@ -182,6 +182,28 @@ def test_a_removal_that_leaves_nothing_is_none() -> None:
     found = crowdsift.fit(votes, "bt").robustness()
     assert found.leader.votes is None
     assert found.leader.workers is None
+    assert str(found) == "There is one vote only: without it nothing would be left"
+    assert found.note
+    assert found.refits == 0
+
+
+def test_without_the_only_worker_nothing_is_left() -> None:
+    winners, losers = ["a", "a", "b", "a", "c"], ["b", "b", "c", "c", "a"]
+    votes = crowdsift.Comparisons.from_arrays(winners, losers, worker=["x"] * 5)
+    found = crowdsift.fit(votes, "bt").robustness(neighbours=True)
+    assert found.leader.votes == 2.0
+    assert found.leader.workers is None
+    assert all(each.workers is None for each in found.neighbours)
+    assert "without the only worker nothing would be left" in str(found)
+    nothing = crowdsift.fit(votes).robustness()  # where sift has learned nothing
+    assert nothing.leader.votes is None
+    assert str(nothing).startswith("Nothing was learned from these votes")
+
+
+def test_what_no_removal_turns() -> None:
+    votes = crowdsift.Comparisons.from_arrays(["a"] * 3, ["b"] * 3, worker=["x", "y", "z"])
+    found = crowdsift.fit(votes, "bt").robustness()
+    assert (found.leader.votes, found.leader.workers, found.note) == (None, None, "")
     assert "No set of votes" in str(found)
 
 

@@ -54,7 +54,8 @@ def _leader(facts: Facts) -> Check | None:
         return None
     votes, total = found["votes"], float(found["total_votes"])
     fragile = votes is not None and (votes <= FRAGILE[0] or votes < FRAGILE[1] * total)
-    return Check("leader", "Votes the leader hangs on", "care" if fragile else "good",
+    nothing = votes is None and bool(found.get("note"))  # to take away
+    return Check("leader", "Votes the leader hangs on", "care" if fragile or nothing else "good",
                  f"{found['text']}.",
                  "A handful of votes decides who comes first." if fragile else "")  # fmt: skip
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import CrowdsiftError, RequestError
+from crowdsift.models.diagnostics import Kind
 from crowdsift.results.influence import ScoreModel
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.removal import VotePath, WorkerPath
@@ -76,6 +77,8 @@ class Robustness:
         How many there are.
     refits
         How often the method was fitted to what is left.
+    note
+        Why there was nothing to search, or to remove; empty where there was.
     """
 
     leader: Turned
@@ -83,11 +86,15 @@ class Robustness:
     total_workers: int
     refits: int
     neighbours: tuple[Turned, ...] = field(default=())
+    note: str = ""
 
     def __str__(self) -> str:
         turned = self.leader
         if turned.votes is None:
-            return f"No set of votes was found whose removal puts another item above {turned.above}"
+            found = (
+                f"No set of votes was found whose removal puts another item above {turned.above}"
+            )
+            return self.note or found
         text = (
             f"Without at most {turned.votes:,g} of the {self.total_votes:,g} votes {turned.below} "
             f"would be above {turned.above}"
@@ -95,7 +102,7 @@ class Robustness:
         if turned.workers is not None:
             many = f"{len(turned.workers):,} of the {self.total_workers:,} workers"
             text += f"; without at most {many} some other item would be"
-        return text
+        return f"{text}; {self.note}" if self.note else text
 
     def to_json(self) -> dict[str, Any]:
         """The figures, as `summary.json` holds them.
@@ -124,6 +131,7 @@ class Robustness:
                 }
                 for each in self.neighbours
             ],
+            "note": self.note,
         }
 
 
@@ -144,6 +152,10 @@ def robustness(
         Whether every pair of neighbours is searched, too.
     """
     search = _Search(fit, refit, near)
+    if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
+        return search.nothing("Nothing was learned from these votes, so no order hangs on them")
+    if search.votes.total_weight <= 1.0:
+        return search.nothing("There is one vote only: without it nothing would be left")
     leader = search.leader()
     pairs = search.neighbours() if neighbours else []
     return Robustness(
@@ -152,6 +164,7 @@ def robustness(
         search.votes.n_workers if search.votes.has_workers else 0,
         search.refits,
         tuple(search.turned(above, below) for above, below in pairs),
+        "without the only worker nothing would be left" if search.one_worker else "",
     )
 
 
@@ -186,6 +199,17 @@ class _Search:
         self.model = ScoreModel.of(fit, fit.votes)
         self.weight = fit.votes.weight.astype(np.float64)
         self.base = self.model.scores(self.weight, self.score)
+
+    @property
+    def one_worker(self) -> bool:
+        """Whether nobody can be left out."""
+        return self.votes.has_workers and self.votes.n_workers == 1
+
+    def nothing(self, note: str) -> Robustness:
+        """The answer where there is nothing to search."""
+        first, second = (self.votes.items[code] for code in self.order[:2])
+        workers = self.votes.n_workers if self.votes.has_workers else 0
+        return Robustness(Turned(first, second), self.votes.total_weight, workers, 0, note=note)
 
     def leader(self) -> Turned:
         """The challenger of the first component that needs the fewest votes."""
@@ -235,7 +259,7 @@ class _Search:
 
     def _by_workers(self, above: int, others: list[int]) -> tuple[Any, ...] | None:
         """The smallest set of workers that puts one of the others above."""
-        if not self.votes.has_workers:
+        if not self.votes.has_workers or self.one_worker:
             return None
         best: list[int] | None = None
         worker = self.votes.worker_codes().astype(np.int64)
