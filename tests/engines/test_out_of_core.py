@@ -187,12 +187,14 @@ def test_bad_input(files, tmp_path):
         crowdsift.read(files, memory="much")
 
 
-def test_by_the_command_line(files):
+def test_by_the_command_line(files, tmp_path):
+    page = tmp_path / "report.html"
     done = subprocess.run(
         [sys.executable, "-m", "crowdsift", "fit", files, "--method", "bora-map", "--memory", "2MB",
-         "--json"], capture_output=True, text=True,
+         "--json", "--report", str(page)], capture_output=True, text=True,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
+    assert "stay in files" in page.read_text()  # what would need all votes at once is left out
     fit = crowdsift.fit(files, method="bora-map")
     assert f'"{fit.item_table["item"][0]}"' in done.stdout
     with opened_engine("auto", fit.votes, 1, "slopes", {"memory": "1GB"}) as made:

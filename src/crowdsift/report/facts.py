@@ -16,6 +16,7 @@ from crowdsift.report.evidence import Evidence
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.votes.labels import key_of
+from crowdsift.votes.mapped import parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,6 +30,10 @@ __all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "se
 ABSENT = (
     "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read "
     "by crowdsift.read."
+)
+IN_FILES = (
+    "The votes are larger than the memory of this fit and stay in files; this would need all of "
+    "them at once."
 )
 
 # A refit that takes longer, in seconds of one core, is made on request only.
@@ -96,10 +101,11 @@ def gather(
     True
     """
     votes = fit.votes if votes is None else votes
-    if votes is None:
-        crowd = describe_crowd(fit, None)
-        nothing, known = np.empty(0, np.int64), Evidence.of(fit)
-        return Facts(fit, None, crowd, nothing, ABSENT, ABSENT, ABSENT, None, "", known)
+    if votes is None or votes.on_disk:
+        crowd, why = describe_crowd(fit, None), ABSENT if votes is None else IN_FILES
+        nothing, known = np.empty(0, np.int64), Evidence.of(replace(fit, votes=None))
+        mark = "" if votes is None else _fingerprint(votes)
+        return Facts(fit, None, crowd, nothing, why, why, why, None, mark, known)
     code, scores = codes(fit, votes)
     crowd = describe_crowd(fit, votes)
     cost = _refit_seconds(fit, votes)
@@ -213,6 +219,7 @@ def _side_excess(
 def _fingerprint(votes: Comparisons) -> str:
     """Equal for equal votes, whatever file or order they came in."""
     result = sha256()
-    for column in (votes.first, votes.second, votes.outcome, votes.weight, votes.offsets):
-        result.update(np.ascontiguousarray(column).data)
+    for column in (*votes.columns, votes.offsets):
+        for rows in parts(column):
+            result.update(np.ascontiguousarray(column[rows]).data)
     return result.hexdigest()[:16]
