@@ -35,6 +35,7 @@ PACKAGE = ROOT / "src" / "crowdsift"
 EXCUSED = ROOT / "tools" / "mutants.toml"
 
 OPTIMUM = "tests/solvers/test_optimum.py"
+STEPS = "tests/solvers/test_steps.py"
 SCALE = "tests/solvers/test_scale.py"
 # What is mutated, and the tests that must notice, the fastest first; its own doctests always belong
 # to them. More tests would notice more: these are the ones that are about the file.
@@ -43,17 +44,18 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "numeric/metrics.py": ("tests/numeric/test_metrics.py",),
     "results/verdicts.py": ("tests/results/test_verdict_limits.py",),
     "solvers/convergence.py": ("tests/solvers/test_newton.py",),
-    "solvers/elimination.py": (OPTIMUM,),
-    "solvers/em.py": (OPTIMUM,),
+    "solvers/elimination.py": (STEPS, OPTIMUM),
+    "solvers/em.py": (STEPS, OPTIMUM),
     "solvers/newton.py": ("tests/solvers/test_newton.py", OPTIMUM),
     "solvers/scale.py": (
+        STEPS,
         OPTIMUM,
         f"{SCALE}::test_curvature_along_the_scores",
         f"{SCALE}::test_best_scale_costs_least",
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",
     ),
-    "solvers/slopes.py": (OPTIMUM,),
+    "solvers/slopes.py": (STEPS, OPTIMUM),
     "solvers/spectral.py": (OPTIMUM,),
 }
 # Replacements of one operator by another of the same kind.

@@ -1,0 +1,436 @@
+"""What solvers ask of an engine on their way: how finely, how often, and what they make of it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift.engines import choose_engine
+from crowdsift.numeric.extrapolation import Anderson
+from crowdsift.numeric.likelihoods import LIKELIHOODS
+from crowdsift.solvers import elimination, em
+from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.elimination import WorkerElimination
+from crowdsift.solvers.scale import SlopeScale
+from crowdsift.solvers.slopes import CommonSlope, OwnSlopes, minimise_with_slopes
+
+VOTES = crowdsift.simulate(8, 5, 500, reliability=(0.3, 1.5), seed=2).comparisons()
+ENGINE = choose_engine("reference", VOTES, 1)
+SCORES = np.linspace(-1.0, 1.0, 8)
+
+
+def rms(x):
+    return float(np.sqrt(np.mean(x**2)))
+
+
+# --- EM ----------------------------------------------------------------------------------------
+
+
+class SpiedEM:
+    """EM passes that write down what is asked of them."""
+
+    def __init__(self, converged=lambda number: True):
+        self.points, self.resolutions, self.solves, self.ridges = [], [], [], []
+        self.values, self.precisions, self._converged = [], [], converged
+
+    def e_step(self, scores, slopes, *, resolution=0.0):
+        inner = ENGINE.em.e_step(scores, slopes, resolution=resolution)
+        self.points.append((scores, slopes))
+        self.resolutions.append(resolution)
+        self.values.append(inner.log_likelihood)
+        self.precisions.append(inner.precision)
+
+        def system(made):
+            return SimpleNamespace(laplacian=SimpleNamespace(solve=solver(made)), rhs=made.rhs)
+
+        def solver(made):
+            def solve(rhs, first, *, shift, tolerance):
+                self.solves.append((len(self.points), shift, tolerance))
+                found = made.laplacian.solve(rhs, first, shift=shift, tolerance=tolerance)
+                return SimpleNamespace(x=found.x, converged=self._converged(len(self.solves)))
+
+            return solve
+
+        def regress(given, ridge):
+            self.ridges.append(ridge)
+            found, made = inner.regress(given, ridge)
+            return found, system(made)
+
+        return SimpleNamespace(
+            log_likelihood=inner.log_likelihood, precision=inner.precision,
+            system=system(inner.system), regress=regress,
+        )  # fmt: skip
+
+
+def run_em(rule, depth, spy=None, alternations=3):
+    spy = spy or SpiedEM()
+    state, trace = em.polya_gamma_em(
+        spy, SCORES / rms(SCORES), np.full(5, 0.8), total_weight=500.0, alternations=alternations,
+        item_ridge=0.01, worker_ridge=0.7, rule=rule, depth=depth,
+    )  # fmt: skip
+    return spy, state, trace
+
+
+@pytest.mark.parametrize("tolerance", [1e-7, 9e-8])
+def test_plain_em_asks_for_what_the_last_step_was_worth(tolerance):
+    """And below 1e-7 its measure is where a geometric series of its steps would end, too."""
+    rule = StoppingRule("change", tolerance, 60)
+    spy, state, trace = run_em(rule, depth=0)
+    steps = [rms(b[0] - a[0]) for a, b in zip(spy.points, spy.points[1:], strict=False)]
+    for number, (e_step, shift, solved_to) in enumerate(spy.solves):
+        last = 1.0 if e_step == 1 else steps[e_step - 2]
+        assert solved_to == pytest.approx(min(max(0.01 * last, 1e-12), 1e-3), rel=1e-12)
+        assert shift == pytest.approx(0.01 * spy.precisions[e_step - 1] / 500.0, rel=1e-12)
+        assert number // 3 == e_step - 1  # so many alternations an iteration
+    assert set(spy.resolutions) == {tolerance}
+    assert set(spy.ridges) == {0.7}
+    np.testing.assert_allclose(trace, np.array(spy.values) / 500.0, rtol=1e-12)
+    moved = np.abs(np.diff(trace))
+    expected = moved
+    if tolerance < 1e-7:
+        jumps = [
+            np.abs(b[0] - a[0]).max() for a, b in zip(spy.points, spy.points[1:], strict=False)
+        ]
+        ratio = np.minimum(np.array(steps) / np.array([1.0, *steps[:-1]]), 0.999)
+        expected = np.maximum(moved, np.array(jumps) / (1.0 - ratio))
+    np.testing.assert_allclose(rule.history, expected, rtol=1e-9)
+    assert state.solved
+    iterate = rule.iterate()
+    assert iterate["scores"] is state.scores
+    assert iterate["workers"] is state.slopes
+
+
+def test_accelerated_em_counts_two_small_moves_and_stays_centred_and_of_size_one():
+    rule = StoppingRule("change", 1e-6, 60)
+    spy, _, trace = run_em(rule, depth=5)
+    moved = np.abs(np.diff(trace))
+    np.testing.assert_allclose(rule.history, np.maximum(moved, [0.0, *moved[:-1]]), rtol=1e-12)
+    for scores, _ in spy.points[1:]:
+        assert scores.mean() == pytest.approx(0.0, abs=1e-14)
+        assert rms(scores) == pytest.approx(1.0)
+    plain = StoppingRule("change", 1e-6, 60)
+    run_em(plain, depth=0)
+    assert rule.iterations < plain.iterations
+    fine = StoppingRule("change", 9e-8, 60)
+    spy, _, trace = run_em(fine, depth=5)
+    jumps = [np.abs(b[0] - a[0]).max() for a, b in zip(spy.points, spy.points[1:], strict=False)]
+    moved = np.abs(np.diff(trace))
+    expected = np.maximum(np.maximum(moved, [0.0, *moved[:-1]]), jumps)
+    np.testing.assert_allclose(fine.history, expected, rtol=1e-9)
+
+
+@pytest.mark.parametrize(("failing", "solved"), [((), True), ((1,), False), ((3,), False)])
+def test_a_solve_that_does_not_converge_is_remembered(failing, solved):
+    """Of the last iteration, whichever of its solves it was."""
+    spy = SpiedEM(lambda number: (number - 1) % 3 + 1 not in failing)
+    _, state, _ = run_em(StoppingRule("change", 0.0, 2), 0, spy)
+    assert state.solved is solved
+
+
+def test_a_proposal_without_size_is_not_taken():
+    class Nothing(Anderson):
+        def propose(self, point, image):
+            return np.zeros_like(image)
+
+    scores, slopes = np.array([1.0, -1.0]), np.array([0.5])
+    point = np.array([0.9, -0.9, 0.4])
+    found = em._accelerate(Nothing(5), point, scores, slopes)
+    assert found[0] is scores
+    assert found[1] is slopes
+
+    class Moved(Anderson):
+        def propose(self, point, image):
+            return np.array([4.0, 0.0, 3.0])  # mean 2, then 2 and -2: size 2
+
+    found = em._accelerate(Moved(5), point, scores, slopes)
+    assert [each.tolist() for each in found] == [[1.0, -1.0], [6.0]]
+
+
+# --- workers eliminated ------------------------------------------------------------------------
+
+
+class SpiedLikelihood:
+    """Passes that write down how closely workers are to be settled."""
+
+    def __init__(self, inner):
+        self._inner, self.tolerances = inner, []
+
+    def fit_workers(self, *given, **named):
+        self.tolerances.append(named["tolerance"])
+        return self._inner.fit_workers(*given, **named)
+
+    def derivatives(self, *given):
+        return self._inner.derivatives(*given)
+
+
+def objective_of(likelihood="scaled-logit", penalty=0.1, bounds=(-np.inf, np.inf)):
+    spied = SpiedLikelihood(ENGINE.likelihood)
+    engine = SimpleNamespace(likelihood=spied, facts=ENGINE.facts)
+    return WorkerElimination(engine, likelihood, penalty, np.array([0.8]), bounds), spied
+
+
+def test_workers_are_settled_as_closely_as_the_gradient_is_small():
+    objective, spied = objective_of()
+    objective.hold_workers = False
+    _, steep = objective.evaluate(SCORES)
+    objective.evaluate(SCORES)
+    rule = StoppingRule("gradient", 1e-9, 60)
+    best, _ = elimination.minimise_eliminated(objective, SCORES, rule)
+    spied.tolerances[2:] = []
+    _, flat = objective.evaluate(best)
+    objective.evaluate(best + 0.01)
+    assert np.abs(steep).max() > 0.1
+    assert spied.tolerances[:2] == [1e-12, 1e-6]  # nothing known yet; far from the end
+    _, near = objective.evaluate(best + 1e-3 * SCORES)
+    assert 1e-7 < np.abs(near).max() < 0.1
+    objective.evaluate(best)
+    assert spied.tolerances[-1] == pytest.approx(1e-5 * np.abs(near).max(), rel=1e-12)
+    assert np.abs(flat).max() < 1e-6
+
+
+@pytest.mark.parametrize("bounded", [False, True])
+def test_a_step_is_newtons_on_the_schur_complement(bounded):
+    """Written out in NumPy; workers at a bound, or held, have no part in it."""
+    objective, _ = objective_of()
+    best, _ = elimination.minimise_eliminated(objective, SCORES, StoppingRule("gradient", 1e-6, 60))
+    low, second, *_, last, high = np.sort(objective.theta[:, 0])
+    bounds = ((low + second) / 2, (last + high) / 2) if bounded else (-np.inf, np.inf)
+    objective, _ = objective_of(bounds=bounds)
+    x = best + 0.02 * SCORES
+    for held in (True, False):
+        objective.hold_workers = held
+        value, gradient = objective.evaluate(x)
+        theta, who = objective.theta, VOTES.worker_codes()
+        d = x[VOTES.first] - x[VOTES.second]
+        n, y = VOTES.weight.astype(float), VOTES.outcome.astype(float)
+        at = LIKELIHOODS["scaled-logit"](d, theta[who], np.zeros((len(VOTES), 0)), y)
+        X = np.zeros((len(VOTES), 8))
+        X[np.arange(len(VOTES)), VOTES.first] += 1.0
+        X[np.arange(len(VOTES)), VOTES.second] -= 1.0
+        A = -X.T @ ((n * at.dd)[:, None] * X)
+        B = np.zeros((8, 5))
+        np.add.at(B.T, who, -(n * at.dt[:, 0])[:, None] * X)
+        D = np.bincount(who, -n * at.tt[:, 0, 0], 5) + 0.1
+        free = (theta[:, 0] > bounds[0]) & (theta[:, 0] < bounds[1])
+        part = np.where(free & (not held), 1.0 / D, 0.0)
+        schur = A - (B * part) @ B.T + 0.1 * np.eye(8)
+        step = objective.step(np.inf, 1e-12)
+        np.testing.assert_allclose(step.x, np.linalg.solve(schur, -gradient), rtol=1e-6)
+        drift = float(np.sum((theta - 0.8) ** 2))
+        likelihood = float(n @ at.value)
+        assert objective.log_likelihood == pytest.approx(likelihood, rel=1e-12)
+        prior = 0.05 * x @ x + 0.05 * drift
+        assert value == pytest.approx(prior - likelihood, rel=1e-12)
+        assert objective.workers() is theta
+        assert held or free.sum() == (3 if bounded else 5)
+
+
+def test_inverses_of_blocks_of_any_size():
+    assert elimination._inverses(np.array([[[4.0]], [[0.0]]])).ravel().tolist() == [0.25, 1e12]
+    assert elimination._inverses(np.zeros((3, 0, 0))).shape == (3, 0, 0)
+    two = np.array([[[2.0, 1.0], [1.0, 3.0]]])
+    np.testing.assert_allclose(elimination._inverses(two)[0] @ two[0], np.eye(2), atol=1e-15)
+
+
+class Scripted:
+    """An objective whose values and gradients are given, with steps of 1."""
+
+    def __init__(self, values, sizes):
+        self._values, self._sizes, self.steps = values, sizes, 0
+
+    def evaluate(self, x):
+        number = int(x[0])
+        return self._values(number), np.array([self._sizes(number), 0.0])
+
+    def em_step(self, x):
+        self.steps += 1
+        return np.ones(2)
+
+
+@pytest.mark.parametrize(
+    ("values", "sizes", "tolerance", "most", "ends", "steps"),
+    [
+        (lambda k: -k, lambda k: 1.0, 1e-6, 500, 40, 41),  # forty steps at most
+        (lambda k: -k, lambda k: 1.0, 1e-6, 5, 5, 6),  # or as many as the rule allows
+        (lambda k: -k if k < 3 else 0.0, lambda k: 1.0, 1e-6, 500, 2, 3),  # it rises
+        (lambda k: -min(k, 2), lambda k: 1.0, 1e-6, 500, 2, 3),  # or stays
+        (lambda k: np.nan if k else 0.0, lambda k: 1.0, 1e-6, 500, 0, 1),
+        (lambda k: -k, lambda k: 0.01 if k == 4 else 0.011, 1e-6, 500, 4, 4),  # Newton's turn
+        (lambda k: -k, lambda k: 0.5, 0.5, 500, 1, 1),
+        (lambda k: -k, lambda k: 0.0, 1e-6, 500, 1, 1),  # one step at least
+        (lambda k: -k, lambda k: -2.0, 0.5, 3, 3, 4),  # the size counts, not the sign
+    ],
+)  # fmt: skip
+def test_steps_of_em_end_where_f_no_longer_falls_or_newton_can_go_on(
+    values, sizes, tolerance, most, ends, steps
+):
+    script = Scripted(values, sizes)
+    found = elimination._by_em(script, np.zeros(2), StoppingRule("gradient", tolerance, most))
+    assert found.tolist() == [ends, ends]
+    assert script.steps == steps
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "rough", "stage"), [(1e-8, 0.1, 1e-6), (1e-3, 0.1, 1e-3), (0.5, 0.5, 0.5)]
+)
+def test_stages_fall_to_the_penalty_itself(tolerance, rough, stage, monkeypatch):
+    asked = []
+
+    def minimise(objective, scores, rule):
+        asked.append((objective.hold_workers, objective.worker_penalty, rule.tolerance, rule.most))
+        return scores + 1.0, [float(len(asked))]
+
+    monkeypatch.setattr(elimination, "minimise", minimise)
+    objective, _ = objective_of(penalty=0.1)
+    rule = StoppingRule("gradient", tolerance, 300)
+    scores, trace = elimination.minimise_eliminated(objective, np.zeros(8), rule, (100.0, 10.0))
+    assert asked == [
+        (True, 0.1, rough, 20),
+        (False, 10.0, stage, 300),
+        (False, 1.0, stage, 300),
+        (False, 0.1, tolerance, 300),
+    ]
+    assert scores.tolist() == [4.0] * 8
+    assert trace == [4.0]
+
+
+# --- slopes ------------------------------------------------------------------------------------
+
+
+class SpiedSlopes:
+    """Passes that write down where and how finely they are made, and from which slopes."""
+
+    def __init__(self, inner):
+        self._inner, self.asked = inner, []
+
+    def profile(self, scores, slopes, prior=None, *, resolution=0.0):
+        self.asked.append((scores, slopes, prior, resolution))
+        return self._inner.profile(scores, slopes, prior, resolution=resolution)
+
+
+def spied_engine(votes=VOTES):
+    engine = choose_engine("reference", votes, 1)
+    return SimpleNamespace(slopes=SpiedSlopes(engine.slopes), facts=engine.facts)
+
+
+def test_passes_are_as_fine_as_the_step_that_is_expected():
+    engine = spied_engine()
+    objective = CommonSlope(engine, 0.3, slope=1.5, tolerance=1e-6)
+    asked = engine.slopes.asked
+    _, gradient = objective.evaluate(SCORES)
+    assert [each[3] for each in asked] == [np.inf]
+    assert (asked[0][1] == 1.5).all()
+    largest = objective.largest_step(gradient)
+    assert largest == pytest.approx(
+        np.abs(gradient / (objective.at.hessian.diagonal() + 0.3)).max(), rel=1e-12
+    )
+    objective.evaluate(SCORES + 0.05)
+    assert asked[-1][3] == pytest.approx(0.1 * largest**2, rel=1e-12)
+    # Converged by a rough pass: looked at once more, finely.
+    best = SCORES
+    for _ in range(12):
+        best = best + objective.step(np.inf, 1e-10).x
+        objective.evaluate(best)
+    asked.clear()
+    fresh = CommonSlope(engine, 0.3, slope=1.5, tolerance=1e-6)
+    fresh.evaluate(best)
+    assert [each[3] for each in asked] == [np.inf, 0.1 * 1e-6]
+    fresh.evaluate(best)
+    assert [each[3] for each in asked[2:]] == [0.1 * 1e-6]  # fine already
+
+
+def test_the_diagonal_is_taken_anew_after_a_step_of_a_tenth():
+    objective = CommonSlope(spied_engine(), 0.3)
+    one = np.ones(8)
+    for at, same in ((SCORES, False), (1.099 * SCORES, True), (1.101 * SCORES, False)):
+        _, gradient = objective.evaluate(at)
+        measured = objective.largest_step(2.0 * gradient) / 2.0
+        fresh = np.abs(gradient / (objective.at.hessian.diagonal() + 0.3)).max()
+        assert (measured != pytest.approx(fresh, rel=1e-12)) is same
+        assert objective.largest_step(gradient) == pytest.approx(measured, rel=1e-15)
+    assert objective.workers() is None
+    before = objective.profile(one * 3.0)  # elsewhere: a pass
+    assert objective.profile(objective._x) is before  # here: none
+
+
+def test_first_scores_are_logits_of_the_shares_that_a_linear_step_says():
+    engine = spied_engine()
+    objective = CommonSlope(engine, 0.3, slope=1.5)
+    first = objective.first_scores()
+    other = CommonSlope(engine, 0.3, slope=1.5)
+    other.evaluate(np.zeros(8))
+    linear = other.step(np.inf, 0.1).x
+    share = np.clip(0.5 + 0.25 * 1.5 * linear, 0.1, 0.9)
+    np.testing.assert_allclose(first, np.log(share / (1 - share)) / 1.5, rtol=1e-12)
+    strong = CommonSlope(engine, 1e-6, slope=40.0).first_scores()
+    assert np.abs(strong).max() <= np.log(9.0) / 40.0 * (1 + 1e-12)
+
+
+def test_levels_of_islands_are_what_the_prior_alone_holds():
+    islands = crowdsift.Comparisons.from_arrays(list("aabxy"), list("bcczz"), worker=list("vwvwv"))
+    objective = CommonSlope(spied_engine(islands), 0.5)
+    v, out = np.array([1.0, 2.0, 3.0, 4.0, 5.0, 9.0]), np.ones(6)
+    objective._levels(v, out)
+    np.testing.assert_allclose(out, 1.0 + np.array([6.0] * 3 + [18.0] * 3) / (0.5 * 3))
+    whole, out = CommonSlope(spied_engine(), 0.5), np.ones(8)
+    whole._levels(SCORES + 1.0, out)
+    np.testing.assert_allclose(out, 1.0 + 8.0 / (0.5 * 8))
+
+
+def test_own_slopes_are_settled_from_where_the_last_step_began():
+    engine = spied_engine()
+    objective = OwnSlopes(engine, 1.0, mean=0.9, sd=0.5, tolerance=1e-8)
+    value, _ = objective.evaluate(SCORES)
+    _, start, prior, _ = engine.slopes.asked[0]
+    assert (start == 0.9).all()
+    assert prior == (0.9, 4.0, 1e-3)
+    at = objective.at
+    expected = 0.5 * SCORES @ SCORES + 2.0 * np.sum((at.slopes - 0.9) ** 2) - at.value
+    assert value == pytest.approx(expected, rel=1e-12)
+    objective.step(0.1, 1e-3)  # within a region: the scale stays as it is
+    assert objective.workers() is at.slopes
+    objective.go_on_from(np.full(5, 1.1))
+    objective.evaluate(SCORES)
+    assert (engine.slopes.asked[-1][1] == 1.1).all()
+
+
+def test_a_step_goes_to_the_best_scale_where_that_is_elsewhere():
+    """Scores a fifth as large as they should be: what is across the scores is kept."""
+    engine = spied_engine()
+    rule = StoppingRule("step", 1e-10, 60)
+    best, _, _ = minimise_with_slopes(engine, penalty=1.0, mean=0.9, sd=0.5, rule=rule)
+    objective = OwnSlopes(engine, 1.0, mean=0.9, sd=0.5)
+    small = 0.2 * best
+    objective.evaluate(small)
+    plain = objective.step(1e9, 1e-10).x  # a region, if a wide one: Newton's own
+    assert objective.workers() is objective.at.slopes
+    step = objective.step(np.inf, 1e-10)
+    taken = 1.0 + small @ plain / (small @ small)
+    across = (small + plain) / taken
+    scale = SlopeScale(objective.at.slopes, objective.at.curvature, 0.9, 4.0)
+    wanted = scale.best(float(across @ across))
+    assert abs(wanted - taken) > 0.02
+    np.testing.assert_allclose(small + step.x, wanted * across, rtol=1e-6)
+    np.testing.assert_allclose(objective.workers(), scale.slopes_at(wanted), rtol=1e-12)
+    far = [float((small + each) @ best / (best @ best)) - 1.0 for each in (plain, step.x)]
+    assert abs(far[1]) < abs(far[0])
+    objective.evaluate(best)  # at the best scale nothing is replaced
+    objective.step(np.inf, 1e-8)
+    assert objective.workers() is objective.at.slopes
+
+
+def test_a_run_that_was_cut_short_goes_on_from_its_scores_and_slopes():
+    engine = spied_engine()
+    rule = StoppingRule("step", 1e-9, 60)
+    scores, at, _ = minimise_with_slopes(engine, penalty=1.0, mean=0.9, sd=0.5, rule=rule)
+    engine.slopes.asked.clear()
+    again = StoppingRule("step", 1e-6, 60)
+    minimise_with_slopes(
+        engine, penalty=1.0, mean=0.9, sd=0.5, rule=again, start=(scores, at.slopes)
+    )
+    assert again.iterations == 0
+    assert engine.slopes.asked[0][0] is scores
+    assert engine.slopes.asked[0][1] is at.slopes
