@@ -36,6 +36,7 @@ EXCUSED = ROOT / "tools" / "mutants.toml"
 
 OPTIMUM = "tests/solvers/test_optimum.py"
 STEPS = "tests/solvers/test_steps.py"
+SLOPE_STEPS = "tests/solvers/test_slope_steps.py"
 SCALE = "tests/solvers/test_scale.py"
 # What is mutated, and the tests that must notice, the fastest first; its own doctests always belong
 # to them. More tests would notice more: these are the ones that are about the file.
@@ -48,14 +49,14 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "solvers/em.py": (STEPS, OPTIMUM),
     "solvers/newton.py": ("tests/solvers/test_newton.py", OPTIMUM),
     "solvers/scale.py": (
-        STEPS,
+        SLOPE_STEPS,
         OPTIMUM,
         f"{SCALE}::test_curvature_along_the_scores",
         f"{SCALE}::test_best_scale_costs_least",
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",
     ),
-    "solvers/slopes.py": (STEPS, OPTIMUM),
+    "solvers/slopes.py": (SLOPE_STEPS, OPTIMUM),
     "solvers/spectral.py": (OPTIMUM,),
 }
 # Replacements of one operator by another of the same kind.
