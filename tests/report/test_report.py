@@ -156,9 +156,9 @@ def test_a_crowd_that_prefers_the_left_is_told_from_one_that_does_not(crowd, fac
 
 
 def _table(verdict: str, **figures: float) -> Table:
-    usual = {"reliability": 1.0, "side_bias": np.nan, "side_lower": np.nan, "side_upper": np.nan,
-             "comparisons": 30.0, "agreement": 0.7, "p_reliable": 0.5, "p_random": 0.3,
-             "p_adversarial": 0.2}  # fmt: skip
+    usual = {"reliability": 1.0, "upper": 1.2, "side_bias": np.nan, "side_lower": np.nan,
+             "side_upper": np.nan, "comparisons": 30.0, "agreement": 0.7, "p_reliable": 0.5,
+             "p_random": 0.3, "p_adversarial": 0.2}  # fmt: skip
     columns = {name: np.array([1.0, value]) for name, value in (usual | figures).items()}
     columns["verdict"] = np.array(["reliable", verdict], dtype=object)
     return Table(columns)
@@ -171,7 +171,10 @@ def _table(verdict: str, **figures: float) -> Table:
         ("weak", {"p_reliable": 0.95, "reliability": 0.3}, "of the typical worker's reliability"),
         ("weak", {"p_reliable": 0.4}, "not clear by how much"),
         ("random", {"p_random": 0.96}, "next to nothing to do with the quality of the items (96 %"),
-        ("random", {"p_random": 0.4}, "At best half as reliable"),
+        ("random", {"p_random": 0.4, "upper": 0.4}, "At best half as reliable"),
+        ("random", {"p_random": 0.4, "upper": 0.9}, "alone are at least 20 times as probable"),
+        ("one-sided", {"p_one_sided": 0.07}, "who follows the side as from a careful worker"),
+        ("one-sided", {"p_one_sided": 0.07}, "it is 7 % probable that this one does"),
         ("adversarial", {"p_adversarial": 0.93}, "against the quality of the items (93 % sure)"),
         ("one-sided", {"p_one_sided": 0.97}, "not how good it is (97 % sure)"),
         ("undecided", {}, "Not settled by 30 votes: it could be useful (50 %), random (30 %) or"),

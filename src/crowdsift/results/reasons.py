@@ -37,19 +37,25 @@ TEMPLATES = (
     "Agrees with the order by the votes of others in {0} of the decided votes.",
     "Chose the left item in {0} of the decided votes.",
     "Side bias {0} (interval {1} to {2}; above 0 is to the left).",
+    "The {0} alone are at least 20 times as probable from somebody who {1} as from a careful "
+    "worker, but few in this crowd do: it is {2} probable that this one does.",
 )
 (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
-    _HABIT,
+    _HABIT, _ALONE,
 ) = range(len(TEMPLATES))  # fmt: skip
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
 SHORT = (
     "{0} sure; {1} × typical", "{0} sure; {1} of typical", "unclear by how much", "{0} sure",
     "at best half of typical", "{0} sure", "{0} sure", "useful {1}, random {2}, against {3}",
-    "nobody can be judged", "", "", "bias {1} to {2}",
+    "nobody can be judged", "", "", "bias {1} to {2}", "by these votes; in this crowd {2}",
 )  # fmt: skip
 
+# What a class does of which its votes speak (a Bayes factor of 3 nats is one of 20).
+_DOES = {"random": "clicks at random", "adversarial": "answers the opposite",
+         "one-sided": "follows the side"}  # fmt: skip
+_HALF_LIMIT = 0.55  # half the typical reliability, which is not quite that of the verdicts
 _LOPSIDED = 0.8  # a share of one side worth a word
 _FEW = 10  # decided votes from which on it is
 
@@ -118,12 +124,14 @@ def reasons(
     level
         The reliability of a worker who clicks at random.
     """
-    columns = (table[name].tolist() for name in ("verdict", "reliability", "comparisons"))
+    names = ("verdict", "reliability", "upper", "comparisons")
+    columns = (table[name].tolist() for name in names)
     typical = typical_reliability(table, level)
     chances = _chances(table)
     result = []
-    for i, (verdict, reliability, votes) in enumerate(zip(*columns, strict=True)):
-        found = [_main(verdict, (reliability - level) / typical, votes, *chances[i])]
+    for i, (verdict, reliability, upper, votes) in enumerate(zip(*columns, strict=True)):
+        ratio, limit = ((value - level) / typical for value in (reliability, upper))
+        found = [_main(verdict, ratio, limit, votes, *chances[i])]
         found += _habit(table, i)
         agreed = table["agreement"][i]
         if agreed == agreed:
@@ -138,6 +146,7 @@ def reasons(
 def _main(
     verdict: str,
     ratio: float,
+    limit: float,
     votes: float,
     reliable: float,
     random: float,
@@ -153,8 +162,13 @@ def _main(
             if reliable >= 0.5
             else Reason(_BARELY)
         )
+    if verdict == "random" and random < 0.5 and limit < _HALF_LIMIT:
+        return Reason(_HALF)
+    found = {"random": random, "adversarial": against, "one-sided": sided}.get(verdict)
+    if found is not None and found < 0.5:  # by the evidence of its votes, whatever others do
+        return Reason(_ALONE, (many(votes, "vote"), _DOES[verdict], chance(found)))
     if verdict == "random":
-        return Reason(_RANDOM, (chance(random),)) if random >= 0.5 else Reason(_HALF)
+        return Reason(_RANDOM, (chance(random),))
     if verdict == "adversarial":
         return Reason(_AGAINST, (chance(against),))
     if verdict == "one-sided":
