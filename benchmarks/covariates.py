@@ -7,8 +7,8 @@ noise or llmfao. Seeds count from 0; means have standard errors.
 from __future__ import annotations
 
 import argparse
+import json
 import os
-import time
 import warnings
 from pathlib import Path
 
@@ -21,6 +21,7 @@ from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.folds import folds
 
 FOLDS = 10
+GROUPS = ("all", "gpt3", "gpt4")
 
 
 def drawn(
@@ -74,39 +75,52 @@ def noise(options: argparse.Namespace) -> None:
     print(f"noise: used in {sum(used)} of {len(used)}", flush=True)
 
 
+def fold_losses(votes: Comparisons, number: int) -> dict[str, dict[str, float]]:
+    """Nats of the left-out votes of a fold, without length and with it, by judge; their weights."""
+    model, loss = crowdsift.Sift(), dict[str, dict[str, float]]()
+    kept, left_out = list(folds(votes, FOLDS, 0))[number]
+    who = left_out.workers[left_out.worker_codes()]
+    groups = {name: left_out if name == "all" else left_out.select(who == name) for name in GROUPS}
+    for name, given in (("without", kept.with_features(None)), ("with", kept)):
+        estimate = model.estimate_votes(choose_engine("cpu", given, 2), given)
+        loss[name] = {
+            group: -model.left_out_votes(choose_engine("cpu", some, 1), some, estimate)
+            for group, some in groups.items()
+        }
+    loss["weight"] = {group: float(some.weight.sum()) for group, some in groups.items()}
+    return loss
+
+
 def llmfao(options: argparse.Namespace) -> None:
-    """Left-out votes of people and of LLM judges, with and without length; ties are outcomes."""
+    """Left-out votes of people and of LLM judges, with and without length; ties are outcomes.
+
+    Every fold is a line of the file, if one is given; what is there is not run again.
+    """
     folder = Path(options.data or os.environ["CROWDSIFT_DATA"])
     votes = crowdsift.read(folder / "llmfao_covariates.csv", covariates="chars")
     if options.decided:
         votes = votes.select(votes.outcome != 0.5)
-    model, started = crowdsift.Sift(), time.perf_counter()
-    loss: dict[str, dict[str, float]] = {"without": {}, "with": {}}
-    for number, (kept, left_out) in enumerate(folds(votes, FOLDS, 0)):
-        if options.fold not in (None, number):
-            continue
-        for name, given in (("without", kept.with_features(None)), ("with", kept)):
-            estimate = model.estimate_votes(choose_engine("cpu", given, 2), given)
-            who = left_out.workers[left_out.worker_codes()]
-            for group in ("all", "gpt3", "gpt4"):
-                some = left_out if group == "all" else left_out.select(who == group)
-                machine = choose_engine("cpu", some, 1)
-                held = loss[name].setdefault(group, 0.0)
-                loss[name][group] = held - model.left_out_votes(machine, some, estimate)
-        print(loss, f"{time.perf_counter() - started:.0f} s", flush=True)
-    if options.fold is not None:
-        return
-    who = votes.workers[votes.worker_codes()]
-    for group in ("all", "gpt3", "gpt4"):
-        total = float(
-            votes.weight[np.ones(len(who), bool) if group == "all" else who == group].sum()
-        )
-        print(group, {name: round(each[group] / total, 4) for name, each in loss.items()})
+    done = {}
+    if options.file and options.file.exists():
+        done = {each["fold"]: each for each in map(json.loads, options.file.open())}
+    for number in range(FOLDS):
+        if number not in done:
+            done[number] = {"fold": number, **fold_losses(votes, number)}
+            if options.file:
+                with options.file.open("a") as file:
+                    file.write(json.dumps(done[number]) + "\n")
+    for group in GROUPS:
+        nats = {name: [done[k][name][group] for k in range(FOLDS)] for name in ("without", "with")}
+        weight = [done[k]["weight"][group] for k in range(FOLDS)]
+        gain = [(one - two) / n for one, two, n in
+                zip(nats["without"], nats["with"], weight, strict=True)]  # fmt: skip
+        each = {name: round(sum(values) / sum(weight), 4) for name, values in nats.items()}
+        print(f"{group}: {sum(weight):.0f} votes, log loss {each}, less by {mean(gain)}")
     fit = crowdsift.fit(votes)
     print(fit.summary["covariates"])
     assert fit.coefficients is not None
     for row in zip(*(fit.coefficients[name] for name in fit.coefficients), strict=True):
-        if row[0] in ("gpt3", "gpt4"):
+        if row[0] in GROUPS:
             print(row)
     columns = ("item", "score", "score_as_is")
     for row in list(zip(*(fit.item_table[name] for name in columns), strict=True))[:10]:
@@ -117,7 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=("planted", "noise", "llmfao"))
     parser.add_argument("--seeds", type=int, default=40)
-    parser.add_argument("--fold", type=int, help="one fold of llmfao alone")
+    parser.add_argument("--file", type=Path, help="where folds of llmfao are kept")
     parser.add_argument("--decided", action="store_true", help="llmfao without its ties")
     parser.add_argument("--data")
     options = parser.parse_args()

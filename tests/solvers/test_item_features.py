@@ -169,3 +169,19 @@ def test_many_solves_at_once():
         apart = ((rhs.T[low].astype(np.float64) - rhs.T[high]) ** 2).sum(axis=1)
         assert pair_distances(laplacian, rhs.T) == pytest.approx(apart, rel=1e-5)
     assert found[0] == pytest.approx(found[1], abs=1e-4)
+
+
+def test_shares_at_rest_stay_until_one_has_far_to_go():
+    """Steps of a share below .002 are none; at rest, so are those below three times that."""
+    prior = DensePrior([np.array([[1.0], [-1.0]])], np.array([0.3]))
+
+    def stepped(step):
+        prior._squares = lambda run: (np.array([np.exp(step), 1.0]), np.ones(2))
+        before = prior.shares[0]
+        prior.learn(None)
+        return prior.shares[0] > before, prior.at_rest
+
+    assert stepped(0.004) == (True, False)
+    assert stepped(0.0015) == (False, True)
+    assert stepped(0.004) == (False, True)
+    assert stepped(0.02) == (True, False)

@@ -30,9 +30,12 @@ class ItemPrior:
     ----------
     n_items
         The number of scores.
+    at_rest
+        Whether the parameters have settled.
     """
 
     n_items: int
+    at_rest: bool = False  # whether the parameters have settled
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
         """Means of the scores: (L + C⁻¹) m = b."""

@@ -41,8 +41,7 @@ _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items
 _EFFECT_CHANGE = 0.01  # scores move by about so much with the logarithm of a pair effect
 _NOTHING = 0.01  # scores of this size hold no information
 _HASTE = 50  # iterations of stage 2 after which π is not extrapolated, in case that unsettles
-_REFINING = 10  # iterations of stage 2 in which workers' grids may still move
-_SETTLED = 1e-3  # a change of scores after which evidence can be compared
+_REFINING, _SETTLED = 10, 1e-3  # stage 2 in which grids move; a change after which evidence is fair
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
 _PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
 
@@ -356,9 +355,10 @@ class Propagation:
                 self.damping = max(0.7 * self.damping, _LEAST_DAMPING)
             elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = 1.15 * self.damping
-            # What takes long goes in circles: the longer, the smaller its steps; not if it creeps.
+            # What takes long goes in circles: the longer, the smaller its steps, if shares rest.
             most = min(_MOST_DAMPING, max(_PATIENCE / self.rule.iterations, _CALM_DAMPING))
-            self.damping = min(self.damping, 1.0 if self.item_prior and turn > 0.5 else most)
+            creeps = turn > 0.5 and self.item_prior is not None and not self.item_prior.at_rest
+            self.damping = min(self.damping, 1.0 if creeps else most)
         self.last_step = step
 
     def _settle(self, change: float) -> None:
