@@ -11,6 +11,7 @@
 
 #include "crowdsift/laplacian.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/simd.hpp"
 
 namespace crowdsift {
 
@@ -35,82 +36,155 @@ public:
 
 private:
     static constexpr std::size_t kWide = 16;
-    using Tile = std::vector<float>;  // n rows of kWide numbers
+    static constexpr std::size_t kLine = 64;    // bytes: the numbers of an item are one line
+    static constexpr std::size_t kBlock = 128;  // items whose products are added up in floats
+    static constexpr std::size_t kAhead = 12;   // pairs whose lines are asked for in advance
+
+    // n rows of kWide numbers, each a line of cache.
+    class Tile {
+    public:
+        explicit Tile(std::size_t n) : room_(n * kWide + kLine / sizeof(float)) {
+            const auto at = reinterpret_cast<std::uintptr_t>(room_.data());
+            rows_ = room_.data() + (kLine - at % kLine) % kLine / sizeof(float);
+        }
+        float* row(std::size_t j) { return rows_ + j * kWide; }
+        const float* row(std::size_t j) const { return rows_ + j * kWide; }
+
+    private:
+        std::vector<float> room_;
+        float* rows_;
+    };
+    struct Sums {
+        double of[kWide] = {};
+    };
 
     // out = (L + shift I) in
     void multiply(const Tile& in, Tile& out) const {
-        for (std::size_t j = 0; j < n_; ++j)
-            for (std::size_t c = 0; c < kWide; ++c)
-                out[j * kWide + c] = pivot_[j] * in[j * kWide + c];
-        laplacian_.pairs().each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
-            const float w = weight_[p];
-            const float* a = in.data() + low * kWide;
-            const float* b = in.data() + high * kWide;
-            float* to_low = out.data() + low * kWide;
-            float* to_high = out.data() + high * kWide;
-            for (std::size_t c = 0; c < kWide; ++c) {
-                to_low[c] -= w * b[c];
-                to_high[c] -= w * a[c];
+        const Pairs& pairs = laplacian_.pairs();
+        const std::uint32_t* high = pairs.high.data();
+        const std::size_t last = weight_.size();
+        for (std::size_t j = 0; j < n_; ++j) {
+            const float* from = in.row(j);
+            float* to = out.row(j);
+            for (std::size_t c = 0; c < kWide; ++c) to[c] = pivot_[j] * from[c];
+        }
+        for (std::size_t j = 0; j < n_; ++j) {
+            float own[kWide], sum[kWide] = {};
+            std::copy(in.row(j), in.row(j) + kWide, own);
+            for (std::size_t p = pairs.row[j]; p < pairs.row[j + 1]; ++p) {
+                if (p + kAhead < last) {
+                    prefetch(in.row(high[p + kAhead]));
+                    prefetch(out.row(high[p + kAhead]));
+                }
+                both(weight_[p], in.row(high[p]), own, out.row(high[p]), sum);
             }
-        });
+            float* to = out.row(j);
+            for (std::size_t c = 0; c < kWide; ++c) to[c] -= sum[c];
+        }
     }
 
-    void dot(const Tile& one, const Tile& two, double* sums) const {
-        std::fill(sums, sums + kWide, 0.0);
-        for (std::size_t j = 0; j < n_; ++j)
-            for (std::size_t c = 0; c < kWide; ++c)
-                sums[c] += static_cast<double>(one[j * kWide + c]) * two[j * kWide + c];
+    // A pair: what the lower item receives is added up, the higher one gives and receives.
+    static void both(float w, const float* CROWDSIFT_RESTRICT other,
+                     const float* CROWDSIFT_RESTRICT own, float* CROWDSIFT_RESTRICT to_other,
+                     float* CROWDSIFT_RESTRICT sum) {
+        for (std::size_t c = 0; c < kWide; ++c) {
+            sum[c] += w * other[c];
+            to_other[c] -= w * own[c];
+        }
     }
 
-    void precondition(const Tile& residual, Tile& scaled) const {
-        for (std::size_t j = 0; j < n_; ++j)
-            for (std::size_t c = 0; c < kWide; ++c)
-                scaled[j * kWide + c] = residual[j * kWide + c] / pivot_[j];
+    static void prefetch(const float* line) {
+#if defined(__GNUC__)
+        __builtin_prefetch(line);
+#else
+        static_cast<void>(line);
+#endif
+    }
+
+    // Calls visit(j, sums) for all items; what it adds to sums is added up block by block.
+    template <std::size_t kSums, class Visit>
+    void over_items(Sums (&totals)[kSums], const Visit& visit) const {
+        for (Sums& total : totals) total = Sums();
+        for (std::size_t from = 0; from < n_; from += kBlock) {
+            float part[kSums][kWide] = {};
+            for (std::size_t j = from; j < std::min(from + kBlock, n_); ++j) visit(j, part);
+            for (std::size_t k = 0; k < kSums; ++k)
+                for (std::size_t c = 0; c < kWide; ++c) totals[k].of[c] += part[k][c];
+        }
     }
 
     void solve_tile(const float* rhs, float* x, std::size_t rows) const {
-        Tile at(n_ * kWide), residual(n_ * kWide), direction(n_ * kWide), image(n_ * kWide);
+        Tile at(n_), residual(n_), direction(n_), image(n_);
         for (std::size_t c = 0; c < rows; ++c)
             for (std::size_t j = 0; j < n_; ++j) {
-                at[j * kWide + c] = x[c * n_ + j];
-                residual[j * kWide + c] = rhs[c * n_ + j];
+                at.row(j)[c] = x[c * n_ + j];
+                residual.row(j)[c] = rhs[c * n_ + j];
             }
-        double size[kWide], square[kWide], product[kWide], following[kWide], curvature[kWide];
-        dot(residual, residual, size);
         multiply(at, image);
-        for (std::size_t i = 0; i < residual.size(); ++i) residual[i] -= image[i];
-        precondition(residual, direction);
-        dot(residual, direction, product);
+        Sums begun[3];  // |rhs|², rᵀD⁻¹r, |r|²
+        over_items(begun, [&](std::size_t j, float (&sums)[3][kWide]) {
+            float* r = residual.row(j);
+            const float* Ax = image.row(j);
+            float* d = direction.row(j);
+            for (std::size_t c = 0; c < kWide; ++c) {
+                sums[0][c] += r[c] * r[c];
+                r[c] -= Ax[c];
+                d[c] = r[c] / pivot_[j];
+                sums[1][c] += r[c] * d[c];
+                sums[2][c] += r[c] * r[c];
+            }
+        });
+        Sums product = begun[1], square = begun[2];
         for (std::size_t step = 0; step < most_; ++step) {
-            dot(residual, residual, square);
             bool small = true;
             for (std::size_t c = 0; c < kWide; ++c)
-                small = small && square[c] <= tolerance_ * tolerance_ * size[c];
+                small = small && square.of[c] <= tolerance_ * tolerance_ * begun[0].of[c];
             if (small) break;
-            multiply(direction, image);
-            dot(direction, image, curvature);
-            float length[kWide], share[kWide];
-            for (std::size_t c = 0; c < kWide; ++c)
-                length[c] =
-                    curvature[c] > 0.0 ? static_cast<float>(product[c] / curvature[c]) : 0.0F;
-            for (std::size_t j = 0; j < n_; ++j)
-                for (std::size_t c = 0; c < kWide; ++c) {
-                    at[j * kWide + c] += length[c] * direction[j * kWide + c];
-                    residual[j * kWide + c] -= length[c] * image[j * kWide + c];
-                }
-            precondition(residual, image);
-            dot(residual, image, following);
-            for (std::size_t c = 0; c < kWide; ++c) {
-                share[c] = product[c] > 0.0 ? static_cast<float>(following[c] / product[c]) : 0.0F;
-                product[c] = following[c];
-            }
-            for (std::size_t j = 0; j < n_; ++j)
-                for (std::size_t c = 0; c < kWide; ++c)
-                    direction[j * kWide + c] =
-                        image[j * kWide + c] + share[c] * direction[j * kWide + c];
+            advance(at, residual, direction, image, product, square);
         }
         for (std::size_t c = 0; c < rows; ++c)
-            for (std::size_t j = 0; j < n_; ++j) x[c * n_ + j] = at[j * kWide + c];
+            for (std::size_t j = 0; j < n_; ++j) x[c * n_ + j] = at.row(j)[c];
+    }
+
+    // One step of conjugate gradients for all systems.
+    void advance(Tile& at, Tile& residual, Tile& direction, Tile& image, Sums& product,
+                 Sums& square) const {
+        multiply(direction, image);
+        Sums curvature[1], found[2];
+        over_items(curvature, [&](std::size_t j, float (&sums)[1][kWide]) {
+            const float* d = direction.row(j);
+            const float* Ad = image.row(j);
+            for (std::size_t c = 0; c < kWide; ++c) sums[0][c] += d[c] * Ad[c];
+        });
+        float length[kWide], share[kWide];
+        for (std::size_t c = 0; c < kWide; ++c) {
+            const double bend = curvature[0].of[c];
+            length[c] = bend > 0.0 ? static_cast<float>(product.of[c] / bend) : 0.0F;
+        }
+        over_items(found, [&](std::size_t j, float (&sums)[2][kWide]) {
+            float* x = at.row(j);
+            float* r = residual.row(j);
+            const float* d = direction.row(j);
+            const float* Ad = image.row(j);
+            const float inverse = 1.0F / pivot_[j];
+            for (std::size_t c = 0; c < kWide; ++c) {
+                x[c] += length[c] * d[c];
+                r[c] -= length[c] * Ad[c];
+                sums[0][c] += r[c] * r[c] * inverse;
+                sums[1][c] += r[c] * r[c];
+            }
+        });
+        for (std::size_t c = 0; c < kWide; ++c)
+            share[c] =
+                product.of[c] > 0.0 ? static_cast<float>(found[0].of[c] / product.of[c]) : 0.0F;
+        product = found[0];
+        square = found[1];
+        for (std::size_t j = 0; j < n_; ++j) {
+            const float* r = residual.row(j);
+            float* d = direction.row(j);
+            const float inverse = 1.0F / pivot_[j];
+            for (std::size_t c = 0; c < kWide; ++c) d[c] = r[c] * inverse + share[c] * d[c];
+        }
     }
 
     const Laplacian& laplacian_;

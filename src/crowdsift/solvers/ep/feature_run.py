@@ -21,6 +21,7 @@ __all__ = ["with_item_features"]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _SAME = 0.995  # correlation of scores that makes two runs one
+_CLEAR = 0.5  # mean square of scores, 1 before any vote, from which on votes determine them
 _BEHIND = 5.0  # nats, and ten times what it gained last, by which a start is hopeless
 
 
@@ -31,7 +32,8 @@ def with_item_features(
 
     It goes on from the base, and starts afresh from no scores for every family of types: without
     features votes that share no items determine nothing, and their scores are no place to start.
-    After a few iterations only those go on that may still win.
+    After a few iterations only those go on that may still win. Where a start is dear and the votes
+    alone determine most of the scores, it goes on from the base alone.
     """
     runs = list(_starts(base, levels))
     for run in runs:
@@ -51,7 +53,9 @@ def _starts(base: Propagation, levels: Vector) -> Iterator[Propagation]:
     settings, groups = base.settings, base.settings.item_features
     few = len(groups[0]) <= DENSE_ITEMS
     made = DensePrior(groups) if few else LowRankPrior(groups)
-    for types in settings.families:
+    clear = base.settled and float(np.mean(base.means**2)) >= _CLEAR
+    dear = isinstance(made, LowRankPrior) and made.is_dear(int(base.sites.n_pairs))
+    for types in () if clear and dear else settings.families:
         run = Propagation.begin("flat", base.engine, levels, settings, types, base.rule.progress,
                                 base.factorisation)  # fmt: skip
         if run is not None:

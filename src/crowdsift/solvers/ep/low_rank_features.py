@@ -67,6 +67,10 @@ class LowRankPrior(FeaturePrior):
         FeaturePrior.__init__(other, self.groups)
         return other
 
+    def is_dear(self, n_pairs: int) -> bool:
+        """Whether T is dear to make."""
+        return len(self._w) * n_pairs > _DEAR
+
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
         """Means, by conjugate gradients over w, each step a solve with I + sL."""
         self._refresh(system)
@@ -161,8 +165,7 @@ class LowRankPrior(FeaturePrior):
         degrees = system.laplacian.diagonal()
         if self._made is not None:
             shares, before = self._made
-            n_pairs = len(system.laplacian.pairs()[0])
-            stale = _DEAR_STALE if len(self._w) * n_pairs > _DEAR else _STALE
+            stale = _DEAR_STALE if self.is_dear(len(self._added[1])) else _STALE
             moved = float(np.linalg.norm(degrees - before)) > stale * float(np.linalg.norm(before))
             if not moved and float(np.abs(self.shares - shares).max()) <= stale:
                 return
