@@ -34,7 +34,7 @@ _EQUAL = 1e-9  # a difference of scores that is no order
 
 
 class _Votes(NamedTuple):
-    """Votes: who on what (as the item of the smaller code), what they add to Λ, and to g."""
+    """Votes: who on what, what they add to Λ, and to g."""
 
     worker: Codes
     first: Codes
@@ -158,9 +158,9 @@ def _leave_out(
             left, gone = whole.without(which[some], rows, problem, one, two)
             items = by_component[start[which[some]][:, None] + np.arange(k)]
             scores = fitted.estimate.scores[items]
-            gradient = np.zeros((len(some), k))
-            np.add.at(gradient, (problem, one), votes.pull[rows])
-            np.add.at(gradient, (problem, two), -votes.pull[rows])
+            ends_of = np.concatenate([problem * k + one, problem * k + two])
+            pull = np.concatenate([votes.pull[rows], -votes.pull[rows]])
+            gradient = np.bincount(ends_of, pull, len(some) * k).reshape(len(some), k)
             try:
                 scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:  # slopes beyond all sizes: no order is known
@@ -171,7 +171,7 @@ def _leave_out(
 
 
 class _Laplacians:
-    """Curvatures of components as matrices, and of the graphs of their votes."""
+    """Curvatures of components and counts of their votes, a pair by its smaller place first."""
 
     def __init__(
         self, votes: _Votes, component: Codes, place: Codes, sizes: Codes, shift: float
@@ -182,7 +182,7 @@ class _Laplacians:
         used = small[component[votes.first]]
         where = component[votes.first[used]]
         one, two = place[votes.first[used]], place[votes.second[used]]
-        at = self._start[where] + one * sizes[where] + two
+        at = self._start[where] + np.minimum(one, two) * sizes[where] + np.maximum(one, two)
         length = int(np.where(small, sizes**2, 0).sum())
         self._weight = np.bincount(at, votes.curvature[used], length)
         self._count = np.bincount(at, minlength=length)
@@ -191,20 +191,44 @@ class _Laplacians:
         self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
     ) -> tuple[Vector, NDArray[np.bool_]]:
         """Λ - Λ_s of components of one size, and what others' votes connect."""
-        n, k = len(which), int(self._sizes[which[0]])
-        at = (problem * k + one) * k + two
-        take = self._start[which][:, None] + np.arange(k * k)
-        own = np.bincount(at, self._votes.curvature[rows], n * k * k).reshape(n, k * k)
-        count = self._count[take] - np.bincount(at, minlength=n * k * k).reshape(n, k * k)
-        linked = (count > 0).reshape(n, k, k)
-        weight = np.where(linked, np.maximum(self._weight[take] - own, 0.0).reshape(n, k, k), 0.0)
-        weight = weight + weight.transpose(0, 2, 1)
-        matrix = -weight
-        matrix[:, np.arange(k), np.arange(k)] += weight.sum(axis=2) + self._shift
-        reach = (linked | linked.transpose(0, 2, 1) | np.eye(k, dtype=bool)).astype(np.float32)
-        for _ in range(int(np.ceil(np.log2(max(k - 1, 1))))):
-            reach = (reach @ reach > 0).astype(np.float32)
-        return matrix, reach > 0
+        k = int(self._sizes[which[0]])
+        each, row = np.unique(which, return_inverse=True)
+        begin = self._start[each][:, None] + np.arange(k * k)
+        weight, linked = (array[begin].reshape(-1, k, k) for array in (self._weight, self._count))
+        matrix = -(weight + weight.transpose(0, 2, 1))[row]
+        joined = (linked + linked.transpose(0, 2, 1) > 0)[row]
+        # What a worker's own pairs are without them; all others stay.
+        key = (problem * k + np.minimum(one, two)) * k + np.maximum(one, two)
+        pairs, of_pair = np.unique(key, return_inverse=True)
+        problem, one, two = pairs // (k * k), pairs // k % k, pairs % k
+        at = begin[row[problem], one * k + two]
+        others = self._count[at] > np.bincount(of_pair)
+        left = self._weight[at] - np.bincount(of_pair, self._votes.curvature[rows])
+        left = np.where(others & (left > 0), left, 0.0)
+        matrix[problem, one, two] = matrix[problem, two, one] = -left
+        joined[problem, one, two] = joined[problem, two, one] = others
+        items = np.arange(k)
+        matrix[:, items, items] = self._shift - matrix.sum(axis=2)
+        joined[:, items, items] = True
+        return matrix, _connected(joined)
+
+
+def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which items of graphs are connected by a chain; every item is linked with itself."""
+    n, k, _ = linked.shape
+    step = linked.astype(np.float32)
+    found = step[:, :1, :]
+    reached, before = np.count_nonzero(found), 0
+    while reached > before:  # most graphs are whole: one row of each tells
+        found = (found @ step > 0).astype(np.float32)
+        reached, before = np.count_nonzero(found), reached
+    connected = np.ones((n, k, k), bool)
+    apart = np.flatnonzero(~found.all(axis=(1, 2)))
+    reach = step[apart]
+    for _ in range(int(np.ceil(np.log2(max(k - 1, 1)))) if len(apart) else 0):
+        reach = (reach @ reach > 0).astype(np.float32)
+    connected[apart] = reach > 0
+    return connected
 
 
 def _runs(order: Codes, ends: Codes, some: Codes) -> Codes:
