@@ -186,4 +186,25 @@ void bind_rows(nb::module_& m) {
         "Per worker, the weight of decided votes that agree with the order of ranks and of all; "
         "per item, the weight of its votes, and 1 where one is for it plus 2 where one is "
         "against.");
+
+    m.def(
+        "judged_by_one",
+        [](In<std::uint32_t> first, In<std::uint32_t> second, In<std::int64_t> offsets,
+           std::size_t n_items) {
+            const std::size_t n = first.shape(0);
+            require(second, n, "second");
+            if (offsets.shape(0) < 1) throw std::invalid_argument("offsets are empty");
+            const Votes votes{n,       n_items, offsets.shape(0) - 1, first.data(), second.data(),
+                              nullptr, nullptr, offsets.data()};
+            std::vector<std::uint8_t> alone;
+            {
+                nb::gil_scoped_release release;
+                ThreadPool pool(1);
+                votes.validate(pool);
+                alone = judged_by_one(votes);
+            }
+            return hand_over(std::move(alone));
+        },
+        "first"_a, "second"_a, "offsets"_a, "n_items"_a,
+        "Per item, 1 where one worker alone has votes on it.");
 }

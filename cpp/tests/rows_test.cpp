@@ -102,6 +102,14 @@ void test_tally(const Votes& votes, ThreadPool& pool, const std::vector<double>&
     }
 }
 
+void test_judged_by_one() {
+    const std::vector<std::uint32_t> first{0, 3, 3, 0}, second{1, 4, 1, 5};
+    const std::vector<std::int64_t> offsets{0, 2, 2, 4};  // the second worker has no votes
+    const Votes votes{4, 6, 3, first.data(), second.data(), nullptr, nullptr, offsets.data()};
+    const std::vector<std::uint8_t> found = judged_by_one(votes), want{0, 0, 0, 0, 1, 1};
+    for (std::size_t j = 0; j < want.size(); ++j) NEAR(found[j], want[j], 0.0);
+}
+
 void test_counts(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
     ThreadPool pool(threads);
     const Sample sample(n, items, workers, pool);
@@ -117,6 +125,7 @@ void test_counts(std::size_t n, std::size_t items, std::size_t workers, std::siz
 void test_rows() {
     test_collapse();
     test_components();
+    test_judged_by_one();
     test_pool_pairs(1, 2);
     test_pool_pairs(3000, 25);
     test_counts(1, 2, 1, 1);

@@ -65,6 +65,11 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
     ):
         assert ours.dtype == theirs.dtype
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
+    few = np.arange(6) * (len(one) // 6)  # else every item has votes of several workers
+    ends = np.searchsorted(few, offsets)
+    ours = plain_kernels.judged_by_one(one[few], two[few], ends, 9)
+    assert ours.any()
+    assert (ours == _core.judged_by_one(one[few], two[few], ends, 9)).all()
     sparse = slice(0, 6)
     ours = plain_kernels.components(one[sparse], two[sparse], 9)
     assert (ours == _core.components(one[sparse], two[sparse], 9)).all()

@@ -147,4 +147,24 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const double* rank) {
     return out;
 }
 
+// Per item, 1 where one worker alone has votes on it.
+inline std::vector<std::uint8_t> judged_by_one(const Votes& votes) {
+    constexpr std::uint32_t none = 0xFFFFFFFFU, several = none - 1;
+    std::vector<std::uint32_t> who(votes.n_items, none);
+    for (std::size_t s = 0; s < votes.n_workers; ++s) {
+        const std::uint32_t worker = static_cast<std::uint32_t>(s);
+        const auto judge = [&](std::uint32_t item) {
+            if (who[item] != worker) who[item] = who[item] == none ? worker : several;
+        };
+        for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+            judge(votes.first[i]);
+            judge(votes.second[i]);
+        }
+    }
+    std::vector<std::uint8_t> alone(votes.n_items);
+    std::transform(who.begin(), who.end(), alone.begin(),
+                   [](std::uint32_t worker) { return worker < several ? 1 : 0; });
+    return alone;
+}
+
 }  // namespace crowdsift

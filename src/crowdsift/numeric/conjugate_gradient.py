@@ -28,11 +28,12 @@ def conjugate_gradient(
     diagonal: Vector,
     *,
     tolerance: float,
+    shift: float = 0.0,
     radius: float = np.inf,
     correct: Callable[[Vector, Vector], None] | None = None,
     most: int = 10_000,
 ) -> Step:
-    """Solve A x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius.
+    """Solve (A + shift I) x = rhs from 0 with the preconditioner diag, inside ‖x‖ ≤ radius.
 
     Where A has negative curvature, or the path leaves the region, the step ends at the boundary
     (Steihaug 1983), with the norm ‖x‖² = Σ diag·x². `correct(v, out)` adds to out, which is v over
@@ -49,7 +50,8 @@ def conjugate_gradient(
     (array([1., 1.]), False)
     """
     x, residual = np.zeros_like(rhs), rhs.copy()
-    scaled, scratch = np.empty_like(rhs), np.empty_like(rhs)  # vectors are long: none is made anew
+    # Vectors are long: none is made anew.
+    scaled, scratch, shifted = np.empty_like(rhs), np.empty_like(rhs), np.empty_like(rhs)
 
     def precondition() -> float:
         np.divide(residual, diagonal, out=scaled)
@@ -72,6 +74,9 @@ def conjugate_gradient(
         if np.sqrt(product) <= goal:
             return step(iteration, False)
         image = multiply(direction)
+        if shift:
+            np.multiply(direction, shift, out=shifted)
+            image = np.add(image, shifted, out=shifted)
         curvature = float(direction @ image)
         length = product / curvature if curvature > 0 else np.inf
         if not np.isfinite(length) or _leaves(x, direction, length, diagonal, radius):

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.votes.kernels import judged_by_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +30,7 @@ __all__ = ["agreement"]
 _LARGEST = 64  # items of a component in which a worker's votes are left out
 _MOST_WORK = 1e8  # multiplications in all
 _NUMBERS = 2_000_000  # of matrices at a time
-_ROWS = 1 << 22  # of votes at a time
+_ROWS = 1 << 22  # votes in files that are read for it
 _EQUAL = 1e-9  # a difference of scores that is no order
 
 
@@ -62,7 +63,8 @@ def agreement(fitted: Fitted) -> Vector:
     if votes.elsewhere is not None or (votes.on_disk and len(votes) > _ROWS):
         return fitted.counted.agreement  # of all votes: its rows are not in memory
     component = fitted.component.astype(np.int64)
-    sizes, alone = np.bincount(component), _judged_by_one(fitted)
+    sizes = np.bincount(component)
+    alone = judged_by_one(votes.first, votes.second, votes.offsets, votes.n_items) > 0
     small_ones = fitted.model.uses_workers and bool((sizes[sizes > 1] <= _LARGEST).any())
     if not small_ones and not alone.any():
         return fitted.counted.agreement
@@ -86,28 +88,6 @@ def agreement(fitted: Fitted) -> Vector:
     share = np.full(count, np.nan)
     np.divide(agreed, total, out=share, where=total > 0)
     return share
-
-
-def _judged_by_one(fitted: Fitted) -> NDArray[np.bool_]:
-    """Which items have votes of one worker only."""
-    votes = fitted.votes
-    least, most = np.int32(-1), np.int32(votes.n_workers)
-    lowest, highest = np.full(votes.n_items, most), np.full(votes.n_items, least)
-    for start in range(0, len(votes), _ROWS):  # votes may be more than memory holds
-        rows = slice(start, start + _ROWS)
-        inside = np.clip(votes.offsets, start, min(start + _ROWS, len(votes)))
-        worker = np.repeat(np.arange(votes.n_workers, dtype=np.int32), np.diff(inside))
-        for side in (votes.first, votes.second):
-            items = side[rows].astype(np.intp)  # what NumPy would make of it twice
-            one = np.full(votes.n_items, most)
-            one[items[::-1]] = worker[::-1]  # votes are sorted by worker: the first one stays
-            lowest = np.minimum(lowest, one)
-            one = np.full(votes.n_items, least)
-            one[items] = worker  # and here the last one
-            highest = np.maximum(highest, one)
-        if bool((lowest < highest).all()):  # each has two already
-            break
-    return np.asarray(lowest == highest)
 
 
 def _votes(fitted: Fitted) -> _Votes:

@@ -97,14 +97,17 @@ class CommonSlope:
     def _solve(
         self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
     ) -> NewtonStep:
-        hessian, prior = self.at.hessian, self._scores
+        multiply, prior, shift = self.at.hessian.multiply, self._scores, 0.0
+        if isinstance(prior, Ridge):
+            shift = prior.level  # no arrays for its products
         return NewtonStep.solve(
-            lambda v: hessian.multiply(v) + prior.times(v),
+            multiply if shift else lambda v: multiply(v) + prior.times(v),
             self._gradient,
             self._diagonal,
             radius,
             tolerance,
             correct,
+            shift,
         )
 
     def _levels(self, v: Vector, out: Vector) -> None:

@@ -7,12 +7,28 @@ counted all the same, slower.
 from __future__ import annotations
 
 try:
-    from crowdsift._core import collapse, components, find_fault, pool_pairs, tally
+    from crowdsift._core import (
+        collapse,
+        components,
+        find_fault,
+        judged_by_one,
+        pool_pairs,
+        tally,
+    )
 
     COMPILED = True
 except ImportError:  # no wheel for this machine, or a source tree that was not built
-    from crowdsift.votes.plain_kernels import collapse, components, find_fault, pool_pairs, tally
+    from crowdsift.votes.plain_kernels import (
+        collapse,
+        components,
+        find_fault,
+        judged_by_one,
+        pool_pairs,
+        tally,
+    )
 
     COMPILED = False
 
-__all__ = ["COMPILED", "collapse", "components", "find_fault", "pool_pairs", "tally"]
+__all__ = [
+    *("COMPILED", "collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "tally"),
+]

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     Double = NDArray[np.float64]
     Offsets = NDArray[np.int64]
 
-__all__ = ["collapse", "components", "find_fault", "pool_pairs", "tally"]
+__all__ = ["collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "tally"]
 
 
 def find_fault(
@@ -143,6 +143,17 @@ def tally(
     np.bitwise_or.at(ways, first, way)
     np.bitwise_or.at(ways, second, (way & 1) << 1 | way >> 1)
     return agreed.astype(np.float64), decided.astype(np.float64), appearances, ways
+
+
+def judged_by_one(first: Codes, second: Codes, offsets: Offsets, n_items: int) -> NDArray[np.uint8]:
+    """Which items have votes of one worker only; see `crowdsift._core.judged_by_one`."""
+    n_workers = len(offsets) - 1
+    worker = np.repeat(np.arange(n_workers), np.diff(offsets))
+    lowest, highest = np.full(n_items, n_workers), np.full(n_items, -1)
+    for items in (first, second):
+        np.minimum.at(lowest, items, worker)
+        np.maximum.at(highest, items, worker)
+    return (lowest == highest).astype(np.uint8)
 
 
 def components(first: Codes, second: Codes, n_items: int) -> Codes:
