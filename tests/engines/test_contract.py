@@ -105,7 +105,6 @@ def engines(variants: list[Variant]) -> Any:
 
 
 every_engine = engines(VARIANTS)
-every_near_engine = engines([each for each in VARIANTS if each.name in ENGINES])
 # Conjugate gradients and sums in another order: what is left between engines in double precision.
 ROUNDING = Slack(1e-8, 1e-8)
 
@@ -124,29 +123,45 @@ def cases(draw):
 
 def check(make, capabilities, scenario, votes, seed, threads=1):
     """A scenario on an engine gives what it gives on the reference."""
-    votes = make.taken(votes)
-    with make(votes, threads) as engine:
-        if not {*capabilities} <= {*offers(engine)}:
-            pytest.skip(f"{make.name} does not offer {', '.join(capabilities)}")
-        results = list(scenario(engine, seed))
-    expected = list(scenario(ReferenceEngine(votes), seed))
-    for found, wanted in zip(results, expected, strict=True):
-        assert found.name == wanted.name
-        slack = wanted.slack
-        if make.name == "reference" and slack != EXACT:
-            slack = ROUNDING
-        ours, theirs = (np.asarray(each.value, np.float64) for each in (found, wanted))
-        size = np.abs(np.where(np.isfinite(theirs), theirs, 0.0)).max(initial=0.0)
-        np.testing.assert_allclose(
-            ours,
-            theirs,
-            rtol=slack.relative,
-            atol=slack.absolute * (1.0 + size),
-            err_msg=f"{scenario.__name__}: {found.name}",
-        )
+    check_all([make], capabilities, scenario, votes, seed, threads)
 
 
-@every_near_engine
+def check_all(variants, capabilities, scenario, votes, seed, threads):
+    """The same on several, with one run of the reference."""
+    wanted: dict[bool, list[Any]] = {}
+    for make in variants:
+        taken = make.taken(votes)
+        with make(taken, threads) as engine:
+            if not {*capabilities} <= {*offers(engine)}:
+                pytest.skip(f"{make.name} does not offer {', '.join(capabilities)}")
+            results = list(scenario(engine, seed))
+        whole = taken is votes
+        if whole not in wanted:
+            wanted[whole] = list(scenario(ReferenceEngine(taken), seed))
+        for found, expected in zip(results, wanted[whole], strict=True):
+            agree(f"{make.name}-{make.shards} {scenario.__name__}", make.name, found, expected)
+
+
+def agree(title, engine, found, wanted):
+    """Two results are as near as their kind allows."""
+    assert found.name == wanted.name
+    slack = wanted.slack
+    if engine == "reference" and slack != EXACT:
+        slack = ROUNDING
+    ours, theirs = (np.asarray(each.value, np.float64) for each in (found, wanted))
+    size = np.abs(np.where(np.isfinite(theirs), theirs, 0.0)).max(initial=0.0)
+    np.testing.assert_allclose(
+        ours,
+        theirs,
+        rtol=slack.relative,
+        atol=slack.absolute * (1.0 + size),
+        err_msg=f"{title}: {found.name}",
+    )
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES]
+)
 @pytest.mark.parametrize(
     ("capability", "scenario"),
     [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
@@ -154,9 +169,11 @@ def check(make, capabilities, scenario, votes, seed, threads=1):
 )
 @settings(max_examples=settings.default.max_examples // 8)
 @given(case=cases(), threads=st.integers(1, 3))
-def test_passes(make, capability, scenario, case, threads):
+def test_passes(name, capability, scenario, case, threads):
+    """Whole and in all numbers of shards: one example serves them all."""
     votes, seed = case
-    check(make, [capability], scenario, votes, seed, threads)
+    variants = [each for each in VARIANTS if each.name == name]
+    check_all(variants, [capability], scenario, votes, seed, threads)
 
 
 @engines([each for each in VARIANTS if each.name in MAPS])
