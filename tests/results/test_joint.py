@@ -106,7 +106,7 @@ def test_the_matrix_is_what_predict_says() -> None:
             for j in range(7):
                 if i != j:
                     assert matrix[i, j] == pytest.approx(
-                        fit.predict(labels[i], labels[j]), abs=2e-3
+                        fit.predict(labels[i], labels[j]), abs=1e-12
                     )
         assert matrix + matrix.T == pytest.approx(np.ones((7, 7)))
 

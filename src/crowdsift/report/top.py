@@ -76,7 +76,7 @@ def matrix_figure(facts: Facts, width: float) -> str:
     shown = min(_SHOWN[wide], fit.item_table.height)
     if shown < 3:
         return ""
-    matrix = fit.win_matrix()[:shown, :shown]
+    matrix = facts.win_matrix[:shown, :shown]
     names = [item_label(fit.labels[i], fit.summary.get("by")) for i in range(shown)]
     short = abbreviated(names, _LONGEST[wide])
     left = _LETTER * max(map(len, short)) + 38.0

@@ -115,9 +115,9 @@ def win_matrix(fit: FitData) -> Vector:
             "for the pairs of interest"
         )
     score, component = table["score"].astype(np.float64), table["component"]
-    reach = max(float(np.ptp(score)), 1e-9)
-    at = np.linspace(0.0, reach, min(_PLACES, max(table.height**2, 2)))
     difference = score[:, None] - score[None, :]
+    few = table.height**2 <= 2 * _PLACES  # all distances, each of two items both ways
+    at = np.unique(np.abs(difference)) if few else np.linspace(0.0, np.ptp(score), _PLACES)
     upper = np.interp(np.abs(difference), at, probabilities(fit, at))
     result = np.where(difference >= 0.0, upper, 1.0 - upper)
     result[component[:, None] != component[None, :]] = np.nan

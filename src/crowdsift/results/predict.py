@@ -31,6 +31,7 @@ __all__ = [
 ]
 
 _BLOCK = 4096  # pairs at a time
+_NUMBERS = 16_384  # of workers' points at a time, which stay in the cache
 
 
 class Question(NamedTuple):
@@ -104,9 +105,12 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
     nobody = np.flatnonzero(asked.worker < 0)
     apart, place = np.unique(asked.difference[nobody], return_inverse=True)
     found = np.empty((3, len(apart)))
-    for i, gap in enumerate(apart):
-        parts = rule.outcome_probabilities(gap, *(column[:crowd] for column in draws))
-        found[:, i] = [part.mean() for part in parts]
+    columns = [column[:crowd] for column in draws]
+    step = max(_NUMBERS // np.broadcast(*columns).size, 1)
+    for begin in range(0, len(apart), step):
+        some = slice(begin, begin + step)
+        parts = rule.outcome_probabilities(apart[some, None, None], *columns)
+        found[:, some] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
     result[:, nobody] = found[:, place.reshape(-1)]
     return result
 

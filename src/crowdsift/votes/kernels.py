@@ -30,5 +30,11 @@ except ImportError:  # no wheel for this machine, or a source tree that was not 
     COMPILED = False
 
 __all__ = [
-    *("COMPILED", "collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "tally"),
+    "COMPILED",
+    "collapse",
+    "components",
+    "find_fault",
+    "judged_by_one",
+    "pool_pairs",
+    "tally",
 ]
