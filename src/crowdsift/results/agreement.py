@@ -164,7 +164,7 @@ class _Laplacians:
         one, two = place[votes.first[used]], place[votes.second[used]]
         at = self._start[where] + np.minimum(one, two) * sizes[where] + np.maximum(one, two)
         length = int(np.where(small, sizes**2, 0).sum())
-        self._weight = np.bincount(at, votes.curvature[used], length)
+        self._weight = np.asarray(np.bincount(at, votes.curvature[used], length), np.float64)
         self._count = np.bincount(at, minlength=length)
 
     def without(
@@ -174,8 +174,9 @@ class _Laplacians:
         k = int(self._sizes[which[0]])
         each, row = np.unique(which, return_inverse=True)
         begin = self._start[each][:, None] + np.arange(k * k)
-        weight, linked = (array[begin].reshape(-1, k, k) for array in (self._weight, self._count))
-        matrix = -(weight + weight.transpose(0, 2, 1))[row]
+        weight, linked = self._weight[begin], self._count[begin]
+        weight, linked = weight.reshape(-1, k, k), linked.reshape(-1, k, k)
+        matrix: Vector = -(weight + weight.transpose(0, 2, 1))[row]
         joined = (linked + linked.transpose(0, 2, 1) > 0)[row]
         # What a worker's own pairs are without them; all others stay.
         key = (problem * k + np.minimum(one, two)) * k + np.maximum(one, two)
@@ -198,10 +199,10 @@ def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
     n, k, _ = linked.shape
     step = linked.astype(np.float32)
     found = step[:, :1, :]
-    reached, before = np.count_nonzero(found), 0
+    reached, before = int(np.count_nonzero(found)), 0
     while reached > before:  # most graphs are whole: one row of each tells
         found = (found @ step > 0).astype(np.float32)
-        reached, before = np.count_nonzero(found), reached
+        reached, before = int(np.count_nonzero(found)), reached
     connected = np.ones((n, k, k), bool)
     apart = np.flatnonzero(~found.all(axis=(1, 2)))
     reach = step[apart]

@@ -153,7 +153,7 @@ def judged_by_one(first: Codes, second: Codes, offsets: Offsets, n_items: int) -
     for items in (first, second):
         np.minimum.at(lowest, items, worker)
         np.maximum.at(highest, items, worker)
-    return (lowest == highest).astype(np.uint8)
+    return np.asarray(lowest == highest, np.uint8)
 
 
 def components(first: Codes, second: Codes, n_items: int) -> Codes:
