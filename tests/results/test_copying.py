@@ -10,7 +10,8 @@ import pytest
 
 import crowdsift
 from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying import _between, _Cells, _products, _within
+from crowdsift.results.copying import _between, _products, _within
+from crowdsift.results.copying_cells import Cells, Effects
 
 
 def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
@@ -38,8 +39,10 @@ def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
 
 def test_chances_are_those_of_all_outcomes() -> None:
     p, q = 0.8, 0.35
-    cells = _Cells(np.zeros(2, np.int64), np.arange(2), np.array([3.0, 2.0]), np.array([2.0, 1.0]),
+    cells = Cells(np.zeros(2, np.int64), np.arange(2), np.array([3.0, 2.0]), np.array([2.0, 1.0]),
                    np.array([p, q]))  # fmt: skip
+    none = Effects(cells, np.ones(2))
+    none.variance = 0.0
     between, within = [], []
     for votes in product((0, 1), repeat=5):
         chance = np.prod([p if v else 1 - p for v in votes[:3]])
@@ -51,8 +54,8 @@ def test_chances_are_those_of_all_outcomes() -> None:
         again = sum(a == b for a, b in combinations(votes[:3], 2))
         within.append((chance, again, sum(e * f for e, f in combinations(one, 2)), votes))
     for sums, exact, size in (
-        (_between(cells, np.zeros(2)), between, 6.0),
-        (_within(cells), within, 3.0),
+        (_between(cells, np.zeros(2), none), between, 6.0),
+        (_within(cells, none), within, 3.0),
     ):
         chance, count, products = (np.array(each) for each in list(zip(*exact, strict=True))[:3])
         assert sums.size[0] == size
@@ -62,7 +65,7 @@ def test_chances_are_those_of_all_outcomes() -> None:
         observed = next(each for each in exact if each[3] == (1, 1, 0, 1, 0))
         assert (sums.agreed[0], sums.product[0]) == pytest.approx(observed[1:3])
         at = (sums.cells[0][:1], sums.cells[1][:1])
-        (value,), (mass,) = _products(cells, *at, np.zeros(2))
+        (value,), (mass,) = _products(cells, at, [each[:1] for each in sums.p], np.zeros(2))
         for power in (1, 2, 3):  # the distribution that the saddle point starts from
             assert mass @ value**power == pytest.approx(chance @ products**power)
 

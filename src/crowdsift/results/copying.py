@@ -20,7 +20,8 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.models import model
 from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying_groups import alike_as_a_whole, bound_of, linked
+from crowdsift.results.copying_cells import MARGIN, Effects, cells_of, residuals
+from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.tables import Table
 
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
+    from crowdsift.results.copying_cells import Cells
     from crowdsift.results.data import FitData
     from crowdsift.votes.comparisons import Comparisons
 
@@ -37,7 +39,6 @@ _CLOSER = 400  # pairs of workers whose chance is found by a saddle point
 _OUTCOMES = 2_000_000  # of their votes, at most
 _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
-_MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
 _MANY = 20  # pairs of workers whose spread can be told
 _LEAST = 0.1  # of answers: a mean product is about the share that is copied, and a taste is less
 _PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
@@ -76,27 +77,22 @@ def copying(fit: FitData) -> Copying:
             f"{fit.method} estimates no reliabilities, so that good workers look like copies of "
             "each other; use the method sift"
         )
-    cells = _cells(votes, _probability(fit, votes))
-    own = _within(cells)
-    rho, none = _consistency(own, votes.n_workers), np.zeros(votes.n_workers)
-    shared = _between(cells, rho)
+    cells = cells_of(votes, _probability(fit, votes))
+    none = np.zeros(votes.n_workers)
+    rho = _consistency(_within(cells, None), votes.n_workers)
+    effects = Effects(cells, _repeated(cells, rho))
+    own, shared = _within(cells, effects), _between(cells, rho, effects)
     between = _tested(shared, cells, votes.n_workers, rho)
     pairs = _too_alike(between, votes.workers)
     again = _too_alike(_tested(own, cells, votes.n_workers, none), votes.workers)
     repeats = Table({name: column for name, column in again.items() if name != "other"})
-    wholes = alike_as_a_whole(between.one, between.two, between.z, votes.n_workers)
+
+    def by_others(group: NDArray[np.int64]) -> Alike:
+        return _by_others(cells, rho, shared, between, group)
+
+    wholes = alike_as_a_whole(between.one, between.two, between.z, votes.n_workers, by_others)
     wholes = [group for group in wholes if _on_many_pairs(group, shared, cells)]
     return Copying(pairs, repeats, linked(pairs, wholes, votes.workers))
-
-
-class _Cells(NamedTuple):
-    """Decided votes of one worker on one pair of items: how many, how many for the first, and p."""
-
-    unit: NDArray[np.int64]
-    worker: NDArray[np.int64]
-    votes: Vector
-    wins: Vector
-    p: Vector
 
 
 def _probability(fit: FitData, votes: Comparisons) -> Vector:
@@ -107,35 +103,15 @@ def _probability(fit: FitData, votes: Comparisons) -> Vector:
     chosen = model(fit.method, **fit.parameters)
     reliability = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]
     p = chosen.probability(score[votes.first] - score[votes.second], reliability)
-    return np.clip(np.asarray(p, np.float64), _MARGIN, 1.0 - _MARGIN)
-
-
-def _cells(votes: Comparisons, p: Vector) -> _Cells:
-    """The votes by pair of items and worker, ties left aside, in the order of pairs."""
-    decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
-    turned = (votes.first > votes.second)[decided]
-    y = np.where(turned, 1.0 - votes.outcome[decided], votes.outcome[decided])
-    q = np.where(turned, 1.0 - p[decided], p[decided])
-    low = np.minimum(votes.first, votes.second)[decided].astype(np.int64)
-    high = np.maximum(votes.first, votes.second)[decided].astype(np.int64)
-    worker = votes.worker_codes().astype(np.int64)[decided]
-    weight = votes.weight.astype(np.float64)[decided]
-    pair = np.unique(low * votes.n_items + high, return_inverse=True)[1].reshape(-1)
-    key, cell = np.unique(pair * votes.n_workers + worker, return_inverse=True)
-    cell = cell.reshape(-1)
-    count, wins, total = (
-        np.bincount(cell, v, len(key)).astype(np.float64) for v in (weight, weight * y, weight * q)
-    )
-    p = total / np.maximum(count, 1e-300)
-    return _Cells(key // votes.n_workers, key % votes.n_workers, count, wins, p)
+    return np.clip(np.asarray(p, np.float64), MARGIN, 1.0 - MARGIN)
 
 
 class _Pairs(NamedTuple):
     """Pairs of cells of two workers, or of one: how alike their votes are, and by chance.
 
     `size` is the number of pairs of votes, `agreed` and `expected` how many of them agree,
-    `product` the sum of the products of their residuals, of mean 0 and that `variance`. `cells` are
-    the two cells.
+    `product` the sum of the products of their residuals, of that `mean` and `variance`. `cells` are
+    the two cells, `p` their probabilities by what others think of the pair of items.
     """
 
     one: NDArray[np.int64]
@@ -144,8 +120,15 @@ class _Pairs(NamedTuple):
     agreed: Vector
     expected: Vector
     product: Vector
+    mean: Vector
     variance: Vector
     cells: tuple[NDArray[np.int64], NDArray[np.int64]]
+    p: tuple[Vector, Vector]
+
+
+def _repeated(cells: Cells, rho: Vector) -> Vector:
+    """1 + (n-1)ρ of every cell: a sum of n residuals has n times this variance."""
+    return np.asarray(1.0 + (cells.votes - 1.0) * rho[cells.worker])
 
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
@@ -160,11 +143,14 @@ def _consistency(own: _Pairs, n_workers: int) -> Vector:
     return np.clip((product + _PRIOR * usual) / (size + _PRIOR), 0.0, 1.0)
 
 
-def _between(cells: _Cells, rho: Vector) -> _Pairs:
+def _between(
+    cells: Cells, rho: Vector, effects: Effects, chosen: NDArray[np.bool_] | None = None
+) -> _Pairs:
     """Pairs of votes of two workers on the same items.
 
     With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of
     n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones.
+    An effect of variance v that both workers see gives a product the mean v√(p(1-p)p'(1-p')).
     """
     starts = np.flatnonzero(np.diff(cells.unit, prepend=-1))
     sizes = np.diff([*starts, len(cells.unit)])
@@ -174,20 +160,23 @@ def _between(cells: _Cells, rho: Vector) -> _Pairs:
             "for a part of the votes"
         )
     i, j = _pairs_within(starts, sizes)
+    if chosen is not None:
+        i, j = i[chosen], j[chosen]
     n, m = cells.votes[i], cells.votes[j]
     a, b = (cells.wins[at] - 0.5 * cells.votes[at] for at in (i, j))
-    mean = [cells.votes[at] * (cells.p[at] - 0.5) for at in (i, j)]
-    repeated = 1.0 + (cells.votes - 1.0) * rho[cells.worker]
-    residual = _residuals(cells.wins, cells.votes, cells.p) / repeated
+    (p, q), left = effects.without(i, j)
+    repeated = _repeated(cells, rho)
+    alone = n * m / (repeated[i] * repeated[j])
+    product = residuals(cells.wins[i], n, p) * residuals(cells.wins[j], m, q)
     one, two = cells.worker[i], cells.worker[j]
     return _Pairs(
         np.minimum(one, two), np.maximum(one, two), n * m, 0.5 * n * m + 2.0 * a * b,
-        0.5 * n * m + 2.0 * mean[0] * mean[1], residual[i] * residual[j],
-        n * m / (repeated[i] * repeated[j]), (i, j),
+        0.5 * n * m + 2.0 * n * (p - 0.5) * m * (q - 0.5), product / (repeated[i] * repeated[j]),
+        alone * left * np.sqrt(p * (1.0 - p) * q * (1.0 - q)), alone, (i, j), (p, q),
     )  # fmt: skip
 
 
-def _within(cells: _Cells) -> _Pairs:
+def _within(cells: Cells, effects: Effects | None) -> _Pairs:
     """Pairs of votes of one worker on the same items.
 
     Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs
@@ -195,23 +184,20 @@ def _within(cells: _Cells) -> _Pairs:
     """
     several = np.flatnonzero(cells.votes > 1.0)
     n, p, worker = cells.votes[several], cells.p[several], cells.worker[several]
-    wins = cells.wins[several]
+    wins, left = cells.wins[several], np.zeros(len(several))
+    if effects is not None:
+        (p,), left = effects.without(several)
     a, c, s = wins - 0.5 * n, n * (p - 0.5), n * p * (1.0 - p)
-    rest = 0.25 * n**2 - 0.5 * n
+    rest, pairs = 0.25 * n**2 - 0.5 * n, 0.5 * n * (n - 1.0)
     return _Pairs(
-        worker, worker, 0.5 * n * (n - 1.0), a**2 + rest, s + c**2 + rest,
-        _own_products(wins, n, p), 0.5 * n * (n - 1.0), (several, several),
+        worker, worker, pairs, a**2 + rest, s + c**2 + rest, _own_products(wins, n, p),
+        pairs * left * p * (1.0 - p), pairs, (several, several), (p, p),
     )  # fmt: skip
-
-
-def _residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
-    """The sum of the residuals of a cell, each of variance 1."""
-    return np.asarray((wins - votes * p) / np.sqrt(p * (1.0 - p)))
 
 
 def _own_products(wins: Vector, votes: Vector, p: Vector) -> Vector:
     squares = (wins * (1.0 - p) ** 2 + (votes - wins) * p**2) / (p * (1.0 - p))
-    return np.asarray(0.5 * (_residuals(wins, votes, p) ** 2 - squares))
+    return np.asarray(0.5 * (residuals(wins, votes, p) ** 2 - squares))
 
 
 def _pairs_within(
@@ -227,17 +213,44 @@ def _pairs_within(
     return np.concatenate(first), np.concatenate(second)
 
 
-def _on_many_pairs(group: list[int], pairs: _Pairs, cells: _Cells) -> bool:
-    """Whether a group is alike on many pairs of items, not on a few that scores do not explain.
+def _by_others(
+    cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]
+) -> Alike:
+    """How much alike a group is by what those outside think of the items.
 
-    A pair of items that everybody sees otherwise than the scores say makes all who voted on it
-    alike: what is left without the tenth of the pairs, at least two, that say most must still be
-    beyond chance.
+    Where some copy each other, the others of the group are no witnesses. A stranger who agrees with
+    one copy agrees with all: given the sums A of the others' residuals, Σ e·A of a member has the
+    variance Σ A².
     """
+    outside = ~np.isin(cells.worker, group)
+    effects = Effects(cells, _repeated(cells, rho), outside)
+    inside = np.isin(shared.one, group) & np.isin(shared.two, group)
+    pairs = _between(cells, rho, effects, inside)
+    found = _tested(pairs, cells, len(rho), rho, (tested.common, tested.wide))
+    whole = float(found.z.sum()) / np.sqrt(max(len(found.z), 1))
+    above = pairs.product - pairs.mean - tested.common * pairs.variance
+    own = np.zeros(len(group))
+    at = np.flatnonzero(~outside)
+    (p,), _ = effects.without(at)
+    residual = residuals(cells.wins[at], cells.votes[at], p) / _repeated(cells, rho)[at]
+    for number, member in enumerate(group.tolist()):
+        mine = cells.worker[at] == member
+        units = cells.unit[at][mine]
+        others = np.bincount(cells.unit[at][~mine], residual[~mine], int(cells.unit.max()) + 1)
+        alone = cells.votes[at][mine] / _repeated(cells, rho)[at][mine]
+        sd = np.sqrt(max(float(alone @ others[units] ** 2), 1e-300))
+        with_others = (pairs.one == member) | (pairs.two == member)
+        own[number] = float(above[with_others].sum()) / (sd * tested.wide)
+    return Alike(whole, own)
+
+
+def _on_many_pairs(group: list[int], pairs: _Pairs, cells: Cells) -> bool:
+    """Whether a group is alike by enough, and not on one pair of items alone."""
     inside = np.isin(pairs.one, group) & np.isin(pairs.two, group)
     unit = np.unique(cells.unit[pairs.cells[0][inside]], return_inverse=True)[1].reshape(-1)
-    product, variance = (np.bincount(unit, x[inside]) for x in (pairs.product, pairs.variance))
-    rest = np.argsort(-product, kind="stable")[max(2, -(-len(product) // 10)) :]
+    above = pairs.product - pairs.mean
+    product, variance = (np.bincount(unit, x[inside]) for x in (above, pairs.variance))
+    rest = np.argsort(-product, kind="stable")[1:]
     left = float(variance[rest].sum())
     whole = float(product.sum()) >= _LEAST * float(variance.sum())
     return whole and left > 0.0 and float(product[rest].sum()) / np.sqrt(left) > bound_of(1)
@@ -252,24 +265,33 @@ class _Tested(NamedTuple):
     agreement: Vector
     expected: Vector
     z: Vector
+    common: float
+    wide: float
 
 
-def _tested(pairs: _Pairs, cells: _Cells, n_workers: int, rho: Vector) -> _Tested:
+def _tested(
+    pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector,
+    known: tuple[float, float] | None = None,
+) -> _Tested:  # fmt: skip
     """How far beyond chance, and beyond what the crowd shares, pairs of workers are alike.
 
     What all pairs of workers have in common beyond the scores, such as pairs of items that are
     easier than these say, is taken away: the median of their mean products, where it is above 0,
-    and a spread of their sums beyond that of chance, where they are enough to know it.
+    and a spread of their sums beyond that of chance, where they are enough to know it (or as
+    `known`).
     """
     key, unit = np.unique(pairs.one * n_workers + pairs.two, return_inverse=True)
     unit = unit.reshape(-1)
-    sums = (pairs.size, pairs.agreed, pairs.expected, pairs.product, pairs.variance)
+    above = pairs.product - pairs.mean
+    sums = (pairs.size, pairs.agreed, pairs.expected, above, pairs.variance)
     shared, agree, chance, product, variance = (np.bincount(unit, x, len(key)) for x in sums)
     enough = np.flatnonzero(shared >= _FEWEST)
-    common = np.median(product[enough] / variance[enough]) if len(enough) > 2 else 0.0
-    excess = product - max(float(common), 0.0) * variance
+    few = len(enough) < 3
+    common = 0.0 if few else max(float(np.median(product[enough] / variance[enough])), 0.0)
+    common = common if known is None else known[0]
+    excess = product - common * variance
     z = excess / np.sqrt(np.maximum(variance, 1e-300))
-    wide = _spread(z[enough])
+    wide = _spread(z[enough]) if known is None else known[1]
     z = np.where(excess < _LEAST * variance, np.minimum(z, 0.0), z)
     order = np.argsort(unit, kind="stable")
     starts = np.searchsorted(unit[order], np.arange(len(key) + 1))
@@ -281,7 +303,8 @@ def _tested(pairs: _Pairs, cells: _Cells, n_workers: int, rho: Vector) -> _Teste
         z[at] = _chance(cells, pairs, rows, rho, float(excess[at]), float(z[at]))
     one, two = key[enough] // n_workers, key[enough] % n_workers
     total = shared[enough].astype(np.float64)
-    return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide)
+    return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide,
+                   common, wide)  # fmt: skip
 
 
 def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
@@ -309,7 +332,7 @@ def _spread(z: Vector) -> float:
 
 
 def _chance(
-    cells: _Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector, x: float, normal: float
+    cells: Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector, x: float, normal: float
 ) -> float:
     """The z of a sum over pairs of cells; the normal one where outcomes are too many."""
     one, two = (at[rows] for at in pairs.cells)
@@ -317,29 +340,32 @@ def _chance(
     same = bool((one == two).all())
     if len(rows) * most[0] * (1 if same else most[1]) > _OUTCOMES:
         return normal
-    return saddle_point(*_products(cells, one, two, rho), x)
+    return saddle_point(*_products(cells, (one, two), [p[rows] for p in pairs.p], rho), x)
 
 
 def _products(
-    cells: _Cells, one: NDArray[np.int64], two: NDArray[np.int64], rho: Vector
+    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: list[Vector], rho: Vector
 ) -> tuple[Vector, Vector]:
     """Values and chances of the product of every pair of cells, were workers independent."""
-    chance, value = _outcomes(cells, one, rho)
+    one, two = at
+    chance, value = _outcomes(cells, one, p[0], rho)
     if (one == two).all():
         k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[one])[:, None])
-        return _own_products(k, cells.votes[one][:, None], cells.p[one][:, None]), chance
-    other, there = _outcomes(cells, two, rho)
+        return _own_products(k, cells.votes[one][:, None], p[0][:, None]), chance
+    other, there = _outcomes(cells, two, p[1], rho)
     both = (value[:, :, None] * there[:, None, :], chance[:, :, None] * other[:, None, :])
     return both[0].reshape(len(one), -1), both[1].reshape(len(one), -1)
 
 
-def _outcomes(cells: _Cells, at: NDArray[np.int64], rho: Vector) -> tuple[Vector, Vector]:
+def _outcomes(
+    cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector
+) -> tuple[Vector, Vector]:
     """Chances of 0 to n votes for the first item, and the sums of residuals that go with them.
 
     With probability ρ all votes are one opinion, else they are independent: any two of them then
     have the correlation ρ. The sums are those of `_between`.
     """
-    n, p, same = np.round(cells.votes[at])[:, None], cells.p[at][:, None], rho[cells.worker[at]]
+    n, p, same = np.round(cells.votes[at])[:, None], win[:, None], rho[cells.worker[at]]
     k = np.minimum(np.arange(int(n.max()) + 1.0), n)
     there = np.arange(k.shape[1]) <= n
     factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, k.shape[1])))])
@@ -349,4 +375,4 @@ def _outcomes(cells: _Cells, at: NDArray[np.int64], rho: Vector) -> tuple[Vector
     row = np.arange(len(at))
     chance[:, 0] += same * (1.0 - p[:, 0])
     chance[row, n[:, 0].astype(int)] += same * p[:, 0]
-    return chance, _residuals(k, n, p) / (1.0 + (n - 1.0) * same[:, None])
+    return chance, residuals(k, n, p) / (1.0 + (n - 1.0) * same[:, None])

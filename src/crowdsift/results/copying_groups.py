@@ -4,20 +4,33 @@ from __future__ import annotations
 
 from math import comb
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
     from crowdsift.results.tables import Table
 
-__all__ = ["alike_as_a_whole", "bound_of", "linked"]
+    Codes = NDArray[np.int64]
+    Again = Callable[[Codes], "Alike"]
+
+__all__ = ["Alike", "alike_as_a_whole", "bound_of", "linked"]
 
 _CHANCE = 0.005  # that some pair is named by chance; that some group is; that some worker is
+_NEAR, _LOOKS = 2.0, 6  # below its bound a group is looked at again, so many of them
 _LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of a group looked at
+
+
+class Alike(NamedTuple):
+    """How much alike a group is by what others think: Σz/√pairs, and every member to the rest."""
+
+    whole: float
+    own: Vector
 
 
 def bound_of(cases: int) -> float:
@@ -26,12 +39,13 @@ def bound_of(cases: int) -> float:
 
 
 def alike_as_a_whole(
-    one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int
+    one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int, by_others: Again
 ) -> list[list[int]]:
     """Groups of at least three workers whose pairs are together too much alike to be chance.
 
     Under independence the sums of different pairs are uncorrelated, also where they have a worker
     in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size.
+    Groups that come near it are looked at again by what those outside imply (`by_others`).
     """
     if not len(alike):
         return []
@@ -50,12 +64,16 @@ def alike_as_a_whole(
     groups: list[list[int]] = []
     seeds = [(int(place[one[at]]), int(place[two[at]])) for at in order]
     while seeds:
-        margin, best = max((_grown(z, known, list(seed), bounds) for seed in seeds[:_SEEDS]),
-                           key=lambda each: each[0])  # fmt: skip
+        grown = [_grown(z, known, list(seed), bounds) for seed in seeds[:_SEEDS]]
+        near = {tuple(sorted(each)): margin for margin, each in grown if margin > -_NEAR}
+        looked = [
+            (by_others(names[list(each)]).whole - bounds[len(each)], list(each))
+            for each in sorted(near, key=lambda each: -near[each])[:_LOOKS]
+        ]
+        margin, best = max(looked, default=(0.0, []))
         if margin <= 0.0:
             break
-        close = _without_strangers(z, known, best, bound_of(voters))
-        groups.append([int(names[member]) for member in close])
+        groups.append(_without_strangers(names[best], by_others, bound_of(voters)))
         z[np.ix_(best, best)] = 0.0
         seeds = [(a, b) for a, b in seeds if not (a in best and b in best)]
     return groups
@@ -76,14 +94,16 @@ def _grown(
     return best
 
 
-def _without_strangers(z: Vector, known: Vector, members: list[int], bound: float) -> list[int]:
-    """The group without those who are not clearly alike to the rest; fewer than three are none."""
+def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[int]:
+    """The group without those who are not clearly alike to the rest; fewer than three are none.
+
+    Who has left is a witness of what others think.
+    """
     while len(members) > 2:
-        block = np.ix_(members, members)
-        own = z[block].sum(axis=0) / np.sqrt(np.maximum(known[block].sum(axis=0), 1.0))
+        own = by_others(members).own
         if own.min() > bound:
-            return members
-        members = [member for member, each in zip(members, own, strict=True) if each > own.min()]
+            return [int(member) for member in members]
+        members = np.delete(members, int(own.argmin()))
     return []
 
 

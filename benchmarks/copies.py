@@ -1,0 +1,132 @@
+"""How often copied answers can be noticed: what is found, beside what an oracle would find.
+
+Run with ``python -m benchmarks.copies [--boards N]``. The oracle knows the true probabilities, the
+rate of copying and how it is done; only who copies whom is for the votes to say. A likelihood ratio
+of t or more has a chance of at most 1/t without copies, so it names one of H hypotheses where that
+of the true one is at least H/0.01: as strict as what it is compared with. The modest oracle allows
+workers to hold to opinions of their own, as the method does: votes of a worker on one pair are then
+but one opinion, and it is the opinion that may be a copy.
+"""
+
+from __future__ import annotations
+
+import argparse
+from math import comb, log
+
+import numpy as np
+
+import crowdsift
+from benchmarks.trust import Votes, crowd_with, share
+
+COPIED, CHANCE = 0.8, 0.01
+
+
+def sigmoid(x: float) -> float:
+    return float(1 / (1 + np.exp(-x)))
+
+
+def oracle(seed: int, pair_sd: float, copiers: int = 3) -> tuple[float, float]:
+    """Log likelihood ratios of the crowd of `crowd_with`: of the oracle and of the modest one."""
+    rng = np.random.default_rng(seed)
+    score, slope = rng.normal(size=10), rng.uniform(0.5, 2.0, 15)
+    effect = pair_sd * rng.normal(size=(10, 10))
+    rows = crowd_with(seed, copiers=copiers, pair_sd=pair_sd)
+    last: dict[tuple[int, int], bool] = {}
+    held: dict[tuple[int, int, int], list[bool]] = {}
+    for winner, loser, worker in zip(rows["winner"], rows["loser"], rows["worker"], strict=True):
+        a, b = sorted((int(winner[1:]), int(loser[1:])))
+        who, first = int(worker[1:]), winner == f"i{a}"
+        if who == 0:
+            last[a, b] = first
+        held.setdefault((who, a, b), []).append(first)
+    whole = modest = 0.0
+    for (who, a, b), votes in held.items():
+        if not 0 < who <= copiers or (a, b) not in last:
+            continue
+        p = sigmoid(slope[who] * (score[a] - score[b]) + effect[a, b])
+
+        def chance(opinion: bool, votes: list[bool] = votes, p: float = p) -> float:
+            each = [COPIED * (v == opinion) + (1 - COPIED) * (p if v else 1 - p) for v in votes]
+            return float(np.prod(each))
+
+        alone = float(np.prod([p if vote else 1 - p for vote in votes]))
+        copied = chance(last[a, b])
+        whole += log(copied / alone)
+        modest += log(copied / (p * chance(True) + (1 - p) * chance(False)))
+    return whole, modest
+
+
+def crowds(boards: int) -> None:
+    """The crowds of `benchmarks.trust copying` with three who copy a fourth."""
+    needed = log(15 * comb(14, 3) / CHANCE)
+    for pair_sd in (0.0, 0.7):
+        found = np.array([oracle(seed, pair_sd) for seed in range(boards)])
+        print(f"three copy a fourth, pair effects {pair_sd:.1f}: oracle "
+              f"{share((found[:, 0] > needed).tolist())}, which allows for opinions of one's own "
+              f"{share((found[:, 1] > needed).tolist())}; median {np.median(found, axis=0).round(1)}"
+              f" nats, {needed:.1f} needed", flush=True)  # fmt: skip
+
+
+def pair_of_copies(seed: int, overlap: int, copied: float) -> tuple[Votes, float]:
+    """15 workers, 150 pairs each of 40 items; worker 1 copies worker 0 on so many common pairs.
+
+    With the log likelihood ratio of the oracle.
+    """
+    rng = np.random.default_rng([seed, overlap])
+    score, slope = rng.normal(size=40), rng.uniform(0.5, 2.0, 15)
+    every = [(a, b) for a in range(40) for b in range(a + 1, 40)]
+    rows: Votes = {name: [] for name in ("winner", "loser", "worker")}
+    answers: dict[int, bool] = {}
+    ratio = 0.0
+    for worker in range(15):
+        chosen = rng.choice(len(every), 150, replace=False)
+        if worker == 1:
+            other = np.setdiff1d(np.arange(len(every)), list(answers))
+            shared = rng.choice(list(answers), overlap, replace=False)
+            chosen = np.concatenate([shared, rng.choice(other, 150 - overlap, replace=False)])
+        for at in chosen.tolist():
+            a, b = every[at]
+            p = sigmoid(slope[worker] * (score[a] - score[b]))
+            first = bool(rng.random() < p)
+            if worker == 1 and at in answers:
+                if rng.random() < copied:
+                    first = answers[at]
+                alone = p if first else 1 - p
+                ratio += log(copied * (first == answers[at]) / alone + 1 - copied)
+            if worker == 0:
+                answers[at] = first
+            rows["winner"].append(f"i{a if first else b}")
+            rows["loser"].append(f"i{b if first else a}")
+            rows["worker"].append(f"w{worker:02d}")
+    return rows, ratio
+
+
+def overlaps(boards: int, method: str) -> None:
+    """Power by the number of pairs in common."""
+    needed = log(15 * 14 / CHANCE)
+    for copied in (0.8, 0.99):
+        for overlap in (10, 20, 40, 80, 150):
+            noticed, wrong, bound = [], [], []
+            for seed in range(boards):
+                rows, ratio = pair_of_copies(seed, overlap, copied)
+                groups = crowdsift.fit(rows, method, threads=1).copying().groups
+                noticed.append(any({"w00", "w01"} <= set(group) for group in groups))
+                wrong.append(any(set(group) - {"w00", "w01"} for group in groups))
+                bound.append(ratio > needed)
+            print(f"  copied {copied:.2f}, {overlap:3d} pairs in common: noticed {share(noticed)}, "
+                  f"oracle {share(bound)}, others named {share(wrong)}", flush=True)  # fmt: skip
+
+
+def main() -> None:
+    """Run both measurements."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--boards", type=int, default=40)
+    parser.add_argument("--method", default="bora-map")
+    options = parser.parse_args()
+    crowds(options.boards)
+    print(f"{options.method}: one worker of 15 copies another, 40 items, 150 votes each")
+    overlaps(options.boards, options.method)
+
+
+if __name__ == "__main__":
+    main()

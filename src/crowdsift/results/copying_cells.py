@@ -1,0 +1,114 @@
+"""Votes of one worker on one pair of items, and what the rest of the crowd thinks of that pair.
+
+A pair of items may be seen otherwise than its scores say, by everybody: then all who voted on it
+are alike, and nobody has copied. So every pair of items has an effect u ~ N(0, s²) on the logit, s²
+from all votes, which is estimated for two workers from the votes of the others.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.numeric.likelihoods import sigmoid
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["MARGIN", "Cells", "Effects", "cells_of", "residuals"]
+
+MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
+_LARGEST = 3.0  # of an effect, in logits
+
+
+class Cells(NamedTuple):
+    """Decided votes of one worker on one pair of items: how many, how many for the first, and p."""
+
+    unit: NDArray[np.int64]
+    worker: NDArray[np.int64]
+    votes: Vector
+    wins: Vector
+    p: Vector
+
+
+def cells_of(votes: Comparisons, p: Vector) -> Cells:
+    """The votes by pair of items and worker, ties left aside, in the order of pairs."""
+    decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
+    turned = (votes.first > votes.second)[decided]
+    y = np.where(turned, 1.0 - votes.outcome[decided], votes.outcome[decided])
+    q = np.where(turned, 1.0 - p[decided], p[decided])
+    low = np.minimum(votes.first, votes.second)[decided].astype(np.int64)
+    high = np.maximum(votes.first, votes.second)[decided].astype(np.int64)
+    worker = votes.worker_codes().astype(np.int64)[decided]
+    weight = votes.weight.astype(np.float64)[decided]
+    pair = np.unique(low * votes.n_items + high, return_inverse=True)[1].reshape(-1)
+    key, cell = np.unique(pair * votes.n_workers + worker, return_inverse=True)
+    cell = cell.reshape(-1)
+    count, wins, total = (
+        np.bincount(cell, v, len(key)).astype(np.float64) for v in (weight, weight * y, weight * q)
+    )
+    p = total / np.maximum(count, 1e-300)
+    return Cells(key // votes.n_workers, key % votes.n_workers, count, wins, p)
+
+
+def residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
+    """The sum of the residuals of a cell, each of variance 1."""
+    return np.asarray((wins - votes * p) / np.sqrt(p * (1.0 - p)))
+
+
+class Effects:
+    """Effects of pairs of items, by the votes of all but one or two workers.
+
+    With S = Σ(y - p) and I = Σp(1-p) over the others the estimate is s²S/(1 + s²I), its variance
+    s²/(1 + s²I), one step of Newton's method. E S² = I + s²I² over all votes of a pair gives s².
+
+    Parameters
+    ----------
+    cells
+        The votes.
+    repeated
+        What the votes of a cell count as one of, for workers who hold to an opinion of their own.
+    outside
+        The cells that count; by default all do.
+
+    Attributes
+    ----------
+    variance
+        s².
+    """
+
+    def __init__(
+        self, cells: Cells, repeated: Vector, outside: NDArray[np.bool_] | None = None
+    ) -> None:
+        self._cells = cells
+        share = 1.0 / repeated if outside is None else np.where(outside, 1.0 / repeated, 0.0)
+        self._pull = share * (cells.wins - cells.votes * cells.p)
+        self._weight = share * cells.votes * cells.p * (1.0 - cells.p)
+        self._pulls, self._weights = (
+            np.bincount(cells.unit, each) for each in (self._pull, self._weight)
+        )
+        excess = float((self._pulls**2 - self._weights).sum())
+        self.variance = max(excess / max(float((self._weights**2).sum()), 1e-300), 0.0)
+
+    def without(self, *cells: NDArray[np.int64]) -> tuple[tuple[Vector, ...], Vector]:
+        """Probabilities of cells by what others think of their pair, and the variance left.
+
+        The cells are of one pair of items row by row; what all of them hold is left out.
+        """
+        unit = self._cells.unit[cells[0]]
+        pull: Vector = self._pulls[unit].astype(np.float64)
+        weight: Vector = self._weights[unit].astype(np.float64)
+        for at in cells:
+            pull, weight = pull - self._pull[at], weight - self._weight[at]
+        left = self.variance / (1.0 + self.variance * np.maximum(weight, 0.0))
+        effect = np.clip(left * pull, -_LARGEST, _LARGEST)
+        moved = []
+        for at in cells:
+            p = self._cells.p[at]
+            p = sigmoid(np.log(p / (1.0 - p)) + effect)
+            moved.append(np.clip(p, MARGIN, 1.0 - MARGIN))
+        return tuple(moved), left
