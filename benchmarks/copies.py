@@ -63,8 +63,9 @@ def crowds(boards: int) -> None:
         found = np.array([oracle(seed, pair_sd) for seed in range(boards)])
         print(f"three copy a fourth, pair effects {pair_sd:.1f}: oracle "
               f"{share((found[:, 0] > needed).tolist())}, which allows for opinions of one's own "
-              f"{share((found[:, 1] > needed).tolist())}; median {np.median(found, axis=0).round(1)}"
-              f" nats, {needed:.1f} needed", flush=True)  # fmt: skip
+              f"{share((found[:, 1] > needed).tolist())}; median "
+              f"{np.median(found, axis=0).round(1)} nats, {needed:.1f} needed",
+              flush=True)  # fmt: skip
 
 
 def pair_of_copies(seed: int, overlap: int, copied: float) -> tuple[Votes, float]:

@@ -148,7 +148,7 @@ def copying(options: argparse.Namespace) -> None:
             ("a judge of 300 votes on 45 pairs repeats itself", {"repeats": 3}),
         ):
             noticed, wrong, again, wrong_again = [], [], [], []
-            for seed in range(options.boards):
+            for seed in range(options.first, options.first + options.boards):
                 votes = crowd_with(seed, pair_sd=pair_sd, **planted)
                 found = crowdsift.fit(votes, method, threads=1).copying()
                 guilty = {f"w{i:02d}" for i in range(planted.get("copiers", -1) + 1)}

@@ -10,8 +10,9 @@ import pytest
 
 import crowdsift
 from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying import _between, _products, _within
+from crowdsift.results.copying import _between, _own_outcomes, _within
 from crowdsift.results.copying_cells import Cells, Effects
+from crowdsift.results.copying_ratio import ratio_with_group, ratio_z
 
 
 def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
@@ -64,10 +65,67 @@ def test_chances_are_those_of_all_outcomes() -> None:
         assert sums.variance[0] == pytest.approx(chance @ products**2)
         observed = next(each for each in exact if each[3] == (1, 1, 0, 1, 0))
         assert (sums.agreed[0], sums.product[0]) == pytest.approx(observed[1:3])
-        at = (sums.cells[0][:1], sums.cells[1][:1])
-        (value,), (mass,) = _products(cells, at, [each[:1] for each in sums.p], np.zeros(2))
-        for power in (1, 2, 3):  # the distribution that the saddle point starts from
-            assert mass @ value**power == pytest.approx(chance @ products**power)
+        if size == 3.0:
+            at = sums.cells[0][:1]
+            (value,), (mass,) = _own_outcomes(cells, at, sums.p[0][:1], np.zeros(2))
+            for power in (1, 2, 3):  # the distribution that the saddle point starts from
+                assert mass @ value**power == pytest.approx(chance @ products**power)
+
+
+def test_log_ratios_are_those_of_all_outcomes() -> None:
+    """Ten pairs of items, one vote each by two workers: 4^10 outcomes, by counts of their kinds."""
+    n, p, q, a = 10, 0.8, 0.65, np.sqrt(0.5)
+    alone = np.outer([1 - p, p], [1 - q, q])
+    take = [np.array([1 - x, x]) for x in (a + (1 - a) * p, (1 - a) * p)]
+    other = [np.array([1 - x, x]) for x in (a + (1 - a) * q, (1 - a) * q)]
+    prior = 0.5 * (p + q)
+    copied = prior * np.outer(take[0], other[0]) + (1 - prior) * np.outer(take[1], other[1])
+    assert copied.sum() == pytest.approx(1.0)
+    value = np.log(copied / alone).reshape(-1)
+    total, exact = np.zeros(1), np.ones(1)
+    for _ in range(n):
+        total, where = np.unique((total[:, None] + value).round(9).reshape(-1), return_inverse=True)
+        exact = np.bincount(where.reshape(-1), (exact[:, None] * alone.reshape(-1)).reshape(-1))
+    wins = np.array([1, 1, 1, 0, 0, 0, 1, 1, 1, 1]), np.array([1, 1, 1, 0, 0, 0, 1, 1, 0, 1])
+    cells = Cells(
+        np.tile(np.arange(n), 2), np.repeat([0, 1], n), np.ones(2 * n),
+        np.concatenate(wins).astype(float), np.repeat([p, q], n),
+    )  # fmt: skip
+    at, none = (np.arange(n), np.arange(n, 2 * n)), np.zeros(n)
+    z = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.0)
+    seen = float(value.reshape(2, 2)[wins].sum())
+    at_it = np.abs(total - seen) < 1e-6
+    chance = float(exact[total > seen + 1e-6].sum() + 0.5 * exact[at_it].sum())
+    assert 1e-4 < chance < 0.02
+    assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(chance, rel=0.6)
+    wider = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none + 0.5, np.zeros(2), 0.0)
+    assert 0.0 < wider < z  # what everybody may think of a pair explains a part
+    assert ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.2) < z
+    (mine, others), alike = at, np.arange(n, 2 * n)
+    with_one = ratio_with_group(cells, mine, others, cells.p, np.zeros(2))
+    assert with_one > 1.5
+    assert ratio_with_group(cells, mine, alike[:0], cells.p, np.zeros(2)) == 0.0
+
+
+def test_effects_of_pairs_are_found_from_the_others() -> None:
+    """The moments of s² and of one step, against 2,000 pairs of items drawn with a known effect."""
+    rng = np.random.default_rng(3)
+    units, workers, sd = 2000, 12, 0.4
+    effect = sd * rng.normal(size=units)
+    unit, worker = np.repeat(np.arange(units), workers), np.tile(np.arange(workers), units)
+    base = rng.uniform(0.3, 0.7, units * workers)
+    p = 1 / (1 + np.exp(-np.log(base / (1 - base)) - effect[unit]))
+    wins = (rng.random(len(p)) < p).astype(float)
+    cells = Cells(unit, worker, np.ones(len(p)), wins, base)
+    found = Effects(cells, np.ones(len(p)))
+    assert found.variance == pytest.approx(sd**2, rel=0.25)
+    one, two = (np.flatnonzero(worker == w) for w in (0, 1))
+    (first, second), left = found.without(one, two)
+    logit = [np.log(x / (1 - x)) for x in (first, base[one], second, base[two])]
+    assert logit[0] - logit[1] == pytest.approx(logit[2] - logit[3], abs=0.7)  # but for the margin
+    error = (logit[0] - logit[1]) - effect
+    assert np.mean(error**2) == pytest.approx(float(left.mean()), rel=0.25)
+    assert np.corrcoef(logit[0] - logit[1], wins[one])[0, 1] < 0.25  # its own votes are not in it
 
 
 @pytest.mark.parametrize(("n", "p"), [(12, 0.2), (8, 0.35)])

@@ -22,6 +22,7 @@ from crowdsift.models import model
 from crowdsift.numeric.saddle_point import saddle_point
 from crowdsift.results.copying_cells import MARGIN, Effects, cells_of, residuals
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
+from crowdsift.results.copying_ratio import outcomes, ratio_with_group, ratio_z
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.tables import Table
 
@@ -111,7 +112,8 @@ class _Pairs(NamedTuple):
 
     `size` is the number of pairs of votes, `agreed` and `expected` how many of them agree,
     `product` the sum of the products of their residuals, of that `mean` and `variance`. `cells` are
-    the two cells, `p` their probabilities by what others think of the pair of items.
+    the two cells, `p` their probabilities by what others think of the pair of items, which leave a
+    variance of `left` to its effect.
     """
 
     one: NDArray[np.int64]
@@ -124,6 +126,7 @@ class _Pairs(NamedTuple):
     variance: Vector
     cells: tuple[NDArray[np.int64], NDArray[np.int64]]
     p: tuple[Vector, Vector]
+    left: Vector
 
 
 def _repeated(cells: Cells, rho: Vector) -> Vector:
@@ -172,7 +175,7 @@ def _between(
     return _Pairs(
         np.minimum(one, two), np.maximum(one, two), n * m, 0.5 * n * m + 2.0 * a * b,
         0.5 * n * m + 2.0 * n * (p - 0.5) * m * (q - 0.5), product / (repeated[i] * repeated[j]),
-        alone * left * np.sqrt(p * (1.0 - p) * q * (1.0 - q)), alone, (i, j), (p, q),
+        alone * left * np.sqrt(p * (1.0 - p) * q * (1.0 - q)), alone, (i, j), (p, q), left,
     )  # fmt: skip
 
 
@@ -191,7 +194,7 @@ def _within(cells: Cells, effects: Effects | None) -> _Pairs:
     rest, pairs = 0.25 * n**2 - 0.5 * n, 0.5 * n * (n - 1.0)
     return _Pairs(
         worker, worker, pairs, a**2 + rest, s + c**2 + rest, _own_products(wins, n, p),
-        pairs * left * p * (1.0 - p), pairs, (several, several), (p, p),
+        pairs * left * p * (1.0 - p), pairs, (several, several), (p, p), left,
     )  # fmt: skip
 
 
@@ -219,8 +222,7 @@ def _by_others(
     """How much alike a group is by what those outside think of the items.
 
     Where some copy each other, the others of the group are no witnesses. A stranger who agrees with
-    one copy agrees with all: given the sums A of the others' residuals, Σ e·A of a member has the
-    variance Σ A².
+    one copy agrees with all: so every member is compared with the rest as with one.
     """
     outside = ~np.isin(cells.worker, group)
     effects = Effects(cells, _repeated(cells, rho), outside)
@@ -228,20 +230,14 @@ def _by_others(
     pairs = _between(cells, rho, effects, inside)
     found = _tested(pairs, cells, len(rho), rho, (tested.common, tested.wide))
     whole = float(found.z.sum()) / np.sqrt(max(len(found.z), 1))
-    above = pairs.product - pairs.mean - tested.common * pairs.variance
-    own = np.zeros(len(group))
-    at = np.flatnonzero(~outside)
-    (p,), _ = effects.without(at)
-    residual = residuals(cells.wins[at], cells.votes[at], p) / _repeated(cells, rho)[at]
-    for number, member in enumerate(group.tolist()):
-        mine = cells.worker[at] == member
-        units = cells.unit[at][mine]
-        others = np.bincount(cells.unit[at][~mine], residual[~mine], int(cells.unit.max()) + 1)
-        alone = cells.votes[at][mine] / _repeated(cells, rho)[at][mine]
-        sd = np.sqrt(max(float(alone @ others[units] ** 2), 1e-300))
-        with_others = (pairs.one == member) | (pairs.two == member)
-        own[number] = float(above[with_others].sum()) / (sd * tested.wide)
-    return Alike(whole, own)
+    p = cells.p.copy()
+    inner = np.flatnonzero(~outside)
+    (p[inner],), _ = effects.without(inner)
+    mine = [inner[cells.worker[inner] == member] for member in group.tolist()]
+    own = [
+        ratio_with_group(cells, at, np.setdiff1d(inner, at), p, rho) / tested.wide for at in mine
+    ]
+    return Alike(whole, np.array(own))
 
 
 def _on_many_pairs(group: list[int], pairs: _Pairs, cells: Cells) -> bool:
@@ -300,7 +296,7 @@ def _tested(
     z[rest] = np.minimum(z[rest], 0.0 if not len(far) else max(float(z[far].min()), 0.0))
     for at in far[z[far] > 1.0].tolist():
         rows = order[starts[at] : starts[at + 1]]
-        z[at] = _chance(cells, pairs, rows, rho, float(excess[at]), float(z[at]))
+        z[at] = _chance(cells, pairs, rows, rho, common, (float(excess[at]), float(z[at])))
     one, two = key[enough] // n_workers, key[enough] % n_workers
     total = shared[enough].astype(np.float64)
     return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide,
@@ -332,47 +328,29 @@ def _spread(z: Vector) -> float:
 
 
 def _chance(
-    cells: Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector, x: float, normal: float
-) -> float:
-    """The z of a sum over pairs of cells; the normal one where outcomes are too many."""
+    cells: Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector, common: float,
+    sums: tuple[float, float],
+) -> float:  # fmt: skip
+    """The z of a worker's products above their mean, or of the log ratios of two workers.
+
+    `sums` are the products and the z that they have if normal, which is the answer where outcomes
+    are too many.
+    """
     one, two = (at[rows] for at in pairs.cells)
     most = [int(np.round(cells.votes[at]).max()) + 1 for at in (one, two)]
     same = bool((one == two).all())
     if len(rows) * most[0] * (1 if same else most[1]) > _OUTCOMES:
-        return normal
-    return saddle_point(*_products(cells, (one, two), [p[rows] for p in pairs.p], rho), x)
+        return sums[1]
+    p = pairs.p[0][rows], pairs.p[1][rows]
+    if not same:
+        return ratio_z(cells, (one, two), p, pairs.left[rows], rho, common)
+    return saddle_point(*_own_outcomes(cells, one, p[0], rho), sums[0])
 
 
-def _products(
-    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: list[Vector], rho: Vector
+def _own_outcomes(
+    cells: Cells, at: NDArray[np.int64], p: Vector, rho: Vector
 ) -> tuple[Vector, Vector]:
-    """Values and chances of the product of every pair of cells, were workers independent."""
-    one, two = at
-    chance, value = _outcomes(cells, one, p[0], rho)
-    if (one == two).all():
-        k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[one])[:, None])
-        return _own_products(k, cells.votes[one][:, None], p[0][:, None]), chance
-    other, there = _outcomes(cells, two, p[1], rho)
-    both = (value[:, :, None] * there[:, None, :], chance[:, :, None] * other[:, None, :])
-    return both[0].reshape(len(one), -1), both[1].reshape(len(one), -1)
-
-
-def _outcomes(
-    cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector
-) -> tuple[Vector, Vector]:
-    """Chances of 0 to n votes for the first item, and the sums of residuals that go with them.
-
-    With probability ρ all votes are one opinion, else they are independent: any two of them then
-    have the correlation ρ. The sums are those of `_between`.
-    """
-    n, p, same = np.round(cells.votes[at])[:, None], win[:, None], rho[cells.worker[at]]
-    k = np.minimum(np.arange(int(n.max()) + 1.0), n)
-    there = np.arange(k.shape[1]) <= n
-    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, k.shape[1])))])
-    ways = factorial[n.astype(int)] - factorial[k.astype(int)] - factorial[(n - k).astype(int)]
-    chance = there * np.exp(ways + k * np.log(p) + (n - k) * np.log1p(-p))
-    chance *= (1.0 - same)[:, None]
-    row = np.arange(len(at))
-    chance[:, 0] += same * (1.0 - p[:, 0])
-    chance[row, n[:, 0].astype(int)] += same * p[:, 0]
-    return chance, residuals(k, n, p) / (1.0 + (n - 1.0) * same[:, None])
+    """Values and chances of the products of a worker's votes on every pair of items."""
+    chance = outcomes(cells, at, p, rho).alone
+    k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[at])[:, None])
+    return _own_products(k, cells.votes[at][:, None], p[:, None]), chance

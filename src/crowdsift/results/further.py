@@ -12,6 +12,7 @@ from crowdsift.io.classes import with_classes
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import model
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.checked import CheckedRecord
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.history import with_history
@@ -52,8 +53,28 @@ def updated(
     resumes = earlier.population is not None and earlier.summary.get("version") == __version__
     start = earlier if resumes else None
     found = fit(earlier.votes.extended(new), chosen, start=start, **given)
+    found = _without_groups(earlier, found)
     summary = with_history(earlier, found)
     return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))
+
+
+def _without_groups(earlier: Result, found: Result) -> Result:
+    """The fit with a word on what it no longer knows: which votes depend on each other.
+
+    Which of the earlier votes go together is not kept with a fit.
+    """
+    column = earlier.summary.get("dependent_by") or earlier.summary.get("no_longer_dependent_by")
+    if not column:
+        return found
+    said = Diagnostic(
+        Kind.INTERVALS,
+        f"votes of one {column} counted as dependent before this update and no longer do, since a "
+        "fit does not keep which of them go together: intervals are too narrow. Fit all votes "
+        f"with --dependent-by {column} (dependent_by=)",
+    )
+    summary = {**found.summary, "no_longer_dependent_by": column}
+    summary["warnings"] = [*found.summary["warnings"], said.message]
+    return replace(found, summary=summary, diagnostics=(*found.diagnostics, said))
 
 
 def refitter(

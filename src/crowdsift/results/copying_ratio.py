@@ -1,0 +1,138 @@
+"""The chance of a likelihood ratio for copied answers, by saddle points.
+
+Where two workers take answers from one source, a pair of items has an opinion o of which each of
+their votes is a copy with probability a, and else their own. Against independent workers the
+log ratio log(Σ_o P(o) Q(k|o) Q'(l|o)) - log(P(k) P'(l)) of k and l votes for the first item is the
+most powerful statistic there is, for that a; disagreement counts against it, and agreement on what
+nobody expected counts most. Under independence a worker may hold to an opinion of its own: with
+probability ρ all its votes on a pair are one.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.saddle_point import saddle_point
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+    from crowdsift.results.copying_cells import Cells
+
+__all__ = ["Outcomes", "outcomes", "ratio_with_group", "ratio_z"]
+
+_COPIED = 0.5**0.5  # of the answers of each are copies: every second one of both is from the source
+
+
+class Outcomes(NamedTuple):
+    """Of every cell and 0 to n votes for the first item: chances and log chances given o.
+
+    `alone` are those of a worker who copies nobody, `first` and `second` of one whose source
+    prefers the first item, or the second; 0 beyond the n votes of a cell. `seen` is how many votes
+    for the first item there are.
+    """
+
+    alone: Vector
+    first: Vector
+    second: Vector
+    seen: NDArray[np.int64]
+
+
+def outcomes(cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector) -> Outcomes:
+    """The outcomes of cells whose worker prefers the first item with the probability `win`."""
+    n, p, same = np.round(cells.votes[at])[:, None], win[:, None], rho[cells.worker[at]]
+    k = np.minimum(np.arange(int(n.max()) + 1.0), n)
+    there = np.arange(k.shape[1]) <= n
+    factorial = np.concatenate([[0.0], np.cumsum(np.log(np.arange(1.0, k.shape[1])))])
+    ways = factorial[n.astype(int)] - factorial[k.astype(int)] - factorial[(n - k).astype(int)]
+
+    def binomial(q: Vector) -> Vector:
+        return np.asarray(there * np.exp(ways + k * np.log(q) + (n - k) * np.log1p(-q)))
+
+    alone = binomial(p) * (1.0 - same)[:, None]
+    alone[:, 0] += same * (1.0 - p[:, 0])
+    alone[np.arange(len(at)), n[:, 0].astype(int)] += same * p[:, 0]
+    own = (1.0 - _COPIED) * p
+    seen = np.minimum(np.round(cells.wins[at]), n[:, 0]).astype(np.int64)
+    return Outcomes(alone, binomial(_COPIED + own), binomial(own), seen)
+
+
+def ratio_z(
+    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector],
+    left: Vector, rho: Vector, common: float,
+) -> float:  # fmt: skip
+    """The z of the log ratios of two workers, summed over the pairs of items that they share.
+
+    Parameters
+    ----------
+    cells, at
+        The votes, and the cells of the two, row by row of one pair of items.
+    p, left
+        Their probabilities, and the variance of what others leave open of the pair's effect.
+    rho
+        How much the votes of a worker on a pair are one opinion.
+    common
+        The share of answers that any two workers of the crowd have from one source.
+    """
+    one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, p, strict=True))
+    prior = 0.5 * (p[0] + p[1])[:, None, None]
+    same = prior * _outer(one.first, two.first) + (1.0 - prior) * _outer(one.second, two.second)
+    apart = _outer(one.alone, two.alone)
+    value = np.log(np.maximum(same, 1e-300)) - np.log(np.maximum(apart, 1e-300))
+    value = np.where(apart > 0.0, value, 0.0)
+    chance = apart
+    if left.any():
+        chance = np.zeros_like(apart)
+        for step in (np.sqrt(left), -np.sqrt(left)):  # two points of the effect's distribution
+            moved = [sigmoid(np.log(q / (1.0 - q)) + step) for q in p]
+            pair = [outcomes(cells, w, q, rho).alone for w, q in zip(at, moved, strict=True)]
+            chance += 0.5 * _outer(*pair)
+    chance = (1.0 - common) * chance + common * same
+    rows = np.arange(len(at[0]))
+    seen = float(value[rows, one.seen, two.seen].sum())
+    return saddle_point(value.reshape(len(rows), -1), chance.reshape(len(rows), -1), seen)
+
+
+def ratio_with_group(
+    cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector
+) -> float:
+    """The z of one worker's log ratios given the answers of a group, on the pairs that it shares.
+
+    The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given
+    these the worker's own votes are as if alone, whoever of the group is alike.
+
+    Parameters
+    ----------
+    cells, mine, others
+        The votes, the worker's cells, one a pair of items, and those of the others in the group.
+    p
+        The probability of every cell.
+    """
+    odds = np.zeros(int(cells.unit.max()) + 1)
+    met = np.zeros(len(odds), bool)
+    if not len(others):
+        return 0.0
+    group = outcomes(cells, others, p[others], rho)
+    rows = np.arange(len(others))
+    given = (each[rows, group.seen] for each in (group.first, group.second))
+    first, second = (np.log(np.maximum(each, 1e-300)) for each in given)
+    np.add.at(odds, cells.unit[others], first - second)
+    met[cells.unit[others]] = True
+    mine = mine[met[cells.unit[mine]]]
+    if not len(mine):
+        return 0.0
+    own = outcomes(cells, mine, p[mine], rho)
+    source = sigmoid(np.log(p[mine] / (1.0 - p[mine])) + odds[cells.unit[mine]])[:, None]
+    copied = source * own.first + (1.0 - source) * own.second
+    value = np.log(np.maximum(copied, 1e-300)) - np.log(np.maximum(own.alone, 1e-300))
+    value = np.where(own.alone > 0.0, value, 0.0)
+    seen = float(value[np.arange(len(mine)), own.seen].sum())
+    return saddle_point(value, own.alone, seen)
+
+
+def _outer(one: Vector, two: Vector) -> Vector:
+    return np.asarray(one[:, :, None] * two[:, None, :])
