@@ -58,8 +58,10 @@ def passage(options: argparse.Namespace) -> None:
     """Accuracy and tau on Passage with texts, clean and with spammers."""
     votes, texts, truth = passages(options)
     for kind, percent in (("none", 0), ("adversarial", 80), ("random", 900)):
+        if options.rows and f"{kind}-{percent}" not in options.rows:
+            continue
         found: dict[str, list[float]] = {"accuracy": [], "tau": [], "without": []}
-        for seed in range(1 if kind == "none" else options.seeds):
+        for seed in range(options.first, 1 if kind == "none" else options.seeds):
             given = spammed(votes, kind, percent, seed)
             y = np.array([truth[str(item)] for item in given.items])
             result = measure(fit(given, item_text=texts).scores_of(given.items), y)
@@ -71,7 +73,7 @@ def passage(options: argparse.Namespace) -> None:
 
 def preferences(options: argparse.Namespace) -> None:
     """20,000 prompts, one pair each judged once; 64-dimensional embeddings of the answers."""
-    for seed in range(options.seeds):
+    for seed in range(options.first, options.seeds):
         rng = np.random.default_rng(seed)
         X, w = rng.normal(size=(40_000, 64)), rng.normal(size=64)
         r = np.sqrt(0.5) * (X @ w / np.linalg.norm(w) + rng.normal(size=40_000))
@@ -81,9 +83,9 @@ def preferences(options: argparse.Namespace) -> None:
         votes = Comparisons.from_arrays(
             np.where(won, a, a + 20_000), np.where(won, a + 20_000, a), worker=who
         )
-        started = time.perf_counter()
+        started, cpu = time.perf_counter(), time.process_time()
         found = crowdsift.fit(votes, items={"item": np.arange(40_000), "x": X})
-        seconds = time.perf_counter() - started
+        seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
         for name, each in (("with", found), ("without", crowdsift.fit(votes))):
             verdict = np.empty(100, dtype=object)
             verdict[each.worker_table["worker"].astype(int)] = each.worker_table["verdict"]
@@ -92,7 +94,7 @@ def preferences(options: argparse.Namespace) -> None:
                 f"{int((verdict[95:] == 'adversarial').sum())} of 5, random "
                 f"{int((verdict[80:95] == 'random').sum())} of 15, careful flagged "
                 f"{int(np.isin(verdict[:80], ['adversarial', 'random']).sum())} of 80; "
-                + (f"{seconds:.1f} s" if name == "with" else ""), flush=True,
+                + (f"{seconds:.1f} s, {cpu:.1f} s of CPU" if name == "with" else ""), flush=True,
             )  # fmt: skip
 
 
@@ -115,7 +117,7 @@ def unseen(options: argparse.Namespace) -> None:
     """Coverage of 90 % intervals of items that nobody compared; the scale is that of the fit."""
     for features, share in ((8, 0.5), (32, 0.7)):
         inside: list[float] = []
-        for seed in range(options.seeds):
+        for seed in range(options.first, options.seeds):
             votes, X, r, _ = simulated(seed, features, share)
             found = crowdsift.fit(votes, items={"item": np.arange(200), "x": X[:200]})
             table = found.score(X[200:])
@@ -128,7 +130,7 @@ def unseen(options: argparse.Namespace) -> None:
 def noise(options: argparse.Namespace) -> None:
     """How often features that are noise are used."""
     used = []
-    for seed in range(max(options.seeds, 20)):
+    for seed in range(options.first, max(options.seeds, 20)):
         votes, X, _, _ = simulated(seed, 8, 0.5)
         other = np.random.default_rng(1_000 + seed).normal(size=X[:200].shape)
         found = crowdsift.fit(votes, items={"item": np.arange(200), "x": other})
@@ -169,6 +171,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=RUNS)
     parser.add_argument("--seeds", type=int, default=10)
+    parser.add_argument("--first", type=int, default=0, help="the first seed")
+    parser.add_argument("--rows", nargs="*", help="of passage, as adversarial-80")
     parser.add_argument("--data")
     parser.add_argument("--sizes", type=int, nargs="*", default=[0, 128, 512])
     parser.add_argument("--items", type=int, default=100_000, help="of large")

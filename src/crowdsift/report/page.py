@@ -16,6 +16,7 @@ from crowdsift.errors import RequestError
 from crowdsift.report import figures
 from crowdsift.report.checks import run_checks
 from crowdsift.report.crowd import VERDICTS
+from crowdsift.report.follows import what_is_followed
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.top import history_figure, matrix_figure, top_sentences
 from crowdsift.report.verdict import overall
@@ -102,6 +103,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         top=top_sentences(facts),
         items=items,
         whole=_whole(facts),
+        followed=what_is_followed(facts.fit),
         workers=workers,
         first_rows=FIRST_ROWS,
         trace_name=figures.trace_name(facts.fit.method),
