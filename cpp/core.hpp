@@ -68,8 +68,8 @@ public:
         if (!world_)
             world_ = std::make_unique<crowdsift::PairWorld>(
                 votes.n_items,
-                crowdsift::group_by_pair(votes.n, votes.n_items, votes.first, votes.second), pool,
-                sums);
+                crowdsift::group_by_pair(votes.n, votes.n_items, votes.first, votes.second, pool),
+                pool, sums);
         return *world_;
     }
 
@@ -88,7 +88,7 @@ public:
     std::shared_ptr<const crowdsift::SplitVotes> split(bool ties) {
         std::shared_ptr<const crowdsift::SplitVotes>& found = split_[ties ? 1 : 0];
         if (!found)
-            found = std::make_shared<const crowdsift::SplitVotes>(votes, world().pairs, ties);
+            found = std::make_shared<const crowdsift::SplitVotes>(votes, world().pairs, ties, pool);
         return found;
     }
 

@@ -45,10 +45,10 @@ int main(int count, char** names) {
     double value = 0.0, total = 0.0;
     const SharedPairs none;
     const auto sites_of = [&](const TypeShape& shape) {
-        return GridSites(
-            at.votes, at.world, none,
-            std::make_shared<SplitVotes>(at.votes, at.world.pairs, shape.widths[0] > 0.0), shape, 0,
-            2.0);
+        return GridSites(at.votes, at.world, none,
+                         std::make_shared<SplitVotes>(at.votes, at.world.pairs,
+                                                      shape.widths[0] > 0.0, at.world.pool),
+                         shape, 0, 2.0);
     };
     GridSites sites = sites_of({{0.0}, {}, {}, false});
     GridSites sided = sites_of({{0.1, 0.3, 0.6, 1.0}, {-2.0, 2.0}, {0.3, 0.3}, true});

@@ -35,8 +35,8 @@ struct Life {
             shape.side_only_widths.push_back(in.number());
         }
         shape.sides = in.flag();
-        auto split =
-            std::make_shared<const SplitVotes>(at.votes, at.world->pairs, shape.widths[0] > 0.0);
+        auto split = std::make_shared<const SplitVotes>(at.votes, at.world->pairs,
+                                                        shape.widths[0] > 0.0, at.world->pool);
         sites = std::make_unique<GridSites>(at.votes, *at.world, shared, split, shape,
                                             in.below(at.votes.n_workers + 1), in.number());
     }

@@ -1,4 +1,7 @@
 // Sorting, merging, pooling and counting of rows.
+#include <algorithm>
+#include <tuple>
+
 #include "check.hpp"
 
 #include "crowdsift/collapse.hpp"
@@ -61,6 +64,26 @@ void test_pool_pairs(std::size_t n, std::size_t items) {
         wins[a * items + b] = wins[b * items + a] = 0.0;  // each pair once
     }
     for (const double left : wins) NEAR(left, 0.0, 0.0);
+}
+
+// Comparisons by pair, held against a sort of (lower, higher, place); the same for all threads.
+void test_group_by_pair(std::size_t n, std::size_t items, std::size_t threads) {
+    const Crowd crowd(n, items, 3, 11);
+    ThreadPool pool(threads);
+    const Pairs pairs = group_by_pair(n, items, crowd.first.data(), crowd.second.data(), pool);
+    std::vector<std::tuple<std::uint32_t, std::uint32_t, std::uint32_t>> known;
+    for (std::size_t i = 0; i < n; ++i)
+        known.emplace_back(std::min(crowd.first[i], crowd.second[i]),
+                           std::max(crowd.first[i], crowd.second[i]),
+                           static_cast<std::uint32_t>(i));
+    std::sort(known.begin(), known.end());
+    std::size_t seen = 0;
+    pairs.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+        NEAR(static_cast<double>(pairs.start[p]), static_cast<double>(seen), 0.0);
+        for (std::size_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k, ++seen)
+            NEAR(known[k] == std::make_tuple(low, high, pairs.comparison[k]), 1.0, 0.0);
+    });
+    NEAR(static_cast<double>(seen), static_cast<double>(n), 0.0);
 }
 
 void test_components() {
@@ -127,6 +150,9 @@ void test_rows() {
     test_components();
     test_judged_by_one();
     test_pool_pairs(1, 2);
+    for (const std::size_t threads : {1, 2, 3}) test_group_by_pair(20000, 90, threads);
+    test_group_by_pair(5, 3, 2);
+    test_group_by_pair(9000, 8000, 2);
     test_pool_pairs(3000, 25);
     test_counts(1, 2, 1, 1);
     test_counts(40, 5, 9, 2);

@@ -50,7 +50,7 @@ struct SiteSample {
     }
 
     GridSites sites(const TypeShape& shape, std::size_t n_gold) {
-        auto split = std::make_shared<SplitVotes>(votes, world->pairs, shape.widths[0] > 0.0);
+        auto split = std::make_shared<SplitVotes>(votes, world->pairs, shape.widths[0] > 0.0, pool);
         GridSites made(votes, *world, shared, split, shape, n_gold, 2.0);
         const std::size_t types = made.types().n_types(levels.size());
         prior.assign(types, 1.0 / static_cast<double>(types));

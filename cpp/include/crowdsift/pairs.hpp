@@ -10,6 +10,7 @@
 
 #include "crowdsift/array.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/simd.hpp"
 
 namespace crowdsift {
 
@@ -44,25 +45,67 @@ struct Pairs {
     }
 };
 
-// Counting sorts by the higher, then by the lower item: linear in comparisons and items.
-inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32_t* first,
-                           const std::uint32_t* second) {
-    const auto low = [&](std::size_t i) { return std::min(first[i], second[i]); };
-    const auto high = [&](std::size_t i) { return std::max(first[i], second[i]); };
-    Array<std::uint32_t> by_high(n), order(n);
-    std::vector<std::uint32_t> begin(n_items + 1, 0);
-    for (std::size_t i = 0; i < n; ++i) ++begin[high(i) + 1];
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    for (std::size_t i = 0; i < n; ++i) by_high[begin[high(i)]++] = static_cast<std::uint32_t>(i);
-    std::fill(begin.begin(), begin.end(), 0U);
-    for (std::size_t i = 0; i < n; ++i) ++begin[low(i) + 1];
-    std::partial_sum(begin.begin(), begin.end(), begin.begin());
-    for (const std::uint32_t i : by_high) order[begin[low(i)]++] = i;
+// Calls put(place, k) for k = 0 ... n - 1, places being in the order of key(k), and of k among
+// equal ones; returns where the places of every key end. Each thread counts a range of its own.
+template <class Key, class Put>
+std::vector<std::uint32_t> counting_sort(ThreadPool& pool, std::size_t n, std::size_t n_keys,
+                                         const Key& key, const Put& put) {
+    // Counts of all ranges must be small beside what is sorted.
+    const std::size_t many = std::max(kManyRows, n_keys);
+    const std::vector<std::size_t> ranges = shared_ranges(n, many, pool);
+    const std::size_t n_ranges = ranges.size() - 1;
+    Array<std::uint32_t> next(n_ranges * n_keys, 0U);
+    pool.run(n_ranges, [&](std::size_t range) {
+        std::uint32_t* const mine = next.data() + range * n_keys;
+        for (std::size_t k = ranges[range]; k < ranges[range + 1]; ++k) ++mine[key(k)];
+    });
+    std::vector<std::uint32_t> end(n_keys);
+    std::uint32_t total = 0;
+    for (std::size_t j = 0; j < n_keys; ++j) {
+        for (std::size_t range = 0; range < n_ranges; ++range)
+            total += std::exchange(next[range * n_keys + j], total);
+        end[j] = total;
+    }
+    pool.run(n_ranges, [&](std::size_t range) {
+        std::uint32_t* const mine = next.data() + range * n_keys;
+        for (std::size_t k = ranges[range]; k < ranges[range + 1]; ++k) put(mine[key(k)]++, k);
+    });
+    return end;
+}
 
-    // Now begin[j] is where the comparisons of the lower item j end. The higher items in this order
-    // take the place of by_high; of equal ones in a row the first is kept.
-    Array<std::uint32_t>& highs = by_high;
-    for (std::size_t k = 0; k < n; ++k) highs[k] = high(order[k]);
+// Counting sorts by the higher, then by the lower item, which goes along with its comparison:
+// linear in comparisons and items.
+inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32_t* first,
+                           const std::uint32_t* second, ThreadPool& pool) {
+    Array<std::uint32_t> order(n), highs(n);
+    std::vector<std::uint32_t> begin;
+    {
+        Array<std::uint64_t> by_high(n);  // the lower item, then the comparison
+        const std::vector<std::uint32_t> end = counting_sort(
+            pool, n, n_items, [&](std::size_t i) { return std::max(first[i], second[i]); },
+            [&](std::uint32_t place, std::size_t i) {
+                by_high[place] =
+                    static_cast<std::uint64_t>(std::min(first[i], second[i])) << 32U | i;
+            });
+        begin = counting_sort(
+            pool, n, n_items,
+            [&](std::size_t k) { return static_cast<std::uint32_t>(by_high[k] >> 32U); },
+            [&](std::uint32_t place, std::size_t k) {
+                order[place] = static_cast<std::uint32_t>(by_high[k]);
+            });
+    }
+    const std::vector<std::size_t> parts = shared_ranges(n, kManyRows, pool);
+    pool.run(parts.size() - 1, [&](std::size_t part) {
+        for (std::size_t k = parts[part]; k < parts[part + 1]; ++k) {
+            const std::size_t ahead = order[std::min(k + kPrefetch, n - 1)];
+            prefetch_read(first + ahead);
+            prefetch_read(second + ahead);
+            highs[k] = std::max(first[order[k]], second[order[k]]);
+        }
+    });
+
+    // Now begin[j] is where the comparisons of the lower item j end. Of equal higher items in a row
+    // the first is kept.
     const auto each_pair = [&](const auto& met) {
         for (std::size_t j = 0, k = 0; j < n_items; ++j)
             for (const std::size_t from = k; k < begin[j]; ++k)
@@ -77,12 +120,20 @@ inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32
     std::size_t next = 0;
     each_pair([&](std::size_t, std::uint32_t k) { pairs.start[next++] = k; });
     pairs.start[count] = static_cast<std::uint32_t>(n);
-    for (std::size_t p = 0; p < count; ++p) highs[p] = highs[pairs.start[p]];
-    highs.resize(count);
-    highs.shrink_to_fit();
+    if (count < n) {
+        for (std::size_t p = 0; p < count; ++p) highs[p] = highs[pairs.start[p]];
+        highs.resize(count);
+        highs.shrink_to_fit();
+    }
     pairs.high = std::move(highs);
     pairs.comparison = std::move(order);
     return pairs;
+}
+
+inline Pairs group_by_pair(std::size_t n, std::size_t n_items, const std::uint32_t* first,
+                           const std::uint32_t* second) {
+    ThreadPool one(1);
+    return group_by_pair(n, n_items, first, second, one);
 }
 
 struct PooledPairs {

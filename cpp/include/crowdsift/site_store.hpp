@@ -153,15 +153,19 @@ public:
                 shared_.owned(k) ? static_cast<double>(pair_variance_[shared_.pair(k)]) : 0.0;
         return report;
     }
-    // The number of pairs of every item, those of other shards left out.
+    // The number of pairs of every item, those of other shards left out; counted once.
     void degrees(double* out) {
-        world_.add_to_items(
-            [&](std::size_t p, std::uint32_t low, std::uint32_t high, double* sums) {
-                if (shared_.is_foreign(p)) return;
-                sums[low] += 1.0;
-                sums[high] += 1.0;
-            },
-            out);
+        if (degrees_.empty()) {
+            degrees_.resize(votes_.n_items);
+            world_.add_to_items(
+                [&](std::size_t p, std::uint32_t low, std::uint32_t high, double* sums) {
+                    if (shared_.is_foreign(p)) return;
+                    sums[low] += 1.0;
+                    sums[high] += 1.0;
+                },
+                degrees_.data());
+        }
+        std::copy(degrees_.begin(), degrees_.end(), out);
     }
 
     // Of the votes, for differences (lower less higher item) and variances of pairs.
@@ -252,14 +256,17 @@ private:
         const std::size_t last = split_.size() - 1;
         const std::vector<std::size_t> parts =
             shared_ranges(world_.pairs.size(), kManyPairs, pool_);
+        const bool single = split_.single();  // then weights need not be gathered
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
                 double sum = 0.0;
                 const std::size_t end = split_.by_pair_start[p + 1];
                 for (std::size_t k = split_.by_pair_start[p]; k < end; ++k) {
-                    prefetch_read(&tau_[split_.by_pair[std::min(k + kPrefetch, last)]]);
+                    const std::size_t ahead = split_.by_pair[std::min(k + kPrefetch, last)];
+                    prefetch_read(&tau_[ahead]);
+                    if (!single) prefetch_read(&split_.n[ahead]);
                     const std::size_t i = split_.by_pair[k];
-                    sum += static_cast<double>(split_.n[i] * tau_[i]);
+                    sum += static_cast<double>(single ? tau_[i] : split_.n[i] * tau_[i]);
                 }
                 weights[p] = sum;
             }
@@ -306,6 +313,7 @@ private:
             out.rhs.data());
     }
 
+    std::vector<double> degrees_;
     std::vector<PairSums> shared_sums_;  // of all shards, as given to system()
     std::shared_ptr<const Laplacian> system_;
     PairMessages messages_;

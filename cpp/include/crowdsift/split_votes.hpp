@@ -12,6 +12,7 @@
 
 #include "crowdsift/array.hpp"
 #include "crowdsift/pairs.hpp"
+#include "crowdsift/parallel.hpp"
 #include "crowdsift/votes.hpp"
 
 namespace crowdsift {
@@ -29,23 +30,30 @@ public:
 
     static constexpr std::int8_t kFirst = 1, kSecond = -1, kTie = 2;
 
-    SplitVotes(const Votes& votes, const Pairs& pairs, bool ties)
+    SplitVotes(const Votes& votes, const Pairs& pairs, bool ties, ThreadPool& pool)
         : first(votes.first), second(votes.second), n(votes.weight), pair(votes.n),
           start(votes.n_workers + 1), by_pair(pairs.comparison.data()),
           by_pair_start(pairs.start.data()), outcome_(votes.outcome) {
-        for (std::size_t p = 0; p < pairs.size(); ++p)
-            for (std::uint32_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k)
-                pair[pairs.comparison[k]] = static_cast<std::uint32_t>(p);
+        const std::vector<std::size_t> parts = shared_ranges(pairs.size(), kManyPairs, pool);
+        pool.run(parts.size() - 1, [&](std::size_t part) {
+            for (std::size_t p = parts[part]; p < parts[part + 1]; ++p)
+                for (std::uint32_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k)
+                    pair[pairs.comparison[k]] = static_cast<std::uint32_t>(p);
+        });
         const auto whole = [&](float y) { return y == 0.0F || y == 1.0F || (ties && y == 0.5F); };
         for (std::size_t s = 0; s <= votes.n_workers; ++s) start[s] = votes.begin_of(s);
         if (!std::all_of(votes.outcome, votes.outcome + votes.n, whole))
             own_ = split(votes, pairs, whole);
+        single_ = std::all_of(n, n + size(), [](float weight) { return weight == 1.0F; });
     }
 
     SplitVotes(const SplitVotes&) = delete;
     SplitVotes& operator=(const SplitVotes&) = delete;
 
     std::size_t size() const { return pair.size(); }
+
+    // Whether every vote counts once.
+    bool single() const { return single_; }
 
     // Who won the vote: the first item, the second, or none.
     std::int8_t kind(std::size_t i) const {
@@ -112,6 +120,7 @@ private:
 
     const float* outcome_;  // 1, 0, or 1/2 for a tie
     std::unique_ptr<const Rows> own_;
+    bool single_ = false;
 };
 
 }  // namespace crowdsift

@@ -329,11 +329,11 @@ class Propagation:
     def _pair_variances(self) -> PairVariances:
         if self.item_prior is not None:
             return self.item_prior.pair_variances(self)
-        laplacian = self.system.laplacian
+        laplacian, change = self.system.laplacian, self._last_change()
         found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
         self.factorised = found is not None
         if found is None:
-            found, self.messages = loopy_bp(self.sites, laplacian, self.messages)
+            found, self.messages = loopy_bp(self.sites, laplacian, self.messages, change=change)
         return found
 
     def _may_be_exact(self) -> bool:

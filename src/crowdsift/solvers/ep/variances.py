@@ -18,8 +18,10 @@ if TYPE_CHECKING:
 
 __all__ = ["Factorisation", "loopy_bp"]
 
-# Messages settled to this times the diagonal, in at most so many sweeps.
+# Messages settled to this times the diagonal, in at most so many sweeps; while scores still move,
+# to a share of what they moved by.
 _TOLERANCE, _SWEEPS = 1e-5, 30
+_SHARE, _COARSE = 0.01, 3e-4
 # Multiplications of a factorisation that takes milliseconds, and of one of a tenth of a second.
 _CHEAP, _MOST = 4e6, 5e7
 # Beyond so many items no factorisation is dense. A sparse one of P pairs and n items then takes
@@ -29,7 +31,11 @@ _DENSE_ITEMS = 1_200
 
 
 def loopy_bp(
-    sites: GridSites, laplacian: Operator, messages: Vector | None, shift: float = 1.0
+    sites: GridSites,
+    laplacian: Operator,
+    messages: Vector | None,
+    shift: float = 1.0,
+    change: float = 0.0,
 ) -> tuple[PairVariances, Vector | None]:
     """Gaussian belief propagation on the graph of compared pairs; L is the Laplacian.
 
@@ -39,14 +45,16 @@ def loopy_bp(
 
     `messages` are the sums per item that the call before returned for these sites; None starts
     from no messages. Returns None for them where there is no proper Gaussian. With a `shift` all
-    is of L + shift·I.
+    is of L + shift·I. `change` is what scores moved by last: as far as they still move, messages
+    need not be exact.
     """
+    tolerance = max(_TOLERANCE, min(_SHARE * change, _COARSE))
     if isinstance(sites, FusedSites) and shift == 1.0:
-        there = sites.loopy_bp(_TOLERANCE, _SWEEPS, fresh=messages is None)
+        there = sites.loopy_bp(tolerance, _SWEEPS, fresh=messages is None)
         if there is not None:
             return there, np.zeros(0) if there.definite else None
     D = shift + laplacian.diagonal()
-    settled = _TOLERANCE * D
+    settled = tolerance * D
     improper = PairVariances(np.ones(len(D)), 0.0, False), None
     precision = D if messages is None else D - messages
     found = sites.propagate(precision, settled, fresh=messages is None)
