@@ -4,6 +4,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Processes of the tests: one a core, and never so many that memory is short.
 JOBS ?= $(shell n=$$(nproc 2>/dev/null || echo 2); echo $$((n < 4 ? n : 4)))
+# Hundreds of processes of the tests import the package: the first of them compiles it for all,
+# whatever the environment says.
+export PYTHONDONTWRITEBYTECODE :=
 SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 CORE_FILES := $(wildcard cpp/*.?pp cpp/*/*.?pp cpp/include/crowdsift/*.hpp)
 
