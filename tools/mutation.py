@@ -25,7 +25,7 @@ import sys
 import time
 import tomllib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache
 from itertools import chain, zip_longest
 from pathlib import Path
@@ -197,6 +197,16 @@ class Kept:
         lines = file.read_text().splitlines() if file is not None and file.exists() else []
         self._words = {name: (tests, word) for name, tests, word in map(json.loads, lines)}
 
+    def every(self, file: str) -> list[Mutant]:
+        """All mutants of a file; those of a source that was seen are not made again."""
+        if self._file is None:
+            return list(mutants(file))
+        name = _digest(file + (PACKAGE / file).read_text(encoding="utf-8"))
+        cached = self._file.with_name(f"{self._file.name}.{name[:16]}")
+        if not cached.exists():
+            cached.write_text(json.dumps([astuple(each) for each in mutants(file)]))
+        return [Mutant(*each) for each in json.loads(cached.read_text())]
+
     def word(self, mutant: Mutant) -> str | None:
         """How it ended, if that is known; the whole file is part of its name."""
         tests, word = self._words.get(_digest(mutant.file + mutant.source), ("", None))
@@ -247,11 +257,11 @@ def main() -> None:
 
     os.chdir(ROOT)
     until = time.monotonic() + 60.0 * options.minutes
-    limits, queues = {}, []
+    limits, queues, kept = {}, [], Kept(options.keep)
     for file in TARGETS:
         if not re.search(options.only, file):
             continue
-        every = list(mutants(file))
+        every = kept.every(file)
         sample = random.Random(options.seed).sample(every, min(options.each, len(every)))
         if not options.trust:
             word, seconds = tried(None, file, 600.0)
@@ -260,7 +270,7 @@ def main() -> None:
             limits[file] = 20.0 + 5.0 * seconds
         print(f"{file}: {len(sample)} of {len(every)} mutants", flush=True)
         queues.append(sample)
-    known, found, kept = excused(), [], Kept(options.keep)
+    known, found = excused(), []
     for mutant in filter(None, chain.from_iterable(zip_longest(*queues))):  # all files in turn
         line, before, after = mutant.change()
         ended = kept.word(mutant)
