@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["bytes_a_vote", "chosen_device", "cuda_fault", "foresee", "free_memory", "gib",
-           "make_room", "memory_errors", "uses_triton"]  # fmt: skip
+__all__ = ["allocated", "bytes_a_vote", "chosen_device", "cuda_fault", "foresee", "free_memory",
+           "gib", "make_room", "memory_errors", "uses_triton"]  # fmt: skip
 
 # What the engine holds of a vote; and what the sites of sift add to it, each pair compared once:
 # index and sort order of pairs, sites before and after a pass, weights, variances and messages.
@@ -63,6 +63,11 @@ def free_memory(device: torch.device) -> int:
     """Bytes of a GPU that this process may still take."""
     free = torch.cuda.mem_get_info(device)[0]
     return int(free + torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device))
+
+
+def allocated(device: torch.device) -> int:
+    """Bytes of a GPU that tensors hold."""
+    return int(torch.cuda.memory_allocated(device)) if device.type == "cuda" else 0
 
 
 def make_room(device: torch.device, needed: int) -> None:

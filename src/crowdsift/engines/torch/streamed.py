@@ -1,21 +1,34 @@
 """Votes beyond a device's memory: shards in the memory of the host, each sent when it is passed.
 
 The shards are those of `engines.sharded`, one engine on tensors each. What a shard holds of its
-votes lies in the memory of the host; a call brings it to the device, and lets go of it there when
-it is done. The first shards, as many as there is room for, stay there. Tensors of shards are
-replaced and never changed, so what has come back once need not come back again.
+votes lies in the memory of the host, where the device reads it by itself; a call brings it to the
+device, and lets go of it there when it is done. Tensors of shards are replaced and never changed,
+so what has come back once need not come back again.
+
+Most calls are products, sweeps of belief propagation and counts of types, which need a part of what
+a shard holds. They bring no more than that, and it stays on the device as long as there is room;
+so do the first shards, whole. Where more is held than there is room for, they leave first.
 """
 
 from __future__ import annotations
 
+import sys
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
+from weakref import ref
 
+import numpy as np
 import torch
 
 from crowdsift.engines.sharded import InProcess, Plan, ShardedEngine
 from crowdsift.engines.shards import of_workers, shared_pairs, worker_ranges
-from crowdsift.engines.torch.device import bytes_a_vote, free_memory, gib, memory_errors
+from crowdsift.engines.torch.device import (
+    allocated,
+    bytes_a_vote,
+    free_memory,
+    gib,
+    memory_errors,
+)
 from crowdsift.engines.torch.grid import DenseFactoriser
 from crowdsift.engines.torch.torch_engine import TorchEngine
 from crowdsift.engines.torch.votes import from_device, staged
@@ -23,7 +36,8 @@ from crowdsift.errors import ResourceError
 from crowdsift.io.resources import available_memory
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Container, Iterator, Sequence
+    from weakref import ReferenceType
 
     from torch import Tensor
 
@@ -32,19 +46,44 @@ if TYPE_CHECKING:
 
 __all__ = ["Streamed", "StreamedEngine", "leave", "streamed_engine", "tensors"]
 
-_SHARE = 0.1  # of the free memory of a device that one shard may take
-_RESIDENT = 7  # shards that stay there; one more is passed, and there is some room
+_SHARE = 0.08  # of the free memory of a device that one shard may take
+_ROOM = 0.55  # of it for what stays there; the rest is for shards that are passed
+_RESIDENT = 4  # shards that stay there to begin with
 _OURS = "crowdsift.engines.torch"
 _SMALL = 1 << 16  # bytes of a tensor that stays
+
+# What frequent calls need of a class; of one that is not here, all.
+_HOT = {
+    "StreamedShard": (),
+    "TorchGrid": (),
+    "TorchCounts": (),
+    "TorchSites": ("_types", "_pairs", "_rows"),
+    "SiteRows": ("held", "everyone", "rooms", "_counted"),
+    "PairState": ("_a", "_to_low", "_to_high", "_low", "_high", "_pairs"),
+    "PairIndex": ("low", "high", "mine", "shared", "shared_mine", "degrees"),
+    "PairLaplacian": ("_low", "_high", "_weight", "_diagonal", "_matrix", "_bound"),
+    "SlopeHessian": ("a", "b", "_inverse", "_a_most", "_b_most", "_votes"),
+    "Reduced": ("_a", "_b", "_inverse", "_votes"),
+    "VoteTensors": ("first", "second", "worker", "offsets", "heaviest"),
+}
+_FREQUENT = frozenset(
+    (kind, name)
+    for kind in ("PairLaplacian", "SlopeHessian", "Reduced")
+    for name in ("multiply", "diagonal")
+) | {("TorchSites", "type_counts"), ("TorchSites", "propagate")}
 
 
 class Streamed(InProcess):
     """Shards one after the other, each on the device only while it is called."""
 
     def __init__(
-        self, device: torch.device, votes: int = 0, each: int = 0, resident: int = 0
-    ) -> None:
+        self, device: torch.device, votes: int = 0, each: int = 0, resident: int = 0,
+        room: float = np.inf,
+    ) -> None:  # fmt: skip
         self._device, self._votes, self._each, self._resident = device, votes, each, resident
+        self._most = allocated(device) + room  # bytes that may be held between calls
+        self._warm = 0 if room == 0.0 else sys.maxsize  # shards of which frequent parts stay
+        self._seen: dict[int, dict[int, ReferenceType[Any]]] = {}
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[dict[str, Any]]) -> list[Any]:
         """Call a method of every part."""
@@ -58,22 +97,53 @@ class Streamed(InProcess):
         return [self._called(at, part, name, None) for at, part in enumerate(parts)]
 
     def _called(self, at: int, part: Any, name: str, arguments: dict[str, Any] | None) -> Any:
+        frequent = (type(part).__name__, name) in _FREQUENT
+        if arguments is not None and arguments.get("last"):  # the last sweep needs variances
+            frequent = False
+        self._seen.setdefault(at, {})[id(part)] = ref(part)
         result = None
         with memory_errors(self._device, self._votes, self._each):
             try:
-                for tensor in tensors(part):
-                    _bring(tensor, self._device)
+                if at >= self._resident:
+                    for tensor in tensors(part, hot=frequent):
+                        _bring(tensor, self._device)
                 result = getattr(part, name)
                 if arguments is not None:
                     result = result(**arguments)
             finally:
-                if at >= self._resident:
+                if not frequent:
+                    self._make_room(at)
+                if at >= self._warm:
                     leave(part, result)
+                elif at >= self._resident and not frequent:
+                    stay = {id(tensor) for tensor in tensors(part, result, hot=True)}
+                    leave(part, result, stay=stay)
         return result
 
+    def _make_room(self, at: int) -> None:
+        """Whole shards leave where too much is held, then what frequent calls need of others."""
+        count = max(self._seen) + 1
+        while allocated(self._device) > self._most and (self._resident or self._warm):
+            if self._resident:
+                self._resident -= 1
+                self._let_go(self._resident, at)
+            else:
+                self._warm = min(self._warm, count) - 1
+                self._let_go(self._warm, at)
 
-def tensors(*roots: Any) -> Iterator[Tensor]:
-    """All tensors that what has passes holds, each once; a factoriser is no part of a shard."""
+    def _let_go(self, shard: int, called: int) -> None:
+        """All that is held of a shard, unless it is the one that is called."""
+        parts = [there() for there in self._seen.get(shard, {}).values()]
+        self._seen[shard] = {id(part): ref(part) for part in parts if part is not None}
+        if shard != called:
+            leave(*(part for part in parts if part is not None))
+
+
+def tensors(*roots: Any, hot: bool = False) -> Iterator[Tensor]:
+    """All tensors that what has passes holds, each once, or those that frequent calls need.
+
+    A factoriser is no part of a shard.
+    """
     seen: set[int] = set()
     left = list(roots)
     while left:
@@ -83,6 +153,8 @@ def tensors(*roots: Any) -> Iterator[Tensor]:
         seen.add(id(value))
         if isinstance(value, torch.Tensor):
             yield value
+        elif hot and type(value).__name__ in _HOT:
+            left += [getattr(value, name) for name in _HOT[type(value).__name__]]
         elif isinstance(value, dict):
             left += value.values()
         elif isinstance(value, tuple | list):
@@ -91,10 +163,10 @@ def tensors(*roots: Any) -> Iterator[Tensor]:
             left += getattr(value, "__dict__", {}).values()
 
 
-def leave(*roots: Any) -> None:
+def leave(*roots: Any, stay: Container[int] = ()) -> None:
     """Let go of what is on the device; what has no copy on the host yet gets one."""
     for tensor in tensors(*roots):
-        if tensor.numel() * tensor.element_size() < _SMALL:
+        if tensor.numel() * tensor.element_size() < _SMALL or id(tensor) in stay:
             continue
         if getattr(tensor, "kept", None) is None:
             tensor.kept = from_device(tensor)
@@ -139,9 +211,9 @@ def streamed_engine(
         Where the host has no room for what the shards hold, either; with figures.
     """
     each, votes = bytes_a_vote(needs, comparisons), len(comparisons)
-    resident = _RESIDENT if shards is None else 0
+    resident, room = (_RESIDENT, _ROOM * free_memory(device)) if shards is None else (0, 0.0)
     if shards is None:
-        shards = -(-votes * each // max(int(_SHARE * free_memory(device)), 1))
+        shards = _count(votes, int(_SHARE * free_memory(device)) // each)
         there = available_memory()
         if there is not None and votes * each > there:
             raise ResourceError(
@@ -152,14 +224,24 @@ def streamed_engine(
     bounds = worker_ranges(comparisons.offsets, shards)
     parts = [of_workers(comparisons, begin, end) for begin, end in pairwise(bounds)]
     lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
+    largest = max(len(part) for part in parts)
+    link = Streamed(device, largest, each, resident, room)
     engines = []
     for at, part in enumerate(parts):
         made = StreamedShard(part, device, lists[at] if lists else None)
         if at >= resident:
             leave(made)
         engines.append(made)
-    largest = max(len(part) for part in parts)
-    plan = Plan(bounds, tuple(places), count, Streamed(device, largest, each, resident))
+    plan = Plan(bounds, tuple(places), count, link)
     found = StreamedEngine(engines, plan, ties=comparisons.ties_are_outcomes)
     found.device = device
     return found
+
+
+def _count(votes: int, most: int) -> int:
+    """How many shards of at most so many votes, a little less than a power of two.
+
+    Memory of the host which a device reads by itself is given out in powers of two.
+    """
+    each = 1 << max(most, 1).bit_length() - 1
+    return -(-votes // max(int(0.97 * each), 1))

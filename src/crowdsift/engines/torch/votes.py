@@ -157,6 +157,8 @@ class ItemSums(ExactSum):
 
 def staged(source: Tensor, device: Any) -> Tensor:
     """A long tensor on the device, through two buffers from which it copies by itself."""
+    if device.type == "cuda" and source.is_pinned():
+        return source.to(device, non_blocking=True)
     if device.type == "cpu" or source.dim() != 1 or len(source) < 2 * _STAGE:
         return source.to(device, copy=True)
     result = torch.empty(len(source), dtype=source.dtype, device=device)
@@ -173,25 +175,14 @@ def staged(source: Tensor, device: Any) -> Tensor:
 
 
 def from_device(tensor: Tensor) -> Tensor:
-    """A copy on the host; of a long tensor through two buffers to which a GPU writes by itself."""
-    if tensor.device.type == "cpu" or tensor.dim() != 1 or len(tensor) < 2 * _STAGE:
+    """A copy in memory of the host that a GPU reads and writes by itself, where there is some.
+
+    On a GPU it is whole when what was asked of the device before is done.
+    """
+    if tensor.device.type == "cpu":
         return tensor.to("cpu", copy=True)
-    result = torch.empty(len(tensor), dtype=tensor.dtype)
-    buffers = [torch.empty(_STAGE, dtype=tensor.dtype, pin_memory=True) for _ in range(2)]
-    sent: list[tuple[slice, Tensor, Any]] = []
-    for number, begin in enumerate(range(0, len(tensor), _STAGE)):
-        part = tensor[begin : begin + _STAGE]
-        held = buffers[number % 2][: len(part)]
-        held.copy_(part, non_blocking=True)
-        done = torch.cuda.Event()
-        done.record()
-        sent.append((slice(begin, begin + len(part)), held, done))
-        if number:
-            _taken(result, *sent.pop(0))
-    _taken(result, *sent.pop(0))
-    return result
-
-
-def _taken(result: Tensor, rows: slice, held: Tensor, done: Any) -> None:
-    done.synchronize()
-    result[rows].copy_(held)
+    try:
+        held = torch.empty_like(tensor, device="cpu", pin_memory=True)
+    except RuntimeError:  # the system lets no more be locked
+        return tensor.to("cpu")
+    return held.copy_(tensor, non_blocking=True)
