@@ -46,9 +46,9 @@ if TYPE_CHECKING:
 
 __all__ = ["Streamed", "StreamedEngine", "leave", "streamed_engine", "tensors"]
 
-_SHARE = 0.08  # of the free memory of a device that one shard may take
-_ROOM = 0.55  # of it for what stays there; the rest is for shards that are passed
-_RESIDENT = 4  # shards that stay there to begin with
+_SHARE = 0.1  # of the free memory of a device that one shard may take
+_ROOM = 0.55  # of it for what stays there; the rest is for the shard that is passed
+_RESIDENT = 2  # shards that stay there to begin with
 _OURS = "crowdsift.engines.torch"
 _SMALL = 1 << 16  # bytes of a tensor that stays
 
@@ -111,32 +111,32 @@ class Streamed(InProcess):
                 if arguments is not None:
                     result = result(**arguments)
             finally:
-                if not frequent:
-                    self._make_room(at)
                 if at >= self._warm:
                     leave(part, result)
                 elif at >= self._resident and not frequent:
                     stay = {id(tensor) for tensor in tensors(part, result, hot=True)}
                     leave(part, result, stay=stay)
+        if not frequent:
+            self._make_room(result, at)
         return result
 
-    def _make_room(self, at: int) -> None:
+    def _make_room(self, result: Any, at: int) -> None:
         """Whole shards leave where too much is held, then what frequent calls need of others."""
         count = max(self._seen) + 1
         while allocated(self._device) > self._most and (self._resident or self._warm):
             if self._resident:
                 self._resident -= 1
-                self._let_go(self._resident, at)
+                self._let_go(self._resident, result if at == self._resident else None)
             else:
                 self._warm = min(self._warm, count) - 1
-                self._let_go(self._warm, at)
+                self._let_go(self._warm, result if at == self._warm else None)
 
-    def _let_go(self, shard: int, called: int) -> None:
-        """All that is held of a shard, unless it is the one that is called."""
+    def _let_go(self, shard: int, result: Any) -> None:
+        """All that is held of a shard."""
         parts = [there() for there in self._seen.get(shard, {}).values()]
-        self._seen[shard] = {id(part): ref(part) for part in parts if part is not None}
-        if shard != called:
-            leave(*(part for part in parts if part is not None))
+        known = [part for part in parts if part is not None]
+        self._seen[shard] = {id(part): ref(part) for part in known}
+        leave(*known, result)
 
 
 def tensors(*roots: Any, hot: bool = False) -> Iterator[Tensor]:
@@ -239,9 +239,9 @@ def streamed_engine(
 
 
 def _count(votes: int, most: int) -> int:
-    """How many shards of at most so many votes, a little less than a power of two.
+    """How many shards of about so many votes, a little less than a power of two.
 
     Memory of the host which a device reads by itself is given out in powers of two.
     """
-    each = 1 << max(most, 1).bit_length() - 1
+    each = 1 << max(int(1.4 * most), 1).bit_length() - 1
     return -(-votes // max(int(0.97 * each), 1))
