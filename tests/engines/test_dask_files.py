@@ -114,6 +114,14 @@ def test_a_worker_killed_while_reading_and_in_mid_fit(folder, cluster, monkeypat
     killed.clear()
     monkeypatch.setattr(reading.FileShards, "_hold", plain)
     wait_for_workers(cluster)
+    again = []
+    blocks = reading.FileShards._blocks
+
+    def only(self, shards, listed):
+        again.append(([self.ranges[at] for at in shards], list(listed)))
+        return blocks(self, shards, listed)
+
+    monkeypatch.setattr(reading.FileShards, "_blocks", only)
 
     def progress(number, measure):
         if not killed:
@@ -123,6 +131,17 @@ def test_a_worker_killed_while_reading_and_in_mid_fit(folder, cluster, monkeypat
                           progress=progress)  # fmt: skip
     assert killed
     np.testing.assert_allclose(found.item_table["score"], expected.item_table["score"], atol=1e-8)
+    # No file is read again that has no vote of the shard: the empty one, and some the first.
+    assert again
+    for (own,), listed in again:
+        mine = set(votes.workers[own.begin : own.end])
+        with duckdb.connect() as connection:
+            rows = connection.execute(
+                f"SELECT filename, worker FROM read_parquet('{folder}/*', filename=true)"
+            ).fetchall()
+        wanted = sorted({file for file, worker in rows if worker in mine})
+        assert [file.removeprefix("file://") for file in listed] == wanted
+        assert len(listed) < 4
     wait_for_workers(cluster)
 
 

@@ -97,7 +97,7 @@ def small_card(monkeypatch):
         monkeypatch.setattr(streamed, "from_device", counted.to_host)
         monkeypatch.setattr(streamed, "_SMALL", 256)
         # On a card kernels hold nothing of votes and types, and no matrix over items is dense.
-        monkeypatch.setattr(rows, "_NUMBERS", {"cpu": 1 << 14})
+        monkeypatch.setattr(rows, "_NUMBERS", {"cpu": 1 << 13})
         monkeypatch.setattr(operators, "_DENSE", 0)
         for module in (em, grid, likelihood, operators, pairs, sites, slopes, vectors):
             if hasattr(module, "to_host"):  # an array of the host that is no tensor's, too
@@ -110,7 +110,6 @@ def small_card(monkeypatch):
 LIMITED = [
     (model("bora-map", most_iterations=2), 0.8),
     (model("bora-map", most_iterations=2), 0.4),
-    (model("bora-em", most_iterations=1), 0.8),
     (model("crowd-bt", most_iterations=1, start_reliability=1.0), 0.8),
     (model("sift", starts=("flat",), most_iterations=2, pair_effect=False, refine=False), 0.8),
 ]
@@ -126,7 +125,7 @@ def test_a_device_is_never_asked_for_more_than_it_has(small_card, chosen, share)
         made = streamed.streamed_engine(given, CPU, chosen.needs)
         found = chosen.estimate(made)
     assert len(made._shards) >= 6
-    print(chosen.name, share, counted.most / room, made._plan.map._resident, made._plan.map._warm, len(made._shards))
+    assert " in part" in made.staying()
     np.testing.assert_allclose(found.scores, wanted.scores, atol=1e-4)
     assert 0.3 * room < counted.most <= room
 

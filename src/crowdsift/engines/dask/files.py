@@ -132,8 +132,11 @@ def coded_blocks(
 
 def hold_votes(
     blocks: Sequence[NDArray[np.uint32]], key: tuple[str, int], own: Range, n_items: int
-) -> NDArray[np.int64]:
-    """Sort the votes of a range of workers and keep them in this process; their offsets."""
+) -> tuple[NDArray[np.int64], list[int]]:
+    """Sort the votes of a range of workers and keep them in this process.
+
+    Their offsets, and how many rows each block has.
+    """
     from distributed import get_worker
 
     rows = np.concatenate(blocks)
@@ -147,4 +150,4 @@ def hold_votes(
         items=nothing, workers=np.full(own.end - own.begin, None, dtype=object), rows=len(first),
     )  # fmt: skip
     get_worker()._crowdsift.keep(key, votes)
-    return np.asarray(made[6])
+    return np.asarray(made[6]), [len(block) for block in blocks]

@@ -2,7 +2,8 @@
 
 Every worker finds the labels of some files; their union, sorted, gives the codes that one machine
 gives. Then rows are read as codes, apart by ranges of workers, and sent from worker to worker: all
-votes of a worker are in one shard. A shard that is lost is made of its files again.
+votes of a worker are in one shard. Which files have rows of which shard is kept: a shard that is
+lost is made of its own files again.
 """
 
 from __future__ import annotations
@@ -56,6 +57,7 @@ class FileShards:
     loads: Any = None
     fit: str = field(default_factory=lambda: uuid4().hex)
     workers: list[str] = field(default_factory=list)
+    sources: list[list[str]] = field(default_factory=list)  # of every shard the files with its rows
 
     def find_labels(self) -> Labels:
         """The labels of all files, found in groups and united in a tree."""
@@ -81,28 +83,34 @@ class FileShards:
         self.ranges = list(ranges)
         there = sorted(self._sync(known_workers(self.session.client)))
         self.workers = [there[at % len(there)] for at in range(len(self.ranges))]
-        blocks = self._blocks(range(len(self.ranges)))
+        blocks = self._blocks(range(len(self.ranges)), self.listed)
 
         async def every() -> list[Any]:
             jobs = (self._held(at, blocks[at]) for at in range(len(self.ranges)))
             return list(await asyncio.gather(*jobs))
 
-        runs = [np.diff(offsets) for offsets in self._sync(every())]
+        found = self._sync(every())
+        runs = [np.diff(offsets) for offsets, _ in found]
+        self.sources = [
+            [file for file, rows in zip(self.listed, counts, strict=True) if rows]
+            or self.listed[:1]
+            for _, counts in found
+        ]
         offsets = np.concatenate([[0], np.cumsum(np.concatenate(runs))]).astype(np.int64)
         self.rows = int(offsets[-1])
         return offsets
 
     async def supply(self, at: int, worker: str) -> None:
-        """Make the votes of a lost shard anew on a worker: all read their files once more."""
-        await self._hold(at, worker, self._blocks([at])[0])
+        """Make the votes of a lost shard anew on a worker, from the files that have some."""
+        await self._hold(at, worker, self._blocks([at], self.sources[at])[0])
 
-    def _blocks(self, shards: Sequence[int]) -> list[list[Any]]:
-        """Of every shard its block of every file, not there yet."""
+    def _blocks(self, shards: Sequence[int], listed: Sequence[str]) -> list[list[Any]]:
+        """Of every shard its block of every one of these files, not there yet."""
         submit = self.session.client.submit
         own = [self.ranges[at] for at in shards]
         read = [
             submit(files.coded_blocks, file, self.options, self.labels, own, pure=False)
-            for file in self.listed
+            for file in listed
         ]
         return [
             [submit(operator.getitem, each, at, pure=False) for each in read]
@@ -110,7 +118,7 @@ class FileShards:
         ]
 
     async def _held(self, at: int, blocks: list[Any]) -> Any:
-        """Offsets of a shard, on its worker or, where that is lost, on another."""
+        """Offsets of a shard and rows by file, on its worker or, where that is lost, on another."""
         for _ in range(_TRIALS):
             try:
                 return await self._hold(at, self.workers[at], blocks)

@@ -47,7 +47,7 @@ if TYPE_CHECKING:
 __all__ = ["Streamed", "StreamedEngine", "leave", "streamed_engine", "tensors"]
 
 _SHARE = 0.1  # of the free memory of a device that one shard may take
-_ROOM = 0.55  # of it for what stays there; the rest is for the shard that is passed
+_ROOM = 0.5  # of it for what stays there; the rest is for the shard that is passed
 _RESIDENT = 2  # shards that stay there to begin with
 _OURS = "crowdsift.engines.torch"
 _SMALL = 1 << 16  # bytes of a tensor that stays
@@ -60,7 +60,7 @@ _HOT = {
     "TorchSites": ("_types", "_pairs", "_rows"),
     "SiteRows": ("held", "everyone", "rooms", "_counted"),
     "PairState": ("_a", "_to_low", "_to_high", "_low", "_high", "_pairs"),
-    "PairIndex": ("low", "high", "mine", "shared", "shared_mine", "degrees"),
+    "PairIndex": ("low", "high", "mine", "shared", "shared_mine"),
     "PairLaplacian": ("_low", "_high", "_weight", "_diagonal", "_matrix", "_bound"),
     "SlopeHessian": ("a", "b", "_inverse", "_a_most", "_b_most", "_votes"),
     "Reduced": ("_a", "_b", "_inverse", "_votes"),
@@ -70,7 +70,8 @@ _FREQUENT = frozenset(
     (kind, name)
     for kind in ("PairLaplacian", "SlopeHessian", "Reduced")
     for name in ("multiply", "diagonal")
-) | {("TorchSites", "type_counts"), ("TorchSites", "propagate")}
+) | {("TorchSites", name) for name in ("type_counts", "propagate", "refine")}
+_OFTEN = 2  # shards between two looks at what is held, which take a third of a millisecond
 
 
 class Streamed(InProcess):
@@ -80,9 +81,9 @@ class Streamed(InProcess):
         self, device: torch.device, votes: int = 0, each: int = 0, resident: int = 0,
         room: float = np.inf,
     ) -> None:  # fmt: skip
-        self._device, self._votes, self._each, self._resident = device, votes, each, resident
+        self._device, self._votes, self._each, self.resident = device, votes, each, resident
         self._most = allocated(device) + room  # bytes that may be held between calls
-        self._warm = 0 if room == 0.0 else sys.maxsize  # shards of which frequent parts stay
+        self.warm = 0 if room == 0.0 else sys.maxsize  # shards of which frequent parts stay
         self._seen: dict[int, dict[int, ReferenceType[Any]]] = {}
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[dict[str, Any]]) -> list[Any]:
@@ -104,32 +105,32 @@ class Streamed(InProcess):
         result = None
         with memory_errors(self._device, self._votes, self._each):
             try:
-                if at >= self._resident:
+                if at >= self.resident:
                     for tensor in tensors(part, hot=frequent):
                         _bring(tensor, self._device)
                 result = getattr(part, name)
                 if arguments is not None:
                     result = result(**arguments)
             finally:
-                if at >= self._warm:
+                if at >= self.warm:
                     leave(part, result)
-                elif at >= self._resident and not frequent:
+                elif at >= self.resident and not frequent:
                     stay = {id(tensor) for tensor in tensors(part, result, hot=True)}
                     leave(part, result, stay=stay)
-        if not frequent:
+        if not frequent and at % _OFTEN == 0:
             self._make_room(result, at)
         return result
 
     def _make_room(self, result: Any, at: int) -> None:
         """Whole shards leave where too much is held, then what frequent calls need of others."""
         count = max(self._seen) + 1
-        while allocated(self._device) > self._most and (self._resident or self._warm):
-            if self._resident:
-                self._resident -= 1
-                self._let_go(self._resident, result if at == self._resident else None)
+        while allocated(self._device) > self._most and (self.resident or self.warm):
+            if self.resident:
+                self.resident -= 1
+                self._let_go(self.resident, result if at == self.resident else None)
             else:
-                self._warm = min(self._warm, count) - 1
-                self._let_go(self._warm, result if at == self._warm else None)
+                self.warm = min(self.warm, count) - 1
+                self._let_go(self.warm, result if at == self.warm else None)
 
     def _let_go(self, shard: int, result: Any) -> None:
         """All that is held of a shard."""
@@ -198,6 +199,11 @@ class StreamedEngine(ShardedEngine):
     def describe(self) -> str:
         """Which device the passes run on, and in how many parts."""
         return f"torch {torch.__version__} on {self.device}, in {len(self._shards)} shards"
+
+    def staying(self) -> str:
+        """Of how many shards all, and of how many what is needed often, stays on the device."""
+        link: Streamed = self._plan.map  # type: ignore[assignment]
+        return f"{link.resident} whole, {min(link.warm, len(self._shards))} in part"
 
 
 def streamed_engine(
