@@ -20,7 +20,12 @@ from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refine
 from crowdsift.numeric.grids import deposit
 from crowdsift.solvers.ep.type_summary import quantiles
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, gaussian_on, power_grid
+from crowdsift.solvers.ep.worker_prior import (
+    WorkerPrior,
+    gaussian_on,
+    power_grid,
+    worker_types,
+)
 
 
 def started(engine, levels, prior, means, *, clip=True, types=RELIABILITY_ONLY, side=SIDE):
@@ -278,3 +283,31 @@ def test_suspended_sites_go_on_where_they_were(types):
     found = go_on(sites)
     np.testing.assert_array_equal(found[1].rhs, expected[1].rhs)
     assert found[0].log_messages == expected[0].log_messages
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_counts_under_many_priors_after_one_pass(threads):
+    """Counts from copies of the types that matter, and from all where a prior lifts the others."""
+    rng = np.random.default_rng(8)
+    n, m = 6_000, 400
+    worker, one = rng.integers(m, size=n), rng.integers(8, size=n)
+    two = (one + rng.integers(1, 8, n)) % 8
+    outcome = rng.choice([0.0, 0.5, 1.0], n)
+    worker[:900] = 0  # one of many votes, with a grid of its own
+    votes = Comparisons.from_arrays(one, two, worker=worker, outcome=outcome, sides_known=True)
+    levels, types = power_grid(49), worker_types(ties=True, sides=True)
+    means = np.linspace(-1.0, 1.0, 8)
+    prior = WorkerPrior.start(levels, 1.0, 0.05, types)
+    narrow = prior.masses.copy()
+    narrow[: 14 * 49].reshape(14, 49)[np.r_[:5, 7:14]] *= 1e-9
+    narrow /= narrow.sum()
+    core, plain = (
+        started(choose_engine(name, votes, threads), levels, narrow, means, types=types)
+        for name in ("cpu", "reference")
+    )
+    x = narrow
+    for step in range(6):
+        ours, theirs = core.type_counts(x), plain.type_counts(x)
+        np.testing.assert_allclose(ours, theirs, atol=2e-3)
+        assert ours.sum() == pytest.approx(theirs.sum(), rel=1e-5)
+        x = theirs / theirs.sum() if step != 3 else rng.dirichlet(np.ones(len(x)))

@@ -16,6 +16,7 @@
 #include "crowdsift/lane_counts.hpp"
 #include "crowdsift/site_store.hpp"
 #include "crowdsift/site_update.hpp"
+#include "crowdsift/type_window.hpp"
 #include "crowdsift/worker_types.hpp"
 
 namespace crowdsift {
@@ -56,6 +57,7 @@ public:
     void clear_grids() {
         grids_.clear();
         likelihood_ = Array<float>();
+        window_.clear();
     }
     void set_grid(std::size_t s, double from, double to, std::size_t half) {
         std::vector<double> levels(half);
@@ -68,6 +70,7 @@ public:
     void suspend() {
         suspend_pairs();
         likelihood_ = Array<float>();
+        window_.free();
     }
 
     void transform(const Transform& to) {
@@ -86,13 +89,29 @@ public:
     // Counts of types under another prior, for the messages of the last update.
     void type_counts(const double* prior, double* counts) {
         types_.set_prior(prior);
+        const bool windowed = window_.holds(types_.prior());
+        const bool copying = !windowed && window_.choose(held_, votes_.n_workers);
+        std::vector<float> chosen(window_.size());
+        window_.pick(types_.prior(), chosen.data());
         std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
-        const auto count = [&](std::size_t range) { count_range(range, parts[range]); };
-        if (votes_.n_workers * types_.size() >= kManyNumbers)
+        const auto count = [&](std::size_t range) {
+            if (windowed)
+                count_windows(range, chosen, parts[range]);
+            else
+                count_range(range, copying ? chosen.data() : nullptr, parts[range]);
+        };
+        if (votes_.n_workers * (windowed ? chosen.size() : types_.size()) >= kManyNumbers)
             pool_.run(parts.size(), count);
         else  // added up before a second thread is awake
             for (std::size_t range = 0; range < parts.size(); ++range) count(range);
         add_up(parts, counts);
+        std::vector<double> sums = lane_sums(parts);
+        if (windowed) sums = window_.sums(sums);
+        types_.add_products(sums.data(), counts);
+        if (windowed) return;
+        for (std::size_t t = 0; t < sums.size(); ++t)
+            held_[t] = static_cast<double>(types_.prior()[t]) * sums[t];
+        if (copying) window_.close(std::move(sums), types_.prior());
     }
 
     // Reliabilities, rising, and posterior masses of types of workers [begin, end).
@@ -121,6 +140,7 @@ public:
             types_.over_widths(likelihood_.data() + first_of(s) * types_.size(), summed.data());
             moved += grids_.refine(s, types_.grid(), summed.data(), levels);
         }
+        if (moved > 0) window_.clear();
         return moved;
     }
 
@@ -130,7 +150,7 @@ private:
 
     struct Partial {
         explicit Partial(std::size_t types) : counts(types, 0.0) {}
-        std::vector<double> counts;
+        std::vector<double> counts, lanes;  // of lanes: sums without the common prior, or counts
         double log_messages = 0.0, log_sites = 0.0, gold_margin = 0.0;
     };
 
@@ -169,10 +189,13 @@ private:
                 std::copy_n(likelihood_.data() + first_of(s) * size, size,
                             likelihood_.data() + s * size);
         equal_.reset();
+        window_.clear();
     }
 
-    // Counts of types over the workers of a range, for the likelihoods as they stand.
-    void count_range(std::size_t range, Partial& out) const {
+    // Counts of types over the workers of a range, for the likelihoods as they stand: of those with
+    // adaptive grids, and sums of the others without the common prior. With the window's part of
+    // that prior likelihoods are copied.
+    void count_range(std::size_t range, const float* chosen, Partial& out) {
         const std::size_t size = types_.size();
         std::vector<float> own(size);
         LaneCounts shared(size);
@@ -180,13 +203,41 @@ private:
             if (!counted(s) || first_of(s) != s) continue;
             const float* const likelihood = likelihood_.data() + s * size;
             const float* const p = prior_of(s, {}, own);
-            const float scale = times(s) / weighted_sum(size, p, likelihood);
-            if (grids_.has(s))
+            const float evidence = weighted_sum(size, p, likelihood), scale = times(s) / evidence;
+            if (grids_.has(s)) {
                 types_.count(grids_.of(s), p, likelihood, scale, out.counts.data());
-            else  // the common prior is multiplied in below, once
-                shared.add(scale, likelihood);
+                continue;
+            }
+            shared.add(scale, likelihood);
+            if (chosen != nullptr) window_.take(s, chosen, likelihood, evidence);
         }
-        types_.add_products(shared.close(), out.counts.data());
+        out.lanes.assign(shared.close(), shared.close() + size);
+    }
+
+    // The same from copies, sums of the window's types alone.
+    void count_windows(std::size_t range, const std::vector<float>& chosen, Partial& out) const {
+        const std::size_t size = types_.size();
+        std::vector<float> own(size);
+        LaneCounts shared(chosen.size());
+        for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
+            if (!counted(s) || first_of(s) != s) continue;
+            if (!grids_.has(s)) {
+                shared.add(times(s) / window_.evidence(s, chosen.data()), window_.row(s));
+                continue;
+            }
+            const float* const likelihood = likelihood_.data() + s * size;
+            const float* const p = prior_of(s, {}, own);
+            const float scale = times(s) / weighted_sum(size, p, likelihood);
+            types_.count(grids_.of(s), p, likelihood, scale, out.counts.data());
+        }
+        out.lanes.assign(shared.close(), shared.close() + chosen.size());
+    }
+
+    static std::vector<double> lane_sums(const std::vector<Partial>& parts) {
+        std::vector<double> sums(parts[0].lanes);
+        for (std::size_t part = 1; part < parts.size(); ++part)
+            for (std::size_t t = 0; t < sums.size(); ++t) sums[t] += parts[part].lanes[t];
+        return sums;
     }
 
     void copy_sites(std::size_t from, std::size_t to) {
@@ -239,7 +290,9 @@ private:
                         push(i, rhs);
                 add_sides(s, out);
             }
-            types_.add_sums(scratch.counts.close(), parts[range].counts.data());
+            const double* const lanes = scratch.counts.close();
+            parts[range].lanes.assign(lanes, lanes + types_.size());
+            types_.add_sums(lanes, parts[range].counts.data());
         };
         rhs_.resize(votes_.n_items);
         world_.sums.add(parts.size(), pool_, pass, rhs_.data());
@@ -251,6 +304,8 @@ private:
         }
         out.counts.resize(types_.n_types());
         add_up(parts, out.counts.data());
+        held_ = lane_sums(parts);
+        window_.clear();
         return out;
     }
 
@@ -405,6 +460,8 @@ private:
     std::size_t crowd_;  // workers before gold
     Array<float> side_tau_, side_nu_, likelihood_;
     std::shared_ptr<const EqualWorkers> equal_;  // null where all differ, or may
+    std::vector<double> held_;                   // counts of types as last found, by lane
+    TypeWindow window_;                          // for counts under further priors
 };
 
 }  // namespace crowdsift

@@ -1,6 +1,4 @@
-// Sums of types over workers, and windows: of every worker the blocks of eight types that hold all
-// but a negligible part of its posterior. Counting types under another prior then reads these
-// alone.
+// Sums of types over workers.
 #pragma once
 
 #include <cstddef>
