@@ -146,7 +146,8 @@ def _labels_alone(given: Mapping[str, Any]) -> ItemsTable:
     if "item" not in given:
         raise InputError("no column 'item' for the labels of items", source="items")
     labels = np.empty(len(given["item"]), dtype=object)
-    labels[:] = list(given["item"])
+    given_items = given["item"]
+    labels[:] = given_items.tolist() if isinstance(given_items, np.ndarray) else list(given_items)
     return ItemsTable("items", labels, {})
 
 

@@ -101,17 +101,16 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
 def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
     """The place of every wanted label among the labels, or -1; see `match_items`."""
     exact = {key_of(label): place for place, label in enumerate(labels)}
-    texts: dict[str, int] = {}
-    for place, label in enumerate(labels):
-        for text in _texts(label):
-            texts[text] = -1 if text in texts else place
-
-    def find(label: Any) -> int:
-        if (place := exact.get(key_of(label))) is not None:
-            return place
-        return next((texts[text] for text in _texts(label) if text in texts), -1)
-
-    return np.fromiter(map(find, wanted), np.int64, len(wanted))
+    found = [exact.get(key_of(label), -1) for label in wanted]
+    if -1 in found:  # as text, then
+        texts: dict[str, int] = {}
+        for place, label in enumerate(labels):
+            for text in _texts(label):
+                texts[text] = -1 if text in texts else place
+        for row, label in enumerate(wanted):
+            if found[row] < 0:
+                found[row] = next((texts[text] for text in _texts(label) if text in texts), -1)
+    return np.array(found, np.int64)
 
 
 def _texts(label: Any) -> tuple[str, ...]:
