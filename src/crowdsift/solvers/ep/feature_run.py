@@ -22,6 +22,7 @@ __all__ = ["with_item_features"]
 _TRIAL = 8  # iterations of a start before it may be dropped
 _SAME = 0.995  # correlation of scores that makes two runs one
 _CLEAR = 0.5  # mean square of scores, 1 before any vote, from which on votes determine them
+_EQUAL = 1.0  # nats by which two that have the same scores may differ
 _BEHIND = 5.0  # nats, and ten times what it gained last, by which a start is hopeless
 
 
@@ -40,9 +41,12 @@ def with_item_features(
         for _ in range(_TRIAL):
             if not run.done:
                 run.iterate()
-    best = base
+    best, completed = base, list[Propagation]()
     for run in _without_losers(runs):
+        if _comes_to_one_of(completed, run):
+            continue
         complete(run)
+        completed.append(run)
         if _better(run, best):
             best = run
     best.feature_gain = best.evidence[-1] - base.evidence[-1]
@@ -87,6 +91,20 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
         ):
             kept.append(run)
     return kept
+
+
+def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
+    """Iterates until it is where another one has ended, if that is before its own end."""
+    while others and not run.done:
+        run.iterate()
+        if run.settled and any(
+            _alike(run.means, other.means)
+            and other.prior.types is run.prior.types
+            and abs(other.evidence[-1] - run.evidence[-1]) < _EQUAL
+            for other in others
+        ):
+            return True
+    return False
 
 
 def _alike(one: Vector, two: Vector) -> bool:
