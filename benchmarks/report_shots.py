@@ -9,6 +9,7 @@ first paint.
 from __future__ import annotations
 
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -63,7 +64,7 @@ def main() -> None:
                     )
                     page = context.new_page()
                     said: list[Any] = []
-                    page.on("console", said.append)
+                    page.on("console", partial(list.append, said))
                     page.goto(path.as_uri())
                     paint = page.evaluate(PAINT)
                     picture = folder / f"{name}-{width}-{scheme}.png"

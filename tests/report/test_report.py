@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import replace
+from html import unescape
 
 import numpy as np
 import pytest
@@ -178,6 +179,12 @@ def _table(verdict: str, **figures: float) -> Table:
         ("adversarial", {"p_adversarial": 0.93}, "against the quality of the items (93 % sure)"),
         ("one-sided", {"p_one_sided": 0.97}, "not how good it is (97 % sure)"),
         ("undecided", {}, "Not settled by 30 votes: it could be useful (50 %), random (30 %) or"),
+        ("undecided", {"p_reliable": 0.97, "p_random": 0.03, "p_adversarial": 0.0},
+         "The 30 votes alone do not settle it"),
+        ("undecided", {"p_reliable": 0.97, "p_random": 0.03, "p_adversarial": 0.0},
+         "this one is useful (97 % probable)"),
+        ("undecided", {"p_reliable": 0.0, "p_random": 0.95, "p_adversarial": 0.05},
+         "this one is random (95 % probable)"),
         ("weak", {"side_bias": 1.2, "side_lower": 0.8, "side_upper": 1.5},
          "Side bias +1.2 (interval +0.8 to +1.5"),
         ("weak", {"agreement": 0.61}, "Agrees with the order by the votes of others in 61 % of"),
@@ -274,3 +281,24 @@ def test_gold_settles_which_end_is_up_and_the_refit_follows_it():
     assert facts.without.tau > 0.8
     check = next(check for check in run_checks(facts) if check.key == "sign")
     assert check.finding == "4 of 4 pairs with a known answer agree with the ranking."
+
+
+def test_what_the_page_names_makes_the_same_fit_again(tmp_path, monkeypatch):
+    rng = np.random.default_rng(5)
+    pairs = [rng.choice(5, 2, replace=False) for _ in range(400)]
+    rows = [f"i{min(p)},i{max(p)},w{k % 9},{k % 40}" for k, p in enumerate(pairs)]
+    path = tmp_path / "votes.csv"
+    path.write_text("winner,loser,worker,prompt\n" + "\n".join(rows))
+    fit = crowdsift.fit(
+        path, "bt", dependent_by="prompt", scale="elo", anchor={"i2": 1200.0}, level=0.8
+    )
+    page = fit.report(refit=False).html
+    command = unescape(
+        re.search(r"Make it again</h3>\s*<pre><code>(.*?)</code>", page, re.DOTALL)[1]
+    )
+    monkeypatch.chdir(tmp_path)
+    found = {}
+    exec(compile(command, "report", "exec"), found)
+    for name in ("score", "lower", "upper"):
+        assert found["fit"].items[name] == pytest.approx(fit.items[name], abs=1e-12)
+    assert (tmp_path / "report.html").is_file()

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdsift.io.files import replace_file, require_file
+from crowdsift.numeric.distributions import LEVEL
 
 if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
@@ -95,10 +96,18 @@ def _python_command(fit: FitRecord, source: str) -> str:
     """What makes the fit and its report again in Python."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)
-    by = f", by={fit.by!r}" if fit.by else ""
+    said = fit.summary
+    options = {
+        "by": fit.by,
+        "dependent_by": said.get("dependent_by"),
+        "scale": said.get("scale") if said.get("scale") != "standard" else None,
+        "anchor": said.get("anchor"),
+        "level": fit.level if fit.level != LEVEL else None,
+    }
+    more = "".join(f", {name}={value!r}" for name, value in options.items() if value)
     return (
         "import crowdsift\n"
         f"model = crowdsift.model({fit.method!r}, {given})\n"
-        f"fit = crowdsift.fit({votes}, model{by}, seed={fit.summary.get('seed', 0)})\n"
+        f"fit = crowdsift.fit({votes}, model{more}, seed={said.get('seed', 0)})\n"
         'fit.report("report.html")'
     )

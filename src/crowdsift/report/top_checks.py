@@ -85,9 +85,10 @@ def _misfit(facts: Facts) -> Check | None:
         return Check("misfit", title, "good", f"No worker{beside} is noisier than chance "
                      "explains (infit).")  # fmt: skip
     rows = np.flatnonzero(wrong)[np.argsort(-found.workers["infit"][wrong], kind="stable")]
+    verb = "is" if len(rows) == 1 else "are"
     return Check("misfit", title, "care", f"{count(len(rows))} of "
-                 f"{many(found.workers.height, 'worker')}{beside} noisier than chance explains "
-                 f"(infit): {_listed(found.workers['worker'][rows].tolist())}.",
+                 f"{many(found.workers.height, 'worker')}{beside} {verb} noisier than chance "
+                 f"explains (infit): {_listed(found.workers['worker'][rows].tolist())}.",
                  "Look at their votes: tired, another question, or another taste.")  # fmt: skip
 
 

@@ -39,10 +39,12 @@ TEMPLATES = (
     "Side bias {0} (interval {1} to {2}; above 0 is to the left).",
     "The {0} alone are at least 20 times as probable from somebody who {1} as from a careful "
     "worker, but few in this crowd do: it is {2} probable that this one does.",
+    "The {0} alone do not settle it: other kinds of workers might give them, too. By what this "
+    "crowd is like, this one is {1} ({2} probable).",
 )
 (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
-    _HABIT, _ALONE,
+    _HABIT, _ALONE, _CROWD,
 ) = range(len(TEMPLATES))  # fmt: skip
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
@@ -50,12 +52,14 @@ SHORT = (
     "{0} sure; {1} × typical", "{0} sure; {1} of typical", "unclear by how much", "{0} sure",
     "at best half of typical", "{0} sure", "{0} sure", "useful {1}, random {2}, against {3}",
     "nobody can be judged", "", "", "bias {1} to {2}", "by these votes; in this crowd {2}",
+    "open by its votes alone; by the crowd {1} {2}",
 )  # fmt: skip
 
 # What a class does of which its votes speak (a Bayes factor of 3 nats is one of 20).
 _DOES = {"random": "clicks at random", "adversarial": "answers the opposite",
          "one-sided": "follows the side"}  # fmt: skip
 _HALF_LIMIT = 0.55  # half the typical reliability, which is not quite that of the verdicts
+_SURE = 0.9  # of a kind that the crowd makes likely, where a worker's own votes do not say it
 _LOPSIDED = 0.8  # a share of one side worth a word
 _FEW = 10  # decided votes from which on it is
 
@@ -175,6 +179,10 @@ def _main(
         return Reason(_SIDED, (chance(sided),))
     if ratio != ratio:
         return Reason(_NOBODY)
+    kinds = {"useful": reliable, "random": random, "against the crowd": against}
+    likely = max(kinds, key=lambda kind: kinds[kind])
+    if kinds[likely] >= _SURE:  # by what the crowd is like
+        return Reason(_CROWD, (many(votes, "vote"), likely, chance(kinds[likely])))
     return Reason(_OPEN, (many(votes, "vote"), chance(reliable), chance(random), chance(against)))
 
 
