@@ -29,7 +29,7 @@ def sigmoid(x: float) -> float:
 
 
 def sure(cells: list[Cell], hypotheses: int) -> bool:
-    """Whether a sum of log ratios is beyond chance; a cell is its values, chances and what it is."""
+    """Whether a sum of log ratios is beyond chance; a cell: values, chances, the one seen."""
     wide = max(len(values) for values, _, _ in cells)
     value, chance = np.zeros((2, len(cells), wide))
     for row, (values, chances, _) in enumerate(cells):

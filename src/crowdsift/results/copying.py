@@ -20,7 +20,7 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.models import model
 from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying_cells import MARGIN, Effects, cells_of, residuals
+from crowdsift.results.copying_cells import SLIP, Effects, careful, cells_of, residuals
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
 from crowdsift.results.copying_ratio import outcomes, ratio_with_group, ratio_z
 from crowdsift.results.query import keys_of, places_of
@@ -104,7 +104,7 @@ def _probability(fit: FitData, votes: Comparisons) -> Vector:
     chosen = model(fit.method, **fit.parameters)
     reliability = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]
     p = chosen.probability(score[votes.first] - score[votes.second], reliability)
-    return np.clip(np.asarray(p, np.float64), MARGIN, 1.0 - MARGIN)
+    return np.clip(np.asarray(p, np.float64), SLIP, 1.0 - SLIP)
 
 
 class _Pairs(NamedTuple):
@@ -170,12 +170,14 @@ def _between(
     (p, q), left = effects.without(i, j)
     repeated = _repeated(cells, rho)
     alone = n * m / (repeated[i] * repeated[j])
-    product = residuals(cells.wins[i], n, p) * residuals(cells.wins[j], m, q)
+    slow, other = careful(p), careful(q)
+    product = residuals(cells.wins[i], n, slow) * residuals(cells.wins[j], m, other)
     one, two = cells.worker[i], cells.worker[j]
     return _Pairs(
         np.minimum(one, two), np.maximum(one, two), n * m, 0.5 * n * m + 2.0 * a * b,
         0.5 * n * m + 2.0 * n * (p - 0.5) * m * (q - 0.5), product / (repeated[i] * repeated[j]),
-        alone * left * np.sqrt(p * (1.0 - p) * q * (1.0 - q)), alone, (i, j), (p, q), left,
+        alone * left * np.sqrt(slow * (1.0 - slow) * other * (1.0 - other)), alone, (i, j), (p, q),
+        left,
     )  # fmt: skip
 
 
@@ -190,6 +192,7 @@ def _within(cells: Cells, effects: Effects | None) -> _Pairs:
     wins, left = cells.wins[several], np.zeros(len(several))
     if effects is not None:
         (p,), left = effects.without(several)
+    p = careful(p)
     a, c, s = wins - 0.5 * n, n * (p - 0.5), n * p * (1.0 - p)
     rest, pairs = 0.25 * n**2 - 0.5 * n, 0.5 * n * (n - 1.0)
     return _Pairs(

@@ -19,9 +19,10 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["MARGIN", "Cells", "Effects", "cells_of", "residuals"]
+__all__ = ["MARGIN", "SLIP", "Cells", "Effects", "careful", "cells_of", "residuals"]
 
-MARGIN = 0.1  # probabilities are no surer than this: anybody may slip
+MARGIN = 0.1  # residuals are those of probabilities no surer than this: anybody may slip
+SLIP = 0.01  # nor are the probabilities themselves surer than this
 _LARGEST = 3.0  # of an effect, in logits
 
 
@@ -55,6 +56,11 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
     return Cells(key // votes.n_workers, key % votes.n_workers, count, wins, p)
 
 
+def careful(p: Vector) -> Vector:
+    """Probabilities that are no surer than what anybody's slips allow."""
+    return np.clip(p, MARGIN, 1.0 - MARGIN)
+
+
 def residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
     """The sum of the residuals of a cell, each of variance 1."""
     return np.asarray((wins - votes * p) / np.sqrt(p * (1.0 - p)))
@@ -86,8 +92,9 @@ class Effects:
     ) -> None:
         self._cells = cells
         share = 1.0 / repeated if outside is None else np.where(outside, 1.0 / repeated, 0.0)
-        self._pull = share * (cells.wins - cells.votes * cells.p)
-        self._weight = share * cells.votes * cells.p * (1.0 - cells.p)
+        p = careful(cells.p)
+        self._pull = share * (cells.wins - cells.votes * p)
+        self._weight = share * cells.votes * p * (1.0 - p)
         self._pulls, self._weights = (
             np.bincount(cells.unit, each) for each in (self._pull, self._weight)
         )
@@ -110,5 +117,5 @@ class Effects:
         for at in cells:
             p = self._cells.p[at]
             p = sigmoid(np.log(p / (1.0 - p)) + effect)
-            moved.append(np.clip(p, MARGIN, 1.0 - MARGIN))
+            moved.append(np.clip(p, SLIP, 1.0 - SLIP))
         return tuple(moved), left

@@ -5,7 +5,8 @@ their votes is a copy with probability a, and else their own. Against independen
 log ratio log(Σ_o P(o) Q(k|o) Q'(l|o)) - log(P(k) P'(l)) of k and l votes for the first item is the
 most powerful statistic there is, for that a; disagreement counts against it, and agreement on what
 nobody expected counts most. Under independence a worker may hold to an opinion of its own: with
-probability ρ all its votes on a pair are one.
+probability ρ all its votes on a pair are one. It is careful or not, as likely the one as the other:
+without slips two workers agree on what is clear more often, with them on what nobody expects.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.saddle_point import saddle_point
+from crowdsift.results.copying_cells import careful
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,23 +80,32 @@ def ratio_z(
     common
         The share of answers that any two workers of the crowd have from one source.
     """
-    one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, p, strict=True))
-    prior = 0.5 * (p[0] + p[1])[:, None, None]
+    slow = careful(p[0]), careful(p[1])
+    one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, slow, strict=True))
+    prior = 0.5 * (slow[0] + slow[1])[:, None, None]
     same = prior * _outer(one.first, two.first) + (1.0 - prior) * _outer(one.second, two.second)
     apart = _outer(one.alone, two.alone)
     value = np.log(np.maximum(same, 1e-300)) - np.log(np.maximum(apart, 1e-300))
     value = np.where(apart > 0.0, value, 0.0)
-    chance = apart
-    if left.any():
-        chance = np.zeros_like(apart)
-        for step in (np.sqrt(left), -np.sqrt(left)):  # two points of the effect's distribution
-            moved = [sigmoid(np.log(q / (1.0 - q)) + step) for q in p]
-            pair = [outcomes(cells, w, q, rho).alone for w, q in zip(at, moved, strict=True)]
-            chance += 0.5 * _outer(*pair)
-    chance = (1.0 - common) * chance + common * same
+    likely = [_by_chance(cells, at, each, left, rho) for each in (slow, p)]
+    chance = (1.0 - common) * np.mean(likely, axis=0) + common * same
     rows = np.arange(len(at[0]))
     seen = float(value[rows, one.seen, two.seen].sum())
     return saddle_point(value.reshape(len(rows), -1), chance.reshape(len(rows), -1), seen)
+
+
+def _by_chance(
+    cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector],
+    left: Vector, rho: Vector,
+) -> Vector:  # fmt: skip
+    """Chances of all outcomes of two cells, over two points of the effect of their pair."""
+    tables: list[Vector] = []
+    for step in (np.sqrt(left), -np.sqrt(left)) if left.any() else (np.zeros(1),):
+        moved = [sigmoid(np.log(q / (1.0 - q)) + step) for q in p]
+        pair = [outcomes(cells, w, q, rho).alone for w, q in zip(at, moved, strict=True)]
+        tables.append(_outer(*pair))
+    chance = np.mean(tables, axis=0)
+    return np.asarray(chance / chance.sum(axis=(1, 2), keepdims=True))
 
 
 def ratio_with_group(
@@ -116,7 +127,8 @@ def ratio_with_group(
     met = np.zeros(len(odds), bool)
     if not len(others):
         return 0.0
-    group = outcomes(cells, others, p[others], rho)
+    slow = careful(p)
+    group = outcomes(cells, others, slow[others], rho)
     rows = np.arange(len(others))
     given = (each[rows, group.seen] for each in (group.first, group.second))
     first, second = (np.log(np.maximum(each, 1e-300)) for each in given)
@@ -125,13 +137,13 @@ def ratio_with_group(
     mine = mine[met[cells.unit[mine]]]
     if not len(mine):
         return 0.0
-    own = outcomes(cells, mine, p[mine], rho)
-    source = sigmoid(np.log(p[mine] / (1.0 - p[mine])) + odds[cells.unit[mine]])[:, None]
+    own, sure = (outcomes(cells, mine, each[mine], rho) for each in (slow, p))
+    source = sigmoid(np.log(slow[mine] / (1.0 - slow[mine])) + odds[cells.unit[mine]])[:, None]
     copied = source * own.first + (1.0 - source) * own.second
     value = np.log(np.maximum(copied, 1e-300)) - np.log(np.maximum(own.alone, 1e-300))
     value = np.where(own.alone > 0.0, value, 0.0)
     seen = float(value[np.arange(len(mine)), own.seen].sum())
-    return saddle_point(value, own.alone, seen)
+    return saddle_point(value, 0.5 * (own.alone + sure.alone), seen)
 
 
 def _outer(one: Vector, two: Vector) -> Vector:
