@@ -90,18 +90,18 @@ def missing(
                     yield setting, left
 
 
-def work(name: str, runs: Path, until: float, wanted: Collection[str], revision: str) -> int:
+def work(name: str, options: argparse.Namespace, until: float) -> int:
     """Go on with one entry of the plan; return how many fits were made."""
-    parts = PLAN[name]
-    chosen: Experiment = experiment(parts[0].experiment, Options(seeds=SEEDS))
-    folder = runs / chosen.name
+    parts = [part for part in PLAN[name] if options.data in ("", part.data)]
+    chosen: Experiment = experiment(name, Options(seeds=SEEDS))
+    folder = options.runs / chosen.name
     done = 0
     with Store(folder, chosen).opened() as store:
-        for setting, methods in missing(store, parts, wanted):
+        for setting, methods in missing(store, parts, options.methods.split(",")):
             if time.monotonic() > until:
                 break
             made = chosen.run(setting, methods)
-            store.add([{**record, "revision": revision} for record in made])
+            store.add([{**record, "revision": options.revision} for record in made])
             done += len(methods)
     return done
 
@@ -164,6 +164,7 @@ def main() -> None:
     parser.add_argument("--runs", type=Path, default=Path("reproduce-output"))
     parser.add_argument("--only", default=",".join(PLAN), help=f"of {', '.join(PLAN)}")
     parser.add_argument("--methods", default=",".join(ALL), help="these alone")
+    parser.add_argument("--data", default="", help="the parts of this data set alone")
     parser.add_argument("--revision", default="", help="of the source, to be told on the page")
     parser.add_argument(
         "--adopt", type=Path, help="tables of an earlier version, for what is not done"
@@ -173,8 +174,7 @@ def main() -> None:
     until = time.monotonic() + 60.0 * options.minutes
     for name in options.only.split(","):
         started = time.monotonic()
-        methods = options.methods.split(",")
-        done = work(name, options.runs, until, methods, options.revision)
+        done = work(name, options, until)
         if options.adopt and name != "real":
             print(f"{name}: {adopt(name, options.runs, options.adopt)} fits {EARLIER}")
         print(f"{name}: {done} fits in {time.monotonic() - started:.0f} s", flush=True)
