@@ -32,6 +32,7 @@ def word(reliability, values, *, sign_known=False):
         # 90 % above a quarter of the typical: reliable from half of it on, else weak.
         (0.5, (0, 0, 0, 0.0, 0.1, 0.2, 1), "reliable"),
         (0.49, (0, 0, 0, 0.0, 0.1, 0.2, 1), "weak"),
+        (0.49, (0, 0, 0, 0.07, 0.1, 0.2, 1), "weak"),  # though 93 % are above 0
         # 89 %: weak if 95 % are above 0, undecided otherwise.
         (0.9, (0, 0, 0, 0.05, 0.11, 0.2, 1), "weak"),
         (0.9, (0, 0, 0, 0.06, 0.11, 0.2, 1), "undecided"),
