@@ -59,6 +59,7 @@ def test_best_scale_costs_least(data):
             assert cost(t, best) <= cost(t, best + aside)
     found = scale.best(square)
     assume(found is not None)
+    assert scale.is_near_best(square, found, 0.01 * found)
     least = cost(found, scale.slopes_at(found))
     for t in (0.97 * found, 1.03 * found):  # to 1e-3, and a minimum
         assert least <= cost(t, scale.slopes_at(t)) + 1e-6 * abs(least)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -48,18 +49,28 @@ class SlopeScale(NamedTuple):
 
     def best(self, square: float) -> float | None:
         """The t that costs least, to about 1e-3, where λ‖r‖² is `square`; None: none is near."""
+        rise = self._rise(square)
+        bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
+        return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
+
+    def is_near_best(self, square: float, t: float, within: float) -> bool:
+        """Whether a t that costs least is so near to this one: two evaluations tell."""
+        rise = self._rise(square)
+        return t > within and rise(np.log(t - within)) <= 0.0 <= rise(np.log(t + within))
+
+    def _rise(self, square: float) -> Callable[[float], float]:
+        """The derivative of the cost in t, by log t."""
         some = slice(None, None, max(1, len(self.slopes) // _ENOUGH))
         h, optimum = self._information()[some], self._optimum()[some]
         each = self.precision * len(self.slopes) / max(len(h), 1)
 
         def rise(log: float) -> float:
             t = float(np.exp(log))
-            miss = (optimum - t * self.mean) / (self.precision + t**2 * h)
-            saved = h * miss * (self.mean + t * h * miss)
-            return square * t - each * float(np.sum(saved))
+            miss = h * (optimum - t * self.mean) / (self.precision + t**2 * h)
+            saved = self.mean * float(np.sum(miss)) + t * float(miss @ miss)
+            return square * t - each * saved
 
-        bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
-        return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
+        return rise
 
     def slopes_at(self, t: float) -> Vector:
         """Every worker's slope where the scores are t times as large."""

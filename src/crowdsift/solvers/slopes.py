@@ -205,7 +205,10 @@ class OwnSlopes(CommonSlope):
         if taken <= 0.0:
             return step
         across = (x + step.x) / taken
-        best = scale.best(float(across @ self._scores.times(across)))
+        square = float(across @ self._scores.times(across))
+        if scale.is_near_best(square, taken, _SAME_SCALE):
+            return step
+        best = scale.best(square)
         if best is None or abs(best - taken) <= _SAME_SCALE:
             return step
         self._from = scale.slopes_at(best)
