@@ -87,15 +87,15 @@ def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path):
     (out / "run.json").write_bytes((whole / "run.json").read_bytes())
     content = (whole / "finished.jsonl").read_bytes()
     (out / "finished.jsonl").write_bytes(content[: len(content) // 2])
-    perform(Small(TWO), out, jobs=2)
+    perform(Small(TWO), out, jobs=1)
     assert contents(out) == contents(whole)
     assert len(lines_of(out)) == len(lines_of(whole))
 
 
 def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, tmp_path):
-    perform(Small(Options(seeds=1)), tmp_path, jobs=2)
+    perform(Small(Options(seeds=1)), tmp_path, jobs=1)
     first = lines_of(tmp_path)
-    perform(Small(TWO), tmp_path, jobs=2)
+    perform(Small(TWO), tmp_path, jobs=1)
     assert lines_of(tmp_path)[: len(first)] == first
     assert contents(tmp_path) == contents(whole)
 
@@ -107,7 +107,7 @@ def test_one_method_can_be_done_again(whole, tmp_path):
         record["figures"]["accuracy"] = 0.0625
     text = "".join(json.dumps(record) + "\n" for record in records)
     (tmp_path / "finished.jsonl").write_text(text)
-    perform(Small(TWO), tmp_path, jobs=2, redo=("sift",))
+    perform(Small(TWO), tmp_path, jobs=1, redo=("sift",))
     with (tmp_path / "synthetic.csv").open() as file:
         found = list(csv.DictReader(file))
     with (whole / "synthetic.csv").open() as file:
@@ -156,14 +156,14 @@ def test_other_options_are_refused(whole, options, told):
 
 
 def test_another_version_is_refused_and_can_be_started_anew(tmp_path, monkeypatch):
-    perform(Small(Options(seeds=1)), tmp_path, jobs=2)
+    perform(Small(Options(seeds=1)), tmp_path, jobs=1)
     before = contents(tmp_path)
     monkeypatch.setattr(store, "__version__", "99.0")
     with pytest.raises(RequestError, match=r'version "0.*there, "99\.0" now'):
         perform(Small(Options(seeds=1)), tmp_path)
     with pytest.raises(RequestError, match="cannot be mixed"):
         perform(Small(Options(seeds=1)), tmp_path, redo=("sift",))
-    perform(Small(Options(seeds=1)), tmp_path, jobs=2, redo=("all",))
+    perform(Small(Options(seeds=1)), tmp_path, jobs=1, redo=("all",))
     assert contents(tmp_path) == before
     assert json.loads((tmp_path / "run.json").read_text())["version"] == "99.0"
 
@@ -258,7 +258,7 @@ def test_settings_are_distinct_and_survive_json(name, data_like):
 
 def test_real_runs_from_its_data_to_its_page(data_like, tmp_path):
     options = Options(data=data_like, tune=True)
-    files = reproduce("real", tmp_path / "run", options, jobs=2)
+    files = reproduce("real", tmp_path / "run", options, jobs=1)
     assert {"real.csv", "real.md", "real-seconds.csv"} <= set(files)
     with (tmp_path / "run" / "real.csv").open() as file:
         rows = list(csv.DictReader(file))
@@ -290,9 +290,9 @@ def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
 ):
     runs = tmp_path / "runs"
     options = Options(quick=True, seeds=1, data=data_like)
-    reproduce("spammers", runs / "spammers", options, jobs=2)
-    reproduce("ablations", runs / "ablations", options, jobs=2)
-    perform(Small(Options(seeds=1)), runs / "synthetic", jobs=2)
+    reproduce("spammers", runs / "spammers", options, jobs=1)
+    reproduce("ablations", runs / "ablations", options, jobs=1)
+    perform(Small(Options(seeds=1)), runs / "synthetic", jobs=1)
     with (runs / "ablations" / "ablations.csv").open() as file:
         rows = list(csv.DictReader(file))
     gaps = [float(row["mirror_gap"]) for row in rows if row["mirror_gap"]]
