@@ -7,6 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import crowdsift
+from crowdsift.results import joint
 
 
 @pytest.fixture(scope="module")
@@ -120,14 +121,16 @@ def test_components_are_apart() -> None:
     assert found["p_best"].sum() == pytest.approx(2.0)
 
 
-def test_many_items_count_as_independent() -> None:
-    votes = crowdsift.simulate(items=1100, workers=9, comparisons=9000, seed=2).comparisons()
+def test_many_items_count_as_independent(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(joint, "MOST_ITEMS", 100)
+    votes = crowdsift.simulate(items=110, workers=9, comparisons=900, seed=2).comparisons()
     fit = crowdsift.fit(votes, "sift")
     found = fit.joint()
     assert (found["upper"] - found["lower"] > fit.items["upper"] - fit.items["lower"]).all()
-    assert 1 < found["shares_first"].sum() < 1100
+    assert 1 < found["shares_first"].sum() < 110
+    many = crowdsift.simulate(items=1100, workers=9, comparisons=9000, seed=2).comparisons()
     with pytest.raises(crowdsift.RequestError, match="gives no intervals"):
-        crowdsift.fit(votes, "bt").joint()
+        crowdsift.fit(many, "bt").joint()
 
 
 def test_limits_are_on_the_scale_of_the_fit(fit: crowdsift.Fit) -> None:
