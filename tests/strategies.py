@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 import numpy as np
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
@@ -41,6 +43,19 @@ def coded_votes(
     )
 
 
+# Strategies are made once: that takes longer than most draws.
+@cache
+def codes(length: int, low: int, high: int) -> st.SearchStrategy[np.ndarray]:
+    """Arrays of codes."""
+    return arrays(np.uint32, length, elements=st.integers(low, high))
+
+
+@cache
+def choices(length: int, values: tuple[float, ...]) -> st.SearchStrategy[np.ndarray]:
+    """Arrays of some of these values."""
+    return arrays(np.float32, length, elements=st.sampled_from(values))
+
+
 @st.composite
 def comparisons(
     draw: st.DrawFn,
@@ -54,25 +69,26 @@ def comparisons(
     k = draw(st.integers(2, 6))
     m = draw(st.integers(1, workers))
     n = draw(st.integers(1, 25))
-    levels = [0.0, 1.0] if decided else [0.0, 0.25, 0.5, 1.0]
-    weights = [0.5, 1.0, 3.0] if weighted else [1.0]
+    levels = (0.0, 1.0) if decided else (0.0, 0.25, 0.5, 1.0)
+    weights = (0.5, 1.0, 3.0) if weighted else (1.0,)
     # Built by a call, so that what fails is printed as that call.
     return draw(
         st.builds(
             coded_votes,
             st.just(k),
             st.just(m),
-            arrays(np.uint32, n, elements=st.integers(0, k - 1)),
-            arrays(np.uint32, n, elements=st.integers(1, k - 1)),
-            arrays(np.uint32, n, elements=st.integers(0, m - 1)),
-            arrays(np.float32, n, elements=st.sampled_from(levels)),
-            arrays(np.float32, n, elements=st.sampled_from(weights)),
+            codes(n, 0, k - 1),
+            codes(n, 1, k - 1),
+            codes(n, 0, m - 1),
+            choices(n, levels),
+            choices(n, weights),
             st.booleans(),
             st.just(connected),
         )
     )
 
 
+@cache
 def vectors(length: int, size: float = 3.0) -> st.SearchStrategy[np.ndarray]:
     """Vectors of moderate doubles without denormal numbers."""
     return arrays(

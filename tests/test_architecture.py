@@ -44,35 +44,44 @@ def run_with(tmp_path: Path, plugin: str, *words: str) -> subprocess.CompletedPr
     )  # fmt: skip
 
 
-PYTEST = ("-m", "pytest", "-p", "added", "-p", "no:cacheprovider")
+REGISTERED = """\
+from crowdsift.engines import ENGINES
+from crowdsift.models import MODELS
+from side_bt import SideBT
+MODELS[SideBT.name] = SideBT
+ENGINES['timed'] = 'timed_engine'
+"""
 
 
-def passed(done: subprocess.CompletedProcess[str]) -> int:
+@pytest.fixture(scope="module")
+def extended(tmp_path_factory):
+    """A folder with the page's method and engine, registered, and what the tests then say."""
+    folder = tmp_path_factory.mktemp("extended")
+    (folder / "side_bt.py").write_text(example("models/side_bt.py"))
+    (folder / "timed_engine.py").write_text(example("engines/timed.py"))
+    files = ("models/test_models.py", "results/test_islands.py", "engines/test_contract.py")
+    chosen = "(side-bt and not timed) or (test_passes and timed)"
+    words = ("-m", "pytest", "-p", "added", "-p", "no:cacheprovider", "-vv", "-k", chosen)
+    done = run_with(folder, REGISTERED, *words, *(f"tests/{name}" for name in files))
     assert done.returncode == 0, done.stdout + done.stderr
-    found = re.search(r"(\d+) passed", done.stdout)
-    assert found
-    return int(found[1])
+    return folder, done.stdout
 
 
-def test_a_new_method_is_one_file_and_one_line_and_is_covered(tmp_path):
-    source = example("models/side_bt.py")
-    assert len(source.splitlines()) <= 60
-    (tmp_path / "side_bt.py").write_text(source)
-    line = "from crowdsift.models import MODELS\nfrom side_bt import SideBT\n"
-    line += "MODELS[SideBT.name] = SideBT\n"
-    covered = ("tests/models/test_models.py", "tests/results/test_islands.py")
-    done = run_with(tmp_path, line, *PYTEST, *covered, "-vv", "-k", "side-bt")
-    assert passed(done) >= 8
+def passed(told: str, name: str) -> int:
+    return len(re.findall(rf"\S*{name}\S* PASSED", told))
+
+
+def test_a_new_method_is_one_file_and_one_line_and_is_covered(extended):
+    assert len(example("models/side_bt.py").splitlines()) <= 60
+    _, told = extended
+    assert passed(told, "side-bt") >= 8
     for engine in ("cpu", "reference", "sharded"):
-        assert f"test_contract[side-bt-{engine}] PASSED" in done.stdout
+        assert f"test_contract[side-bt-{engine}] PASSED" in told
 
 
-def test_a_new_engine_is_one_file_and_one_line_and_is_covered(tmp_path):
-    (tmp_path / "timed_engine.py").write_text(example("engines/timed.py"))
-    line = "from crowdsift.engines import ENGINES\nENGINES['timed'] = 'timed_engine'\n"
-    chosen = "test_passes and timed"
-    done = run_with(tmp_path, line, *PYTEST, "tests/engines/test_contract.py", "-k", chosen)
-    assert passed(done) >= 4
+def test_a_new_engine_is_one_file_and_one_line_and_is_covered(extended):
+    folder, told = extended
+    assert passed(told, "timed") >= 4
     check = (
         "import added, crowdsift\n"
         "votes = crowdsift.simulate(9, 5, 300, seed=1).comparisons()\n"
@@ -80,9 +89,9 @@ def test_a_new_engine_is_one_file_and_one_line_and_is_covered(tmp_path):
         "try:\n    crowdsift.fit(votes, 'sift', engine='timed')\n"
         "except crowdsift.RequestError as error:\n    print(error)\n"
     )
-    told = run_with(tmp_path, line, "-c", check)
-    assert told.returncode == 0, told.stderr
-    assert "does not offer" in told.stdout
+    done = run_with(folder, REGISTERED, "-c", check)
+    assert done.returncode == 0, done.stderr
+    assert "does not offer" in done.stdout
 
 
 ROOMS = ("numeric", "votes", "io", "engines", "solvers", "models", "results")

@@ -149,7 +149,7 @@ def test_a_reader_meets_the_old_fit_or_the_new_one(tmp_path):
     stop = threading.Event()
 
     def write():
-        for i in range(60):
+        for i in range(30):
             fits[i % 2].save(tmp_path)
         stop.set()
 
