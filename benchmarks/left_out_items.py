@@ -30,7 +30,7 @@ from crowdsift.votes.comparisons import Comparisons
 ROWS = ("none-0", "adversarial-40", "adversarial-80", "random-40", "random-80", "opposed-40",
         "opposed-80")  # fmt: skip
 PARTS = 5
-PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RIVALS = ("ridge", "ridge, votes weighted")
 
 

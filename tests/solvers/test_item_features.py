@@ -185,3 +185,17 @@ def test_shares_at_rest_stay_until_one_has_far_to_go():
     assert stepped(0.0015) == (False, True)
     assert stepped(0.004) == (False, True)
     assert stepped(0.02) == (True, False)
+
+
+def test_shares_rest_where_items_have_nothing_of_their_own():
+    """With s at its least, steps that all groups share are undone by the sum, and are none."""
+    prior = DensePrior([np.array([[1.0], [-1.0]])] * 2, np.array([0.5, 0.48]))
+    prior._squares = lambda run: (np.exp([-0.01, -0.01, -0.02]), np.ones(3))
+    prior.learn(None)
+    assert prior.at_rest
+    assert prior.shares == pytest.approx([0.5, 0.48])
+    prior._squares = lambda run: (np.exp([0.01, -0.03, -0.02]), np.ones(3))
+    prior.learn(None)
+    assert not prior.at_rest
+    assert prior.shares[0] > 0.5
+    assert prior.own == pytest.approx(0.02)

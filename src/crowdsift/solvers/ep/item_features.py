@@ -118,6 +118,10 @@ class FeaturePrior(ItemPrior):
         variances = np.append(self.shares, self.own)
         ratio = np.divide(squares, determined, out=np.ones_like(squares), where=determined > 1e-9)
         step = np.log(np.clip(ratio, 0.25, 4.0))
+        if self.own <= _LEAST_OWN * (1.0 + 1e-9) and step[-1] < 0.0:
+            # s can fall no further, and the others share what is left: only how they differ counts.
+            step[-1] = 0.0
+            step[:-1] -= float(self.shares @ step[:-1]) / float(self.shares.sum())
         # At rest all stay until one has far to go, else each would answer the others' last steps.
         step[np.abs(step) < (_AWAKE if self.at_rest else 1.0) * _REST] = 0.0
         self.at_rest = not step.any()
@@ -128,8 +132,8 @@ class FeaturePrior(ItemPrior):
         self._step = step
         found = variances * np.exp(np.clip(self._stride * step, -1.4, 1.4))
         found = np.maximum(found / found.sum(), _LEAST_SHARE)
-        found[-1] = max(found[-1], _LEAST_OWN)
-        self.shares = found[:-1] / found.sum()
+        own = max(found[-1] / found.sum(), _LEAST_OWN)
+        self.shares = (1.0 - own) * found[:-1] / found[:-1].sum()
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
         """αᵀX_gX_gᵀα and tr QX_gX_gᵀ of every group, then αᵀα and tr Q.
