@@ -24,7 +24,7 @@ SETS: dict[str, dict[str, Any]] = {
     "llmfao": {"scale": "elo"},
     "lightfield": {"by": "scene"},
     "mtbench": {"dependent_by": "question"},
-    "wmt13": {},
+    "wmt13_fren": {},
 }
 WIDTHS = (375, 768, 1280)
 SCHEMES: tuple[Literal["light"], Literal["dark"]] = ("light", "dark")
