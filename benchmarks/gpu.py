@@ -20,6 +20,7 @@ import time
 import warnings
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -238,12 +239,15 @@ def streamed(bench: Bench, folder: Path) -> None:
             before, total = cuda.memory_allocated(), cuda.mem_get_info()[1]
             cuda.set_per_process_memory_fraction((cuda.memory_reserved() + room) / total)
             small, took = mock.Mock(return_value=room), 0.0
+            engine: Any = None
+            two: Any = None
             try:
                 with (
                     mock.patch.object(device, "free_memory", small),
                     mock.patch.object(place, "free_memory", small),
                 ):
                     for _ in range(2):  # the first compiles, and takes memory of the host
+                        engine = two = None
                         bench.wait()
                         begun = time.perf_counter()
                         engine = engine_on(votes, 1, device=bench.device, needs=chosen.needs)

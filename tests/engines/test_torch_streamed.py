@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from crowdsift import simulate
+from crowdsift.engines import shards
 from crowdsift.errors import ResourceError
 from crowdsift.models import model
 
@@ -128,6 +129,18 @@ def test_a_device_is_never_asked_for_more_than_it_has(small_card, chosen, share)
     assert " in part" in made.staying()
     np.testing.assert_allclose(found.scores, wanted.scores, atol=1e-4)
     assert 0.3 * room < counted.most <= room
+
+
+@pytest.mark.parametrize("most", [1_000_000, 150])
+def test_pairs_that_shards_share_are_found_in_parts(most):
+    given = votes()
+    parts = [shards.of_workers(given, begin, end) for begin, end in ((0, 3), (3, 4), (4, 9))]
+    wanted = shards.shared_pairs(parts)
+    found = streamed._shared_pairs(parts, CPU, most)
+    assert found[2] == wanted[2] > 10
+    for one, two in zip(found[0] + found[1], wanted[0] + wanted[1], strict=True):
+        for ours, theirs in zip(one, two, strict=True):
+            np.testing.assert_array_equal(ours, theirs)
 
 
 def test_what_is_changed_no_more_is_sent_once(monkeypatch):

@@ -20,8 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["WorkerElimination", "minimise_eliminated"]
 
 _STAGE_TOLERANCE = 1e-6  # the largest entry of the gradient at the end of a stage
-_EM_STEPS, _EM_ENOUGH = 40, 0.01  # steps of EM, and a largest entry of the gradient for Newton
-_EM_SOLVE, _EM_PRODUCTS = 1e-3, 200  # how closely, and by how many products, its steps are solved
+_EM_STEPS, _EM_ENOUGH = 100, 0.01  # steps of EM, and a largest entry of the gradient for Newton
+# How closely, and by how many products, its steps are solved: closely enough that an engine which
+# needs one product more or less takes the same path.
+_EM_SOLVE, _EM_PRODUCTS = 1e-6, 1_000
 
 
 class WorkerElimination:

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 
 from crowdsift.engines.sharded import InProcess, Plan, ShardedEngine
-from crowdsift.engines.shards import of_workers, shared_pairs, worker_ranges
+from crowdsift.engines.shards import SharedPairs, of_workers, worker_ranges
 from crowdsift.engines.torch.device import (
     allocated,
     bytes_a_vote,
@@ -39,6 +39,7 @@ if TYPE_CHECKING:
     from collections.abc import Container, Iterator, Sequence
     from weakref import ReferenceType
 
+    from numpy.typing import NDArray
     from torch import Tensor
 
     from crowdsift.engines.base import ContextEngine
@@ -71,6 +72,7 @@ _FREQUENT = frozenset(
     for kind in ("PairLaplacian", "SlopeHessian", "Reduced")
     for name in ("multiply", "diagonal")
 ) | {("TorchSites", name) for name in ("type_counts", "propagate", "refine")}
+_KEYS = 4_000_000  # pairs that are sorted at once
 _OFTEN = 2  # shards between two looks at what is held, which take a third of a millisecond
 
 
@@ -229,7 +231,7 @@ def streamed_engine(
             )
     bounds = worker_ranges(comparisons.offsets, shards)
     parts = [of_workers(comparisons, begin, end) for begin, end in pairwise(bounds)]
-    lists, places, count = shared_pairs(parts) if needs == "grid" else ([], [], 0)
+    lists, places, count = _shared_pairs(parts, device) if needs == "grid" else ([], [], 0)
     largest = max(len(part) for part in parts)
     link = Streamed(device, largest, each, resident, room)
     engines = []
@@ -241,6 +243,41 @@ def streamed_engine(
     plan = Plan(bounds, tuple(places), count, link)
     found = StreamedEngine(engines, plan, ties=comparisons.ties_are_outcomes)
     found.device = device
+    return found
+
+
+def _shared_pairs(
+    parts: Sequence[Comparisons], device: torch.device, most: int = _KEYS
+) -> tuple[list[SharedPairs], list[NDArray[np.int64]], int]:
+    """As `engines.shards.shared_pairs`, by sorting on the device, some pairs at a time."""
+    k, total = parts[0].n_items, 0
+    lists: list[list[SharedPairs]] = [[] for _ in parts]
+    places: list[list[NDArray[np.int64]]] = [[] for _ in parts]
+    steps = -(-sum(map(len, parts)) // most)
+    for begin, end in pairwise(np.linspace(0, k, steps + 1).astype(int).tolist()):
+        keys = [_keys(part, begin, end, device) for part in parts]
+        every = torch.sort(torch.cat(keys)).values
+        common = torch.unique_consecutive(every[1:][every[1:] == every[:-1]])
+        seen = torch.zeros(len(common), dtype=torch.bool, device=device)
+        for at, key in enumerate(keys):
+            place = torch.nonzero(torch.isin(common, key, assume_unique=True))[:, 0]
+            there = place.cpu().numpy()
+            low, high = np.divmod(common[place].cpu().numpy(), k)
+            owner = (~seen[place]).cpu().numpy()
+            lists[at].append(SharedPairs(low.astype(np.uint32), high.astype(np.uint32), owner))
+            places[at].append(there + total)
+            seen[place] = True
+        total += len(common)
+    joined = [SharedPairs(*map(np.concatenate, zip(*each, strict=True))) for each in lists]
+    return joined, [np.concatenate(each) for each in places], total
+
+
+def _keys(votes: Comparisons, begin: int, end: int, device: torch.device) -> Tensor:
+    """The distinct pairs whose lower item is in a range, as low·K + high."""
+    codes = (torch.from_numpy(each.astype(np.int64)) for each in (votes.first, votes.second))
+    one, two = (each.to(device) for each in codes)
+    low, high = torch.minimum(one, two), torch.maximum(one, two)
+    found: Tensor = torch.unique((low * votes.n_items + high)[(low >= begin) & (low < end)])
     return found
 
 
