@@ -69,8 +69,8 @@ class Database:
             raise exhausted(error) from None
         except UnicodeDecodeError as error:
             # A message of DuckDB that quotes bytes of the file which are no UTF-8.
-            said = error.object.decode("utf-8", "replace")
-            raise duckdb.InvalidInputException(said) from None
+            message = error.object.decode("utf-8", "replace")
+            raise duckdb.InvalidInputException(message) from None
 
     def _beside_main(self, query: str) -> Any:
         if self._beside is None:

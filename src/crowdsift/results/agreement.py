@@ -43,7 +43,7 @@ class _Votes(NamedTuple):
     sign: Vector  # of the outcome for the first, 0 for a tie
     weight: Vector
     curvature: Vector
-    pull: Vector
+    residual: Vector
 
 
 def agreement(fitted: Fitted) -> Vector:
@@ -139,8 +139,8 @@ def _leave_out(
             items = by_component[start[which[some]][:, None] + np.arange(k)]
             scores = fitted.estimate.scores[items]
             ends_of = np.concatenate([problem * k + one, problem * k + two])
-            pull = np.concatenate([votes.pull[rows], -votes.pull[rows]])
-            gradient = np.bincount(ends_of, pull, len(some) * k).reshape(len(some), k)
+            residual = np.concatenate([votes.residual[rows], -votes.residual[rows]])
+            gradient = np.bincount(ends_of, residual, len(some) * k).reshape(len(some), k)
             try:
                 scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
             except np.linalg.LinAlgError:  # slopes beyond all sizes: no order is known

@@ -55,7 +55,7 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
     k = model.n_items
     _, hessian = model.derivatives(scores, weight)
     p = sigmoid(model.slope * (scores[model.first] - scores[model.second]))
-    pull = weight * model.slope * (model.outcome - p)
+    residual = weight * model.slope * (model.outcome - p)
     _, code = np.unique(group, return_inverse=True)
     code = code.reshape(-1)
     count = int(code.max()) + 1
@@ -67,8 +67,8 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
         rows = order[starts[begin] : starts[end]]
         place = (code[rows] - begin) * k
         size = (end - begin) * k
-        sums = np.bincount(place + model.first[rows], pull[rows], size)
-        sums -= np.bincount(place + model.second[rows], pull[rows], size)
+        sums = np.bincount(place + model.first[rows], residual[rows], size)
+        sums -= np.bincount(place + model.second[rows], residual[rows], size)
         sums = sums.reshape(-1, k)
         middle += sums.T @ sums
     outer = np.linalg.solve(hessian, np.linalg.solve(hessian, middle).T)

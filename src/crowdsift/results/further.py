@@ -66,15 +66,15 @@ def _without_groups(earlier: Result, found: Result) -> Result:
     column = earlier.summary.get("dependent_by") or earlier.summary.get("no_longer_dependent_by")
     if not column:
         return found
-    said = Diagnostic(
+    diagnostic = Diagnostic(
         Kind.INTERVALS,
         f"votes of one {column} counted as dependent before this update and no longer do, since a "
         "fit does not keep which of them go together: intervals are too narrow. Fit all votes "
         f"with --dependent-by {column} (dependent_by=)",
     )
     summary = {**found.summary, "no_longer_dependent_by": column}
-    summary["warnings"] = [*found.summary["warnings"], said.message]
-    return replace(found, summary=summary, diagnostics=(*found.diagnostics, said))
+    summary["warnings"] = [*found.summary["warnings"], diagnostic.message]
+    return replace(found, summary=summary, diagnostics=(*found.diagnostics, diagnostic))
 
 
 def refitter(

@@ -154,8 +154,10 @@ class ScoreModel:
         """Gradient, and the Hessian of what is minimised."""
         k, one, two = self.n_items, self.first, self.second
         p = sigmoid(self.slope * (scores[one] - scores[two]))
-        pull = weight * self.slope * (self.outcome - p)
-        gradient = np.bincount(one, pull, k) - np.bincount(two, pull, k) - self.prior * scores
+        residual = weight * self.slope * (self.outcome - p)
+        gradient = (
+            np.bincount(one, residual, k) - np.bincount(two, residual, k) - self.prior * scores
+        )
         curvature = weight * self.slope**2 * p * (1.0 - p)
         pairs = np.bincount(one * k + two, curvature, k * k).reshape(k, k)
         hessian: Vector = -(pairs + pairs.T).astype(np.float64)

@@ -35,7 +35,7 @@ MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file i
 def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
     """The files, and what the record says of them."""
     files: dict[str, bytes] = {}
-    said: dict[str, Any] = {}
+    details: dict[str, Any] = {}
     votes, posterior = fit.votes, fit.posterior
     plain = votes is not None and votes.features is None and votes.item_class is None
     if votes is not None and plain and len(votes) <= MOST_VOTES:
@@ -43,29 +43,29 @@ def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
             {"worker": votes.worker_codes().astype(np.uint32), "first": votes.first,
              "second": votes.second, "outcome": votes.outcome, "weight": votes.weight}
         )  # fmt: skip
-        said["votes"] = {"sides_known": votes.sides_known, "has_workers": votes.has_workers,
+        details["votes"] = {"sides_known": votes.sides_known, "has_workers": votes.has_workers,
                          "source": votes.source}  # fmt: skip
     if posterior is None:
-        return files, said
+        return files, details
     covariances, quantiles = posterior.covariances, posterior.quantiles
     if covariances is not None and len(covariances.pairs[0]) <= MOST_VOTES:
         names = ("low", "high", "weight")
         files[PAIRS] = parquet_bytes(dict(zip(names, covariances.pairs, strict=True)))
-        said["precision"] = {"shift": covariances.shift, "size": covariances.scale}
+        details["precision"] = {"shift": covariances.shift, "size": covariances.scale}
     if quantiles is not None and len(quantiles) <= MOST_VOTES:
         columns = {f"q{i:02d}": column for i, column in enumerate(quantiles.T.astype(np.float32))}
         files[RELIABILITIES] = parquet_bytes(columns)
-    return files, said
+    return files, details
 
 
 def kept_votes(
-    read: Callable[[str], bytes | None], said: dict[str, Any], fit: FitData
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: FitData
 ) -> Comparisons | None:
     """The votes of a loaded fit, where they were kept."""
     content = read(VOTES)
-    if content is None or "votes" not in said:
+    if content is None or "votes" not in details:
         return None
-    columns, about = parquet_columns(content), said["votes"]
+    columns, about = parquet_columns(content), details["votes"]
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
     return Comparisons.from_codes(
@@ -83,7 +83,7 @@ def kept_votes(
 
 
 def posterior_of(
-    read: Callable[[str], bytes | None], said: dict[str, Any], fit: FitData
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: FitData
 ) -> Posterior | None:
     """The posterior of a loaded fit; None where nothing of it was kept."""
     pairs, reliabilities = read(PAIRS), read(RELIABILITIES)
@@ -96,7 +96,7 @@ def posterior_of(
     sd[code] = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
     covariances = quantiles = None
     if pairs is not None:
-        found, about = parquet_columns(pairs), said["precision"]
+        found, about = parquet_columns(pairs), details["precision"]
         covariances = ComponentCovariance(
             component, found["low"], found["high"], found["weight"], float(about["shift"]),
             float(about["size"]),

@@ -64,11 +64,11 @@ def overall_fields(
         for each in made.diagnostics
         if each.kind in _REPEATED
     ]
-    said = [*result.summary["warnings"], *(each.message for each in notes)]
+    messages = [*result.summary["warnings"], *(each.message for each in notes)]
     about = {name: made.summary.get(name) for name in KEPT}
     return {
         "overall_ranking": ranking_of(made.item_table, made.summary, made.parameters, made),
-        "summary": {**result.summary, "overall": about, "warnings": said},
+        "summary": {**result.summary, "overall": about, "warnings": messages},
         "diagnostics": (*result.diagnostics, *notes),
     }
 

@@ -98,8 +98,8 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
         files[FEATURES] = features_bytes(fit.features)
     if fit.coefficients is not None:
         files[COEFFICIENTS] = fit.coefficients.to_csv().encode()
-    kept, said = kept_files(fit)
-    record["kept"] = {**said, "taken": list(taken_by(fit)) if "votes" in said else []}
+    kept, details = kept_files(fit)
+    record["kept"] = {**details, "taken": list(taken_by(fit)) if "votes" in details else []}
     write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
 
 
@@ -135,7 +135,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         for table, wanted in zip((items, workers), columns, strict=True):
             _ = [table[name] for name in wanted]
         population = _population(saved)
-        said, overall = record.pop("kept", {}), _overall(saved, record)
+        details, overall = record.pop("kept", {}), _overall(saved, record)
         fit = FitData(
             items,
             workers,
@@ -153,7 +153,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         _ = fit.method, fit.converged, fit.warnings
         for count in ("items", "workers", "votes", "iterations"):
             _ = record[count] + 0
-        fit = _with_kept(saved, said, fit)
+        fit = _with_kept(saved, details, fit)
     except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
         raise InputError(
             f"the saved fit is damaged ({error!r})", source=str(saved.folder)
@@ -197,7 +197,7 @@ def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
     )
 
 
-def _with_kept(saved: RecordedFolder, said: dict[str, Any], fit: FitData) -> FitData:
+def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: FitData) -> FitData:
     """The fit with its votes and posterior, as far as they were kept and are still there."""
 
     def read(name: str) -> bytes | None:
@@ -205,9 +205,9 @@ def _with_kept(saved: RecordedFolder, said: dict[str, Any], fit: FitData) -> Fit
 
     return replace(
         fit,
-        posterior=posterior_of(read, said, fit),
-        votes=kept_votes(read, said, fit),
-        taken=tuple(map(str, said.get("taken", ()))),
+        posterior=posterior_of(read, details, fit),
+        votes=kept_votes(read, details, fit),
+        taken=tuple(map(str, details.get("taken", ()))),
     )
 
 

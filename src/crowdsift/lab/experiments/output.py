@@ -71,8 +71,8 @@ def _revisions(records: list[Record]) -> str:
             found.setdefault(record["revision"], {})[record["method"]] = None
     if len(found) == 1:
         return f" Revision {next(iter(found))}."
-    told = [f"{revision} ({', '.join(methods)})" for revision, methods in found.items()]
-    return f" Revisions: {'; '.join(told)}." if told else ""
+    texts = [f"{revision} ({', '.join(methods)})" for revision, methods in found.items()]
+    return f" Revisions: {'; '.join(texts)}." if texts else ""
 
 
 def fits_wanted(experiment: Experiment) -> int:

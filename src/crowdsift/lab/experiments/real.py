@@ -82,8 +82,8 @@ class Real(Experiment):
                 row.append(share(cell.mean("accuracy_up_to_sign")))
                 row.append(share(cell.mean("kendall_tau_up_to_sign")))
                 rows.append([*row, f"{run[data, penalty, method]['seconds']:.2f}"])
-            told = {method: run[data, penalty, method]["note"] for method in methods}
-            parts += [f"### {_title(data, penalty)}\n", markdown_table(_HEAD, rows), notes(told)]
+            given = {method: run[data, penalty, method]["note"] for method in methods}
+            parts += [f"### {_title(data, penalty)}\n", markdown_table(_HEAD, rows), notes(given)]
         tables = {"means": mean_rows(found, _NAMES, lambda k, m, n: published.figure(k[:1], m, n))}
         return Page("\n".join(parts), [], tables)
 

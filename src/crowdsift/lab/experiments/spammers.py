@@ -24,7 +24,7 @@ from crowdsift.lab.experiments.summary import (
     cells,
     like_published,
     mean_rows,
-    seeds_told,
+    seeds_text,
     standing,
 )
 from crowdsift.lab.experiments.text import beside, figure_link, markdown_table
@@ -89,7 +89,7 @@ class Spammers(Experiment):
         figures = []
         for data in dict.fromkeys(key[0] for key in found):
             mine = {key: cell for key, cell in found.items() if key[0] == data}
-            parts.append(f"{TITLES[data]}. {seeds_told(mine)}")
+            parts.append(f"{TITLES[data]}. {seeds_text(mine)}")
             for metric in METRICS:
                 figure = _figure(data, metric, found)
                 figures.append(figure)

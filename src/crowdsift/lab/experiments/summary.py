@@ -17,7 +17,7 @@ __all__ = [
     "cells",
     "like_published",
     "mean_rows",
-    "seeds_told",
+    "seeds_text",
     "standing",
 ]
 
@@ -71,18 +71,18 @@ def cells(records: Iterable[Record]) -> dict[Key, dict[str, Cell]]:
     return found
 
 
-def seeds_told(found: dict[Key, dict[str, Cell]]) -> str:
+def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
     """How many seeds stand behind the means of each method, and how far chance moves these.
 
     Examples
     --------
-    >>> from crowdsift.lab.experiments.summary import Cell, seeds_told
+    >>> from crowdsift.lab.experiments.summary import Cell, seeds_text
     >>> found = {(1,): {"bt": Cell({"accuracy": [0.5, 0.7]}), "sift": Cell({"accuracy": [0.9]})}}
-    >>> print(seeds_told(found))
+    >>> print(seeds_text(found))
     Seeds, and the standard error of a mean (median over settings): bt 2 seeds, .1000; sift 1 seed.
     <BLANKLINE>
     """
-    told: dict[str, list[str]] = {}
+    by_text: dict[str, list[str]] = {}
     for method in dict.fromkeys(name for methods in found.values() for name in methods):
         mine = [methods[method] for methods in found.values() if method in methods]
         counts = sorted(cell.seeds for cell in mine)
@@ -92,8 +92,8 @@ def seeds_told(found: dict[Key, dict[str, Cell]]) -> str:
         seeds = f"{many} seed{'s' * (many > 1)}" if few == many else f"{few} to {many} seeds"
         where = "" if len(mine) == len(found) else f" in {len(mine)} of {len(found)} settings"
         error = f", {errors[len(errors) // 2]:.4f}".replace("0.", ".") if errors else ""
-        told.setdefault(f"{seeds}{where}{error}", []).append(method)
-    parts = "; ".join(f"{', '.join(methods)} {words}" for words, methods in told.items())
+        by_text.setdefault(f"{seeds}{where}{error}", []).append(method)
+    parts = "; ".join(f"{', '.join(methods)} {words}" for words, methods in by_text.items())
     return f"Seeds, and the standard error of a mean (median over settings): {parts}.\n"
 
 

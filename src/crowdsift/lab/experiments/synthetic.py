@@ -27,7 +27,7 @@ from crowdsift.lab.experiments.summary import (
     cells,
     like_published,
     mean_rows,
-    seeds_told,
+    seeds_text,
     standing,
 )
 from crowdsift.lab.experiments.text import beside, figure_link, markdown_table
@@ -161,7 +161,7 @@ class Synthetic(Experiment):
         """Our means beside the published ones, sweep by sweep."""
         found = cells(records)
         published = Published("synthetic", _NAMES, self.options.data)
-        parts = [seeds_told(found), _agreement(found, published)]
+        parts = [seeds_text(found), _agreement(found, published)]
         for metric in METRICS:
             parts.append(figure_link(f"synthetic-{metric}", f"{metric}, six sweeps"))
         for sweep in SWEEPS:
