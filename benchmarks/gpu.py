@@ -19,6 +19,8 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
+from importlib.metadata import version
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -329,7 +331,8 @@ def main() -> None:
 
     bench = Bench(given.device, given.seconds)
     name = torch.cuda.get_device_name() if given.device.startswith("cuda") else platform.machine()
-    print(f"{name}; torch {torch.__version__}, NumPy {np.__version__}, Python "
+    triton = find_spec("triton") and version("triton")
+    print(f"{name}; torch {torch.__version__}, Triton {triton}, NumPy {np.__version__}, Python "
           f"{platform.python_version()}, {time.strftime('%Y-%m-%d')}", flush=True)  # fmt: skip
     work: dict[str, Callable[[], None]] = {
         "ceilings": lambda: ceilings(bench, given.data),
