@@ -48,7 +48,7 @@ if TYPE_CHECKING:
 __all__ = ["Streamed", "StreamedEngine", "leave", "streamed_engine", "tensors"]
 
 _SHARE = 0.1  # of the free memory of a device that one shard may take
-_ROOM = 0.5  # of it for what stays there; the rest is for the shard that is passed
+_ROOM = 0.4  # of it for what stays there; the rest is for the shard that is passed
 _RESIDENT = 2  # shards that stay there to begin with
 _OURS = "crowdsift.engines.torch"
 _SMALL = 1 << 16  # bytes of a tensor that stays
