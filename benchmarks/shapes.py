@@ -2,7 +2,8 @@
 
 Run with ``python -m benchmarks.shapes --against REVISION``: every case by this version and by
 another revision in turn, with the ratio of their medians. Without ``--against`` this version
-alone. Runs in the environment that users have: no variable that sets the threads of BLAS.
+alone. ``--rounds 1 --longest 30`` takes some five minutes where the other revision is already
+installed. Runs in the environment that users have: no variable that sets the threads of BLAS.
 Writes bench-output/shapes.md and shapes.json.
 """
 
@@ -21,7 +22,7 @@ import numpy as np
 from benchmarks import samples, side_by_side
 from benchmarks.data import OUTPUT, data_folder, stored
 from benchmarks.peers import run_adapter
-from benchmarks.side_by_side import Row, command, fits, in_turn, show
+from benchmarks.side_by_side import LIMITS, Row, command, fits, in_turn, show
 from benchmarks.versions import Version, here, other
 
 THREADS = 2
@@ -105,7 +106,7 @@ def rivals(versions: Sequence[Version]) -> list[Row]:
         "items": np.array(len(codes)), "intervals": np.array(True),
     }  # fmt: skip
     for peer, name in (("evalica", "evalica, scores alone"), ("arena-rank", "arena-rank")):
-        found = [run_adapter(peer, arrays) for _ in range(3)]
+        found = [run_adapter(peer, arrays) for _ in range(min(3, LIMITS["rounds"]))]
         seconds = [float(str(result["seconds"])) for result in found if "seconds" in result]
         row: Row = {"case": name}
         if seconds:
@@ -131,10 +132,11 @@ def threads(version: Version, sizes: Sequence[str]) -> list[Row]:
         for method in ("bt", "bora-map", "sift"):
             row: Row = {"votes": size, "method": method}
             taken: dict[int, list[float]] = {1: [], 2: []}
-            for _ in range(2):
+            times = min(2, LIMITS["rounds"])
+            for _ in range(times):
                 for count in taken:
                     told = fits(version, {"arrays": str(stored(size)), "method": method,
-                                          "threads": count, "repeats": 2})  # fmt: skip
+                                          "threads": count, "repeats": times})  # fmt: skip
                     taken[count].append(told.get("seconds", float("nan")))
             one, two = (statistics.median(taken[count]) for count in (1, 2))
             row |= {"one thread": one, "two threads": two, "times": one / two}
@@ -150,7 +152,10 @@ def main() -> None:
     parser.add_argument("--only", default="real,commands,rivals,many,threads,seeds")
     parser.add_argument("--sizes", default="1e6,1e7")
     parser.add_argument("--seeds", type=int, default=10, help="arena samples for convergence")
+    parser.add_argument("--rounds", type=int, default=5, help="at most so many of a case")
+    parser.add_argument("--longest", type=int, default=600, help="seconds that a run may take")
     options = parser.parse_args()
+    LIMITS.update(seconds=options.longest, rounds=options.rounds)
     wanted, sizes = options.only.split(","), options.sizes.split(",")
     versions = [here(), *([other(options.against)] if options.against else [])]
     busy = side_by_side.load()

@@ -14,11 +14,11 @@ from typing import Any
 
 from benchmarks.versions import Version
 
-__all__ = ["Row", "command", "fits", "in_turn", "show", "spin_gain"]
+__all__ = ["LIMITS", "Row", "command", "fits", "in_turn", "show", "spin_gain"]
 
 Row = dict[str, Any]
 ONE_FIT = Path(__file__).with_name("one_fit.py")
-LONGEST = 600  # seconds that one run may take
+LIMITS = {"seconds": 600, "rounds": 5}  # of one run, and of one case
 
 
 def fits(version: Version, asked: Row) -> Row:
@@ -41,11 +41,11 @@ def _ran(version: Version, words: Sequence[object], parse: bool = True) -> Row:
         cwd=ONE_FIT.parents[1],
     )  # fmt: skip
     try:
-        out, err = process.communicate(timeout=LONGEST)
+        out, err = process.communicate(timeout=LIMITS["seconds"])
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()
-        return {"note": f"{version.name}: over {LONGEST} s"}
+        return {"note": f"{version.name}: over {LIMITS['seconds']} s"}
     if process.returncode:
         last = err.strip().splitlines()[-1:] or ["?"]
         return {"note": f"{version.name}: {last[0][:90]}"}
@@ -61,7 +61,7 @@ def in_turn(
     """
     found: dict[str, list[Row]] = {version.name: [] for version in versions}
     row: Row = {"case": name}
-    for turn in range(rounds):
+    for turn in range(min(rounds, LIMITS["rounds"])):
         order = versions if turn % 2 == 0 else versions[::-1]
         for version in order:
             if "note" in row and version.name in row["note"]:
