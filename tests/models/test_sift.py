@@ -70,7 +70,7 @@ def test_figures_on_passage(data_dir):
 
 
 def test_reference_engine_reaches_the_same_answer():
-    votes = crowdsift.simulate(30, 60, 900, reliability=(-0.3, 1.2), seed=4).comparisons()
+    votes = crowdsift.simulate(15, 24, 400, reliability=(-0.3, 1.2), seed=4).comparisons()
     for model in (Sift(tolerance=1e-7), Sift(refine=False, tolerance=1e-7)):
         ours = crowdsift.fit(votes, model, engine="cpu", threads=1)
         theirs = crowdsift.fit(votes, model, engine="reference")
