@@ -103,7 +103,7 @@ def llmfao(options: argparse.Namespace) -> None:
     done = {}
     if options.file and options.file.exists():
         done = {each["fold"]: each for each in map(json.loads, options.file.open())}
-    for number in range(FOLDS):
+    for number in (*range(options.first, FOLDS), *range(options.first)):
         if number not in done:
             done[number] = {"fold": number, **fold_losses(votes, number)}
             if options.file:
@@ -131,6 +131,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("name", choices=("planted", "noise", "llmfao"))
     parser.add_argument("--seeds", type=int, default=40)
+    parser.add_argument("--first", type=int, default=0, help="the first fold of llmfao to run")
     parser.add_argument("--file", type=Path, help="where folds of llmfao are kept")
     parser.add_argument("--decided", action="store_true", help="llmfao without its ties")
     parser.add_argument("--data")
