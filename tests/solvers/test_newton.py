@@ -169,3 +169,24 @@ def test_the_measure_can_be_another():
     assert [rule.stop(v) for v in (2.0, 0.5)] == [False, True]
     assert told == [(1, 2.0), (2, 0.5)]
     assert rule.converged
+
+
+def test_an_iterate_is_kept_where_there_is_one_and_somebody_keeps_it():
+    """A plain function as progress keeps nothing; a rule without an iterate has nothing to keep."""
+    plain = StoppingRule("gradient", 0.5, 9, progress=lambda *given: None)
+    plain.iterate = lambda: {"scores": 1}
+    assert plain.stop(0.1)
+    kept = []
+
+    class Keeper:
+        def __call__(self, *given):
+            kept.append(given)
+
+        def keep(self, number, iterate):
+            kept.append((number, iterate()))
+
+    rule = StoppingRule("gradient", 0.5, 9, progress=Keeper())
+    rule.stop(2.0)
+    rule.iterate = lambda: {"scores": 1}
+    rule.stop(3.0)
+    assert kept == [(1, 2.0), (2, {"scores": 1}), (2, 3.0)]

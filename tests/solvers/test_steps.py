@@ -147,6 +147,31 @@ def test_a_proposal_without_size_is_not_taken():
     assert [each.tolist() for each in found] == [[1.0, -1.0], [6.0]]
 
 
+def test_an_m_step_in_one_call_is_used_where_there_is_one():
+    plain = ENGINE.em.e_step(SCORES, np.full(5, 0.8))
+    by_hand = em.alternate(
+        em.EMState(SCORES, np.full(5, 0.8), plain), 2, shift=0.1, ridge=0.7, tolerance=1e-9
+    )
+    answer, asked = None, []
+
+    def alternate(*given):
+        asked.append(given)
+        return answer
+
+    fused = SimpleNamespace(
+        system=plain.system, regress=plain.regress, log_likelihood=0.0, precision=1.0,
+        alternate=alternate,
+    )  # fmt: skip
+    state = em.EMState(SCORES, np.full(5, 0.8), fused)
+    keys = {"shift": 0.1, "ridge": 0.7, "tolerance": 1e-9}
+    declined = em.alternate(state, 2, **keys)  # the answer is None: done here
+    np.testing.assert_array_equal(declined[0], by_hand[0])
+    np.testing.assert_array_equal(declined[1], by_hand[1])
+    answer = (SCORES + 1.0, np.ones(5), False)
+    assert em.alternate(state, 2, **keys) is answer
+    assert asked == [(state.scores, 2, 0.1, 0.7, 1e-9)] * 2
+
+
 # --- workers eliminated ------------------------------------------------------------------------
 
 
@@ -233,6 +258,55 @@ def test_inverses_of_blocks_of_any_size():
     np.testing.assert_allclose(elimination._inverses(two)[0] @ two[0], np.eye(2), atol=1e-15)
 
 
+def test_workers_of_two_parameters_are_eliminated_by_their_blocks():
+    engine = SimpleNamespace(likelihood=None, facts=ENGINE.facts)
+    engine.likelihood = SpiedLikelihood(ENGINE.likelihood)
+    objective = WorkerElimination(engine, "led-logit", 0.5, np.array([0.7, 0.2]), (0.0, 1.0))
+    root = np.random.default_rng(1).normal(size=(5, 2, 2))
+    blocks = root @ root.transpose(0, 2, 1)
+    objective._at = SimpleNamespace(blocks=blocks)
+    assert (objective._inverse_blocks() == 0.0).all()  # held
+    objective.hold_workers = False
+    objective.theta = np.array([[0.5, 0.5], [0.0, 0.5], [0.5, 1.0], [0.4, 0.3], [1.0, 0.0]])
+    expected = np.linalg.inv(blocks + 0.5 * np.eye(2))
+    np.testing.assert_allclose(
+        objective.worker_variances(), np.diagonal(expected, axis1=1, axis2=2), rtol=1e-12
+    )
+    expected[[1, 2, 4]] = 0.0  # at a bound
+    np.testing.assert_allclose(objective._inverse_blocks(), expected, rtol=1e-12)
+
+
+def test_a_step_of_em_is_solved_with_all_votes_true():
+    asked = {}
+
+    class Passes(SpiedLikelihood):
+        def derivatives(self, likelihood, x, theta):
+            made = super().derivatives(likelihood, x, theta)
+            if not (theta == 1.0).all():
+                return made
+
+            def solve(rhs, first, **options):
+                asked.update(options, rhs=rhs, first=first)
+                return SimpleNamespace(x=SCORES)
+
+            def reduced(inverse):
+                assert inverse is None
+                return SimpleNamespace(solve=solve)
+
+            return SimpleNamespace(hessian=SimpleNamespace(reduced=reduced))
+
+    engine = SimpleNamespace(likelihood=Passes(ENGINE.likelihood), facts=ENGINE.facts)
+    objective = WorkerElimination(
+        engine, "flipped-logit", 0.3, np.array([0.7]), (0.0, 1.0), truthful=1.0
+    )
+    _, gradient = objective.evaluate(SCORES)
+    assert objective.em_step(SCORES) is SCORES
+    assert not objective.hold_workers  # from now on they are free
+    assert (asked["shift"], asked["tolerance"], asked["most"]) == (0.3, 1e-6, 1000)
+    np.testing.assert_array_equal(asked["rhs"], -gradient)
+    assert asked["first"].tolist() == [0.0] * 8
+
+
 class Scripted:
     """An objective whose values and gradients are given, with steps of 1."""
 
@@ -251,7 +325,7 @@ class Scripted:
 @pytest.mark.parametrize(
     ("values", "sizes", "tolerance", "most", "ends", "steps"),
     [
-        (lambda k: -k, lambda k: 1.0, 1e-6, 500, 40, 41),  # forty steps at most
+        (lambda k: -k, lambda k: 1.0, 1e-6, 500, 100, 101),  # a hundred steps at most
         (lambda k: -k, lambda k: 1.0, 1e-6, 5, 5, 6),  # or as many as the rule allows
         (lambda k: -k if k < 3 else 0.0, lambda k: 1.0, 1e-6, 500, 2, 3),  # it rises
         (lambda k: -min(k, 2), lambda k: 1.0, 1e-6, 500, 2, 3),  # or stays
