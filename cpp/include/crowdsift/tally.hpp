@@ -147,14 +147,18 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const double* rank) {
     return out;
 }
 
-// Per item, 1 where one worker alone has votes on it.
+// Per item, 1 where one worker alone has votes on it. Few votes tell where all items have several.
 inline std::vector<std::uint8_t> judged_by_one(const Votes& votes) {
     constexpr std::uint32_t none = 0xFFFFFFFFU, several = none - 1;
     std::vector<std::uint32_t> who(votes.n_items, none);
-    for (std::size_t s = 0; s < votes.n_workers; ++s) {
+    std::size_t open = votes.n_items;
+    for (std::size_t s = 0; s < votes.n_workers && open > 0; ++s) {
         const std::uint32_t worker = static_cast<std::uint32_t>(s);
         const auto judge = [&](std::uint32_t item) {
-            if (who[item] != worker) who[item] = who[item] == none ? worker : several;
+            const std::uint32_t before = who[item];
+            if (before == worker || before == several) return;
+            who[item] = before == none ? worker : several;
+            open -= before == none ? 0 : 1;
         };
         for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
             judge(votes.first[i]);
