@@ -145,7 +145,7 @@ public:
     }
 
 private:
-    static constexpr std::size_t kManyNumbers = 400000;
+    static constexpr std::size_t kManyNumbers = 200000;
     static constexpr double kFarBehind = 20.0;  // nats: regular types beside the likeliest one
 
     struct Partial {
