@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
+#include <stdexcept>
 #include <type_traits>
 #include <vector>
 
@@ -147,7 +148,8 @@ inline Tally tally(const Votes& votes, ThreadPool& pool, const double* rank) {
     return out;
 }
 
-// Per item, 1 where one worker alone has votes on it. Few votes tell where all items have several.
+// Per item, 1 where one worker alone has votes on it. Where all items have votes of several, few
+// votes are looked at, and only they are checked.
 inline std::vector<std::uint8_t> judged_by_one(const Votes& votes) {
     constexpr std::uint32_t none = 0xFFFFFFFFU, several = none - 1;
     std::vector<std::uint32_t> who(votes.n_items, none);
@@ -155,6 +157,7 @@ inline std::vector<std::uint8_t> judged_by_one(const Votes& votes) {
     for (std::size_t s = 0; s < votes.n_workers && open > 0; ++s) {
         const std::uint32_t worker = static_cast<std::uint32_t>(s);
         const auto judge = [&](std::uint32_t item) {
+            if (item >= votes.n_items) throw std::invalid_argument("an item is out of range");
             const std::uint32_t before = who[item];
             if (before == worker || before == several) return;
             who[item] = before == none ? worker : several;

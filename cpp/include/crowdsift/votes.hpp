@@ -34,8 +34,8 @@ struct Votes {
     const float* weight;
     const std::int64_t* offsets;
 
-    // Throws where a kernel would read outside its arrays.
-    void validate(ThreadPool& pool) const {
+    // Throws where a kernel would read outside its arrays, items apart.
+    void validate_offsets() const {
         if (n >= UINT32_MAX || n_items >= UINT32_MAX)
             throw std::invalid_argument("more than 2^32 comparisons or items");
         if (offsets[0] != 0 || offsets[n_workers] != static_cast<std::int64_t>(n))
@@ -43,6 +43,11 @@ struct Votes {
         for (std::size_t s = 0; s < n_workers; ++s)
             if (offsets[s] > offsets[s + 1])
                 throw std::invalid_argument("worker offsets fall at worker " + std::to_string(s));
+    }
+
+    // The same, items included.
+    void validate(ThreadPool& pool) const {
+        validate_offsets();
         const std::vector<std::size_t> ranges = shared_ranges(n, kManyRows, pool);
         std::vector<std::size_t> bad(ranges.size() - 1, 0);
         pool.run(bad.size(), [&](std::size_t range) {
