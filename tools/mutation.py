@@ -53,6 +53,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         OPTIMUM,
         f"{SCALE}::test_curvature_along_the_scores",
         f"{SCALE}::test_best_scale_costs_least",
+        f"{SCALE}::test_workers_without_votes_stay_at_the_prior_whatever_the_scale",
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",
     ),

@@ -65,6 +65,16 @@ def test_best_scale_costs_least(data):
         assert least <= cost(t, scale.slopes_at(t)) + 1e-6 * abs(least)
 
 
+def test_workers_without_votes_stay_at_the_prior_whatever_the_scale():
+    slopes, curvature = np.array([1.2, MEAN, 0.8]), np.array([30.0, PRECISION, 20.0])
+    scale = SlopeScale(slopes, curvature, MEAN, PRECISION)
+    found = scale.best(3.0)
+    assert 0.2 < found < 2.0
+    assert scale.slopes_at(found)[1] == pytest.approx(MEAN)
+    others = SlopeScale(slopes[[0, 2]], curvature[[0, 2]], MEAN, PRECISION)
+    assert found == pytest.approx(others.best(3.0), rel=1e-3)
+
+
 def test_no_scale_where_the_votes_speak_against_the_prior():
     scale = SlopeScale(np.full(5, -2.0), np.full(5, 50.0), MEAN, PRECISION)
     assert scale.best(1e6) is None

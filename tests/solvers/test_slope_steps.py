@@ -114,13 +114,14 @@ def test_own_slopes_are_settled_from_where_the_last_step_began():
     assert (engine.slopes.asked[-1][1] == 1.1).all()
 
 
-def test_a_step_goes_to_the_best_scale_where_that_is_elsewhere():
-    """Scores a fifth as large as they should be: what is across the scores is kept."""
+@pytest.mark.parametrize("factor", [0.2, 1.5])
+def test_a_step_goes_to_the_best_scale_where_that_is_elsewhere(factor):
+    """Scores a fifth as large as they should be, or larger: what is across them is kept."""
     engine = spied_engine()
     rule = StoppingRule("step", 1e-10, 60)
     best, _, _ = minimise_with_slopes(engine, penalty=1.0, mean=0.9, sd=0.5, rule=rule)
     objective = OwnSlopes(engine, 1.0, mean=0.9, sd=0.5)
-    small = 0.2 * best
+    small = factor * best
     objective.evaluate(small)
     plain = objective.step(1e9, 1e-10).x  # a region, if a wide one: Newton's own
     assert objective.workers() is objective.at.slopes
@@ -130,6 +131,7 @@ def test_a_step_goes_to_the_best_scale_where_that_is_elsewhere():
     scale = SlopeScale(objective.at.slopes, objective.at.curvature, 0.9, 4.0)
     wanted = scale.best(float(across @ across))
     assert abs(wanted - taken) > 0.02
+    assert bool(taken > 1.0) is (factor < 1.0)
     np.testing.assert_allclose(small + step.x, wanted * across, rtol=1e-6)
     np.testing.assert_allclose(objective.workers(), scale.slopes_at(wanted), rtol=1e-12)
     far = [float((small + each) @ best / (best @ best)) - 1.0 for each in (plain, step.x)]
