@@ -174,6 +174,7 @@ def test_the_measure_can_be_another():
 def test_an_iterate_is_kept_where_there_is_one_and_somebody_keeps_it():
     """A plain function as progress keeps nothing; a rule without an iterate has nothing to keep."""
     plain = StoppingRule("gradient", 0.5, 9, progress=lambda *given: None)
+    assert not plain.converged
     plain.iterate = lambda: {"scores": 1}
     assert plain.stop(0.1)
     kept = []

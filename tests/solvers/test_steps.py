@@ -141,10 +141,10 @@ def test_a_proposal_without_size_is_not_taken():
 
     class Moved(Anderson):
         def propose(self, point, image):
-            return np.array([4.0, 0.0, 3.0])  # mean 2, then 2 and -2: size 2
+            return np.array([1.0, 0.0, 3.0])  # mean ½, then ½ and -½: size ½
 
     found = em._accelerate(Moved(5), point, scores, slopes)
-    assert [each.tolist() for each in found] == [[1.0, -1.0], [6.0]]
+    assert [each.tolist() for each in found] == [[1.0, -1.0], [1.5]]
 
 
 def test_an_m_step_in_one_call_is_used_where_there_is_one():
