@@ -153,6 +153,7 @@ def test_how_closely_a_step_is_solved():
     """At the square root of the mean gradient, .1 at most, 1e-8 at least; near the end for it."""
     gradient = np.full(4, 2e-4)  # norm 4e-4, over 4: 1e-4, root .01
     assert _forcing(gradient, 1e-5) == pytest.approx(0.01)
+    assert _forcing(gradient, 0.01 / 3.5) == pytest.approx(0.01)  # 3.5 times what is missing
     assert _forcing(gradient, 0.01) == pytest.approx(1e-3)  # pace is not 3 times what is missing
     assert _forcing(np.full(4, 2e4), 1e-5) == 0.1
     assert _forcing(np.zeros(4), 1e-12) == 1e-8
