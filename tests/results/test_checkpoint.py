@@ -34,7 +34,8 @@ def cut_short(votes, model, folder, number=2):
 @pytest.mark.parametrize("method", MODELS)
 def test_every_method_goes_on(method, votes, tmp_path, monkeypatch):
     monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
-    number = {"sift": 9, "htcv": 1}.get(method, 2)  # sift: after its starts were tried
+    # sift: after its starts were tried; the others where they are not done yet.
+    number = {"sift": 9, "htcv": 1, "crowd-bt": 1}.get(method, 2)
     model = crowdsift.model(method).relax(votes)[0]
     whole = crowdsift.fit(votes, model)
     assert whole.summary["iterations"] > number
