@@ -11,13 +11,18 @@ import pytest
 def cluster():
     """Two worker processes, which are started again when they are killed."""
     distributed = pytest.importorskip("distributed")
+    import dask
+
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made = distributed.LocalCluster(
             n_workers=2, threads_per_worker=1, memory_limit=0, dashboard_address=":0",
             silence_logs=50,
         )  # fmt: skip
-    yield made
+    # A worker that is away this long after one of its deaths is given up, also where it is being
+    # started again after the next death.
+    with dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"}):
+        yield made
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         made.close(timeout=10)
