@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -15,6 +16,8 @@ from hypothesis import settings
 import crowdsift
 
 HERE = Path(__file__).resolve().parent
+# What whoever runs these tests adds to pytest is not for the runs within them.
+PLAIN = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
 BROKEN = """
 from hypothesis import given, strategies as st
 from strategies import comparisons
@@ -47,7 +50,11 @@ def test_what_is_found_is_printed_as_an_example(tmp_path):
     shutil.copy(HERE / "conftest.py", tmp_path)
     options = ["--rounds", "1", str(path)]
     done = subprocess.run(
-        [sys.executable, HERE / "explore.py", *options], capture_output=True, text=True, cwd=HERE
+        [sys.executable, HERE / "explore.py", *options],
+        capture_output=True,
+        text=True,
+        cwd=HERE,
+        env=PLAIN,
     )
     assert done.returncode == 1, done.stdout + done.stderr
     assert "3 failed" in done.stdout
@@ -67,7 +74,7 @@ def test_what_is_found_is_printed_as_an_example(tmp_path):
     )
     again = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-c", HERE.parent / "pyproject.toml", str(path)],
-        capture_output=True, text=True, cwd=HERE,
+        capture_output=True, text=True, cwd=HERE, env=PLAIN,
     )  # fmt: skip
     assert again.stdout.count("\nFAILED ") == 3, again.stdout
 
