@@ -77,16 +77,22 @@ def convergence(version: Version, seeds: int) -> list[Row]:
 
 def commands(versions: Sequence[Version]) -> list[Row]:
     """Whole commands on preferences in islands, from the file to the written folder."""
-    path = samples.preferences()
+    table = samples.preferences()
+    written = table.with_suffix(".jsonl")  # by the tool itself; older versions do not read it
+    cases: tuple[tuple[str, Sequence[Version], Path, tuple[str, ...]], ...] = (
+        ("trl", versions, table, ()),
+        ("trl --by prompt", versions, table, ("--by", "prompt")),
+        ("trl.jsonl", versions[:1], written, ()),
+    )
     rows = []
-    for name, more in (("trl", ()), ("trl --by prompt", ("--by", "prompt"))):
+    for name, compared, path, more in cases:
 
-        def run(version: Version, more: tuple[str, ...] = more) -> Row:
+        def run(version: Version, path: Path = path, more: tuple[str, ...] = more) -> Row:
             with tempfile.TemporaryDirectory() as folder:
                 words = ("fit", path, *more, "--out", Path(folder) / "fit", "--quiet")
                 return command(version, (*words, "--threads", THREADS))
 
-        rows.append(in_turn(name, versions, run, rounds=2))
+        rows.append(in_turn(name, compared, run, rounds=2))
     return rows
 
 
