@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import json
-import os
 import subprocess
 import sys
 from pathlib import Path
@@ -18,12 +17,13 @@ SEEDS = (1, 7)
 
 
 @pytest.fixture(scope="module", params=SEEDS)
-def samples(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def samples(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_dir: Path
+) -> Path:
     """The files that the generator beside the data writes, drawn from a known truth."""
-    data = os.environ.get("CROWDSIFT_DATA")
-    make = Path(data).parent / "samples" / "make.py" if data else Path("make.py")
+    make = data_dir.parent / "samples" / "make.py"
     if not make.is_file():
-        pytest.skip("the generator of samples is not here")
+        pytest.skip(f"the generator of samples is not at {make}")
     folder = tmp_path_factory.mktemp("samples")
     subprocess.run([sys.executable, make, folder, "--seed", str(request.param)], check=True)
     return folder
