@@ -321,3 +321,22 @@ def test_pairs_in_ranges_of_items_are_the_same_pairs(monkeypatch):
     assert chosen.left_out(ranges, found) == pytest.approx(chosen.left_out(plain, wanted))
     shards = sharded_engine(given, lambda part, shared: engine(part, 1, shared, device="cpu"), 2)
     np.testing.assert_allclose(chosen.estimate(shards).scores, wanted.scores, atol=1e-4)
+
+
+@pytest.mark.parametrize("parameters", [2, 3])
+def test_newton_steps_of_workers_take_eigenvalues_as_positive(parameters: int) -> None:
+    """In closed form or in parts: |H + damping|⁻¹ g, by NumPy's decomposition of each H."""
+    from crowdsift.engines.torch.likelihood import _AT_ONCE, _newton_step
+
+    rng = np.random.default_rng(5)
+    count = _AT_ONCE + 3
+    half = rng.normal(size=(count, parameters, parameters))
+    hessian = half + half.transpose(0, 2, 1)
+    hessian[0], hessian[1] = 2.0 * np.eye(parameters), 0.0
+    hessian[2] = np.diag(np.arange(parameters) - 0.5)
+    damping, slope = rng.exponential(size=count), rng.normal(size=(count, parameters))
+    values, vectors = np.linalg.eigh(hessian)
+    size = np.maximum(np.abs(values), 1e-8) + damping[:, None]
+    wanted = np.einsum("sij,sj,skj,sk->si", vectors, 1.0 / size, vectors, slope)
+    found = _newton_step(*(torch.from_numpy(each) for each in (hessian, damping, slope)))
+    np.testing.assert_allclose(found.numpy(), wanted, rtol=1e-9, atol=1e-12)

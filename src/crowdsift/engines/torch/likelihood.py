@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchLikelihood", "TorchSchur"]
 
+_AT_ONCE = 1024  # workers of which the second derivatives are decomposed in one call
+
 
 class TorchLikelihood:
     """`crowdsift.engines.base.Likelihood` on tensors."""
@@ -114,6 +116,29 @@ def _newton_step(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
     if hessian.shape[1] == 1:
         size = hessian[:, :, 0].abs().clamp(min=1e-8) + damping[:, None]
         return slope / size
+    if hessian.shape[1] == 2:
+        return _newton_step_of_two(hessian, damping, slope)
+    # The library's workspace is half a megabyte a matrix: not for all workers at once.
+    parts = zip(*(each.split(_AT_ONCE) for each in (hessian, damping, slope)), strict=True)
+    return torch.cat([_newton_step_of_many(*part) for part in parts])
+
+
+def _newton_step_of_two(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
+    """The same for two parameters, in closed form: f(H) = mean f + (H - m)·Δf/Δλ."""
+    middle = 0.5 * (hessian[:, 0, 0] + hessian[:, 1, 1])
+    half = torch.hypot(0.5 * (hessian[:, 0, 0] - hessian[:, 1, 1]), hessian[:, 0, 1])
+    low, high = (
+        1.0 / (each.abs().clamp(min=1e-8) + damping) for each in (middle - half, middle + half)
+    )
+    turn = torch.where(half > 0.0, 0.5 * (high - low) / half, 0.0)
+    unit = torch.eye(2, dtype=torch.float64, device=hessian.device)
+    off = hessian - middle[:, None, None] * unit
+    inner: Tensor = (off * slope[:, None, :]).sum(dim=2)
+    return 0.5 * (high + low)[:, None] * slope + turn[:, None] * inner
+
+
+def _newton_step_of_many(hessian: Tensor, damping: Tensor, slope: Tensor) -> Tensor:
+    """The same for any number of parameters."""
     eigenvalues, vectors = torch.linalg.eigh(hessian)
     size = eigenvalues.abs().clamp(min=1e-8) + damping[:, None]
     inner = torch.einsum("skj,sk->sj", vectors, slope) / size
