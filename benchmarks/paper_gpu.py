@@ -191,8 +191,8 @@ def run(options: argparse.Namespace) -> None:
         subprocess.Popen([sys.executable, *sys.argv, "--part", str(each), str(count)])
         for each in range(count)
     ]
-    for each in parts:
-        each.wait()
+    for process in parts:
+        process.wait()
     seconds: dict[tuple[str, str], list[float]] = {}
     with (options.out / "records.jsonl").open("w") as whole:
         for each in range(count):
