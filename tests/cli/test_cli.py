@@ -36,7 +36,27 @@ def test_fit_prints_tables(run, crowd):
     assert "the best 10 of 20" in out
     assert "sift: 20 items, 10 workers, 1,500 votes; converged" in " ".join(out.split())
     assert err == "plain: 1,500 rows read, 1,500 used, 0 empty, 0 doubled, 0 set aside\n"
-    assert run("fit", crowd / "votes.csv", "--quiet")[2] == ""
+
+
+def test_quiet_prints_warnings_and_what_no_file_has(run, crowd, tmp_path):
+    votes, out = crowd / "votes.csv", tmp_path / "fit"
+    status, printed, err = run("fit", votes, "--quiet")
+    assert (status, err) == (0, "")
+    assert "the best 10 of 20" in printed
+    for words in (("--out", out), ("--table", tmp_path / "t.md"), ("--excel-safe", tmp_path / "x")):
+        assert run("fit", votes, *words, "--quiet") == (0, "", "")
+    assert crowdsift.load(out).summary["votes"] == 1500
+    assert run("report", out, "--out", tmp_path / "page.html", "--quiet") == (0, "", "")
+    assert run("next", out, "--out", tmp_path / "next.csv", "--quiet") == (0, "", "")
+    more = tmp_path / "more.csv"
+    head, _, last = votes.read_text().splitlines()[:3]
+    more.write_text(f"{head}\n{last}\n")
+    assert run("update", out, more, "--quiet") == (0, "", "")
+    assert crowdsift.load(out).summary["votes"] == 1501
+    hasty = ("--method", "crowd-bt", "--set", "most_iterations=2", "--out", tmp_path / "hasty")
+    status, printed, err = run("fit", votes, *hasty, "--quiet")
+    assert (status, printed) == (0, "")
+    assert err.startswith("crowdsift: warning: crowd-bt did not converge")
 
 
 def test_fit_json_is_the_contract(run, crowd):

@@ -2,7 +2,7 @@
 
 # Annotations are read by typer when the command is registered.
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from crowdsift.cli.interrupts import raise_if_seen
 from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
@@ -131,7 +131,9 @@ def fit(
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)
     target = None if to_table is None else (votes, to_table)
-    _show(result, out, report, table, target, as_json=as_json, threads=threads, quiet=quiet)
+    written = bool(out or report or table or to_table or mturk_review or excel_safe)
+    shown = "json" if as_json else "nothing" if quiet and written else "tables"
+    _show(result, out, report, table, target, shown=shown, threads=threads, quiet=quiet)
 
 
 def _refuse_unused(
@@ -227,12 +229,12 @@ def _show(
     table: Path | None,
     target: tuple[str, str] | None,
     *,
-    as_json: bool,
+    shown: Literal["json", "tables", "nothing"],
     threads: int | None,
     quiet: bool,
 ) -> None:
-    """Write the files, then print the tables or the JSON."""
-    text = to_json(result.to_json()) if as_json else ""
+    """Write the files, then print the tables, the JSON or nothing."""
+    text = to_json(result.to_json()) if shown == "json" else ""
     page: Any = None
     if report is not None:
         with step_progress("Testing the fit for the report", quiet=quiet):
@@ -246,14 +248,14 @@ def _show(
 
         write_leaderboard(result, table)
     written = [] if target is None else _to_database(result, *target)
-    if not quiet:
-        warn(result.warnings)
-    if as_json:
+    warn(result.warnings)
+    if shown == "json":
         print_text(text)
         return
-    from crowdsift.report import terminal as console
+    if shown == "tables":
+        from crowdsift.report import terminal as console
 
-    console.show_fit(result)
+        console.show_fit(result)
     if out is not None:
         tables = ("items", "workers", "decisions", "overall", "coefficients")
         there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]

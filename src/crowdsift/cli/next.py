@@ -105,7 +105,8 @@ def next_(
     if out is not None:
         with replace_file(out) as temporary:
             temporary.write_text(asked.to_csv(), encoding="utf-8", newline="")
-        say(f"Written: {out}")
+        if not quiet:
+            say(f"Written: {out}")
     if as_json:
         print_text(to_json(asked.records()))
     elif out is None:

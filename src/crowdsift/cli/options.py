@@ -63,7 +63,9 @@ Partitions = Annotated[
 Quiet = Annotated[
     bool,
     typer.Option(
-        "--quiet", help="Say nothing on standard error but errors: no intake, no warnings."
+        "--quiet",
+        help="Print warnings and errors only: no intake, no progress, and tables only where no "
+        "file is written that has the results.",
     ),
 ]
 Method = Annotated[

@@ -78,8 +78,10 @@ def read_for_fit(
 def _say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:
     raise_if_seen()
     intake = comparisons.intake
-    if intake is not None and not quiet:
+    if intake is None:
+        return
+    if not quiet:
         say(str(intake))
         if options.skip_bad and intake.reasons:
             say(f"Written: {options.skip_bad} (the rows set aside, with reasons)")
-        warn(intake.notes)
+    warn(intake.notes)

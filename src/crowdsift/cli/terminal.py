@@ -92,7 +92,7 @@ def log_said(quiet: bool = False) -> Iterator[None]:
     log, handler = logging.getLogger("crowdsift"), _Said()
     before = log.level, log.propagate
     log.propagate = False
-    log.setLevel(logging.CRITICAL if quiet else logging.INFO)
+    log.setLevel(logging.WARNING if quiet else logging.INFO)
     log.addHandler(handler)
     try:
         yield

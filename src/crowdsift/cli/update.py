@@ -39,14 +39,13 @@ def update(
     with fit_progress(f"Updating {rule.name}", rule, quiet=quiet) as progress:
         result = earlier.update(new, gold=gold, threads=threads, progress=progress, again=again)
     result.save(out or directory)
-    if not quiet:
-        warn(result.warnings)
+    warn(result.warnings)
     if as_json:
         print_text(to_json(result.to_json()))
+    if as_json or quiet:  # the folder has the results
         return
     from crowdsift.report import terminal as console
 
     console.show_fit(result)
     before, after = float(earlier.summary["votes"]), float(result.summary["votes"])
-    if not quiet:
-        say(f"Written: {out or directory} ({before:,.10g} votes before, {after:,.10g} now)")
+    say(f"Written: {out or directory} ({before:,.10g} votes before, {after:,.10g} now)")
