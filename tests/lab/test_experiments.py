@@ -18,7 +18,7 @@ from small_experiment import Fatal, Small
 from typer.testing import CliRunner
 
 import crowdsift
-from crowdsift.cli import app
+from crowdsift import cli
 from crowdsift.errors import RequestError
 from crowdsift.lab import datasets
 from crowdsift.lab.experiments import EXPERIMENTS, Options, experiment, store
@@ -337,23 +337,23 @@ def test_a_run_that_is_not_finished_says_so_on_the_page(whole, tmp_path, sketche
 # --- the command -----------------------------------------------------------------------------
 
 
-def test_the_command_refuses_clearly(tmp_path, monkeypatch):
-    command = [sys.executable, "-m", "crowdsift", "reproduce"]
+def test_the_command_refuses_clearly(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
 
-    def refused(*arguments: str, **environment: str) -> str:
-        run = subprocess.run(
-            [*command, *arguments], capture_output=True, text=True, cwd=tmp_path,
-            env={**os.environ, **environment},
-        )  # fmt: skip
-        assert run.returncode == 1
-        assert "Traceback" not in run.stderr
-        assert run.stdout == ""
-        return run.stderr
+    def refused(*arguments: str) -> str:
+        monkeypatch.setattr(sys, "argv", ["crowdsift", "reproduce", *arguments])
+        with pytest.raises(SystemExit) as stop:
+            cli.main()
+        assert stop.value.code == 1
+        out, err = capsys.readouterr()
+        assert out == ""
+        return err
 
     assert "unknown experiment 'everything'" in refused("everything")
     (tmp_path / "empty").mkdir()
-    empty = str(tmp_path / "empty")
-    told = refused("real", CROWDSIFT_DATA=empty)
+    with monkeypatch.context() as patch:
+        patch.setenv("CROWDSIFT_DATA", str(tmp_path / "empty"))
+        told = refused("real")
     assert "passage.csv" in told
     assert "CROWDSIFT_DATA" in told
     assert "--data" in told
@@ -363,7 +363,7 @@ def test_the_command_refuses_clearly(tmp_path, monkeypatch):
 
 
 def test_help_documents_every_option():
-    text = CliRunner().invoke(app, ["reproduce", "--help"], env={"COLUMNS": "200"}).output
+    text = CliRunner().invoke(cli.app, ["reproduce", "--help"], env={"COLUMNS": "200"}).output
     options = ("--quick", "--data", "--out", "--seeds", "--tune", "--download", "--redo", "--jobs")
     for option in options:
         assert option in text
