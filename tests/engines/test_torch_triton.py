@@ -40,10 +40,10 @@ from crowdsift.solvers.ep.worker_prior import power_grid  # noqa: E402
 
 def drawn(seed: int) -> Comparisons:
     rng = np.random.default_rng(seed)
-    first = rng.integers(0, 9, 300)
-    outcome = rng.choice([0.0, 0.5, 1.0], 300, p=[0.3, 0.2, 0.5])
+    first = rng.integers(0, 9, 110)
+    outcome = rng.choice([0.0, 0.5, 1.0], 110, p=[0.3, 0.2, 0.5])
     return Comparisons.from_arrays(
-        first, (first + rng.integers(1, 9, 300)) % 9, worker=rng.integers(0, 6, 300),
+        first, (first + rng.integers(1, 9, 110)) % 9, worker=rng.integers(0, 6, 110),
         outcome=outcome, sides_known=True,
     )  # fmt: skip
 
@@ -54,6 +54,7 @@ def test_kernels(monkeypatch, shape, points):
     """Two updates, workers' own grids between them; some workers have several chunks of votes."""
     monkeypatch.setattr(rows, "_CHUNK", 16)
     votes = drawn(10 + shape)
+    assert np.diff(votes.offsets).max() > 16 > np.diff(votes.offsets).min()
     types, levels = SHAPES[shape], power_grid(points)
     prior = np.random.default_rng(shape).dirichlet(np.ones(types.n_types(levels)))
     found = []

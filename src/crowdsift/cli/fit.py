@@ -70,6 +70,8 @@ from crowdsift.cli.terminal import (
 if TYPE_CHECKING:
     from crowdsift import Fit
 
+Shown = Literal["json", "tables", "nothing"]
+
 
 def fit(
     votes: Votes,
@@ -132,7 +134,7 @@ def fit(
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)
     target = None if to_table is None else (votes, to_table)
     written = bool(out or report or table or to_table or mturk_review or excel_safe)
-    shown = "json" if as_json else "nothing" if quiet and written else "tables"
+    shown: Shown = "json" if as_json else "nothing" if quiet and written else "tables"
     _show(result, out, report, table, target, shown=shown, threads=threads, quiet=quiet)
 
 
@@ -229,7 +231,7 @@ def _show(
     table: Path | None,
     target: tuple[str, str] | None,
     *,
-    shown: Literal["json", "tables", "nothing"],
+    shown: Shown,
     threads: int | None,
     quiet: bool,
 ) -> None:
