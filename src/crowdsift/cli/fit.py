@@ -132,10 +132,13 @@ def fit(
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)
-    target = None if to_table is None else (votes, to_table)
-    written = bool(out or report or table or to_table or mturk_review or excel_safe)
-    shown: Shown = "json" if as_json else "nothing" if quiet and written else "tables"
-    _show(result, out, report, table, target, shown=shown, threads=threads, quiet=quiet)
+    shown = _shown(as_json, quiet, out, report, table, to_table, mturk_review, excel_safe)
+    _show(result, out, report, table, (votes, to_table), shown=shown, threads=threads, quiet=quiet)
+
+
+def _shown(as_json: bool, quiet: bool, *written: Path | str | None) -> "Shown":
+    """What is printed; `--quiet` leaves out tables that a file has."""
+    return "json" if as_json else "nothing" if quiet and any(written) else "tables"
 
 
 def _refuse_unused(
@@ -229,7 +232,7 @@ def _show(
     out: Path | None,
     report: Path | None,
     table: Path | None,
-    target: tuple[str, str] | None,
+    target: tuple[str, str | None],
     *,
     shown: Shown,
     threads: int | None,
@@ -249,7 +252,7 @@ def _show(
         from crowdsift.results.leaderboard import write_leaderboard
 
         write_leaderboard(result, table)
-    written = [] if target is None else _to_database(result, *target)
+    written = _to_database(result, *target)
     warn(result.warnings)
     if shown == "json":
         print_text(text)
@@ -267,8 +270,10 @@ def _show(
         say(f"Written: {each}")
 
 
-def _to_database(result: "Fit", votes: str, name: str) -> list[str]:
+def _to_database(result: "Fit", votes: str, name: str | None) -> list[str]:
     """Write the tables into the database that the votes came from; what was written."""
+    if name is None:
+        return []
     from crowdsift.io.database_tables import write_tables
 
     tables = {"items": result.shown_items.to_arrow()}
