@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.newton import NewtonStep, _forcing, minimise
+from crowdsift.solvers.newton import NewtonStep, _forcing, _largest, minimise
 
 
 class Function:
@@ -192,3 +192,106 @@ def test_an_iterate_is_kept_where_there_is_one_and_somebody_keeps_it():
     rule.iterate = lambda: {"scores": 1}
     rule.stop(3.0)
     assert kept == [(1, 2.0), (2, {"scores": 1}), (2, 3.0)]
+
+
+class Script:
+    """An objective whose values and steps are given; what is asked of it is kept."""
+
+    def __init__(self, values, steps, workers=None):
+        self._values, self._steps, self._workers = iter(values), iter(steps), workers
+        self.asked, self.points = [], []
+
+    def evaluate(self, x):
+        self.points.append(float(x[0]))
+        value, slope = next(self._values)
+        return value, np.array([slope])
+
+    def step(self, radius, tolerance):
+        self.asked.append((radius, tolerance))
+        return next(self._steps)
+
+    def workers(self):
+        return self._workers
+
+
+def one_step(value, trial, step, slopes=(1.0, 1.0), then=()):
+    """The end of one step, or of the steps that follow, and the radii that were asked for."""
+    given = Script([(value, slopes[0]), (trial, slopes[1]), *then], [step, step, step])
+    rule = StoppingRule("gradient", 1e-6, 1 if not then else 2)
+    x, trace = minimise(given, np.zeros(1), rule)
+    return float(x[0]), trace, [radius for radius, _ in given.asked]
+
+
+def step_of(expected, length=1.0, at_boundary=False):
+    return NewtonStep(np.ones(1), expected, length, at_boundary)
+
+
+@pytest.mark.parametrize(
+    ("value", "trial", "expected", "moved"),
+    [
+        (3.0, 2.0, 1e4, True),  # a gain of 1e-4 of what was promised is enough,
+        (3.0, 2.0, 1.01e4, False),  # less is not,
+        (3.0, 2.0, 0.0, True),  # no promise drowns, and the gradient has not grown,
+        (3.0, 2.0, -1.0, False),  # a promise to rise is none
+        (0.5, 0.5, 0.9e-9, True),  # drowned beside 1, not beside the value of .5
+        (0.5, 0.5, 1.0e-9, False),
+        (-4.0, -4.0, 3.9e-9, True),  # beside |value|
+        (-4.0, -4.0, 4.1e-9, False),
+        (-4.0, -4.0, -3.9e-9, True),
+    ],
+)
+def test_which_steps_are_taken(value, trial, expected, moved):
+    x, trace, _ = one_step(value, trial, step_of(expected))
+    assert (x, trace) == ((1.0, [value, trial]) if moved else (0.0, [value, value]))
+
+
+@pytest.mark.parametrize(("after", "moved"), [(1.0, True), (1.001, False)])
+def test_a_drowned_step_must_not_raise_the_gradient(after, moved):
+    assert one_step(0.0, 0.0, step_of(1e-12), (1.0, -after))[0] == moved
+
+
+@pytest.mark.parametrize(
+    ("trial", "step", "radius"),
+    [
+        (1.0, step_of(2.0, 3.0, True), 6.0),  # gain 2 of 2, held back: twice its length
+        (1.0, step_of(4.0, 3.0, True), np.inf),  # half of what was promised
+        (1.0, step_of(2.0, 3.0, False), np.inf),  # not held back
+        (4.0, step_of(2.0, 3.0, True), 0.75),  # rose: a quarter of its length
+    ],
+)
+def test_the_region_after_a_step(trial, step, radius):
+    rejected = [(3.0, 1.0)] if trial > 3.0 else []
+    _, _, radii = one_step(3.0, trial, step, then=[*rejected, (trial, 1.0)])
+    assert radii == [np.inf, radius]
+
+
+def test_a_region_does_not_shrink_by_a_good_step():
+    """Steps of .1 that the region of .75 held back, as one in another norm may be: 2 x .75."""
+    bad, good = step_of(2.0, 3.0), step_of(2.0, 0.1, at_boundary=True)
+    values = [(3.0, 1.0), (4.0, 1.0), (3.0, 1.0), (1.0, 1.0), (0.0, 1.0)]
+    given = Script(values, [bad, good, good])
+    minimise(given, np.zeros(1), StoppingRule("gradient", 1e-6, 3))
+    assert [radius for radius, _ in given.asked] == [np.inf, 0.75, 1.5]
+    assert given.points == [0.0, 1.0, 0.0, 1.0, 2.0]  # back after the bad step, not after the good
+
+
+@pytest.mark.parametrize(("length", "steps"), [(4e-14, 2), (3.9e-14, 1)])
+def test_a_region_of_nothing_ends_it(length, steps):
+    given = Script([(3.0, 1.0), (4.0, 1.0)] * 2, [step_of(2.0, length)] * 2)
+    rule = StoppingRule("gradient", 1e-6, 2)
+    minimise(given, np.zeros(1), rule)
+    assert (rule.iterations, rule.converged) == (steps, False)
+
+
+def test_what_a_step_and_a_checkpoint_are_given():
+    for workers in (None, np.array([7.0])):
+        given = Script([(3.0, 0.5), (1.0, 0.25)], [step_of(2.0)], workers)
+        rule = StoppingRule("gradient", 1e-6, 1)
+        minimise(given, np.zeros(1), rule)
+        assert given.asked == [(np.inf, _forcing(np.array([0.5]), 1e-6 / 0.5))]
+        kept = rule.iterate()
+        assert kept.pop("scores").tolist() == [1.0]
+        assert [*kept.items()] == ([] if workers is None else [("workers", workers)])
+    gradient = np.array([2.0**-8, 0.0, 0.0, 0.0])  # pace 1/32
+    assert _forcing(gradient, 2.0**-5 / 3.0) == pytest.approx(2.0**-5 / 30.0)
+    assert [_largest(np.array(each)) for each in ([], [-0.5, 0.25])] == [0.0, 0.5]
