@@ -248,6 +248,7 @@ def test_which_steps_are_taken(value, trial, expected, moved):
 @pytest.mark.parametrize(("after", "moved"), [(1.0, True), (1.001, False)])
 def test_a_drowned_step_must_not_raise_the_gradient(after, moved):
     assert one_step(0.0, 0.0, step_of(1e-12), (1.0, -after))[0] == moved
+    assert one_step(3.0, 2.0, step_of(0.0), (1.0, -after))[0] == moved  # a gain not promised
 
 
 @pytest.mark.parametrize(
