@@ -12,7 +12,7 @@ import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.lab.demonstration import crowd_with_spammers
 from crowdsift.report import plots
-from crowdsift.report.crowd import describe_crowd
+from crowdsift.report.population import describe_population
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib: crowdsift[plots]")
 matplotlib.use("Agg")
@@ -64,7 +64,7 @@ def test_workers_are_coloured_by_verdict(fit):
 
 
 def test_the_distribution_behind_has_its_peaks_where_workers_were_planted(fit):
-    at, height = describe_crowd(fit, None).density
+    at, height = describe_population(fit, None).density
     assert (0.5 * (height[1:] + height[:-1]) * np.diff(at)).sum() == pytest.approx(1.0, abs=0.01)
     valley = height[(at > -0.7) & (at < -0.4)].min()
     assert height[np.abs(at) < 0.1].max() > 2 * valley  # those who click at random

@@ -12,10 +12,10 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.report.checks import run_checks
-from crowdsift.report.crowd import describe_crowd
 from crowdsift.report.disputes import disputed_pairs
 from crowdsift.report.facts import gather
 from crowdsift.report.leftout import Calibration, calibrate, fit_without
+from crowdsift.report.population import describe_population
 from crowdsift.report.verdict import Check, overall
 from crowdsift.results.reasons import TEMPLATES, reasons
 from crowdsift.results.tables import Table
@@ -24,7 +24,7 @@ from crowdsift.results.tables import Table
 
 
 def test_ranking_without_flagged_workers_is_that_of_the_remaining_votes(crowd, facts):
-    flagged = facts.crowd.flagged
+    flagged = facts.population.flagged
     assert flagged.sum() == 30
     worker = np.repeat(np.arange(crowd.n_workers), np.diff(crowd.offsets))
     keep = ~flagged[worker]
@@ -115,7 +115,7 @@ def test_disputes_are_the_most_divided_pairs_by_brute_force(crowd, facts):
     for a, b, y, w, s in zip(
         crowd.first, crowd.second, crowd.outcome, crowd.weight, worker, strict=True
     ):
-        if facts.crowd.flagged[s]:
+        if facts.population.flagged[s]:
             continue
         low, high, won = (a, b, y) if a < b else (b, a, 1 - y)
         pair = counts.setdefault((int(low), int(high)), [0.0, 0.0])
@@ -138,7 +138,7 @@ def test_left_shares_count_decided_votes():
         ["a", "b", "c", "a"], ["b", "c", "a", "c"],
         worker=["x", "x", "x", "y"], outcome=[1, 0, 0.5, 1], sides_known=True,
     )  # fmt: skip
-    crowd = describe_crowd(crowdsift.fit(votes), votes)
+    crowd = describe_population(crowdsift.fit(votes), votes)
     assert crowd.left_share.tolist() == [0.5, 1.0]
     assert crowd.decided.tolist() == [2.0, 1.0]
 
@@ -205,11 +205,11 @@ def test_a_lopsided_worker_is_told_so_only_with_enough_votes():
 
 def test_no_reason_is_given_where_a_method_judges_nobody(crowd):
     fit = crowdsift.fit(crowd, "bt")
-    assert describe_crowd(fit, crowd).reasons == [[]] * crowd.n_workers
+    assert describe_population(fit, crowd).reasons == [[]] * crowd.n_workers
 
 
 def test_templates_are_filled_by_their_figures(facts):
-    for worker in facts.crowd.reasons:
+    for worker in facts.population.reasons:
         assert worker
         for reason in worker:
             assert len(reason.figures) == len(set(re.findall(r"\{\d\}", TEMPLATES[reason.code])))

@@ -270,15 +270,15 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         outcome, both_bad = answers.outcome, answers.both_bad
     elif layout[-1] == "outcome":
         outcome = table.quantities(roles["outcome"], "outcome").astype(np.float32, copy=False)
-    crowd: NDArray[np.object_] = np.array([None], dtype=object)
+    workers: NDArray[np.object_] = np.array([None], dtype=object)
     worker = None
     if ready.has_workers:
-        crowd, (worker,) = table.labels([roles["worker"]], "worker label")
+        workers, (worker,) = table.labels([roles["worker"]], "worker label")
     weight = None
     if "weight" in roles:
         weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
     notes = () if ready.plan.replies else alike(items, "items")
-    notes = (*ready.notes, *notes, *alike(crowd, "workers"))
+    notes = (*ready.notes, *notes, *alike(workers, "workers"))
     if ready.by:
         context = context_labels(table, context_names(ready.by))
         items, first, second = split_items(context, items, first, second)
@@ -289,7 +289,7 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         first=first,
         second=second,
         outcome=outcome,
-        workers=crowd,
+        workers=workers,
         worker=worker,
         weight=weight,
         features=np.column_stack(vectors) if vectors else None,

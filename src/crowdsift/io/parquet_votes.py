@@ -66,9 +66,9 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
         items.update(part.items.tolist())
         for worker, load in zip(part.workers.tolist(), part.loads.tolist(), strict=True):
             votes[worker] = votes.get(worker, 0) + load
-    crowd = sorted(votes)
-    loads = np.array([votes[worker] for worker in crowd], np.int64)
-    return Labels(_objects(sorted(items)), _objects(crowd), loads)
+    workers = sorted(votes)
+    loads = np.array([votes[worker] for worker in workers], np.int64)
+    return Labels(_objects(sorted(items)), _objects(workers), loads)
 
 
 def by_range(

@@ -260,7 +260,7 @@ class Sift(Model):
     ) -> Estimate:  # fmt: skip
         """The estimate at the end of a run, of unit size and of the majority's sign."""
         size = run.item_prior.scale if isinstance(run.item_prior, GroupPrior) else run.scale()
-        crowd = engine.facts.n_workers - engine.facts.n_gold
+        before_gold = engine.facts.n_workers - engine.facts.n_gold
         own = None if covariates is None or not covariates[0].names else covariates[0]
         sides = run.side_posteriors() if own is None else own.sides()
         summary = summarise(run.sites, run.prior, sides).scaled(size)
@@ -274,7 +274,7 @@ class Sift(Model):
             known = apart.known(leaves.scaled(size).points)
             summary = summary._replace(points=in_another(summary.points, apart))
         scores = _about_mean(run.means / size, engine)
-        margin = float(np.mean(summary.positive[:crowd] - summary.negative[:crowd]))
+        margin = float(np.mean(summary.positive[:before_gold] - summary.negative[:before_gold]))
         flip = not engine.facts.n_gold and is_upside_down(summary, engine)
         pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
         if pairs is not None:

@@ -17,7 +17,7 @@ __all__ = ["run_checks"]
 
 # The limits of the checks; docs/report.md explains them.
 FEW_ITEM_VOTES = 10  # an item with fewer has a score that is mostly guess
-FEW_WORKER_VOTES = 10  # a worker with fewer is judged by the crowd's habits more than by its own
+FEW_WORKER_VOTES = 10  # a worker with fewer is judged by others more than by itself
 SIGN = (0.5, 0.2)  # sign margin: clear from, in danger below
 FLAGGED_SHARE = (0.15, 0.4)
 ONE_WORKER = (0.15, 0.35)
@@ -68,7 +68,7 @@ def _item_votes(facts: Facts) -> Check:
 
 
 def _worker_votes(facts: Facts) -> Check:
-    title, votes = "Votes per worker", facts.crowd.votes
+    title, votes = "Votes per worker", facts.population.votes
     if not len(votes):
         return Check("worker-votes", title, "none", "The votes do not say who gave them.",
                      "Record a worker for every vote: then bad voters can be found.")  # fmt: skip
@@ -154,34 +154,34 @@ def _converged(facts: Facts) -> Check:
 
 
 def _flagged(facts: Facts) -> Check:
-    crowd, title = facts.crowd, "Flagged workers"
-    if not crowd.judged:
-        advice = "Use the method sift to find bad voters." if len(crowd.votes) else ""
+    population, title = facts.population, "Flagged workers"
+    if not population.judged:
+        advice = "Use the method sift to find bad voters." if len(population.votes) else ""
         return Check("flagged", title, "none", f"{facts.fit.method} judges no workers.", advice)
-    number = int(crowd.flagged.sum())
+    number = int(population.flagged.sum())
     if not number:
         return Check("flagged", title, "good", "No worker is flagged as random, one-sided or "
                      "adversarial.")  # fmt: skip
-    state = _graded(crowd.flagged_share, FLAGGED_SHARE)
+    state = _graded(population.flagged_share, FLAGGED_SHARE)
     kinds = ", ".join(
-        f"{count(int((crowd.verdict == word).sum()))} {word}"
+        f"{count(int((population.verdict == word).sum()))} {word}"
         for word in ("random", "one-sided", "adversarial")
-        if (crowd.verdict == word).any()
+        if (population.verdict == word).any()
     )
     finding = (
-        f"{count(number)} of {count(len(crowd.votes))} workers are flagged ({kinds}); they gave "
-        f"{percent(crowd.flagged_share)} of the votes."
+        f"{count(number)} of {count(len(population.votes))} workers are flagged ({kinds}); they "
+        f"gave {percent(population.flagged_share)} of the votes."
     )
     advice = "Their votes are discounted in the scores; look at the workers before you pay or ask."
     return Check("flagged", title, state, finding, advice)
 
 
 def _one_worker(facts: Facts) -> Check:
-    crowd, title = facts.crowd, "One worker's weight"
-    if not len(crowd.votes):
+    population, title = facts.population, "One worker's weight"
+    if not len(population.votes):
         return Check("one-worker", title, "none", "The votes do not say who gave them.")
-    who = int(np.argmax(crowd.say))
-    most, say = float(crowd.votes.max() / crowd.votes.sum()), float(crowd.say[who])
+    who = int(np.argmax(population.say))
+    most, say = float(population.votes.max() / population.votes.sum()), float(population.say[who])
     name = shortened(label(facts.fit.worker_table["worker"][who]), 40)
     finding = (
         f"The busiest worker gave {percent(most)} of the votes; the most influential "
@@ -203,7 +203,7 @@ def _work_times(facts: Facts) -> list[Check]:
         return []
     usual = float(np.median(seconds[known]))
     quick = known & (seconds < QUICK * usual)
-    flagged = quick & facts.crowd.flagged if facts.crowd.judged else np.zeros_like(quick)
+    flagged = quick & facts.population.flagged if facts.population.judged else np.zeros_like(quick)
     finding = f"Half of the workers take {usual:.3g} seconds or more for an answer; "
     finding += (
         "nobody takes less than a third of that."
@@ -226,11 +226,11 @@ def _sides(facts: Facts) -> Check:
     excess, error, share = facts.side_excess
     side = "left" if excess > 0 else "right"
     clear = abs(excess) > 2.0 * error
-    crowd = facts.crowd
-    always = (crowd.decided >= DECIDED) & (
-        np.abs(np.nan_to_num(crowd.left_share, nan=0.5) - 0.5) >= ALWAYS_ONE_SIDE - 0.5
+    population = facts.population
+    always = (population.decided >= DECIDED) & (
+        np.abs(np.nan_to_num(population.left_share, nan=0.5) - 0.5) >= ALWAYS_ONE_SIDE - 0.5
     )
-    loud = float(crowd.decided[always].sum() / max(crowd.decided.sum(), 1.0))
+    loud = float(population.decided[always].sum() / max(population.decided.sum(), 1.0))
     state = _graded(max(abs(excess) if clear else 0.0, loud / 2.0), SIDE)
     modelled = bool(np.isfinite(facts.fit.worker_table["side_bias"].astype(float)).any())
     if modelled and state == "bad":

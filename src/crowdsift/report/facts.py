@@ -11,10 +11,10 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.models import model
-from crowdsift.report.crowd import Crowd, describe_crowd
 from crowdsift.report.disputes import Dispute, disputed_pairs
 from crowdsift.report.evidence import Evidence
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
+from crowdsift.report.population import Population, describe_population
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.votes.labels import key_of
 from crowdsift.votes.mapped import parts
@@ -52,7 +52,7 @@ class Facts:
     ----------
     fit, votes
         What is reported on; the votes may be unknown.
-    crowd
+    population
         The workers.
     code
         The code in the votes of every row of the table of items; empty without votes.
@@ -73,7 +73,7 @@ class Facts:
 
     fit: FitRecord
     votes: Comparisons | None
-    crowd: Crowd
+    population: Population
     code: NDArray[np.int64]
     calibration: Calibration | str
     without: Without | str
@@ -108,12 +108,12 @@ def gather(
     """
     votes = fit.votes if votes is None else votes
     if votes is None or votes.on_disk:
-        crowd, why = describe_crowd(fit, None), ABSENT if votes is None else IN_FILES
+        population, why = describe_population(fit, None), ABSENT if votes is None else IN_FILES
         nothing, known = np.empty(0, np.int64), Evidence.of(replace(fit, votes=None))
         mark = "" if votes is None else _fingerprint(votes)
-        return Facts(fit, None, crowd, nothing, why, why, why, None, mark, known)
+        return Facts(fit, None, population, nothing, why, why, why, None, mark, known)
     code, scores = codes(fit, votes)
-    crowd = describe_crowd(fit, votes)
+    population = describe_population(fit, votes)
     cost = _refit_seconds(fit, votes)
     skipped = ""
     if fit.features is not None and votes.item_features is None:
@@ -131,12 +131,14 @@ def gather(
     return Facts(
         fit=fit,
         votes=votes,
-        crowd=crowd,
+        population=population,
         code=code,
         calibration=skipped or calibrate(votes, rule, seed=seed, threads=threads),
-        without=(skipped if crowd.flagged.any() else "")
-        or fit_without(votes, rule, crowd.flagged, scores, mirror=has_gold(fit), threads=threads),
-        disputes=disputed_pairs(votes, crowd.flagged),
+        without=(skipped if population.flagged.any() else "")
+        or fit_without(
+            votes, rule, population.flagged, scores, mirror=has_gold(fit), threads=threads
+        ),
+        disputes=disputed_pairs(votes, population.flagged),
         side_excess=_side_excess(fit, votes, scores),
         fingerprint=_fingerprint(votes),
         evidence=Evidence.of(fit if fit.votes is votes else replace(fit, votes=votes)),

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.numeric.distributions import Z90
-from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.leftout import Calibration, Without
+from crowdsift.report.population import VERDICTS
 from crowdsift.report.svg import Drawing, Scale, isolated
 from crowdsift.results.reasons import typical_reliability
 from crowdsift.results.words import (
@@ -46,7 +46,7 @@ _TIP = 300  # characters of a label under the pointer
 
 def workers_figure(facts: Facts, width: float) -> str:
     """Reliability against votes, coloured by verdict, the crowd's distribution behind it."""
-    table, crowd = facts.fit.worker_table, facts.crowd
+    table, population = facts.fit.worker_table, facts.population
     reliability = table["reliability"].astype(np.float64)
     if not len(reliability) or not np.isfinite(reliability).any():
         return ""
@@ -54,23 +54,25 @@ def workers_figure(facts: Facts, width: float) -> str:
     height, left, right, top, bottom = 400.0, 46.0, width - margin, 30.0, 352.0
     picture = Drawing(width, height, "Reliability of every worker against its number of votes")
     low, high = _reliability_range(facts)
-    x = Scale(max(float(crowd.votes.min()) * 0.8, 0.5), float(crowd.votes.max()) * 1.25, left,
-              right, log=True)  # fmt: skip
+    fewest, most = float(population.votes.min()), float(population.votes.max())
+    x = Scale(max(fewest * 0.8, 0.5), most * 1.25, left, right, log=True)
     y = Scale(low, high, bottom, top)
-    if crowd.density is not None:
-        at, tall = crowd.density
+    if population.density is not None:
+        at, tall = population.density
         inside = (at >= low) & (at <= high)
         reach = left + tall[inside] / tall.max() * 0.45 * (right - left)
         shape = list(zip(reach.tolist(), y.many(at[inside]).tolist(), strict=True))
         if shape:
-            picture.path([(left, shape[0][1]), *shape, (left, shape[-1][1])], "crowd", closed=True)
+            picture.path(
+                [(left, shape[0][1]), *shape, (left, shape[-1][1])], "population", closed=True
+            )
     picture.axis_x(x, top, bottom, "votes of the worker", 5)
     picture.axis_y(y, left, right, "reliability")
     _levels(picture, facts, y, left, right, width)
     drawn = np.isfinite(reliability)
     for word in [*VERDICTS, ""]:
-        members = np.flatnonzero((crowd.verdict == word) & drawn)
-        xs = x.many(crowd.votes[members])
+        members = np.flatnonzero((population.verdict == word) & drawn)
+        xs = x.many(population.votes[members])
         ys = y.many(np.clip(reliability[members], low, high))
         kind = f"dot v-{word or 'none'}"
         if len(reliability) > _ALL_TIPS:
@@ -79,14 +81,14 @@ def workers_figure(facts: Facts, width: float) -> str:
         for i, cx, cy in zip(members.tolist(), xs, ys, strict=True):
             name = isolated(shortened(label(table["worker"][i]), 60))
             tip = f"{name}: {word or 'no verdict'}, reliability {reliability[i]:.2f}, "
-            picture.circle(cx, cy, 5, kind, tip + many(crowd.votes[i], "vote"))
+            picture.circle(cx, cy, 5, kind, tip + many(population.votes[i], "vote"))
     return picture.text()
 
 
 def _reliability_range(facts: Facts) -> tuple[float, float]:
     """From the lowest to the highest estimate, 0 included, with some air."""
     values = facts.fit.worker_table["reliability"].astype(np.float64)
-    values = np.append(values[np.isfinite(values)], facts.crowd.level)
+    values = np.append(values[np.isfinite(values)], facts.population.level)
     low, high = float(values.min()), float(values.max())
     air = 0.08 * (high - low) or 0.5
     return low - air, high + air
@@ -96,9 +98,11 @@ def _levels(
     picture: Drawing, facts: Facts, y: Scale, left: float, right: float, width: float
 ) -> None:
     """The lines that verdicts measure by, named beside the picture where there is room."""
-    level = facts.crowd.level
+    level = facts.population.level
     lines = [(level, "zero", "clicks at random")]
-    typical = typical_reliability(facts.fit.worker_table, level) if facts.crowd.judged else np.nan
+    typical = (
+        typical_reliability(facts.fit.worker_table, level) if facts.population.judged else np.nan
+    )
     if np.isfinite(typical) and abs(y(typical + level) - y(level)) > 26:
         lines.append((typical + level, "typical", "typical worker"))
     for at, kind, name in lines:
@@ -238,12 +242,12 @@ def convergence_figure(method: str, trace: tuple[float, ...], width: float) -> s
 
 def verdict_bar(facts: Facts) -> str:
     """The votes by the verdict on who gave them, as one bar over the whole width."""
-    crowd = facts.crowd
-    total = max(float(crowd.votes.sum()), 1e-300)
+    population = facts.population
+    total = max(float(population.votes.sum()), 1e-300)
     parts, at = [], 0.0
     for word in VERDICTS:
-        members = crowd.verdict == word
-        share = float(crowd.votes[members].sum()) / total
+        members = population.verdict == word
+        share = float(population.votes[members].sum()) / total
         if share <= 0.0:
             continue
         tip = f"{word}: {count(int(members.sum()))} workers, {percent(share)} of the votes"

@@ -15,9 +15,9 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.report import figures
 from crowdsift.report.checks import run_checks
-from crowdsift.report.crowd import VERDICTS
 from crowdsift.report.follows import what_is_followed
 from crowdsift.report.leftout import PARTS, Calibration, Without
+from crowdsift.report.population import VERDICTS
 from crowdsift.report.top import history_figure, matrix_figure, top_sentences
 from crowdsift.report.verdict import overall
 from crowdsift.results.reasons import SHORT
@@ -171,7 +171,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
         sized[name] = "".join(
             f'<div class="{kind}">{text}</div>' for kind, text in made.items() if text
         )
-    return sized | {"share": figures.verdict_bar(facts) if facts.crowd.judged else ""}
+    return sized | {"share": figures.verdict_bar(facts) if facts.population.judged else ""}
 
 
 def _ranking(table: Table) -> dict[str, NDArray[Any]]:
@@ -221,12 +221,12 @@ def _items(facts: Facts) -> dict[str, Any]:
 
 def _workers(facts: Facts) -> dict[str, Any]:
     """The workers as columns, the flagged ones first, then by votes."""
-    table, crowd = facts.fit.worker_table, facts.crowd
+    table, population = facts.fit.worker_table, facts.population
     place = {word: len(VERDICTS) - i for i, word in enumerate(VERDICTS)}
-    severity = np.array([place.get(word, 99) for word in crowd.verdict.tolist()])
-    order = np.lexsort((np.arange(table.height), -crowd.votes, severity))
+    severity = np.array([place.get(word, 99) for word in population.verdict.tolist()])
+    order = np.lexsort((np.arange(table.height), -population.votes, severity))
     columns = {
-        "verdict": crowd.verdict,
+        "verdict": population.verdict,
         "name": table["worker"],
         "reliability": table["reliability"],
         "lower": table["lower"],
@@ -236,20 +236,22 @@ def _workers(facts: Facts) -> dict[str, Any]:
     }
     if np.isfinite(table["side_bias"].astype(np.float64)).any():
         columns["side_bias"] = table["side_bias"]
-    if np.isfinite(crowd.left_share).any():
-        columns["left"] = crowd.left_share
+    if np.isfinite(population.left_share).any():
+        columns["left"] = population.left_share
     result = _columns({name: column[order] for name, column in columns.items()})
     result["why"] = [
-        [[reason.code, *reason.figures] for reason in crowd.reasons[i] if SHORT[reason.code]]
+        [[reason.code, *reason.figures] for reason in population.reasons[i] if SHORT[reason.code]]
         for i in order[: len(result["name"])].tolist()
     ]
     result["why_text"] = [
         "; ".join(SHORT[code].format(*given) for code, *given in why)
         for why in result["why"][:FIRST_ROWS]
     ]
-    result["flagged"] = min(int(crowd.flagged.sum()), len(result["name"]))
-    result["scale"] = value_range(table["reliability"], table["lower"], table["upper"], crowd.level)
-    result["level"] = crowd.level
+    result["flagged"] = min(int(population.flagged.sum()), len(result["name"]))
+    result["scale"] = value_range(
+        table["reliability"], table["lower"], table["upper"], population.level
+    )
+    result["level"] = population.level
     return result
 
 
@@ -298,13 +300,13 @@ def value_range(*columns: Any) -> list[float]:
 
 
 def _verdict_counts(facts: Facts) -> list[dict[str, Any]]:
-    crowd = facts.crowd
-    total = max(float(crowd.votes.sum()), 1e-300)
+    population = facts.population
+    total = max(float(population.votes.sum()), 1e-300)
     found = []
     for word in VERDICTS:
-        members = crowd.verdict == word
+        members = population.verdict == word
         if members.any():
-            share = float(crowd.votes[members].sum()) / total
+            share = float(population.votes[members].sum()) / total
             found.append({"word": word, "workers": int(members.sum()), "share": share})
     return found
 

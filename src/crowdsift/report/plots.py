@@ -12,10 +12,10 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import Z90
-from crowdsift.report.crowd import VERDICTS, describe_crowd
 from crowdsift.report.facts import ABSENT, codes, has_gold, settled
 from crowdsift.report.figures import trace_name
 from crowdsift.report.leftout import calibrate, fit_without
+from crowdsift.report.population import VERDICTS, describe_population
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
 
@@ -100,24 +100,27 @@ def workers(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     reliability = fit.worker_table["reliability"].astype(np.float64)
     if not np.isfinite(reliability).any():
         raise RequestError(f"{fit.method} estimates no reliabilities; use the method sift")
-    crowd = describe_crowd(fit, None)
+    population = describe_population(fit, None)
     ax = _axes(ax, height=4.5)
     ax.set_xscale("log")
-    _whole_numbers(ax, crowd.votes)
-    ax.axhline(crowd.level, color="#5a6775", lw=1)
+    _whole_numbers(ax, population.votes)
+    ax.axhline(population.level, color="#5a6775", lw=1)
     for word in (*VERDICTS, ""):
-        members = crowd.verdict == word
+        members = population.verdict == word
         if members.any():
-            ax.scatter(crowd.votes[members], reliability[members], s=26, color=_COLOURS[word],
+            ax.scatter(population.votes[members], reliability[members], s=26, color=_COLOURS[word],
                        edgecolors="white", linewidths=0.5, zorder=3,
                        label=f"{word or 'no verdict'} ({int(members.sum())})")  # fmt: skip
-    if crowd.density is not None:
-        at, tall = crowd.density
+    if population.density is not None:
+        at, tall = population.density
         behind = ax.twiny()
         behind.fill_betweenx(at, 0.0, tall, color="#1f66b5", alpha=0.13, lw=0)
         behind.set_xlim(0.0, 2.2 * float(tall.max()))
         behind.set_axis_off()
-    air = 0.1 * float(np.ptp(np.append(reliability[np.isfinite(reliability)], crowd.level))) or 0.5
+    air = (
+        0.1 * float(np.ptp(np.append(reliability[np.isfinite(reliability)], population.level)))
+        or 0.5
+    )
     ax.set_ylim(float(np.nanmin(reliability)) - air, float(np.nanmax(reliability)) + air)
     ax.set_xlabel("votes of the worker")
     ax.set_ylabel("reliability")
@@ -185,7 +188,7 @@ def without_flagged(
     """
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
-    flagged = describe_crowd(fit, votes).flagged
+    flagged = describe_population(fit, votes).flagged
     found = fit_without(votes, settled(fit), flagged, scores, mirror=has_gold(fit))
     if isinstance(found, str):
         raise RequestError(found)

@@ -78,8 +78,8 @@ def _misfit(facts: Facts) -> Check | None:
     found = facts.evidence.statistics
     if found is None or not found.workers.height:
         return None
-    wrong = found.workers["misfit"].astype(bool) & ~facts.crowd.flagged
-    beside = " beside the flagged ones" if facts.crowd.flagged.any() else ""
+    wrong = found.workers["misfit"].astype(bool) & ~facts.population.flagged
+    beside = " beside the flagged ones" if facts.population.flagged.any() else ""
     title = "Misfitting workers"
     if not wrong.any():
         return Check("misfit", title, "good", f"No worker{beside} is noisier than chance "

@@ -95,7 +95,7 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
     if decided and rule.tie_column == "tie_rate":
         draws = draws._replace(width=np.zeros_like(draws.width))
     result = np.empty((3, len(asked.difference)))
-    crowd = max(fit.worker_table.height, 1)
+    n_workers = max(fit.worker_table.height, 1)
     for begin in range(0, result.shape[1], _BLOCK):
         named = begin + np.flatnonzero(asked.worker[begin : begin + _BLOCK] >= 0)
         difference, code = asked.difference[named][:, None], asked.worker[named]
@@ -105,7 +105,7 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
     nobody = np.flatnonzero(asked.worker < 0)
     apart, place = np.unique(asked.difference[nobody], return_inverse=True)
     found = np.empty((3, len(apart)))
-    columns = [column[:crowd] for column in draws]
+    columns = [column[:n_workers] for column in draws]
     step = max(_NUMBERS // np.broadcast(*columns).size, 1)
     for begin in range(0, len(apart), step):
         some = slice(begin, begin + step)

@@ -85,8 +85,8 @@ class CovariateSites:
         assert votes.features is not None
         turn = np.where(back, -1.0, 1.0)
         C = votes.features[rows].astype(np.float64) * turn[:, None]
-        self._crowd, self._gold = votes.n_workers - votes.n_gold, votes.n_gold
-        side = np.where(worker[rows] < self._crowd, turn, 0.0)
+        self._before_gold, self._gold = votes.n_workers - votes.n_gold, votes.n_gold
+        side = np.where(worker[rows] < self._before_gold, turn, 0.0)
         starts = np.searchsorted(worker[rows], np.arange(votes.n_workers + 1))
         self._votes = TypeVotes(worker[rows], starts, C, n, tied[rows], side)
         self._winner = np.where(back, votes.second[rows], votes.first[rows]).astype(np.int64)
@@ -160,7 +160,7 @@ class CovariateSites:
             self._A = self._A + damping * (A - self._A)
             self._h = self._h + damping * (h - self._h)
             self._learn(given, regular)
-        counted = (np.diff(votes.starts) > 0) & (np.arange(len(q)) < self._crowd)
+        counted = (np.diff(votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         none = np.zeros(len(q))
         return SiteUpdate(
             self._counts(q, counted), float(log_messages.sum()), log_sites,
@@ -206,7 +206,7 @@ class CovariateSites:
         """
         assert self.laplace is not None
         T, (_, mean, covariance, _) = self.effects.variance, self.laplace
-        voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(regular)) < self._crowd)
+        voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(regular)) < self._before_gold)
         weight = regular * voted
         about = mean - self.effects.mean
         first = np.einsum("st,stp->sp", given, about)
@@ -229,7 +229,7 @@ class CovariateSites:
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
         q, _ = self.types.posterior(prior, None)
-        voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(q)) < self._crowd)
+        voted = (np.diff(self._votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         return self._counts(q, voted)
 
     def posteriors(

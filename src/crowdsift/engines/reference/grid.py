@@ -97,7 +97,7 @@ class ReferenceSites:
         variance: float,
     ) -> None:
         self._votes, self._types = votes, TypeTable(types, votes.n_workers, votes.n_gold)
-        self._crowd = votes.n_workers - votes.n_gold
+        self._before_gold = votes.n_workers - votes.n_gold
         tied = (votes.y == 0.5) & types.ties
         won, lost = (votes.y > 0) & ~tied, (votes.y < 1) & ~tied
         rows = np.concatenate([np.flatnonzero(kind) for kind in (won, lost, tied)])
@@ -110,7 +110,7 @@ class ReferenceSites:
         self._tied, y = self._kind == 2, votes.y[rows]
         self._n = votes.n[rows] * np.where(self._tied, 1.0, np.where(back, 1.0 - y, y))
         side = np.where(back, -1.0, 1.0)
-        self._x = np.where(self._worker < self._crowd, side, 0.0)
+        self._x = np.where(self._worker < self._before_gold, side, 0.0)
         self._pairs = PairTable(self._winner, self._loser, self._n, votes.n_items, shared, variance)
         self._tau, self._nu, self._side_tau, self._side_nu = np.zeros((4, len(rows)))
         self.n_votes, self.n_pairs = float(len(rows)), float(self._pairs.n_owned)
@@ -163,7 +163,7 @@ class ReferenceSites:
                 np.where(marked[s], a, b) for a, b in zip(new, old, strict=True)
             )
         voted = np.bincount(s, minlength=len(marked)) > 0
-        counted = marked & voted & (np.arange(len(marked)) < self._crowd)
+        counted = marked & voted & (np.arange(len(marked)) < self._before_gold)
         return SiteUpdate(
             types.counts(q, counted),
             float(log_messages[marked].sum()),
@@ -178,7 +178,7 @@ class ReferenceSites:
         """Counts of types; see the protocol."""
         q, _ = self._types.posterior(prior, None)
         voted = np.bincount(self._worker, minlength=len(q)) > 0
-        return self._types.counts(q, voted & (np.arange(len(q)) < self._crowd))
+        return self._types.counts(q, voted & (np.arange(len(q)) < self._before_gold))
 
     def posteriors(
         self, prior: Vector, rows: slice, own: WorkerPriors | None = None
@@ -279,7 +279,7 @@ class ReferenceSites:
         s, n, m = self._worker, self._n, self._votes.n_workers
         g0, t2 = np.full(m, side.mean), np.full(m, side.variance)
         if own is not None:
-            g0[: self._crowd], t2[: self._crowd] = own.side_mean, own.side_variance
+            g0[: self._before_gold], t2[: self._before_gold] = own.side_mean, own.side_variance
         tau = np.bincount(s, n * self._side_tau, m)
         nu = np.bincount(s, n * self._side_nu, m)
         D = 1.0 + t2 * tau

@@ -22,7 +22,7 @@ class TypeTable:
     """The grid of types, workers' adaptive grids, and the messages of the last pass."""
 
     def __init__(self, shape: WorkerTypes, n_workers: int, n_gold: int) -> None:
-        self.shape, self._n, self._crowd = shape, n_workers, n_workers - n_gold
+        self.shape, self._n, self._before_gold = shape, n_workers, n_workers - n_gold
         self.levels: Vector = np.empty(0)
         self.messages: Vector = np.empty((0, 0))
         self.adaptive: dict[int, Vector] = {}
@@ -54,15 +54,15 @@ class TypeTable:
         """q_s(t), and log Σ_t prior_t exp(message_st); `among` some types, where 1."""
         priors = np.tile(prior, (self._n, 1))
         if own is not None:
-            priors[: self._crowd] = own.masses
+            priors[: self._before_gold] = own.masses
         priors = priors * among
         types = 2 * len(self.levels) + 1
         for s, levels in self.adaptive.items():
             for at in range(0, self._n_regular(), types):
                 part = priors[s, at : at + types]
                 priors[s, at : at + types] = interpolated_prior(self.levels, part, levels)
-        priors[self._crowd :] = 0.0
-        priors[self._crowd :, types - 1] = 1.0
+        priors[self._before_gold :] = 0.0
+        priors[self._before_gold :, types - 1] = 1.0
         top = np.where(priors > 0, self.messages, -np.inf).max(axis=1, keepdims=True)
         joint = priors * np.exp(np.minimum(self.messages - top, 0.0))
         total = joint.sum(axis=1, keepdims=True)
@@ -85,7 +85,7 @@ class TypeTable:
     def refine(self) -> int:
         """Adaptive grids for workers with narrow likelihoods, gold aside; how many changed."""
         changed = 0
-        for s in range(self._crowd):
+        for s in range(self._before_gold):
             before = self.adaptive.get(s)
             levels = refined_levels(self.levels, before, self.likelihood(s))
             changed += levels is not before
@@ -103,7 +103,7 @@ class TypeTable:
 
     def gold_margin(self, marked: NDArray[np.bool_]) -> float:
         """Log-odds that marked gold is of the largest reliability, against the smallest."""
-        gold = self.messages[self._crowd :][marked[self._crowd :]]
+        gold = self.messages[self._before_gold :][marked[self._before_gold :]]
         return float(np.sum(gold[:, 2 * len(self.levels)] - gold[:, 0]))
 
     def rescale(self, factor: float) -> None:

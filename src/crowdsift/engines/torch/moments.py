@@ -99,8 +99,8 @@ class PlainPasses:
 
     kernels = False  # whether workers and types are a matter of kernels, too
 
-    def __init__(self, rows: SiteRows, types: TypeState, crowd: int) -> None:
-        self._rows, self._types, self._crowd = rows, types, crowd
+    def __init__(self, rows: SiteRows, types: TypeState, before_gold: int) -> None:
+        self._rows, self._types, self._before_gold = rows, types, before_gold
         self._points = types.points()
 
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
@@ -150,7 +150,7 @@ class PlainPasses:
         E = state.mean.index_select(0, pair).double() * rows.sign[part]
         V = state.variance.index_select(0, pair).double()
         m, v, log_site = cavity(E, V, state.tau[part].double(), state.nu[part].double())
-        x, none = rows.side(part, self._crowd), torch.zeros_like(m)
+        x, none = rows.side(part, self._before_gold), torch.zeros_like(m)
         if state.sides is None:
             return Cavities(m, v, x, none, none), log_site
         m_side, v_side, _ = side_cavity(rows, state, state.sides, part)

@@ -32,10 +32,10 @@ class Passes(Protocol):
         """The sites of marked workers, `damping` of the way to those of the moments."""
 
 
-def grid_passes(rows: SiteRows, types: TypeState, crowd: int) -> Passes:
-    """The passes over these rows; the first `crowd` workers are not gold."""
+def grid_passes(rows: SiteRows, types: TypeState, before_gold: int) -> Passes:
+    """The passes over these rows; the first `before_gold` workers are not gold."""
     if uses_triton(rows.device):
         from crowdsift.engines.torch.triton_grid import TritonPasses
 
-        return TritonPasses(rows, types, crowd)
-    return PlainPasses(rows, types, crowd)
+        return TritonPasses(rows, types, before_gold)
+    return PlainPasses(rows, types, before_gold)

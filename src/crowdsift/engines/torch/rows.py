@@ -110,13 +110,13 @@ class SiteRows:
         for begin in range(0, len(self), size):
             yield slice(begin, min(begin + size, len(self)))
 
-    def counted(self, crowd: int, *, numbers: bool = False) -> Tensor:
-        """Workers with votes, gold apart, which begins at `crowd`; as 0 and 1 in `numbers`."""
-        if crowd not in self._counted:
+    def counted(self, before_gold: int, *, numbers: bool = False) -> Tensor:
+        """Workers with votes, those before gold; as 0 and 1 in `numbers`."""
+        if before_gold not in self._counted:
             mask = self.held > 0
-            mask[crowd:] = False
-            self._counted[crowd] = mask, mask.to(torch.float64)
-        return self._counted[crowd][int(numbers)]
+            mask[before_gold:] = False
+            self._counted[before_gold] = mask, mask.to(torch.float64)
+        return self._counted[before_gold][int(numbers)]
 
     def chunks(self) -> Chunks:
         """Runs of rows of one worker each, found once."""
@@ -135,10 +135,10 @@ class SiteRows:
         bounds = torch.cat([first, each.sum()[None]])
         return Chunks(worker, begin, end, int(each.max()) if len(each) else 0, bounds)
 
-    def side(self, rows: slice, crowd: int) -> Tensor:
+    def side(self, rows: slice, before_gold: int) -> Tensor:
         """+1 where the winner stood first (ties: the first item), -1 else, 0 for gold."""
         x = torch.where(self.kind[rows] == -1, -1.0, 1.0)
-        return torch.where(self.worker[rows] < crowd, x, 0.0).to(torch.float64)
+        return torch.where(self.worker[rows] < before_gold, x, 0.0).to(torch.float64)
 
 
 def _key(one: Tensor, two: Tensor, n_items: int, near: int) -> Tensor:

@@ -51,7 +51,7 @@ class TorchSites:
     def __init__(
         self, votes: VoteTensors, rows: SiteRows, types: WorkerTypes, variance: float
     ) -> None:
-        self._votes, self._rows, self._crowd = votes, rows, votes.n_workers - votes.n_gold
+        self._votes, self._rows, self._before_gold = votes, rows, votes.n_workers - votes.n_gold
         self._types = TypeState(types, votes.n_workers, votes.n_gold, votes.device, rows.rooms)
         self._pairs = PairState(rows, votes.n_items, variance)
         zeros = torch.zeros(len(rows), dtype=torch.float32, device=votes.device)
@@ -88,7 +88,7 @@ class TorchSites:
         share = 1.0 if workers is None else float((rows.held * marked).sum()) / max(len(rows), 1)
         votes.passes += share
         state, family = self._state(votes.numbers(means), side, own)
-        passes = grid_passes(rows, types, self._crowd)
+        passes = grid_passes(rows, types, self._before_gold)
         messages, log_sites = passes.messages(state, marked)
         sides = types.shape.sides
         types.set_messages(messages)
@@ -103,8 +103,10 @@ class TorchSites:
         if damping:
             new = passes.move(state, q, given, marked, damping, clip)
             self._tau, self._nu, self._side_tau, self._side_nu = new
-        counted = marked & rows.counted(self._crowd)
-        some = rows.counted(self._crowd, numbers=True) if workers is None else counted.double()
+        counted = marked & rows.counted(self._before_gold)
+        some = (
+            rows.counted(self._before_gold, numbers=True) if workers is None else counted.double()
+        )
         counts = types.counts(prior, some, self._own(prior, own))
         sums = torch.stack([torch.where(marked, logs, 0.0).sum(), log_sites])
         found = to_host(torch.cat([counts, sums]))
@@ -116,7 +118,7 @@ class TorchSites:
 
     def type_counts(self, prior: Vector) -> Vector:
         """Counts of types; see the protocol."""
-        workers = self._rows.counted(self._crowd, numbers=True)
+        workers = self._rows.counted(self._before_gold, numbers=True)
         alone = self._rows.pairs.mine is None  # what shards hold may move
         found = self._types.recorded_counts(prior, workers) if alone else None
         return to_host(self._types.counts(prior, workers)) if found is None else found
@@ -235,7 +237,7 @@ class TorchSites:
             signed = d.index_select(0, pair) * rows.sign[part]
             variance = beta * beta * v.index_select(0, pair)[:, None] + spread
             k = torch.rsqrt(1.0 + PROBIT_SMOOTHING * variance)
-            z = beta * signed[:, None] + rows.side(part, self._crowd)[:, None] * bias
+            z = beta * signed[:, None] + rows.side(part, self._before_gold)[:, None] * bias
             Z = _probability(k * z, k * width, rows.kind[part] == 2)
             total = total + (rows.n[part] * torch.log(Z.mean(dim=1).clamp(min=1e-300))).sum()
         return float(total)
@@ -252,8 +254,8 @@ class TorchSites:
             return SiteState(E, V, *sites, None), nothing
         g0, t2 = nothing + side.mean, nothing + side.variance
         if own is not None:
-            g0[: self._crowd] = self._votes.numbers(own.side_mean)
-            t2[: self._crowd] = self._votes.numbers(own.side_variance)
+            g0[: self._before_gold] = self._votes.numbers(own.side_mean)
+            t2[: self._before_gold] = self._votes.numbers(own.side_variance)
         tau, nu = self._side_sums()
         D = 1.0 + t2 * tau
         evidence = -0.5 * torch.log(D) + 0.5 * (t2 * nu**2 + 2.0 * g0 * nu - g0**2 * tau) / D

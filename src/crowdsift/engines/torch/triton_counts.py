@@ -192,7 +192,7 @@ class TypeMatrices:
     def __init__(self, types: Any, tops: Tensor, room: CountRoom | None = None) -> None:
         self._shape = types.messages.shape
         self._of = types.messages, tops, types.low, types.high, types.levels, types.cells()
-        self._crowd, self._widths = types.crowd, len(types.shape.widths)
+        self._before_gold, self._widths = types.before_gold, len(types.shape.widths)
         self._n_regular, self._room = types.n_regular(), room
         made = tuple(torch.empty_like(types.messages) for _ in range(3)) if room is None else ()
         self._matrices = made if room is None else room.matrices
@@ -207,7 +207,7 @@ class TypeMatrices:
             T=triton.next_power_of_2(self._shape[1]),
         )  # fmt: skip
         if half > 1:
-            _share_out[(self._crowd, self._widths)](
+            _share_out[(self._before_gold, self._widths)](
                 messages, tops, same, above, below, low, high, levels, cells, self._shape[1], half,
                 H=triton.next_power_of_2(half + 1),
             )  # fmt: skip

@@ -99,10 +99,10 @@ def _site(i, good, tau, nu):
 
 
 @triton.jit
-def _sign_of_side(i, good, worker, kind, crowd):
+def _sign_of_side(i, good, worker, kind, before_gold):
     """+1 where the winner stood first, -1 else, 0 for gold."""
     x = tl.where(tl.load(kind + i, mask=good, other=1) == -1, -1.0, 1.0)
-    return tl.where(worker < crowd, x, 0.0).to(tl.float64)
+    return tl.where(worker < before_gold, x, 0.0).to(tl.float64)
 
 
 @triton.jit
@@ -124,7 +124,7 @@ def _moved(old_tau, old_nu, alpha, kappa, m, v, damping, LEAST: tl.constexpr):
 @triton.jit
 def _cavities(
     worker, n, kind, pair, sign, posterior, tau, nu, side_mean, side_variance, side_tau, side_nu,
-    marked, mean, variance, bias, bias_variance, logs, count, crowd, FAMILY: tl.constexpr,
+    marked, mean, variance, bias, bias_variance, logs, count, before_gold, FAMILY: tl.constexpr,
     LEAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """Cavities of votes in single precision, γ's with the sign of the side; Σ n·log Z̃."""
@@ -141,7 +141,7 @@ def _cavities(
     weight *= tl.load(marked + who, mask=good, other=0).to(tl.float64)
     tl.store(logs + block, tl.sum(weight * _log_site(E, V, t, h, LEAST), axis=0))
     if FAMILY:
-        x = _sign_of_side(i, good, who, kind, crowd)
+        x = _sign_of_side(i, good, who, kind, before_gold)
         g, w = _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST)
         tl.store(bias + i, (x * g).to(tl.float32), mask=good)
         tl.store(bias_variance + i, (tl.abs(x) * w).to(tl.float32), mask=good)
@@ -150,7 +150,7 @@ def _cavities(
 @triton.jit
 def _update(
     worker, kind, pair, sign, posterior, tau, nu, side_mean, side_variance, side_tau, side_nu,
-    marked, damping_at, new_tau, new_nu, new_side_tau, new_side_nu, count, crowd,
+    marked, damping_at, new_tau, new_nu, new_side_tau, new_side_nu, count, before_gold,
     CLIP: tl.constexpr, FAMILY: tl.constexpr, LEAST: tl.constexpr, B: tl.constexpr,
 ):  # fmt: skip
     """New sites, where first and second moments of log Z are now."""
@@ -169,7 +169,7 @@ def _update(
     tl.store(new_tau + i, one.to(tl.float32), mask=good)
     tl.store(new_nu + i, two.to(tl.float32), mask=good)
     if FAMILY:
-        x = _sign_of_side(i, good, who, kind, crowd)
+        x = _sign_of_side(i, good, who, kind, before_gold)
         g, w = _bias(i, good, who, side_mean, side_variance, side_tau, side_nu, LEAST)
         first, second = _site(i, good, new_side_tau, new_side_nu)
         alpha = x * first
@@ -183,7 +183,7 @@ def _update(
 @triton.jit
 def _messages(
     chunk_worker, chunk_begin, chunk_end, n, kind, mean, variance, side_mean, side_variance, low,
-    high, levels, place, width, only, regular, out, n_types, half, crowd, C: tl.constexpr,
+    high, levels, place, width, only, regular, out, n_types, half, before_gold, C: tl.constexpr,
     TIES: tl.constexpr, SIDES: tl.constexpr, FAMILY: tl.constexpr, V: tl.constexpr,
     T: tl.constexpr,
 ):  # fmt: skip
@@ -206,7 +206,7 @@ def _messages(
         v = tl.load(variance + i, mask=good, other=0.0)[:, None]
         spread, z = beta * beta * v, beta * m
         if SIDES:
-            x = _sign_of_side(i, good, worker, kind, crowd).to(tl.float32)[:, None]
+            x = _sign_of_side(i, good, worker, kind, before_gold).to(tl.float32)[:, None]
             if FAMILY:
                 spread += share * tl.load(side_variance + i, mask=good, other=0.0)[:, None]
                 z += share * tl.load(side_mean + i, mask=good, other=0.0)[:, None]
@@ -226,8 +226,8 @@ def _messages(
 def _moments(
     chunk_worker, chunk_begin, chunk_end, kind, mean, variance, side_mean, side_variance, low, high,
     levels, place, width, only, regular, q, given, alpha, bend, side_alpha, side_bend, n_types,
-    half, crowd, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr, FAMILY: tl.constexpr,
-    V: tl.constexpr, T: tl.constexpr,
+    half, before_gold, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr,
+    FAMILY: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
     chunk = tl.program_id(0).to(tl.int64)
@@ -241,7 +241,7 @@ def _moments(
         v = tl.load(variance + i, mask=good, other=0.0)[:, None]
         first, second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
         if SIDES:
-            x = _sign_of_side(i, good, worker, kind, crowd).to(tl.float32)[:, None]
+            x = _sign_of_side(i, good, worker, kind, before_gold).to(tl.float32)[:, None]
             side_first, side_second = tl.zeros([V], tl.float32), tl.zeros([V], tl.float32)
         for start in range(0, n_types, T):
             t = start + tl.arange(0, T)
@@ -295,8 +295,8 @@ class TritonPasses(PlainPasses):
 
     kernels = True
 
-    def __init__(self, rows: SiteRows, types: TypeState, crowd: int) -> None:
-        self._rows, self._types, self._crowd = rows, types, crowd
+    def __init__(self, rows: SiteRows, types: TypeState, before_gold: int) -> None:
+        self._rows, self._types, self._before_gold = rows, types, before_gold
         self._chunks = rows.chunks()
         self._shape, self._half = (len(self._chunks.worker), types.n_types()), len(types.levels)
         ends = types.low.to(torch.float32), types.high.to(torch.float32)
@@ -328,7 +328,7 @@ class TritonPasses(PlainPasses):
         self._votes, self._cavity = self._of(state), (*two, *more)
         _cavities[(blocks,)](
             rows.worker, rows.n, *self._votes, marked.view(torch.int8), *self._cavity, logs,
-            len(rows), self._crowd, FAMILY=family, LEAST=_LEAST, B=_BLOCK,
+            len(rows), self._before_gold, FAMILY=family, LEAST=_LEAST, B=_BLOCK,
         )  # fmt: skip
         self._launch_messages(out)
         if chunks.most == 1 and len(chunks.worker) == workers:
@@ -357,12 +357,12 @@ class TritonPasses(PlainPasses):
         else:
             _moments[(self._shape[0],)](
                 chunks.worker, chunks.begin, chunks.end, rows.kind, *self._cavity, *self._grid,
-                mass, among, *new, self._shape[1], self._half, self._crowd, **self._flags,
+                mass, among, *new, self._shape[1], self._half, self._before_gold, **self._flags,
             )  # fmt: skip
         part = torch.full((1,), damping, dtype=torch.float64, device=mass.device)
         _update[(triton.cdiv(len(rows), _BLOCK),)](
-            rows.worker, *self._votes, marked.view(torch.int8), part, *new, len(rows), self._crowd,
-            CLIP=clip, FAMILY=self._flags["FAMILY"], LEAST=_LEAST, B=_BLOCK,
+            rows.worker, *self._votes, marked.view(torch.int8), part, *new, len(rows),
+            self._before_gold, CLIP=clip, FAMILY=self._flags["FAMILY"], LEAST=_LEAST, B=_BLOCK,
         )  # fmt: skip
         return new
 
@@ -377,8 +377,8 @@ class TritonPasses(PlainPasses):
             )  # fmt: skip
             return
         _messages[(count, triton.cdiv(n_types, self._flags["T"]))](
-            *where, rows.kind, *self._cavity, *self._grid, out, n_types, self._half, self._crowd,
-            **self._flags,
+            *where, rows.kind, *self._cavity, *self._grid, out, n_types, self._half,
+            self._before_gold, **self._flags,
         )  # fmt: skip
 
     def _plain_flags(self) -> dict[str, Any]:

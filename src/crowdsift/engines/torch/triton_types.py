@@ -37,11 +37,11 @@ def place_among(levels, level, half):
 
 
 @triton.jit
-def _prior(t, inside, worker, crowd, lo, hi, prior, levels, cells, place, regular, half,
+def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, regular, half,
            n_regular):  # fmt: skip
     """The prior masses of a worker's types, on its own grid where it has one."""
     mass = tl.load(prior + t, mask=inside, other=0.0)
-    if worker >= crowd:  # gold is of the largest reliability
+    if worker >= before_gold:  # gold is of the largest reliability
         mass = tl.where(t == 2 * half, 1.0, 0.0).to(tl.float64)
     else:
         if lo == lo:
@@ -64,7 +64,7 @@ def _prior(t, inside, worker, crowd, lo, hi, prior, levels, cells, place, regula
 @triton.jit
 def _posterior(
     messages, family, low, high, prior, levels, cells, place, regular, q, given, logs, tops,
-    shares, n_types, n_regular, half, crowd, FAMILY: tl.constexpr, T: tl.constexpr,
+    shares, n_types, n_regular, half, before_gold, FAMILY: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """q(t) of a worker, that among regular types, log Σ prior·exp(message), largest message."""
     worker = tl.program_id(0)
@@ -73,8 +73,8 @@ def _posterior(
     row = worker.to(tl.int64) * n_types
     message = tl.load(messages + row + t, mask=inside, other=float("-inf"))
     lo, hi = tl.load(low + worker), tl.load(high + worker)
-    mass = _prior(t, inside, worker, crowd, lo, hi, prior, levels, cells, place, regular, half,
-                  n_regular)  # fmt: skip
+    mass = _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, regular,
+                  half, n_regular)  # fmt: skip
     common = tl.load(regular + t, mask=inside, other=0.0).to(tl.float64)
     if FAMILY:
         message += common * tl.load(family + worker)
@@ -180,7 +180,7 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
     _posterior[(workers,)](
         types.messages, logs if family is None else family, types.low, types.high, prior, levels,
         types.cells(), place, regular, q, q if given is None else given, logs, tops, shares, count,
-        types.n_regular(), len(levels), types.crowd, FAMILY=family is not None,
+        types.n_regular(), len(levels), types.before_gold, FAMILY=family is not None,
         T=triton.next_power_of_2(count),
     )  # fmt: skip
     return Posterior(q, given, logs, tops, shares)
@@ -191,8 +191,8 @@ def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> 
     low, high = types.low.clone(), types.high.clone()
     changed = torch.zeros(len(low), dtype=torch.int32, device=low.device)
     half = len(types.levels)
-    if types.crowd:
-        _refine[(types.crowd,)](
+    if types.before_gold:
+        _refine[(types.before_gold,)](
             types.messages, tops, types.low, types.high, types.levels, low, high, changed,
             types.messages.shape[1], half, len(types.shape.widths), NARROW=constants[0],
             SPAN=constants[1], SLACK=constants[2], H=triton.next_power_of_2(half),

@@ -50,7 +50,7 @@ class TypeState:
         self, shape: WorkerTypes, n_workers: int, n_gold: int, device: torch.device,
         rooms: dict[object, CountRoom] | None = None,
     ) -> None:  # fmt: skip
-        self.shape, self._n, self.crowd = shape, n_workers, n_workers - n_gold
+        self.shape, self._n, self.before_gold = shape, n_workers, n_workers - n_gold
         self._device = device
         self._levels: Vector | None = None
         self.levels: Tensor = torch.zeros(0, dtype=torch.float64, device=device)
@@ -218,14 +218,14 @@ class TypeState:
             from crowdsift.engines.torch.triton_types import refined
 
             return int(refined(self, self.tops, CONSTANTS))
-        messages = self.messages[: self.crowd]
+        messages = self.messages[: self.before_gold]
         relative = torch.exp((messages - messages.amax(dim=1, keepdim=True)).clamp(min=-55.0))
         slices = relative[:, : self.n_regular()].reshape(len(messages), -1, self._size())
         likelihood = slices.sum(dim=1)
         ends = refined_ends(
-            self.levels, self.low[: self.crowd], self.high[: self.crowd], likelihood
+            self.levels, self.low[: self.before_gold], self.high[: self.before_gold], likelihood
         )
-        gold = self.low[self.crowd :]
+        gold = self.low[self.before_gold :]
         low, high = torch.cat([ends[0], gold]), torch.cat([ends[1], gold])
         same = (low == self.low) | (torch.isnan(low) & torch.isnan(self.low))
         same &= (high == self.high) | (torch.isnan(high) & torch.isnan(self.high))
@@ -234,9 +234,9 @@ class TypeState:
 
     def gold_margin(self, marked: Tensor) -> float:
         """Log-odds that marked gold is of the largest reliability, against the smallest."""
-        if self.crowd == self._n:
+        if self.before_gold == self._n:
             return 0.0
-        gold = self.messages[self.crowd :][marked[self.crowd :]]
+        gold = self.messages[self.before_gold :][marked[self.before_gold :]]
         return float((gold[:, self._size() - 1] - gold[:, 0]).sum())
 
     def rescale(self, factor: float) -> None:
@@ -252,12 +252,12 @@ class TypeState:
             priors = self._numbers(prior).expand(len(numbers), -1)
         else:
             masses = self._numbers(own.masses)
-            gold = self._numbers(prior).expand(self._n - self.crowd, -1)
+            gold = self._numbers(prior).expand(self._n - self.before_gold, -1)
             priors = torch.cat([masses, gold])[rows]
         if among is not None:
             priors = priors * among
         special = torch.isfinite(self.low[rows])
-        gold_rows = numbers >= self.crowd
+        gold_rows = numbers >= self.before_gold
         if not bool((special | gold_rows).any()):
             return priors
         priors = priors.clone()

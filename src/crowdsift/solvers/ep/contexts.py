@@ -72,7 +72,7 @@ class ContextSites(LeafSites):
     ) -> None:
         super().__init__(leaves)
         self._whole, self._context, self._shape = worker, context, types
-        self._n, self._crowd = n_workers, n_workers - n_gold
+        self._n, self._before_gold = n_workers, n_workers - n_gold
         several = np.bincount(worker, minlength=n_workers) > 1
         self._apart, self._alone = np.flatnonzero(several[worker]), np.flatnonzero(~several[worker])
         self._several, place = np.unique(worker[self._apart], return_inverse=True)
@@ -170,7 +170,7 @@ class ContextSites(LeafSites):
         several = _within(self._several, begin, end)
         masses[self._several[several] - begin] = self.types.posterior(prior)[0][several]
         masses /= masses.sum(axis=1, keepdims=True)
-        gold = slice(max(self._crowd - begin, 0), None)
+        gold = slice(max(self._before_gold - begin, 0), None)
         masses[gold] = 0.0
         masses[gold, len(grid) - 1] = 1.0  # most reliable, of the least width
         return TypePosteriors(np.tile(grid, (len(masses), 1)), masses)

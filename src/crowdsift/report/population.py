@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["FLAGGED", "VERDICTS", "Crowd", "describe_crowd", "reliability_density"]
+__all__ = ["FLAGGED", "VERDICTS", "Population", "describe_population", "reliability_density"]
 
 # The verdicts in the order in which a report names them, and those that mark votes to doubt.
 VERDICTS = ("reliable", "weak", "undecided", "random", "one-sided", "adversarial")
@@ -25,7 +25,7 @@ FLAGGED = ("random", "one-sided", "adversarial")
 
 
 @dataclass(frozen=True)
-class Crowd:
+class Population:
     """The workers of a fit, in the order of its table.
 
     Attributes
@@ -70,7 +70,7 @@ class Crowd:
         return float(self.votes[self.flagged].sum()) / total if total else 0.0
 
 
-def describe_crowd(fit: FitRecord, votes: Comparisons | None) -> Crowd:
+def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population:
     """What can be said of the workers of a fit, with its votes or without."""
     table = fit.worker_table
     count = table["comparisons"].astype(np.float64)
@@ -80,7 +80,7 @@ def describe_crowd(fit: FitRecord, votes: Comparisons | None) -> Crowd:
     information = (
         count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
     )
-    return Crowd(
+    return Population(
         verdict=verdict,
         flagged=np.isin(verdict, FLAGGED),
         votes=count,
@@ -103,7 +103,7 @@ def reliability_density(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.report.crowd import reliability_density
+    >>> from crowdsift.report.population import reliability_density
     >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
     >>> at, height = reliability_density(crowdsift.fit(votes))
     >>> bool(abs((height[1:] * (at[1:] - at[:-1])).sum() - 1) < 0.02)
