@@ -36,6 +36,7 @@ __all__ = [
     "Facts",
     "ItemSystem",
     "Likelihood",
+    "PassCount",
     "Profile",
     "Schur",
     "ScoreCurvature",
@@ -86,6 +87,22 @@ class Facts:
             n_gold=comparisons.n_gold,
             component=component,
         )
+
+
+class PassCount:
+    """Votes that count the passes over them, by their engine and by that of their contexts."""
+
+    def __init__(self, counted_with: PassCount | None = None) -> None:
+        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
+
+    @property
+    def passes(self) -> float:
+        """Passes over all votes so far."""
+        return self._count[0]
+
+    @passes.setter
+    def passes(self, passes: float) -> None:
+        self._count[0] = passes
 
 
 class Tally(NamedTuple):

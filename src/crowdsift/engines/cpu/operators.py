@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.base import PassCount
 from crowdsift.engines.operators import Solution, WeightedPairs
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ def vector(values: Vector) -> Vector:
     return np.ascontiguousarray(values, np.float64)
 
 
-class CpuVotes:
+class CpuVotes(PassCount):
     """The votes in the core, and how many passes went over them."""
 
     def __init__(
@@ -38,16 +39,7 @@ class CpuVotes:
         counted_with: CpuVotes | None = None,
     ) -> None:
         self.core, self.facts, self._rows = core, facts, rows
-        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
-
-    @property
-    def passes(self) -> float:
-        """Passes over all votes so far, by the engine and by the one of its contexts."""
-        return self._count[0]
-
-    @passes.setter
-    def passes(self, passes: float) -> None:
-        self._count[0] = passes
+        super().__init__(counted_with)
 
     def share(self, workers: NDArray[np.uint8]) -> float:
         """The share of the votes that these workers have."""

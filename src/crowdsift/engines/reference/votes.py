@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.base import PassCount
+
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
@@ -13,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["VoteColumns"]
 
 
-class VoteColumns:
+class VoteColumns(PassCount):
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
     def __init__(self, comparisons: Comparisons, counted_with: VoteColumns | None = None) -> None:
@@ -26,16 +28,7 @@ class VoteColumns:
         given = comparisons.features
         self.x = np.zeros((len(self.n), 0)) if given is None else given.astype(np.float64)
         self.sides_known = comparisons.sides_known
-        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
-
-    @property
-    def passes(self) -> float:
-        """Passes over all votes so far, by the engine and by the one of its contexts."""
-        return self._count[0]
-
-    @passes.setter
-    def passes(self, passes: float) -> None:
-        self._count[0] = passes
+        super().__init__(counted_with)
 
     def differences(self, scores: Vector) -> Vector:
         """D of every vote."""

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 import torch
 
+from crowdsift.engines.base import PassCount
 from crowdsift.engines.torch.sums import ExactSum
 from crowdsift.engines.torch.vectors import to_device
 from crowdsift.errors import RequestError
@@ -43,14 +44,14 @@ class VotePart(NamedTuple):
         return d
 
 
-class VoteTensors:
+class VoteTensors(PassCount):
     """First and second item, worker, outcome y, weight n and features x of every vote."""
 
     def __init__(
         self, comparisons: Comparisons, device: Any, counted_with: VoteTensors | None = None
     ) -> None:
         self.device = device
-        self._count: list[float] = [0.0] if counted_with is None else counted_with._count
+        super().__init__(counted_with)
         # What passes record once for these votes; their modules know the kinds.
         self.solvers: dict[object, Any] = {}
         self.m_step: Any = None
@@ -76,15 +77,6 @@ class VoteTensors:
 
     def __len__(self) -> int:
         return len(self.first)
-
-    @property
-    def passes(self) -> float:
-        """Passes over all votes so far, by the engine and by the one of its contexts."""
-        return self._count[0]
-
-    @passes.setter
-    def passes(self, passes: float) -> None:
-        self._count[0] = passes
 
     def _refuse_codes(self) -> None:
         """A code out of range would read memory of something else, and on a GPU end the process."""
