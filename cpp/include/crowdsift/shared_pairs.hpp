@@ -45,10 +45,17 @@ public:
     bool is_foreign(std::size_t p) const { return !mark_.empty() && mark_[p] == kForeign; }
 
     // is_foreign as a function of its own, whose data stay in registers within a loop.
-    auto foreign_pairs() const {
-        const std::uint8_t* const mark = mark_.empty() ? nullptr : mark_.data();
-        return [mark](std::size_t p) { return mark != nullptr && mark[p] == kForeign; };
-    }
+    class Foreign {
+    public:
+        explicit Foreign(const std::vector<std::uint8_t>& mark)
+            : mark_(mark.empty() ? nullptr : mark.data()) {}
+        bool any() const { return mark_ != nullptr; }
+        bool operator()(std::size_t p) const { return any() && mark_[p] == kForeign; }
+
+    private:
+        const std::uint8_t* mark_;
+    };
+    Foreign foreign_pairs() const { return Foreign(mark_); }
 
 private:
     static constexpr std::uint8_t kNotShared = 0, kOwned = 1, kForeign = 2;

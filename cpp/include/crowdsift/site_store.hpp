@@ -180,9 +180,16 @@ protected:
         const float once = static_cast<float>(to.flip ? -to.scale : to.scale);
         const float twice = static_cast<float>(to.scale * to.scale);
         const float least = to.clip ? 0.0F : -HUGE_VALF;
-        for (float& tau : tau_) tau = std::max(tau * twice, least);
-        for (float& nu : nu_) nu *= once;
-        for (float& v : pair_variance_) v /= twice;
+        const auto each = [&](Array<float>& values, const auto& change) {
+            const std::vector<std::size_t> parts = shared_ranges(values.size(), kManyRows, pool_);
+            pool_.run(parts.size() - 1, [&](std::size_t part) {
+                for (std::size_t i = parts[part]; i < parts[part + 1]; ++i)
+                    values[i] = change(values[i]);
+            });
+        };
+        each(tau_, [=](float tau) { return std::max(tau * twice, least); });
+        each(nu_, [=](float nu) { return nu * once; });
+        each(pair_variance_, [=](float v) { return v / twice; });
         for (double& value : rhs_) value *= static_cast<double>(once);
         effect_.rescale(to.scale);
     }
