@@ -129,6 +129,53 @@ nb::tuple posteriors(Sites& self, In<double> prior, std::size_t begin, std::size
                           hand_over<double, 2>(std::move(masses), {rows, types}));
 }
 
+// Reliabilities, masses by reliability, by width and of side-only types, and `chosen` types at
+// evenly spaced quantiles, a row a worker.
+nb::tuple marginals(Sites& self, In<double> prior, std::size_t begin, std::size_t end,
+                    std::size_t chosen, std::optional<GivenPriors> own) {
+    require_types(self, prior);
+    if (begin > end || end > self.workers())
+        throw std::invalid_argument("no such range of workers");
+    const WorkerTypes& types = self.sites.types();
+    const std::size_t rows = end - begin, width = types.n_points();
+    const std::size_t widths = types.shape().widths.size();
+    const std::size_t only = types.shape().side_only.size();
+    const OwnPriors priors = own_priors(self, own, prior.shape(0));
+    Vec points(rows * width), reliability(rows * width), tie(rows * widths), side(rows * only);
+    std::vector<std::int64_t> found(rows * chosen);
+    self.core->run([&] {
+        self.sites.marginals(prior.data(), priors, begin, end,
+                             {width, widths, only, chosen, points.data(), reliability.data(),
+                              tie.data(), side.data(), found.data()});
+    });
+    return nb::make_tuple(hand_over<double, 2>(std::move(points), {rows, width}),
+                          hand_over<double, 2>(std::move(reliability), {rows, width}),
+                          hand_over<double, 2>(std::move(tie), {rows, widths}),
+                          hand_over<double, 2>(std::move(side), {rows, only}),
+                          hand_over<std::int64_t, 2>(std::move(found), {rows, chosen}));
+}
+
+// Quantiles of masses at points, a row a worker.
+nb::ndarray<nb::numpy, double, nb::ndim<2>> quantiles(Sites& self, Matrix<double> points,
+                                                      Matrix<double> masses, In<double> levels,
+                                                      In<double> atom) {
+    const std::size_t rows = points.shape(0), width = points.shape(1), count = levels.shape(0);
+    require(masses, rows, width, "masses");
+    require(atom, rows, "atom");
+    if (width < 2) throw std::invalid_argument("at least two points are needed");
+    Vec out(rows * count);
+    self.core->run([&] {
+        const std::vector<std::size_t> ranges = shared_ranges(rows, kManyRows / 4, self.core->pool);
+        self.core->pool.run(ranges.size() - 1, [&](std::size_t range) {
+            std::vector<double> room;
+            for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s)
+                quantiles_of(width, points.data() + s * width, masses.data() + s * width,
+                             atom.data()[s], count, levels.data(), room, out.data() + s * count);
+        });
+    });
+    return hand_over<double, 2>(std::move(out), {rows, count});
+}
+
 std::size_t refine(Sites& self) {
     if (!self.sites.updated()) throw std::invalid_argument("no update yet");
     return self.core->run([&] { return self.sites.refine(); });
@@ -202,11 +249,16 @@ nb::tuple vote_sites(Sites& self) {
         count[s] = static_cast<std::int64_t>(votes.start[s + 1] - votes.start[s]);
     std::vector<std::uint32_t> winner(votes.size()), loser(votes.size());
     std::vector<std::int8_t> kind(votes.size());
-    for (std::size_t i = 0; i < votes.size(); ++i) {
-        winner[i] = votes.winner(i);
-        loser[i] = votes.loser(i);
-        kind[i] = votes.kind(i);
-    }
+    self.core->run([&] {
+        const auto parts = shared_ranges(votes.size(), kManyRows, self.core->pool);
+        self.core->pool.run(parts.size() - 1, [&](std::size_t part) {
+            for (std::size_t i = parts[part]; i < parts[part + 1]; ++i) {
+                winner[i] = votes.winner(i);
+                loser[i] = votes.loser(i);
+                kind[i] = votes.kind(i);
+            }
+        });
+    });
     const double none = std::numeric_limits<double>::quiet_NaN();
     Vec low(self.workers(), none), high(self.workers(), none);
     const AdaptiveGrids& grids = self.sites.grids();
@@ -278,6 +330,9 @@ void bind_grid(nb::module_& m, nb::class_<Core>& core) {
              "workers"_a.none() = nb::none())
         .def("type_counts", &type_counts, "prior"_a)
         .def("posteriors", &posteriors, "prior"_a, "begin"_a, "end"_a, "own"_a.none() = nb::none())
+        .def("marginals", &marginals, "prior"_a, "begin"_a, "end"_a, "chosen"_a,
+             "own"_a.none() = nb::none())
+        .def("quantiles", &quantiles, "points"_a, "masses"_a, "levels"_a, "atom"_a)
         .def("refine", &refine)
         .def("pair_sums", &pair_sums)
         .def("system", &system_of, "shared"_a, "pair_effect"_a = 0.0)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 from grid_cases import SHAPES, SIDE
+from marginals import check_marginals
 from scenario_results import (
     DOUBLE,
     EXACT,
@@ -20,7 +21,7 @@ from scenario_results import (
 )
 
 from crowdsift.engines.base import Engine
-from crowdsift.engines.fused import FusedSites
+from crowdsift.engines.fused import FusedSites, SummedSites
 from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerPoints, WorkerPriors
 from crowdsift.solvers.ep.type_summary import quantiles
 from crowdsift.solvers.ep.variances import loopy_bp
@@ -104,6 +105,8 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
     told = sites.posteriors(ground.prior, everyone, own)
     yield Named("points", told.points, GRIDS)
     yield Named("masses", told.masses, SITES)
+    if isinstance(sites, SummedSites):
+        check_marginals(sites, ground.prior, told, own)
     if isinstance(sites, FusedSites):
         levels, atom = np.array([0.05, 0.5, 0.95]), np.full(len(told.points), 0.1)
         masses = told.masses[:, : told.points.shape[1]]

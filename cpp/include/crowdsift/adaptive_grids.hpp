@@ -43,15 +43,15 @@ public:
     // Back to the common levels; the place is kept, marked by -2 - place.
     void drop(std::size_t s) { place_[s] = -2 - place_[s]; }
 
-    // The levels that a worker should have for its likelihood over the lanes of the grid; whether
-    // they changed. `room` is for new ones.
-    bool refine(std::size_t s, const TypeGrid& grid, const float* likelihood,
-                std::vector<double>& room) {
-        const double* const levels = has(s) ? of(s) : grid.levels().data();
-        const TypeGrid::Choice choice = grid.refine(levels, has(s), likelihood, room);
-        if (choice == TypeGrid::Choice::own) set(s, room);
+    // Which levels a worker should have for its likelihood over the lanes of the grid; new ones are
+    // written to `levels`. take() gives them to the worker.
+    TypeGrid::Choice choice(std::size_t s, const TypeGrid& grid, const float* likelihood,
+                            std::vector<double>& levels) const {
+        return grid.refine(has(s) ? of(s) : grid.levels().data(), has(s), likelihood, levels);
+    }
+    void take(std::size_t s, TypeGrid::Choice choice, const std::vector<double>& levels) {
+        if (choice == TypeGrid::Choice::own) set(s, levels);
         if (choice == TypeGrid::Choice::common) drop(s);
-        return choice != TypeGrid::Choice::stay;
     }
 
     void rescale(double factor) {

@@ -16,6 +16,7 @@
 #include "crowdsift/lane_counts.hpp"
 #include "crowdsift/site_store.hpp"
 #include "crowdsift/site_update.hpp"
+#include "crowdsift/type_marginals.hpp"
 #include "crowdsift/type_window.hpp"
 #include "crowdsift/worker_types.hpp"
 
@@ -118,27 +119,56 @@ public:
     void posteriors(const double* prior, const OwnPriors& own, std::size_t begin, std::size_t end,
                     double* points, double* masses) {
         types_.set_prior(prior);
-        const std::size_t size = types_.size();
-        std::vector<float> room(size);
-        for (std::size_t s = begin; s < end; ++s) {
-            const float* const likelihood = likelihood_.data() + first_of(s) * size;
-            const float* const p = prior_of(s, own, room);
-            const float scale = 1.0F / weighted_sum(size, p, likelihood);
-            double* const mass = masses + (s - begin) * types_.n_types();
-            std::fill(mass, mass + types_.n_types(), 0.0);
-            types_.add_masses(p, likelihood, scale, mass);
-            types_.mirror(levels_of(s), points + (s - begin) * types_.n_points());
-        }
+        over_workers(begin, end, [&](std::size_t from, std::size_t to) {
+            std::vector<float> room(types_.size());
+            for (std::size_t s = from; s < to; ++s) {
+                masses_of(s, own, room, masses + (s - begin) * types_.n_types());
+                types_.mirror(levels_of(s), points + (s - begin) * types_.n_points());
+            }
+        });
+    }
+
+    // Marginals of the same, a row a worker of [begin, end).
+    void marginals(const double* prior, const OwnPriors& own, std::size_t begin, std::size_t end,
+                   const MarginalRows& out) {
+        types_.set_prior(prior);
+        over_workers(begin, end, [&](std::size_t from, std::size_t to) {
+            std::vector<float> room(types_.size());
+            std::vector<double> masses(types_.n_types());
+            for (std::size_t s = from; s < to; ++s) {
+                masses_of(s, own, room, masses.data());
+                types_.mirror(levels_of(s), out.points + (s - begin) * out.n_points);
+                take_marginals(out, s - begin, masses);
+            }
+        });
     }
 
     // Adaptive grids for workers whose likelihood is narrow; how many changed.
     std::size_t refine() {
-        std::vector<double> levels;
-        std::vector<float> summed(types_.slice());
+        struct Change {
+            std::size_t worker;
+            TypeGrid::Choice choice;
+            std::vector<double> levels;
+        };
+        const std::vector<std::size_t> ranges = worker_parts(0, crowd_);
+        std::vector<std::vector<Change>> changes(ranges.size() - 1);
+        pool_.run(changes.size(), [&](std::size_t range) {
+            std::vector<double> levels;
+            std::vector<float> summed(types_.slice());
+            for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
+                types_.over_widths(likelihood_.data() + first_of(s) * types_.size(), summed.data());
+                const TypeGrid::Choice choice =
+                    grids_.choice(s, types_.grid(), summed.data(), levels);
+                if (choice == TypeGrid::Choice::stay) continue;
+                const bool own = choice == TypeGrid::Choice::own;
+                changes[range].push_back({s, choice, own ? levels : std::vector<double>()});
+            }
+        });
         std::size_t moved = 0;
-        for (std::size_t s = 0; s < crowd_; ++s) {
-            types_.over_widths(likelihood_.data() + first_of(s) * types_.size(), summed.data());
-            moved += grids_.refine(s, types_.grid(), summed.data(), levels);
+        for (const std::vector<Change>& some : changes) {
+            for (const Change& change : some)
+                grids_.take(change.worker, change.choice, change.levels);
+            moved += some.size();
         }
         if (moved > 0) window_.clear();
         return moved;
@@ -262,6 +292,30 @@ private:
         else
             return types_.prior();
         return room.data();
+    }
+
+    // Posterior masses of one worker's types under the prior set last, or its own.
+    void masses_of(std::size_t s, const OwnPriors& own, std::vector<float>& room,
+                   double* masses) const {
+        const float* const likelihood = likelihood_.data() + first_of(s) * types_.size();
+        const float* const p = prior_of(s, own, room);
+        std::fill(masses, masses + types_.n_types(), 0.0);
+        types_.add_masses(p, likelihood, 1.0F / weighted_sum(types_.size(), p, likelihood), masses);
+    }
+
+    // Ranges of the workers [begin, end) for threads; one where these do not pay.
+    std::vector<std::size_t> worker_parts(std::size_t begin, std::size_t end) const {
+        const std::size_t parts = (end - begin) * types_.size() < kManyNumbers ? 1 : pool_.size();
+        std::vector<std::size_t> ranges = even_ranges(end - begin, parts);
+        for (std::size_t& bound : ranges) bound += begin;
+        return ranges;
+    }
+
+    template <class Visit>
+    void over_workers(std::size_t begin, std::size_t end, const Visit& visit) const {
+        const std::vector<std::size_t> ranges = worker_parts(begin, end);
+        pool_.run(ranges.size() - 1,
+                  [&](std::size_t range) { visit(ranges[range], ranges[range + 1]); });
     }
 
     static void add_up(const std::vector<Partial>& parts, double* counts) {

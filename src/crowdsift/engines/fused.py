@@ -15,12 +15,12 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import PairVariances
+    from crowdsift.engines.grid import PairVariances, WorkerPriors
     from crowdsift.engines.operators import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "pair_distances",
-           "solve_rows"]  # fmt: skip
+__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "SummedSites",
+           "TypeMarginals", "pair_distances", "solve_rows"]  # fmt: skip
 
 _BLOCK = 1 << 22  # numbers that are gathered at once
 
@@ -69,6 +69,36 @@ class FusedSites(Protocol):
 
     def idle_threads(self) -> int:
         """How many threads of the host have nothing to do while a pass runs."""
+
+
+class TypeMarginals(NamedTuple):
+    """Of posteriors over types, a row a worker: what they say of one thing at a time.
+
+    `points` are the reliabilities, `reliability` their masses over all tie widths, `width` those of
+    tie widths over all reliabilities, `side_only` those of side-only types; `chosen` are types at
+    evenly spaced quantiles, in the order of types.
+    """
+
+    points: Vector
+    reliability: Vector
+    width: Vector
+    side_only: Vector
+    chosen: NDArray[np.int64]
+
+
+@runtime_checkable
+class SummedSites(Protocol):
+    """`GridSites` that sum up posteriors worker by worker: no array of workers by types is made."""
+
+    def marginals(
+        self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None
+    ) -> TypeMarginals:
+        """Marginals of `posteriors`, with so many types of every worker."""
+
+    def quantiles(
+        self, points: Vector, masses: Vector, levels: Vector, atom: Vector
+    ) -> Vector | None:
+        """As `solvers.ep.type_summary.quantiles`."""
 
 
 @runtime_checkable

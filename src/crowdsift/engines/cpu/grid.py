@@ -8,6 +8,7 @@ import numpy as np
 
 from crowdsift.engines.cpu.factoriser import Factorisers
 from crowdsift.engines.cpu.operators import CpuLaplacian, CpuProducts, vector
+from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
     Messages,
     PairPosteriors,
@@ -109,6 +110,18 @@ class CpuSites:
         begin, end, _ = rows.indices(self._votes.facts.n_workers)
         found = self._inner.posteriors(vector(prior), begin, max(begin, end), _priors(own))
         return TypePosteriors(*found)
+
+    def marginals(
+        self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None
+    ) -> TypeMarginals:
+        """Marginals of posteriors over types; see `crowdsift.engines.fused`."""
+        begin, end, _ = rows.indices(self._votes.facts.n_workers)
+        found = self._inner.marginals(vector(prior), begin, max(begin, end), chosen, _priors(own))
+        return TypeMarginals(*found)
+
+    def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
+        """Quantiles by worker; see `crowdsift.engines.fused`."""
+        return self._inner.quantiles(vector(points), vector(masses), vector(levels), vector(atom))
 
     def refine(self) -> int:
         """Adaptive grids for workers with narrow likelihoods; see the protocol."""

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.fused import FusedSites
+from crowdsift.engines.fused import FusedSites, SummedSites
 from crowdsift.engines.grid import mirrored
 from crowdsift.solvers.ep.type_summary import by_blocks
 
@@ -64,6 +64,11 @@ def class_evidence(sites: GridSites, prior: WorkerPrior, typical: float, n_worke
         whole = sites.class_masses(even, 0.25 * typical)
         if whole is not None:
             return np.asarray(np.log(np.maximum(whole, _SMALLEST)))
+    if isinstance(sites, SummedSites):
+        told = sites.marginals(even, slice(0, n_workers), 0)
+        columns = (told.points, np.concatenate([told.reliability, told.side_only], axis=1))
+        masses = np.concatenate(by_blocks(sites, columns, partial(_masses, typical, side_only)))
+        return np.asarray(np.log(np.maximum(masses, _SMALLEST)))
     result = np.empty((n_workers, len(held)))
     chunk = max(_NUMBERS // len(prior.masses), 1)
     for begin in range(0, n_workers, chunk):

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.fused import FusedSites
+from crowdsift.engines.fused import FusedSites, SummedSites, TypeMarginals
 from crowdsift.engines.grid import TypePosteriors, WorkerPoints
 
 if TYPE_CHECKING:
@@ -25,6 +25,8 @@ __all__ = ["TypeSummary", "by_blocks", "chosen_types", "quantiles", "summarise"]
 
 _NUMBERS = 4_000_000  # of an array over workers and types at a time
 _BLOCK = 200_000  # ... of those that are summarised at a time
+_WORKERS = 20_000  # whose marginals are taken at a time
+_POINTS = 64  # types that stand for a worker's posterior
 _MANY = 2_000  # workers whose quantiles are worth a way to the device
 # The 90 % interval, then what stands for the posterior.
 _QUANTILES = np.array([0.05, 0.95, *((np.arange(16) + 0.5) / 16)])
@@ -69,25 +71,55 @@ def summarise(
     own: WorkerPriors | None = None,
 ) -> TypeSummary:
     """Summaries of all workers after the last pass; `sides` are G and V of γ, a row a worker."""
-    chunk = max(_NUMBERS // len(prior.masses), 1)
-    side_mean, side_variance = sides
-    n_workers = len(side_mean)
+    n_workers = len(sides[0])
     if isinstance(sites, FusedSites) and own is None and n_workers >= _MANY:
         whole = sites.summary(prior.masses, _QUANTILES)
         if whole is not None:
             return _of_reliabilities(whole)
-    parts: list[TypeSummary] = []
-    for begin in range(0, n_workers, chunk):
-        end = min(begin + chunk, n_workers)
-        found = sites.posteriors(prior.masses, slice(begin, end), own)
-        rows: tuple[Vector, ...] = (*found, side_mean[begin:end], side_variance[begin:end])
-        if isinstance(sites, FusedSites) and end - begin >= _MANY:  # faster where posteriors are
-            limits = sites.quantiles(*_by_reliability(found, prior.types))
-            rows = rows if limits is None else (*rows, limits)
-        parts += by_blocks(sites, rows, partial(_summary, prior))
+    if isinstance(sites, SummedSites):
+        parts = _of_marginals(sites, prior, sides, own)
+    else:
+        parts = _of_posteriors(sites, prior, sides, own)
     points = WorkerPoints(*_joined([part.points for part in parts]))
     joined = dict(zip(TypeSummary._fields, _joined([part[:-1] for part in parts]), strict=False))
     return TypeSummary(**joined, points=points)
+
+
+def _of_marginals(
+    sites: SummedSites,
+    prior: WorkerPrior,
+    sides: tuple[Vector, Vector],
+    own: WorkerPriors | None,
+) -> list[TypeSummary]:
+    """From what the engine has summed up of every worker, some at a time."""
+    parts = []
+    for begin in range(0, len(sides[0]), _WORKERS):
+        rows = slice(begin, min(begin + _WORKERS, len(sides[0])))
+        found = sites.marginals(prior.masses, rows, 0 if _plain(prior) else _POINTS, own)
+        p_side_only = found.side_only.sum(axis=1)
+        limits = sites.quantiles(found.points, found.reliability, _QUANTILES, p_side_only)
+        parts.append(_summary(prior, found, sides[0][rows], sides[1][rows], limits))
+    return parts
+
+
+def _of_posteriors(
+    sites: GridSites,
+    prior: WorkerPrior,
+    sides: tuple[Vector, Vector],
+    own: WorkerPriors | None,
+) -> list[TypeSummary]:
+    """From posteriors over types, some workers at a time."""
+    chunk = max(_NUMBERS // len(prior.masses), 1)
+    parts: list[TypeSummary] = []
+    for begin in range(0, len(sides[0]), chunk):
+        some = slice(begin, min(begin + chunk, len(sides[0])))
+        found = sites.posteriors(prior.masses, some, own)
+        rows: tuple[Vector, ...] = (*found, *(each[some] for each in sides))
+        if isinstance(sites, FusedSites) and len(found.points) >= _MANY:
+            limits = sites.quantiles(*_by_reliability(found, prior.types))  # faster where these are
+            rows = rows if limits is None else (*rows, limits)
+        parts += by_blocks(sites, rows, partial(_block, prior))
+    return parts
 
 
 def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
@@ -132,27 +164,47 @@ def _joined(parts: list[Any]) -> Iterator[Vector]:
     return (np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True))
 
 
-def _summary(
+def _block(
     prior: WorkerPrior, points: Vector, masses: Vector, side_mean: Vector, side_variance: Vector,
     limits: Vector | None = None,
 ) -> TypeSummary:  # fmt: skip
-    found = TypePosteriors(points, masses)
+    """The summary of some workers from their posteriors."""
+    rows, count = points.shape
+    regular = len(prior.types.widths) * count
+    by_width = masses[:, :regular].reshape(rows, -1, count)
+    chosen = np.zeros((rows, 0), np.int64)
+    if not _plain(prior):
+        chosen = chosen_types(masses, _POINTS).astype(np.int64)
+    found = TypeMarginals(
+        points, by_width.sum(axis=1), by_width.sum(axis=2), masses[:, regular:], chosen
+    )
+    return _summary(prior, found, side_mean, side_variance, limits)
+
+
+def _plain(prior: WorkerPrior) -> bool:
+    """Whether a type is a reliability alone."""
+    return len(prior.types.widths) == 1 and not len(prior.types.side_only)
+
+
+def _summary(
+    prior: WorkerPrior, found: TypeMarginals, side_mean: Vector, side_variance: Vector,
+    limits: Vector | None = None,
+) -> TypeSummary:  # fmt: skip
     widths, side_only, side_only_widths, sided = prior.types
-    rows, types = found.points.shape
-    regular = found.masses[:, : len(widths) * types].reshape(rows, len(widths), types)
-    side_masses = found.masses[:, len(widths) * types :]
-    _, masses, at, p_side_only = _by_reliability(found, prior.types)
+    masses, side_masses = found.reliability, found.side_only
+    p_side_only = side_masses.sum(axis=1)
     mean = np.sum(found.points * masses, axis=1)
     square = np.sum(found.points**2 * masses, axis=1)
-    limits = quantiles(found.points, masses, at, p_side_only) if limits is None else limits
-    width = regular.sum(axis=2) @ widths + side_masses @ side_only_widths
-    side, side_sd = np.zeros(rows), np.zeros(rows)
+    if limits is None:
+        limits = quantiles(found.points, masses, _QUANTILES, p_side_only)
+    width = found.width @ widths + side_masses @ side_only_widths
+    side, side_sd = np.zeros(len(mean)), np.zeros(len(mean))
     if sided:
         side = (1.0 - p_side_only) * side_mean + side_masses @ side_only
         second = (1.0 - p_side_only) * (side_mean**2 + side_variance)
         second = second + side_masses @ (side_only**2 * (1.0 + _SIDE_ONLY_SPREAD**2))
         side_sd = np.sqrt(np.maximum(second - side**2, 0.0))
-    if len(widths) == 1 and not len(side_only):
+    if _plain(prior):
         reliability = limits[:, 2:]
         spread = WorkerPoints(reliability, *(np.zeros_like(reliability) for _ in range(3)))
     else:
@@ -174,17 +226,13 @@ def _summary(
 
 
 def _points(
-    found: TypePosteriors,
-    prior: WorkerPrior,
-    side_mean: Vector,
-    side_variance: Vector,
-    count: int = 64,
+    found: TypeMarginals, prior: WorkerPrior, side_mean: Vector, side_variance: Vector
 ) -> WorkerPoints:
     """Types at evenly spaced quantiles of the posterior, taken in the order of types."""
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = len(widths) * types
-    chosen = chosen_types(found.masses, count)
+    chosen = found.chosen
     is_regular = chosen < regular
     row = np.arange(rows)[:, None]
     padded = np.append(side_only, 0.0)
