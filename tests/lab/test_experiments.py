@@ -10,7 +10,9 @@ import signal
 import subprocess
 import sys
 import time
+from collections import namedtuple
 from pathlib import Path
+from shutil import copytree
 
 import numpy as np
 import pytest
@@ -29,7 +31,7 @@ from crowdsift.lab.experiments.results import write_results
 from crowdsift.lab.experiments.synthetic import distinct_settings
 
 SCRIPT = Path(__file__).resolve().parents[1] / "small_experiment.py"
-TWO = Options(seeds=2)
+ONE, TWO = Options(seeds=1), Options(seeds=2)
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -52,6 +54,19 @@ def whole(tmp_path_factory) -> Path:
     folder = tmp_path_factory.mktemp("whole") / "run"
     perform(Small(TWO), folder, jobs=2)
     return folder
+
+
+OneSeed = namedtuple("OneSeed", "folder progress threads")
+
+
+@pytest.fixture(scope="module")
+def one_seed(tmp_path_factory) -> OneSeed:
+    """A run of one seed, what its progress said, and the environment after it."""
+    folder, seen = tmp_path_factory.mktemp("one") / "run", []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("OPENBLAS_NUM_THREADS", "7")
+        perform(Small(ONE), folder, jobs=1, progress=lambda *told: seen.append(told))
+        return OneSeed(folder, seen, os.environ.get("OPENBLAS_NUM_THREADS"))
 
 
 # --- runs ------------------------------------------------------------------------------------
@@ -92,12 +107,13 @@ def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path):
     assert len(lines_of(out)) == len(lines_of(whole))
 
 
-def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, tmp_path):
-    perform(Small(Options(seeds=1)), tmp_path, jobs=1)
-    first = lines_of(tmp_path)
-    perform(Small(TWO), tmp_path, jobs=1)
-    assert lines_of(tmp_path)[: len(first)] == first
-    assert contents(tmp_path) == contents(whole)
+def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, one_seed, tmp_path):
+    out = copytree(one_seed.folder, tmp_path / "run")
+    first = lines_of(out)
+    assert len(first) == len(lines_of(whole)) // 2
+    perform(Small(TWO), out, jobs=1)
+    assert lines_of(out)[: len(first)] == first
+    assert contents(out) == contents(whole)
 
 
 def test_one_method_can_be_done_again(whole, tmp_path):
@@ -117,12 +133,10 @@ def test_one_method_can_be_done_again(whole, tmp_path):
         assert row["accuracy"] == expected
 
 
-def test_workers_have_one_thread_and_the_environment_is_put_back(whole, tmp_path, monkeypatch):
-    monkeypatch.setenv("OPENBLAS_NUM_THREADS", "7")
-    perform(Small(Options(seeds=1)), tmp_path, jobs=1)
-    with (tmp_path / "synthetic-seconds.csv").open() as file:
+def test_workers_have_one_thread_and_the_environment_is_put_back(one_seed):
+    with (one_seed.folder / "synthetic-seconds.csv").open() as file:
         assert {row["note"] for row in csv.DictReader(file)} == {"1"}
-    assert os.environ["OPENBLAS_NUM_THREADS"] == "7"
+    assert one_seed.threads == "7"
 
 
 def test_a_process_that_dies_is_said(tmp_path):
@@ -130,9 +144,8 @@ def test_a_process_that_dies_is_said(tmp_path):
         perform(Fatal(TWO), tmp_path, jobs=1)
 
 
-def test_progress_ends_with_everything_done(tmp_path):
-    seen = []
-    perform(Small(Options(seeds=1)), tmp_path, jobs=1, progress=lambda *told: seen.append(told))
+def test_progress_ends_with_everything_done(one_seed):
+    seen = one_seed.progress
     assert seen[0] == (0.0, pytest.approx(seen[-1][1]), 0, 12)
     assert seen[-1][0] == pytest.approx(seen[-1][1])
     assert seen[-1][2:] == (12, 12)
@@ -144,7 +157,7 @@ def test_progress_ends_with_everything_done(tmp_path):
 @pytest.mark.parametrize(
     ("options", "told"),
     [
-        (Options(seeds=1), "seeds 2 there, 1 now"),
+        (ONE, "seeds 2 there, 1 now"),
         (Options(seeds=2, quick=True), "quick false there, true now"),
     ],
 )
@@ -155,17 +168,18 @@ def test_other_options_are_refused(whole, options, told):
     assert contents(whole) == before
 
 
-def test_another_version_is_refused_and_can_be_started_anew(tmp_path, monkeypatch):
-    perform(Small(Options(seeds=1)), tmp_path, jobs=1)
-    before = contents(tmp_path)
+def test_another_version_is_refused_and_can_be_started_anew(one_seed, tmp_path, monkeypatch):
+    out = copytree(one_seed.folder, tmp_path / "run")
+    before = contents(out)
     monkeypatch.setattr(store, "__version__", "99.0")
     with pytest.raises(RequestError, match=r'version "0.*there, "99\.0" now'):
-        perform(Small(Options(seeds=1)), tmp_path)
+        perform(Small(ONE), out)
     with pytest.raises(RequestError, match="cannot be mixed"):
-        perform(Small(Options(seeds=1)), tmp_path, redo=("sift",))
-    perform(Small(Options(seeds=1)), tmp_path, jobs=1, redo=("all",))
-    assert contents(tmp_path) == before
-    assert json.loads((tmp_path / "run.json").read_text())["version"] == "99.0"
+        perform(Small(ONE), out, redo=("sift",))
+    (out / "synthetic.csv").unlink()
+    perform(Small(ONE), out, jobs=1, redo=("all",))
+    assert contents(out) == before
+    assert json.loads((out / "run.json").read_text())["version"] == "99.0"
 
 
 def test_another_experiment_is_refused_even_anew(whole, data_like):
@@ -286,13 +300,13 @@ def sketched(monkeypatch):
 
 
 def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
-    data_like, tmp_path, sketched
+    data_like, one_seed, tmp_path, sketched
 ):
     runs = tmp_path / "runs"
     options = Options(quick=True, seeds=1, data=data_like)
     reproduce("spammers", runs / "spammers", options, jobs=1)
     reproduce("ablations", runs / "ablations", options, jobs=1)
-    perform(Small(Options(seeds=1)), runs / "synthetic", jobs=1)
+    copytree(one_seed.folder, runs / "synthetic")
     with (runs / "ablations" / "ablations.csv").open() as file:
         rows = list(csv.DictReader(file))
     gaps = [float(row["mirror_gap"]) for row in rows if row["mirror_gap"]]

@@ -286,10 +286,11 @@ def test_a_region_of_nothing_ends_it(length, steps):
 
 def test_what_a_step_and_a_checkpoint_are_given():
     for workers in (None, np.array([7.0])):
-        given = Script([(3.0, 0.5), (1.0, 0.25)], [step_of(2.0)], workers)
-        rule = StoppingRule("gradient", 1e-6, 1)
+        given = Script([(3.0, 1e-4), (1.0, 1e-4)], [step_of(2.0)], workers)
+        rule = StoppingRule("gradient", 5e-5, 1)
         minimise(given, np.zeros(1), rule)
-        assert given.asked == [(np.inf, _forcing(np.array([0.5]), 1e-6 / 0.5))]
+        # Half of the gradient is missing: solved to a tenth of that, not to the pace of .01.
+        assert given.asked == [(np.inf, pytest.approx(0.05))]
         kept = rule.iterate()
         assert kept.pop("scores").tolist() == [1.0]
         assert [*kept.items()] == ([] if workers is None else [("workers", workers)])
