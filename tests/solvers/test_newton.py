@@ -255,6 +255,7 @@ def test_a_drowned_step_must_not_raise_the_gradient(after, moved):
     ("trial", "step", "radius"),
     [
         (1.0, step_of(2.0, 3.0, True), 6.0),  # gain 2 of 2, held back: twice its length
+        (1.0, step_of(2.0, 0.25, True), 0.5),
         (1.0, step_of(4.0, 3.0, True), np.inf),  # half of what was promised
         (1.0, step_of(2.0, 3.0, False), np.inf),  # not held back
         (4.0, step_of(2.0, 3.0, True), 0.75),  # rose: a quarter of its length
