@@ -14,8 +14,9 @@ import os
 import time
 import warnings
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -24,6 +25,7 @@ from crowdsift.numeric.metrics import measure
 from crowdsift.votes.comparisons import Comparisons
 
 Run = Callable[[argparse.Namespace], None]
+ADVERSARIES = ("sample", "opposite")  # -1.5 each, or each drawn as a careful one is, turned round
 
 
 def mean(values: list[float]) -> str:
@@ -71,30 +73,57 @@ def passage(options: argparse.Namespace) -> None:
         print(kind, percent, {name: mean(values) for name, values in found.items()}, flush=True)
 
 
+class Preferences(NamedTuple):
+    """Preference rows and their truth: 80 careful annotators, 15 random, 5 adversarial."""
+
+    votes: Comparisons
+    X: np.ndarray
+    beta: np.ndarray
+    who: np.ndarray
+    by_features: np.ndarray  # of the winner over the loser of every vote, for features alone
+
+
+def preference_rows(seed: int, adversaries: str) -> Preferences:
+    """20,000 prompts, one pair each judged once; embeddings that explain half the variance."""
+    rng = np.random.default_rng(seed)
+    X, w = rng.normal(size=(40_000, 64)), rng.normal(size=64)
+    part = X @ w / np.linalg.norm(w)
+    r = np.sqrt(0.5) * (part + rng.normal(size=40_000))
+    beta = np.concatenate([rng.gamma(8, 0.25, 80), np.zeros(15), -rng.gamma(8, 0.25, 5)])
+    if adversaries == "sample":
+        beta[95:] = -1.5
+    who, a = rng.integers(0, 100, 20_000), np.arange(20_000)
+    won = rng.random(20_000) < 1 / (1 + np.exp(-beta[who] * (r[a] - r[a + 20_000])))
+    best, worst = np.where(won, a, a + 20_000), np.where(won, a + 20_000, a)
+    votes = Comparisons.from_arrays(best, worst, worker=who)
+    return Preferences(votes, X, beta, who, part[best] - part[worst])
+
+
 def preferences(options: argparse.Namespace) -> None:
-    """20,000 prompts, one pair each judged once; 64-dimensional embeddings of the answers."""
-    for seed in range(options.first, options.seeds):
-        rng = np.random.default_rng(seed)
-        X, w = rng.normal(size=(40_000, 64)), rng.normal(size=64)
-        r = np.sqrt(0.5) * (X @ w / np.linalg.norm(w) + rng.normal(size=40_000))
-        beta = np.concatenate([rng.gamma(8, 0.25, 80), np.zeros(15), -rng.gamma(8, 0.25, 5)])
-        who, a = rng.integers(0, 100, 20_000), np.arange(20_000)
-        won = rng.random(20_000) < 1 / (1 + np.exp(-beta[who] * (r[a] - r[a + 20_000])))
-        votes = Comparisons.from_arrays(
-            np.where(won, a, a + 20_000), np.where(won, a + 20_000, a), worker=who
-        )
+    """Who is found where every answer is in one vote, with features and by votes alone.
+
+    Annotators are those of the preferences in the samples, whose adversaries have -1.5; harder, and
+    not asked for, are ones that are each the opposite of a careful annotator, some of them weak.
+    """
+    for kind, seed in product(ADVERSARIES, range(options.first, options.seeds)):
+        drawn = preference_rows(seed, kind)
         started, cpu = time.perf_counter(), time.process_time()
-        found = crowdsift.fit(votes, items={"item": np.arange(40_000), "x": X})
+        found = crowdsift.fit(drawn.votes, items={"item": np.arange(40_000), "x": drawn.X},
+                              threads=options.threads)  # fmt: skip
         seconds, cpu = time.perf_counter() - started, time.process_time() - cpu
-        for name, each in (("with", found), ("without", crowdsift.fit(votes))):
-            verdict = np.empty(100, dtype=object)
-            verdict[each.worker_table["worker"].astype(int)] = each.worker_table["verdict"]
+        alone = (("without", crowdsift.fit(drawn.votes)),) if kind == ADVERSARIES[0] else ()
+        for name, each in (("with", found), *alone):
+            order = np.argsort(each.worker_table["worker"].astype(int))
+            verdict, beta = (each.worker_table[name][order] for name in ("verdict", "reliability"))
+            ratio = beta[:80].mean() / drawn.beta[:80].mean()
             print(
-                f"seed {seed}, {name} features: adversarial found "
+                f"adversaries {kind}, seed {seed}, {name} features: adversarial found "
                 f"{int((verdict[95:] == 'adversarial').sum())} of 5, random "
                 f"{int((verdict[80:95] == 'random').sum())} of 15, careful flagged "
                 f"{int(np.isin(verdict[:80], ['adversarial', 'random']).sum())} of 80; "
-                + (f"{seconds:.1f} s, {cpu:.1f} s of CPU" if name == "with" else ""), flush=True,
+                + (f"reliabilities of careful ones {ratio:.2f} times as large as true; "
+                   f"{seconds:.1f} s, {cpu:.1f} s of CPU" if name == "with" else ""),
+                flush=True,
             )  # fmt: skip
 
 
@@ -176,7 +205,7 @@ def main() -> None:
     parser.add_argument("--data")
     parser.add_argument("--sizes", type=int, nargs="*", default=[0, 128, 512])
     parser.add_argument("--items", type=int, default=100_000, help="of large")
-    parser.add_argument("--threads", type=int, default=2, help="of large")
+    parser.add_argument("--threads", type=int, default=2, help="of large and preferences")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     RUNS[options.name](options)

@@ -1,12 +1,16 @@
 """Items that nobody compared: their order by features, ours and by ridge reward models.
 
 Run with ``python -m benchmarks.left_out_items FILE [--rows KIND-PERCENT ...] [--seeds N]
-[--parts N] [--data FOLDER]``. A seed divides the passages of `passage.csv` into five parts; one,
-or each in turn, has no votes, the others may have spammers of that seed. Every fit is a line of
-FILE, written as it comes: what is there already is not run again, so that a run can be cut short,
-and several may share the work with files of their own. ``--table`` prints the means over seeds of
-all files given, with standard errors, and those of the paired differences. Penalties of the rivals
-are chosen by left-out votes, shares by evidence, nothing by the truth.
+[--parts N] [--oracle] [--data FOLDER]``. A seed divides the passages of `passage.csv` into five
+parts; one, or each in turn, has no votes, the others may have spammers of that seed. Every fit is a
+line of FILE, written as it comes: what is there already is not run again, so that a run can be cut
+short, and several may share the work with files of their own. ``--table`` prints the means over
+seeds of all files given, with standard errors, and those of the paired differences. Penalties of
+the rivals are chosen by left-out votes, shares by evidence, nothing by the truth.
+
+What could be had at most: an oracle who leaves out all votes of spammers has the fits of the row
+none on the same splits, since spammers are added to the votes that are there (checked in every
+run); one who turns their answers round is the ridge of ``--oracle``, run by itself.
 """
 
 from __future__ import annotations
@@ -15,9 +19,10 @@ import argparse
 import json
 import time
 import warnings
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -32,6 +37,7 @@ ROWS = ("none-0", "adversarial-40", "adversarial-80", "random-40", "random-80", 
 PARTS = 5
 PENALTIES = (0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0, 300.0, 1000.0)
 RIVALS = ("ridge", "ridge, votes weighted")
+TURNED = "ridge, spammers turned"
 
 
 def ridge(
@@ -112,11 +118,20 @@ class Texts:
         return replace(known, item_features=self._made[0]), *self._made[1:]
 
 
-def one(
-    votes: Comparisons, texts: dict[str, str], truth: dict[str, float], made: Texts, row: str,
-    seed: int, part: int,
-) -> dict[str, Any]:  # fmt: skip
-    """Accuracies of one part left out, under the spammers of one seed."""
+class Split(NamedTuple):
+    """Votes on four fifths of the items, and the other items with their grades."""
+
+    known: Comparisons
+    spam: np.ndarray  # whether a vote is a spammer's
+    away: dict[str, list[str]]
+    grades: np.ndarray
+
+
+def split(
+    votes: Comparisons, texts: dict[str, str], truth: dict[str, float], row: str, seed: int,
+    part: int,
+) -> Split:  # fmt: skip
+    """One part left out, under the spammers of one seed."""
     kind, percent = row.split("-")
     hidden = np.random.default_rng(seed).permutation(votes.n_items) % PARTS == part
     seen = votes.select(~hidden[votes.first] & ~hidden[votes.second])
@@ -124,17 +139,40 @@ def one(
         given = opposed(seen, truth, int(percent), seed)
     else:
         given = spammed(seen, kind, int(percent), seed)
+    worker = given.workers[given.worker_codes()]
     known = Comparisons.from_arrays(
         given.items[given.first], given.items[given.second], outcome=given.outcome,
-        weight=given.weight, worker=given.workers[given.worker_codes()],
+        weight=given.weight, worker=worker,
     )  # fmt: skip
+    spam = ~np.isin(worker, seen.workers)
+    if _votes_of(given, ~spam) != _votes_of(seen, np.full(len(seen), True)):
+        raise RuntimeError("without spammers the votes are not those of the row none")
     away = [str(item) for item in votes.items[hidden]]
     y = np.array([truth[item] for item in away])
-    table = {"item": away, "text": [texts[item] for item in away]}
-    featured, gram, cross = made.of(known, table)
+    return Split(known, spam, {"item": away, "text": [texts[item] for item in away]}, y)
+
+
+def _votes_of(votes: Comparisons, chosen: np.ndarray) -> Counter[tuple[str, str, str]]:
+    """How often a worker preferred an item to another."""
+    won = votes.outcome > 0.5
+    rows = zip(
+        votes.items[np.where(won, votes.first, votes.second)][chosen],
+        votes.items[np.where(won, votes.second, votes.first)][chosen],
+        votes.workers[votes.worker_codes()][chosen], votes.weight[chosen], strict=True,
+    )  # fmt: skip
+    found = Counter[tuple[str, str, str]]()
+    for best, worst, worker, weight in rows:
+        found[str(best), str(worst), str(worker)] += int(weight)
+    return found
+
+
+def one(given: Split, made: Texts, seed: int) -> dict[str, Any]:
+    """Accuracies of one part left out."""
+    known, y = given.known, given.grades
+    featured, gram, cross = made.of(known, given.away)
     started = time.process_time()
     ours = fit(featured)
-    found: dict[str, Any] = {"sift": measure(ours.score(table)["score"], y).accuracy}
+    found: dict[str, Any] = {"sift": measure(ours.score(given.away)["score"], y).accuracy}
     seconds = time.process_time() - started
     plain = fit(known)
     place = {who: at for at, who in enumerate(plain.worker_table["worker"])}
@@ -146,38 +184,61 @@ def one(
         found[f"penalty of {name}"] = penalty
     about = ours.summary["item_features"]
     return {
-        "row": row, "seed": seed, "part": part, **found, "used": about["used"],
+        **found, "used": about["used"],
         "own_share": about.get("own_share"), "converged": ours.converged,
         "iterations": ours.summary["iterations"], "seconds": round(seconds, 2),
     }  # fmt: skip
 
 
+def oracle(given: Split, made: Texts, seed: int) -> dict[str, Any]:
+    """Accuracy of the ridge on votes whose spammers' answers are turned round."""
+    _, gram, cross = made.of(given.known, given.away)
+    a, penalty = tuned_ridge(given.known, np.where(given.spam, -1.0, 1.0), gram, seed)
+    return {TURNED: measure(cross @ a, given.grades).accuracy, f"penalty of {TURNED}": penalty}
+
+
 def read(files: list[Path]) -> dict[tuple[str, int, int], dict[str, Any]]:
-    """All lines of the files that there are."""
+    """All lines of the files that there are, those of one split together."""
     lines = [json.loads(line) for file in files if file.exists() for line in file.open()]
-    return {(each["row"], each["seed"], each["part"]): each for each in lines}
+    known: dict[tuple[str, int, int], dict[str, Any]] = {}
+    for each in lines:
+        known.setdefault((each["row"], each["seed"], each["part"]), {}).update(each)
+    return known
 
 
 def table(files: list[Path]) -> None:
-    """A line a row: means over seeds of the mean over the five parts."""
+    """A line a row: means over seeds of the mean over the five parts.
+
+    The last columns are what an oracle would have on the same splits, and sift without those fits
+    whose scores are upside down, where which end is up is not settled.
+    """
     known = read(files)
-    heads = ("spammers", "seeds (fits)", "sift", *RIVALS, *(f"sift - {name}" for name in RIVALS))
+    heads = (
+        "spammers", "seeds (fits)", "sift", *RIVALS, *(f"sift - {name}" for name in RIVALS),
+        "sift, spammers left out", "ridge, spammers left out", TURNED,
+        "spammers left out: sift - ridge on all", "upside down", "sift right side up",
+    )  # fmt: skip
     print(f"| {' | '.join(heads)} |")
-    print("|---|---|---|---|---|---|---|")
+    print("|" + "---|" * len(heads))
     for row in ROWS:
         seeds = sorted({seed for each, seed, _ in known if each == row})
         if not seeds:
             continue
         fits = {s: [known[key] for key in known if key[:2] == (row, s)] for s in seeds}
-        by_name = {
-            name: np.array([np.mean([each[name] for each in fits[s]]) for s in seeds])
-            for name in ("sift", *RIVALS)
-        }
-        cells = [mean(list(values)) for values in by_name.values()]
-        cells += [mean(list(by_name["sift"] - by_name[name])) for name in RIVALS]
-        shown = " | ".join(cell.split(" (")[0] for cell in cells)
-        count = f"{len(seeds)} ({sum(map(len, fits.values()))})"
-        print(f"| {row.replace('-', ' ')} % | {count} | {shown} |")
+        clean = {s: [known.get(("none-0", s, each["part"]), {}) for each in fits[s]] for s in seeds}
+
+        def means(name: str, of: dict[int, list[dict[str, Any]]]) -> np.ndarray:
+            return np.array([np.mean([each.get(name, np.nan) for each in of[s]]) for s in of])
+
+        up = {s: [each for each in fits[s] if each["sift"] > 0.5] for s in seeds}
+        by_name = {name: means(name, fits) for name in ("sift", *RIVALS)}
+        cells = [*by_name.values(), *(by_name["sift"] - by_name[name] for name in RIVALS)]
+        cells += [means("sift", clean), means("ridge", clean), means(TURNED, fits)]
+        cells.append(means("sift", clean) - by_name["ridge"])
+        shown = [mean(list(values)).split(" (")[0] for values in cells]
+        number = sum(map(len, fits.values()))
+        shown += [str(number - sum(map(len, up.values()))), mean(list(means("sift", up)))]
+        print(f"| {row.replace('-', ' ')} % | {len(seeds)} ({number}) | {' | '.join(shown)} |")
 
 
 def main() -> None:
@@ -189,6 +250,7 @@ def main() -> None:
     parser.add_argument("--parts", type=int, default=PARTS, help="of each seed")
     parser.add_argument("--data")
     parser.add_argument("--table", action="store_true")
+    parser.add_argument("--oracle", action="store_true", help="run what an oracle would have")
     options = parser.parse_args()
     warnings.simplefilter("ignore")
     if options.table:
@@ -196,14 +258,16 @@ def main() -> None:
         return
     votes, texts, truth = passages(options)
     known, made = read(options.files), Texts(texts)
+    name, run = (TURNED, oracle) if options.oracle else ("sift", one)
     for shift in range(options.parts):
         for seed in range(options.first, options.seeds):
             part = (seed + shift) % PARTS
             for row in options.rows:
-                if (row, seed, part) not in known:
-                    found = one(votes, texts, truth, made, row, seed, part)
+                if name not in known.get((row, seed, part), {}):
+                    found = run(split(votes, texts, truth, row, seed, part), made, seed)
+                    line = {"row": row, "seed": seed, "part": part, **found}
                     with options.files[0].open("a") as file:
-                        file.write(json.dumps(found) + "\n")
+                        file.write(json.dumps(line) + "\n")
 
 
 if __name__ == "__main__":
