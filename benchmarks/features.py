@@ -105,7 +105,7 @@ def preferences(options: argparse.Namespace) -> None:
     Annotators are those of the preferences in the samples, whose adversaries have -1.5; harder, and
     not asked for, are ones that are each the opposite of a careful annotator, some of them weak.
     """
-    for kind, seed in product(ADVERSARIES, range(options.first, options.seeds)):
+    for kind, seed in product(options.rows or ADVERSARIES, range(options.first, options.seeds)):
         drawn = preference_rows(seed, kind)
         started, cpu = time.perf_counter(), time.process_time()
         found = crowdsift.fit(drawn.votes, items={"item": np.arange(40_000), "x": drawn.X},
@@ -201,7 +201,7 @@ def main() -> None:
     parser.add_argument("name", choices=RUNS)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--first", type=int, default=0, help="the first seed")
-    parser.add_argument("--rows", nargs="*", help="of passage, as adversarial-80")
+    parser.add_argument("--rows", nargs="*", help="as adversarial-80 or, of preferences, sample")
     parser.add_argument("--data")
     parser.add_argument("--sizes", type=int, nargs="*", default=[0, 128, 512])
     parser.add_argument("--items", type=int, default=100_000, help="of large")
