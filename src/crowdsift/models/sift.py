@@ -30,12 +30,13 @@ from crowdsift.solvers.ep.covariate_run import with_covariates
 from crowdsift.solvers.ep.group_prior import GroupPrior
 from crowdsift.solvers.ep.group_run import run_in_groups
 from crowdsift.solvers.ep.kept_sites import kept_sites
+from crowdsift.solvers.ep.open_share import classes_of
 from crowdsift.solvers.ep.population import population_from, population_to
 from crowdsift.solvers.ep.resumed import resumed
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
-from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
+from crowdsift.solvers.ep.type_classes import typical_reliability
 from crowdsift.solvers.ep.type_summary import summarise
 from crowdsift.solvers.ep.warm import WarmStart, go_on
 from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
@@ -265,7 +266,7 @@ class Sift(Model):
         sides = run.side_posteriors() if own is None else own.sides()
         summary = summarise(run.sites, run.prior, sides).scaled(size)
         typical = typical_reliability(run.prior)
-        classes = class_evidence(run.sites, run.prior, typical, engine.facts.n_workers)
+        classes = classes_of(run, engine, typical)
         apart = run.sites if isinstance(run.sites, ContextSites) else None
         known = None
         if apart is not None:
