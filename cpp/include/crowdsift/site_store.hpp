@@ -205,24 +205,23 @@ protected:
     double read_block(std::size_t begin, std::size_t count, const double* means, CavityBlock& at,
                       double& log_sites) const {
         const std::size_t last = split_.size() - 1;
-        double votes = 0.0, sites = 0.0;
+        const std::uint32_t* const pair = split_.pair.data() + begin;
         for (std::size_t i = 0; i < count; ++i) {
             prefetch_read(&pair_variance_[split_.pair[std::min(begin + i + kPrefetch, last)]]);
+            at.variance[i] = pair_variance_[pair[i]];
+        }
+        for (std::size_t i = 0; i < count; ++i)
             at.mean[i] =
                 split_.side(begin + i) * static_cast<float>(means[split_.first[begin + i]] -
                                                             means[split_.second[begin + i]]);
-            at.variance[i] = pair_variance_[split_.pair[begin + i]];
-            votes += static_cast<double>(split_.n[begin + i]);
-        }
         if (effect_.on())
             for (std::size_t i = 0; i < count; ++i)
                 effect_.posterior(split_.pair[begin + i], split_.straight(begin + i) ? 1.0F : -1.0F,
                                   at.mean[i], at.variance[i]);
         cavities(count, at.mean.data(), at.variance.data(), tau_.data() + begin, nu_.data() + begin,
                  split_.n + begin, at.m.data(), at.v.data(), at.log_site.data());
-        for (std::size_t i = 0; i < count; ++i) sites += static_cast<double>(at.log_site[i]);
-        log_sites += sites;
-        return votes;
+        log_sites += sum_short(at.log_site.data(), count);
+        return split_.single() ? static_cast<double>(count) : sum_short(split_.n + begin, count);
     }
 
     void push(std::size_t i, double* rhs) const {

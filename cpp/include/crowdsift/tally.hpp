@@ -48,16 +48,6 @@ inline void tally_block(std::size_t count, const float* CROWDSIFT_RESTRICT outco
     }
 }
 
-// Sum of a few numbers in four chains.
-CROWDSIFT_INLINE double sum_short(const float* values, std::size_t count) {
-    double lane[4] = {0, 0, 0, 0};
-    std::size_t j = 0;
-    for (; j + 4 <= count; j += 4)
-        for (std::size_t l = 0; l < 4; ++l) lane[l] += static_cast<double>(values[j + l]);
-    for (; j < count; ++j) lane[0] += static_cast<double>(values[j]);
-    return (lane[0] + lane[1]) + (lane[2] + lane[3]);
-}
-
 // Counts the votes of workers [from, to); appearances and wins of items are added to two lanes.
 template <class Lane>
 void tally_range(const Votes& votes, std::size_t from, std::size_t to, const double* rank,

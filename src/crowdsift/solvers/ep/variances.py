@@ -25,7 +25,7 @@ _SHARE, _COARSE = 0.01, 3e-4
 # Multiplications of a factorisation that takes milliseconds, and of one of a tenth of a second.
 _CHEAP, _MOST = 4e6, 5e7
 # Beyond so many items no factorisation is dense. A sparse one of P pairs and n items then takes
-# at least ½P²/n multiplications, half the sum of squared column counts: where that is too much,
+# at least P²/n multiplications, the sum of squared column counts: where that is too much,
 # pairs, which may be as many as votes, need not leave the engine.
 _DENSE_ITEMS = 1_200
 
@@ -105,7 +105,7 @@ class Factorisation:
         if most not in self._known:
             grid, n = required(self._engine.grid), self._engine.facts.n_items
             self._known[most] = None
-            if n <= _DENSE_ITEMS or 0.5 * sites.n_pairs**2 / n <= most:
+            if n <= _DENSE_ITEMS or sites.n_pairs**2 / n <= most:
                 low, high, _ = laplacian.pairs()
                 self._known[most] = grid.factoriser(low, high, n, most)
         return self._known[most]
