@@ -26,7 +26,7 @@ def pytest_collect_file(
 ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
     """Without an example a file is no doctest: four of five need not be imported as one."""
     found = yield
-    if ">>>" in file_path.read_text(encoding="utf-8", errors="replace"):
+    if not found or ">>>" in file_path.read_text(encoding="utf-8"):
         return found
     return [each for each in found if type(each).__name__ != "DoctestModule"]
 
