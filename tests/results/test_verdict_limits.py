@@ -95,15 +95,27 @@ def test_shares_add_up_and_are_those_of_a_quarter():
 
 def test_words_by_evidence_at_three_nats_and_half_the_typical():
     evidence = np.array([[-9.0, -3.0, 0.0], [-9.0, -2.99, 0.0], [0.0, -3.0, -9.0], [-4, -5, -9.0]])
-    assert words_of(evidence, np.full(4, 1.0), typical=2.0).tolist() == [
+    assert words_of(evidence, np.full(4, 1.0), 2.0, np.zeros(4)).tolist() == [
         "reliable", "undecided", "adversarial", "undecided",
     ]  # fmt: skip
     one_sided = np.array([[-9.0, -9.0, -4.0, 0.0], [-9.0, 0.0, -3.0, -1.0]])
-    assert words_of(one_sided, np.zeros(2), typical=1.0).tolist() == ["one-sided", "random"]
-    assert words_of(evidence[:1], np.array([0.99]), typical=2.0).tolist() == ["weak"]
+    assert words_of(one_sided, np.zeros(2), 1.0, np.full(2, 0.5)).tolist() == [
+        "one-sided",
+        "random",
+    ]
+    assert words_of(evidence[:1], np.array([0.99]), 2.0, np.ones(1)).tolist() == ["weak"]
 
 
 def test_the_margin_of_the_sign_is_the_mean_difference_of_two_probabilities():
     assert sign_margin(np.array([0.0, 0.0]), np.ones(2)) == 0.0
     assert sign_margin(np.array([100.0, -100.0, 100.0, 100.0]), np.ones(4)) == pytest.approx(0.5)
     assert sign_margin(np.array([2.0]), np.array([2.0])) == pytest.approx(0.682689, abs=1e-6)
+
+
+def test_nobody_is_accused_who_is_more_probably_useful_than_not():
+    evidence = np.array([[0.0, -9, -9, -9], [-9, 0, -9, -9], [-9, -9, 0, -9], [-9, -9, -9, 0]])
+    upper = np.full(4, 3.0)
+    accused = ["adversarial", "random", "reliable", "one-sided"]
+    assert words_of(evidence, upper, 1.0, np.full(4, 0.5)).tolist() == accused
+    expected = ["undecided", "undecided", "reliable", "undecided"]
+    assert words_of(evidence, upper, 1.0, np.full(4, 0.51)).tolist() == expected

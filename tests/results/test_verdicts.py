@@ -73,7 +73,7 @@ def test_words_need_three_nats():
         [-9.0, 0.0, -2.9],
         [-9.0, -3.1, 0.0],
     ])  # fmt: skip
-    words = words_of(evidence, np.ones(4), typical=1.0)
+    words = words_of(evidence, np.ones(4), 1.0, np.zeros(4))
     assert words.tolist() == ["undecided", "random", "undecided", "reliable"]
 
 

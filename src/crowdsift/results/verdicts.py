@@ -23,6 +23,7 @@ __all__ = [
 ]
 
 MIN_LOG_BAYES_FACTOR = 3.0  # nats by which a class must explain votes better than the next
+_INFORMATIVE = 2  # the column of that class
 
 
 def sign_margin(reliability: Vector, sd: Vector) -> float:
@@ -38,7 +39,9 @@ def sign_margin(reliability: Vector, sd: Vector) -> float:
     return float(np.mean(2.0 * normal_share(reliability / sd) - 1.0))
 
 
-def words_of(evidence: Vector, upper: Vector, typical: float) -> NDArray[np.object_]:
+def words_of(
+    evidence: Vector, upper: Vector, typical: float, useful: Vector
+) -> NDArray[np.object_]:
     """A word for every worker, from how well classes of types explain its votes.
 
     The class with the largest likelihood gives the word if it is 3 nats above the second; else
@@ -46,6 +49,10 @@ def words_of(evidence: Vector, upper: Vector, typical: float) -> NDArray[np.obje
     only be 3 nats above informative: that a random worker might also be one-sided or adversarial
     does not make its votes useful. Informative workers are weak where the upper limit of the
     interval of their reliability is below half the typical one, and reliable otherwise.
+
+    Nobody is accused who is more probably useful than not: among thousands of workers with a few
+    votes each some votes look 20 times more like a coin's by chance, and two ties do where the
+    few random workers are those who tie.
 
     Parameters
     ----------
@@ -56,14 +63,17 @@ def words_of(evidence: Vector, upper: Vector, typical: float) -> NDArray[np.obje
         The upper limits of reliabilities.
     typical
         The reliability of a typical worker.
+    useful
+        The probability of being informative, by the learned distribution of workers.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdsift.results.verdicts import words_of
-    >>> evidence = np.array([[-9.0, -4.0, 0.0], [-9.0, -4.0, 0.0], [-9.0, -2.0, 0.0]])
-    >>> words_of(evidence, np.array([2.0, 0.4, 2.0]), typical=1.0).tolist()
-    ['reliable', 'weak', 'undecided']
+    >>> evidence = np.array([[-9.0, -4, 0], [-9, -4, 0], [-9, -2, 0], [-9, 0, -4]])
+    >>> upper, useful = np.array([2.0, 0.4, 2.0, 0.3]), np.array([0.9, 0.9, 0.7, 0.1])
+    >>> words_of(evidence, upper, 1.0, useful).tolist()
+    ['reliable', 'weak', 'undecided', 'random']
     """
     order = np.sort(evidence, axis=1)
     classes = np.array(["adversarial", "random", "reliable", "one-sided"], dtype=object)
@@ -72,6 +82,7 @@ def words_of(evidence: Vector, upper: Vector, typical: float) -> NDArray[np.obje
     ahead = np.where(words == "random", evidence[:, 1] - evidence[:, 2], ahead)
     words[(words == "reliable") & (upper < 0.5 * typical)] = "weak"
     words[ahead < MIN_LOG_BAYES_FACTOR] = "undecided"
+    words[(evidence.argmax(axis=1) != _INFORMATIVE) & (useful > 0.5)] = "undecided"
     return np.asarray(words)
 
 

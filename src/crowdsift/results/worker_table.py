@@ -89,8 +89,8 @@ def _judged(fitted: Fitted, count: int) -> tuple[NDArray[np.object_], dict[str, 
     if result.class_evidence is not None and result.typical is not None:
         highest = result.reliability_upper  # with 90 %, whatever the level of the tables
         upper = result.reliability if highest is None else highest
-        words = words_of(result.class_evidence, upper, result.typical)
         adversarial, random, reliable = shares(below, result.typical)
+        words = words_of(result.class_evidence, upper, result.typical, reliable)
     else:
         words, adversarial, random, reliable = verdicts(
             result.reliability - level, below, fitted.gold is not None
