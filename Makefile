@@ -10,11 +10,12 @@ export PYTHONDONTWRITEBYTECODE :=
 SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 CORE_FILES := $(wildcard cpp/*.?pp cpp/*/*.?pp cpp/include/crowdsift/*.hpp)
 
-.PHONY: demo test explore torture torture-sanitized fuzz audit test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
+.PHONY: demo develop test explore torture torture-sanitized fuzz audit test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   site coverage mutation api-accept release-check clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
+	@echo "make develop  what make test installs, without the tests"
 	@echo "make explore  property tests with fresh examples, MINUTES=10"
 	@echo "make torture  random cases against exact oracles, MINUTES=10"
 	@echo "make torture-sanitized  the same over an extension with ASan and UBSan, MINUTES=10"
@@ -37,6 +38,8 @@ demo: $(VENV)/.installed
 # At once: the sanitizers' compilers work while packages are fetched.
 test:
 	$(MAKE) --no-print-directory -j 3 run-core-address,undefined run-core-thread test-python
+
+develop: $(VENV)/.developing
 
 test-python: $(VENV)/.developing
 	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
@@ -182,10 +185,12 @@ $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
 
 $(VENV)/.installed: $(BIN)/python $(SOURCES)
+	@echo "Fetching packages and compiling the core, once: one to three minutes ..."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable .
 	touch $@
 
 $(VENV)/.developing: $(BIN)/python $(SOURCES)
+	@echo "Fetching packages and compiling the core, once: one to four minutes ..."
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable ".[dev]" \
 	  --config-settings=cmake.define.CROWDSIFT_WERROR=ON
 	touch $@ $(VENV)/.installed

@@ -24,6 +24,7 @@ BAD_TEXT = {
     "blank": ("\n \n", "the file is empty"),
     "header only": (H, "no votes: there are columns (winner, loser, worker) but no rows"),
     "missing column": ("a,b,c\n1,2,3\n", "the columns are a, b, c, and needed are winner,loser or"),
+    "mistyped": ("winer,loser,worker\na,b,x\n", "did you mean 'winner' by 'winer'?"),
     "how to map": ("won,lost,worker\n1,2,3\n", "--columns winner=NAME"),
     "worker absent": ("winner,loser\na,b\n", "no column 'worker'"),
     "how to pool": ("winner,loser\na,b\n", "--no-workers (workers=False)"),

@@ -41,7 +41,7 @@ def test_answers_of_mturk_in_json(tmp_path: Path) -> None:
     two = '[{"q1":"A","q2":"B"}]'
     with pytest.raises(InputError, match="neither side") as fault:
         crowdsift.read(batch(tmp_path / "two.csv", [two, '[{"q1":"A"}]']))
-    assert "(1 rows)" in str(fault.value)
+    assert "(1 row)" in str(fault.value)
     meant = crowdsift.read(tmp_path / "two.csv", values={two: "tie"})
     assert sorted(meant.outcome.tolist()) == [0.5, 1.0]
 

@@ -29,7 +29,9 @@ def test_a_clear_leader_and_a_shared_first_place() -> None:
     check = {check.key: check for check in top_checks(clear)}["first"]
     assert check.state == "good"
     shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)
-    assert top_sentences(shared)[0].startswith("First place is shared by “a”, “b”;")
+    assert top_sentences(shared)[0].startswith(
+        "First place is shared by “a”, “b”: with 95 % the best"
+    )
     apart = int(shared.fit.joint()["above_next"].sum())
     check = {check.key: check for check in top_checks(shared)}["first"]
     assert (check.state, check.finding) == (

@@ -11,7 +11,10 @@ from crowdsift.cli.terminal import command_line, say, step_progress
 
 def report(
     directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
-    out: Annotated[Path, typer.Option(help="File for the report, one HTML page.")],
+    out: Annotated[
+        Path | None,
+        typer.Option(help="File for the report, one HTML page; default report.html in the folder."),
+    ] = None,
     title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
     refit: Annotated[
         bool,
@@ -29,8 +32,9 @@ def report(
     import crowdsift
     from crowdsift.io.files import require_file
 
-    require_file(out)
     found = crowdsift.load(directory)
+    out = out or directory / "report.html"
+    require_file(out)
     if hide_workers:
         found = found.hide_workers()
     with step_progress("Making the report", quiet=quiet):

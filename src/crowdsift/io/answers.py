@@ -157,15 +157,18 @@ def _neither(
     row = int(np.argmax(bad))
     count = np.bincount(answers.codes[bad], minlength=len(answers.labels))
     often = np.argsort(-count, kind="stable")[: min(8, int((count > 0).sum()))].tolist()
-    listed = ", ".join(f"{shown(answers.labels[code])} ({count[code]:,} rows)" for code in often)
+    listed = ", ".join(
+        f"{shown(answers.labels[code])} ({count[code]:,} {'row' if count[code] == 1 else 'rows'})"
+        for code in often
+    )
     more = f" and {int((count > 0).sum()) - len(often)} more" if (count > 0).sum() > 8 else ""
     mapped = ",".join(f"{str(answers.labels[code])[:20]}=..." for code in often[:4])
     return table.fault(
         row, column,
         f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "
         f"right, tie, {shown(items[first[row]])} or {shown(items[second[row]])}. Answers that are "
-        f"neither: {listed}{more}; say what they mean with --values {mapped} (left, right, tie or "
-        "empty), or set such rows aside with --skip-bad",
+        f"neither: {listed}{more}; correct the cells, say what they mean with --values {mapped} "
+        "(left, right, tie or empty), or set such rows aside with --skip-bad",
     )  # fmt: skip
 
 

@@ -93,7 +93,9 @@ def refuse_empty(table: Source, rows: int, what: str) -> None:
     """Refuse a table without rows."""
     if rows == 0:
         raise InputError(
-            f"no {what}: there are columns ({listed(table)}) but no rows", source=table.source
+            f"no {what}: there are columns ({listed(table)}) but no rows; was the file written to "
+            "its end?",
+            source=table.source,
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import InputError, RequestError
@@ -84,9 +85,15 @@ def choose_layout(roles: Mapping[str, str], mapped: Mapping[str, str]) -> tuple[
 
 def not_found(table: Source, hint: str) -> InputError:
     """The error for a table without columns of votes."""
+    wanted = sorted({name for layout in _LAYOUTS for name in layout} | {"worker"})
+    near = {name: difflib.get_close_matches(name.lower(), wanted, 1, 0.75) for name in table.names}
+    meant = [
+        f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
+    ]
+    asked = f" (did you mean {', '.join(meant)}?)" if meant else ""
     return InputError(
-        f"the columns of the votes were not found; the columns are {listed(table)}, and needed "
-        "are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
+        f"the columns of the votes were not found; the columns are {listed(table)}{asked}, and "
+        "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
         "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
         f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}',
         source=table.source,

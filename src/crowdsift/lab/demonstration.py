@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -60,3 +61,5 @@ def run(out: Path, seed: int = 0) -> None:
     console.show_evaluation(evaluate(votes, truth))
     print(f"\nWritten: {out}/truth (votes and truth), {out}/fit (items, workers, summary),")
     print(f"{out}/report.html (open it in a browser)")
+    own = sys.argv[0] if Path(sys.argv[0]).stem == "crowdsift" else "crowdsift"  # as it was called
+    print(f"Your own votes: {own} fit votes.csv --out result --report report.html")

@@ -21,7 +21,7 @@ from crowdsift.report.population import VERDICTS
 from crowdsift.report.top import history_figure, matrix_figure, top_sentences
 from crowdsift.report.verdict import overall
 from crowdsift.results.reasons import SHORT
-from crowdsift.results.scales import level_text
+from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.words import (
     chance,
     count,
@@ -102,6 +102,8 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         checks=checks,
         top=top_sentences(facts),
         items=items,
+        score_name=score_name(facts.fit).replace("score", "Score").replace("win", "Win"),
+        scale_text=scale_text(facts.fit),
         whole=_whole(facts),
         followed=what_is_followed(facts.fit),
         workers=workers,

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results import words
-from crowdsift.results.scales import level_text
+from crowdsift.results.scales import level_text, score_name
 from crowdsift.results.tables import Table as _Rows
 
 if TYPE_CHECKING:
@@ -43,14 +43,15 @@ def _console() -> Console:
 
 
 def show_fit(fit: FitRecord) -> None:
-    """Print the leaderboard, the workers that are not reliable, and how the fit went."""
+    """Print the leaderboard, the workers to look at, and how the fit went."""
     console = _console()
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
         console.print("Nothing was learned from these votes (see the warning): no tables.")
     else:
         for title, table in _tables(fit, console.width):
             console.print(Text(title, style="italic"))
-            console.print(table)
+            if table.row_count:
+                console.print(table)
     s = fit.summary
     state = "converged" if fit.converged else "NOT converged"
     console.print(
@@ -161,7 +162,7 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     shown = _Rows({name: column[best] for name, column in items.items()}).records()
     figures = {
         "rank": [words.count(row["rank"]) for row in shown],
-        _score_name(fit): [form.format(row["score"]) for row in shown],
+        score_name(fit): [form.format(row["score"]) for row in shown],
         f"{level_text(fit.level)} interval": [
             _span(row["lower"], row["upper"], ends) for row in shown
         ],
@@ -201,23 +202,20 @@ def _most_label(width: int) -> int:
     return _MOST_LABEL if width < _NO_WIDTH else _LONGEST_LABEL
 
 
-def _score_name(fit: FitData) -> str:
-    scale = fit.summary.get("scale") or "standard"
-    return {"standard": "score", "elo": "Elo", "winrate": "win rate"}.get(scale, scale)
-
-
 def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
-    """The workers that are not reliable; their names are never cut, other columns rather go."""
-    rows = [row for row in fit.worker_table.records() if row["verdict"] != "reliable"]
+    """The workers to look at; their names are never cut, other columns rather go."""
+    kept = ("reliable", "undecided")  # of whom there is nothing to be done
+    rows = [row for row in fit.worker_table.records() if row["verdict"] not in kept]
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:
         counts[verdict] = counts.get(verdict, 0) + 1
     result = ", ".join(
         f"{words.count(counts[verdict])} {verdict}" for verdict in _STYLES if verdict in counts
     )
-    more = f"; {_SHOWN} of the {words.count(len(rows))} others below" if len(rows) > _SHOWN else ""
+    result = result.replace(" undecided", " undecided (their votes count)")
+    more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
     # The harm a worker can do grows with the votes.
-    gravity = {"adversarial": 0, "one-sided": 1, "random": 2, "weak": 3, "undecided": 4}
+    gravity = {"adversarial": 0, "one-sided": 1, "random": 2, "weak": 3}
     rows.sort(key=lambda row: (gravity[row["verdict"]], -row["comparisons"]))
     rows = rows[:_SHOWN]
     columns = {

@@ -64,7 +64,10 @@ def _first(facts: Facts) -> list[str]:
     best = percent(float(table["p_best"][0]))
     listed = ", ".join(f"“{name}”" for name in names[:_NAMED])
     more = f" and {count(len(first) - _NAMED)} more" if len(first) > _NAMED else ""
-    return [f"First place is shared by {listed}{more}; the first of them is the best with {best}."]
+    return [
+        f"First place is shared by {listed}{more}: with {level} the best is among them, which is "
+        f"said of all items at once. Taken by itself, the first of them is the best with {best}."
+    ]
 
 
 def matrix_figure(facts: Facts, width: float) -> str:

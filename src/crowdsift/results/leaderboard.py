@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import replace_file, require_file
-from crowdsift.results.scales import level_text
+from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "leaderboard", "write_leaderboard"]
 
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
-_SCORES = {"elo": "Elo", "winrate": "win rate", "logit": "logit"}
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -36,7 +35,8 @@ def leaderboard(fit: FitData, form: str = "markdown") -> str:
         return _numbers(fit).to_csv()
     heads, rows = _cells(fit)
     if form == "markdown":
-        return _markdown(heads, rows)
+        said = scale_text(fit)
+        return _markdown(heads, rows) + (f"\n{said}\n" if said else "")
     return _latex(heads, rows)
 
 
@@ -78,7 +78,7 @@ def _cells(fit: FitData) -> tuple[list[str], list[list[str]]]:
     by, scale = fit.context_columns, fit.summary.get("scale") or "standard"
     several = fit.summary.get("components", 1) > 1 and not by
     heads = list(by)
-    heads += ["rank", "item", _SCORES.get(scale, "score"), f"{level_text(fit.level)} interval"]
+    heads += ["rank", "item", score_name(fit), f"{level_text(fit.level)} interval"]
     heads += ["ranks", "votes", *(["group"] if several else [])]
     digits = 0 if scale == "elo" else 3
     rows = []

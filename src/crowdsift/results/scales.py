@@ -13,6 +13,7 @@ from crowdsift.models import model
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.query import keys_of
 from crowdsift.results.tables import Table
+from crowdsift.results.words import label
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -29,7 +30,9 @@ __all__ = [
     "level_text",
     "moved",
     "own_scale",
+    "scale_text",
     "scaled_fields",
+    "score_name",
     "typical_reliability",
     "with_own_scale",
 ]
@@ -39,9 +42,46 @@ STANDARD = ("standard_score", "standard_lower", "standard_upper")  # beside thos
 _VALUES = ("score", "lower", "upper")
 _ELO = 400.0 / log(10.0)  # points a logit
 _CENTRE = {"standard": 0.0, "logit": 0.0, "elo": 1000.0}  # the mean of a component without anchor
+_NAMES = {"elo": "Elo", "winrate": "win rate", "logit": "logit"}
 _STEP = 1e-5  # for the slope of a probability at 0
 _MOST_PAIRS = 4_000_000  # beyond which win rates are read off a table
 _PLACES = 4096  # of that table
+
+
+def score_name(fit: FitData) -> str:
+    """What a score is called on the scale of a fit: score, Elo, logit or win rate.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.scales import score_name
+    >>> votes = crowdsift.simulate(items=5, workers=4, comparisons=90, seed=1).comparisons()
+    >>> score_name(crowdsift.fit(votes, "bt", scale="elo"))
+    'Elo'
+    """
+    return _NAMES.get(fit.summary.get("scale") or "standard", "score")
+
+
+def scale_text(fit: FitData) -> str:
+    """Where the level of another scale comes from, in a sentence; empty on the method's own.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.results.scales import scale_text
+    >>> votes = crowdsift.simulate(items=5, workers=4, comparisons=90, seed=1).comparisons()
+    >>> scale_text(crowdsift.fit(votes, "bt", scale="elo", anchor={"i1": 1000}))
+    'Elo points, i1 = 1000: only differences mean something.'
+    """
+    scale, anchor = fit.summary.get("scale") or "standard", fit.summary.get("anchor")
+    if scale == "winrate":
+        return "Win rate: the share won against the others of its group, each as often."
+    if scale == "standard" and not anchor:
+        return ""
+    unit = {"elo": "Elo points", "logit": "Logits"}.get(scale, "Scores")
+    where = ", ".join(f"{label(item)} = {value:g}" for item, value in (anchor or {}).items())
+    where = where or f"their mean is {_CENTRE[scale]:g}"
+    return f"{unit}, {where}: only differences mean something."
 
 
 def checked_level(level: Any) -> float:
@@ -190,9 +230,9 @@ def _anchors(fit: FitData, scale: str, anchor: Mapping[Any, float]) -> dict[int,
     taken: dict[int, Any] = {}
     for item, value in anchor.items():
         (key,) = keys_of([item])
-        rows = [row for row, label in enumerate(labels) if label == key]
+        rows = [row for row, own in enumerate(labels) if own == key]
         if not rows:
-            near = ", ".join(str(label) for label in fit.item_table["item"][:3])
+            near = ", ".join(str(each) for each in fit.item_table["item"][:3])
             raise RequestError(
                 f"the anchor {item!r} is not among the items, which are {near}, ...; "
                 "name an item as the votes do"

@@ -32,7 +32,7 @@
   const number = (value, digits = 2) => (value === null ? "–" : decimal(value, digits));
   const ends = (low, high, digits) =>
     low === null || high === null ? "–" : `${decimal(low, digits)} to ${decimal(high, digits)}`;
-  const BADGES = ["", "clearly first", "ties for first"];
+  const BADGES = ["", "clearly first", "may be first"];
 
   const cell = (kind, content, label) => {
     const td = make("td", kind);
