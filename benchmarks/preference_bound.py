@@ -50,9 +50,10 @@ def words(L: np.ndarray, points: np.ndarray, masses: np.ndarray, typical: float)
     """Verdicts from likelihoods averaged over classes; nobody is weak here."""
     zone, top = 0.25 * typical, L.max(axis=1, keepdims=True)
     classes = (points < -zone, np.abs(points) <= zone, points > zone)
-    averaged = [np.exp(L - top) @ (masses * own) / (masses * own).sum() for own in classes]
-    evidence = np.log(np.maximum(np.stack(averaged, axis=1), 1e-300))
-    return words_of(evidence, np.full(len(L), np.inf), typical)
+    shares = np.stack([np.exp(L - top) @ (masses * own) for own in classes], axis=1)
+    evidence = np.log(np.maximum(shares / [(masses * own).sum() for own in classes], 1e-300))
+    useful = shares[:, 2] / shares.sum(axis=1)
+    return words_of(evidence, np.full(len(L), np.inf), typical, useful)
 
 
 def oracle(drawn: Preferences, adversaries: str) -> np.ndarray:
