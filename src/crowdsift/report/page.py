@@ -102,8 +102,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         checks=checks,
         top=top_sentences(facts),
         items=items,
-        score_name=score_name(facts.fit).replace("score", "Score").replace("win", "Win"),
-        scale_text=scale_text(facts.fit),
+        **_scale(facts),
         whole=_whole(facts),
         followed=what_is_followed(facts.fit),
         workers=workers,
@@ -189,6 +188,12 @@ def _ranking(table: Table) -> dict[str, NDArray[Any]]:
         "votes": table["comparisons"],
         "group": table["component"],
     }
+
+
+def _scale(facts: Facts) -> dict[str, str]:
+    """What scores are called, and where their level comes from."""
+    name = score_name(facts.fit)
+    return {"score_name": name[0].upper() + name[1:], "scale_text": scale_text(facts.fit)}
 
 
 def _whole(facts: Facts) -> dict[str, Any] | None:
