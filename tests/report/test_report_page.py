@@ -19,7 +19,7 @@ from hostile import HOSTILE, hostile_votes
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.io.files import require_file
-from crowdsift.report import page as page_module
+from crowdsift.report import columns as page_columns
 from crowdsift.report.checks import run_checks
 from crowdsift.report.facts import gather, settled
 from crowdsift.results.tables import Table
@@ -89,7 +89,7 @@ def test_hostile_names_are_text_everywhere():
     for name in HOSTILE[:6]:
         assert name in text
     data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.DOTALL).group(1))
-    assert set(data["items"]["name"]) == {page_module.label(name) for name in HOSTILE}
+    assert set(data["items"]["name"]) == {page_columns.label(name) for name in HOSTILE}
     shown = Elements(fit._repr_html_())
     assert not [tag for tag, _ in shown.tags if tag in ("script", "img")]
     assert HOSTILE[0] in "".join(shown.text)
@@ -191,7 +191,7 @@ def test_refits_keep_the_habits_that_were_found_and_drop_the_others(facts):
 
 
 def test_long_tables_are_cut_with_a_note(crowd, monkeypatch):
-    monkeypatch.setattr(page_module, "MOST_ROWS", 30)
+    monkeypatch.setattr(page_columns, "MOST_ROWS", 30)
     html = crowdsift.fit(crowd).report(refit=False).html
     assert "The table holds the first 30 of 40 items. All are in items.csv" in html
     assert "The table holds the first 30 of 80 workers" in html
@@ -200,7 +200,7 @@ def test_long_tables_are_cut_with_a_note(crowd, monkeypatch):
 
 
 def test_more_than_100_000_items_are_cut_to_5_mb():
-    k = page_module.MOST_ROWS + 1
+    k = page_columns.MOST_ROWS + 1
     item = np.arange(k)
     votes = Comparisons.from_arrays(item, (item + 1) % k, worker=item % 50)
     html = crowdsift.fit(votes, crowdsift.BradleyTerry()).report(refit=False).html

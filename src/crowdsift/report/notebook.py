@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.report.page import bar, environment, value_range
+from crowdsift.report.columns import value_range
+from crowdsift.report.page import bar, environment
 from crowdsift.report.population import VERDICTS
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import count, item_label, many, shortened

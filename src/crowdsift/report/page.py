@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
@@ -15,40 +14,40 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.report import figures
 from crowdsift.report.checks import run_checks
+from crowdsift.report.columns import (
+    FIRST_ROWS,
+    LONGEST_NAME,
+    as_json,
+    item_columns,
+    overall_columns,
+    scale_words,
+    worker_columns,
+)
 from crowdsift.report.follows import what_is_followed
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.population import VERDICTS
 from crowdsift.report.top import history_figure, matrix_figure, top_sentences
 from crowdsift.report.verdict import overall
 from crowdsift.results.reasons import SHORT
-from crowdsift.results.scales import level_text, scale_text, score_name
+from crowdsift.results.scales import level_text
 from crowdsift.results.words import (
     chance,
     count,
     decimal,
     item_label,
-    label,
     many,
     percent,
     shortened,
 )
-from crowdsift.votes.labels import as_column
 
 if TYPE_CHECKING:
     from jinja2 import Environment
-    from numpy.typing import NDArray
 
     from crowdsift.report.facts import Facts
-    from crowdsift.results.tables import Table
 
-__all__ = ["MOST_ROWS", "bar", "environment", "render", "value_range"]
+__all__ = ["bar", "environment", "render"]
 
-MOST_ROWS = 100_000  # of a table; the CSV files hold all
-MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
-_LONGEST_NAME = 300  # characters of a label in a table that is too large
-_NUMBER_BYTES, _REASON_BYTES = 9, 50  # of a value, and of the reasons of a worker
 MOST_GROUPS = 50  # of a menu; more are searched
-FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
 _OVERVIEW = 40  # items from which on the picture of all scores helps
 _MOVERS = 8
 
@@ -88,7 +87,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     )
     checks = run_checks(facts)
     state, answer, sentence = overall(checks)
-    items, workers = _items(facts), _workers(facts)
+    items, workers = item_columns(facts), worker_columns(facts)
     return templates.get_template("report.html").render(
         title=title,
         summary=facts.fit.summary,
@@ -102,8 +101,8 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         checks=checks,
         top=top_sentences(facts),
         items=items,
-        **_scale(facts),
-        whole=_whole(facts),
+        **scale_words(facts),
+        whole=overall_columns(facts),
         followed=what_is_followed(facts.fit),
         workers=workers,
         first_rows=FIRST_ROWS,
@@ -118,7 +117,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        data=Markup(_json({"items": items, "workers": workers, "reasons": SHORT})),
+        data=Markup(as_json({"items": items, "workers": workers, "reasons": SHORT})),
         count=count,
         most_groups=MOST_GROUPS,
         many=many,
@@ -175,137 +174,6 @@ def _pictures(facts: Facts) -> dict[str, str]:
     return sized | {"share": figures.verdict_bar(facts) if facts.population.judged else ""}
 
 
-def _ranking(table: Table) -> dict[str, NDArray[Any]]:
-    """The columns of a leaderboard."""
-    return {
-        "rank": table["rank"],
-        "name": table["item"],
-        "score": table["score"],
-        "lower": table["lower"],
-        "upper": table["upper"],
-        "rank_lower": table["rank_lower"],
-        "rank_upper": table["rank_upper"],
-        "votes": table["comparisons"],
-        "group": table["component"],
-    }
-
-
-def _scale(facts: Facts) -> dict[str, str]:
-    """What scores are called, and where their level comes from."""
-    name = score_name(facts.fit)
-    return {"score_name": name[0].upper() + name[1:], "scale_text": scale_text(facts.fit)}
-
-
-def _whole(facts: Facts) -> dict[str, Any] | None:
-    """The best items over all contexts, where there is such a ranking."""
-    if facts.fit.overall_ranking is None:
-        return None
-    table = facts.fit.overall_ranking.shown_items
-    result = _columns({name: column[:FIRST_ROWS] for name, column in _ranking(table).items()})
-    result["scale"] = value_range(table["score"], table["lower"], table["upper"])
-    return {**result, "total": table.height}
-
-
-def _items(facts: Facts) -> dict[str, Any]:
-    """The leaderboard as columns."""
-    table = facts.fit.shown_items
-    columns = _ranking(table)
-    if by := facts.fit.context_columns:
-        values = zip(*(table[name] for name in by), strict=True)
-        columns["context"] = as_column([", ".join(map(label, value)) for value in values])
-    result = _columns(columns)
-    result["scale"] = value_range(table["score"], table["lower"], table["upper"])
-    result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2
-    joint = facts.evidence.joint
-    if joint is not None:
-        first = joint["shares_first"].astype(bool)
-        alone = np.bincount(joint["component"], first)[joint["component"]] == 1
-        badge = np.where(first, np.where(alone, 1, 2), 0)
-        result["badge"] = badge.tolist()[: len(result["name"])]
-    result["groups"] = len(set(result.get("context", result["group"])))
-    return result
-
-
-def _workers(facts: Facts) -> dict[str, Any]:
-    """The workers as columns, the flagged ones first, then by votes."""
-    table, population = facts.fit.worker_table, facts.population
-    place = {word: len(VERDICTS) - i for i, word in enumerate(VERDICTS)}
-    severity = np.array([place.get(word, 99) for word in population.verdict.tolist()])
-    order = np.lexsort((np.arange(table.height), -population.votes, severity))
-    columns = {
-        "verdict": population.verdict,
-        "name": table["worker"],
-        "reliability": table["reliability"],
-        "lower": table["lower"],
-        "upper": table["upper"],
-        "votes": table["comparisons"],
-        "agreement": table["agreement"],
-    }
-    if np.isfinite(table["side_bias"].astype(np.float64)).any():
-        columns["side_bias"] = table["side_bias"]
-    if np.isfinite(population.left_share).any():
-        columns["left"] = population.left_share
-    result = _columns({name: column[order] for name, column in columns.items()})
-    result["why"] = [
-        [[reason.code, *reason.figures] for reason in population.reasons[i] if SHORT[reason.code]]
-        for i in order[: len(result["name"])].tolist()
-    ]
-    result["why_text"] = [
-        "; ".join(SHORT[code].format(*given) for code, *given in why)
-        for why in result["why"][:FIRST_ROWS]
-    ]
-    result["flagged"] = min(int(population.flagged.sum()), len(result["name"]))
-    result["scale"] = value_range(
-        table["reliability"], table["lower"], table["upper"], population.level
-    )
-    result["level"] = population.level
-    return result
-
-
-def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Columns as lists: texts as they read, numbers to six digits, None where missing."""
-    result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
-    texts = {
-        name: [label(value) for value in column[:MOST_ROWS]]
-        for name, column in columns.items()
-        if name in ("name", "context")
-    }
-    others = _NUMBER_BYTES * len(columns) + _REASON_BYTES
-    rows = _rows_within(texts, others)
-    if rows < min(result["total"], MOST_ROWS):  # shorter labels leave room for more rows
-        for name, long in texts.items():
-            texts[name] = [shortened(text, _LONGEST_NAME) for text in long]
-        rows = _rows_within(texts, others)
-    for name, column in columns.items():
-        values = column[:rows]
-        if name in texts:
-            result[name] = texts[name][:rows]
-        elif values.dtype.kind == "f":
-            result[name] = [float(f"{v:.6g}") if v - v == 0 else None for v in values.tolist()]
-        else:
-            result[name] = values.tolist()
-    return result
-
-
-def _rows_within(texts: dict[str, list[str]], others: int) -> int:
-    """How many rows fit into `MOST_BYTES`, each of its texts and so many bytes of other values."""
-    sizes = [
-        sum(len(_json(text).encode()) for text in row) for row in zip(*texts.values(), strict=True)
-    ]
-    return int(np.searchsorted(np.cumsum(np.array(sizes, np.int64) + others), MOST_BYTES))
-
-
-def value_range(*columns: Any) -> list[float]:
-    """The limits of all values, with a little air."""
-    values = np.concatenate([np.atleast_1d(np.asarray(c, np.float64)) for c in columns])
-    values = values[np.isfinite(values)]
-    if not len(values):
-        return [0.0, 1.0]
-    low, high = float(values.min()), float(values.max())
-    air = 0.02 * (high - low) or 0.5
-    return [float(f"{low - air:.5g}"), float(f"{high + air:.5g}")]
-
-
 def _verdict_counts(facts: Facts) -> list[dict[str, Any]]:
     population = facts.population
     total = max(float(population.votes.sum()), 1e-300)
@@ -340,7 +208,7 @@ def _without(facts: Facts) -> dict[str, Any]:
         "moved": int((move != 0).sum()),
         "movers": [
             {
-                "name": shortened(item_label(names[i], by), _LONGEST_NAME),
+                "name": shortened(item_label(names[i], by), LONGEST_NAME),
                 "before": int(before[i]),
                 "after": int(after[i]),
             }
@@ -374,8 +242,8 @@ def _disputes(facts: Facts) -> dict[str, Any]:
     sure = _better(facts, ones, twos)
     pairs = [
         {
-            "first": shortened(item_label(names[one], by), _LONGEST_NAME),
-            "second": shortened(item_label(names[two], by), _LONGEST_NAME),
+            "first": shortened(item_label(names[one], by), LONGEST_NAME),
+            "second": shortened(item_label(names[two], by), LONGEST_NAME),
             "votes_first": for_one,
             "votes_second": for_two,
             "sure": chance,
@@ -396,12 +264,3 @@ def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None
 def _hash(text: str) -> str:
     """What allows exactly this text in the page's content security policy."""
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
-
-
-def _json(value: Any) -> str:
-    """JSON that no HTML parser can take for markup."""
-    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-    for mark, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"),
-                       ("\u2029", "2029")):  # fmt: skip
-        text = text.replace(mark, f"\\u{code}")
-    return text
