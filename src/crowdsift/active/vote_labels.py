@@ -8,7 +8,9 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.io.item_values import match_labels
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, normal_cdf, sigmoid
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
+from crowdsift.results.compared import Pairs, better
+from crowdsift.results.predict import item_codes
 from crowdsift.results.query import keys_of, places_of
 
 if TYPE_CHECKING:
@@ -49,11 +51,7 @@ class VoteLabels(NamedTuple):
 
 def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
     """What a fit says of votes, row by row."""
-    place = _rows_of(coded, found)
-    code = place
-    if found.posterior is not None:  # which has codes of its own
-        known = places_of(found.posterior.items)
-        code = np.array([known[key] for key in keys_of(found.labels)], dtype=np.int64)[place]
+    place, code = _rows_of(coded, found), item_codes(found)
     score = np.asarray(found.item_table["score"], np.float64)
     typical, worth = _worths(coded, found)
     rough = _rough_variance(coded, score[place], typical)
@@ -65,13 +63,15 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
         part = slice(begin, begin + _BLOCK)
         one, two = (codes[part].astype(np.int64) for codes in (coded.first, coded.second))
         one, two = np.where(against[part], two, one), np.where(against[part], one, two)
-        gap = score[place[one]] - score[place[two]]
-        sd = _difference_sd(found, code[one], code[two], rough[one] + rough[two])
+        first, second, unsure = place[one], place[two], rough[one] + rough[two]
+        gap = score[first] - score[second]
+        sd = np.maximum(_difference_sd(found, code[first], code[second], unsure), 1e-12)
         flat = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (typical * sd) ** 2)
-        surer[part] = normal_cdf(np.abs(gap) / np.maximum(sd, 1e-12))
-        apart = surer[part] > 0.5  # not by the last digits of a score alone
-        turned[part], margin[part] = (gap < 0.0) & apart, np.where(apart, np.abs(gap), 0.0)
-        soft[part] = sigmoid(flat * typical * np.abs(gap))
+        chance = better(found, code, Pairs(first, second, gap, sd))
+        turned[part], surer[part] = chance < 0.5, np.maximum(chance, 1.0 - chance)
+        ahead = np.where(turned[part], -gap, gap)  # of the more probable one; may be below 0
+        margin[part] = np.where(surer[part] > 0.5, np.maximum(ahead, 0.0), 0.0)
+        soft[part] = sigmoid(flat * typical * np.maximum(ahead, 0.0))
         own = np.ones(len(one)) if coded.worker is None else worth[coded.worker[part]]
         weight[part] = own if coded.weight is None else own * coded.weight[part]
     return VoteLabels(surer, margin, soft, weight, against, turned)

@@ -24,10 +24,12 @@ __all__ = [
     "Question",
     "difference_sd",
     "differences",
+    "item_codes",
     "outcomes",
     "predictions",
     "probabilities",
     "question",
+    "worker_draws",
 ]
 
 _BLOCK = 4096  # pairs at a time
@@ -88,7 +90,7 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
 def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray[np.float64]:
     """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
     rule = model(fit.method, **fit.parameters)
-    draws = _worker_draws(fit, rule)
+    draws = worker_draws(fit, rule)
     if effect := 2.0 * float(fit.summary.get("group_effect") or 0.0):  # two items in a new group
         spread = draws.side_variance + effect * draws.reliability**2
         draws = draws._replace(side_variance=spread)
@@ -152,10 +154,8 @@ def probabilities(fit: FitData, difference: NDArray[np.float64]) -> NDArray[np.f
     return np.asarray(win / (win + loss))
 
 
-def differences(
-    fit: FitData, first: Any, second: Any
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Differences of scores and their standard deviations, of items that have votes."""
+def differences(fit: FitData, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
+    """Rows of the item table, differences of scores and their sd, of items that have votes."""
     place = places_of(fit.labels)
     try:
         one, two = (
@@ -170,10 +170,10 @@ def differences(
         raise RequestError("as many first items as second ones are needed") from None
     _refuse_across(fit, one, two)
     score = fit.item_table["score"]
-    return score[one] - score[two], difference_sd(fit, one, two)
+    return one, two, score[one] - score[two], difference_sd(fit, one, two)
 
 
-def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
+def worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
     """Points of every worker's posterior, one row each; its tie parameter for the width.
 
     Where workers differ by context, rows of workers in contexts follow.
@@ -205,7 +205,7 @@ def _worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
 def _in_context(
     fit: FitData, worker: NDArray[np.int64], item: NDArray[np.int64]
 ) -> NDArray[np.int64]:
-    """Rows of `_worker_draws` for workers at items; -1 stays: a worker of the crowd."""
+    """Rows of `worker_draws` for workers at items; -1 stays: a worker of the crowd."""
     apart = None if fit.posterior is None else fit.posterior.in_context
     if fit.posterior is None or apart is None:
         return worker
@@ -235,8 +235,7 @@ def difference_sd(
     """Standard deviations of differences, by rows of the item table."""
     table = fit.item_table
     if fit.posterior is not None:
-        code = places_of(fit.posterior.items)
-        codes = np.array([code[key] for key in keys_of(fit.labels)])
+        codes = item_codes(fit)
         sd = fit.posterior.difference_sd(codes[one], codes[two])
     else:
         half = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
@@ -244,3 +243,10 @@ def difference_sd(
     if sd is None or np.isnan(sd).any():
         raise RequestError(f"{fit.method} gives no intervals for these items")
     return np.asarray(sd)
+
+
+def item_codes(fit: FitData) -> NDArray[np.int64]:
+    """The codes of the rows of the item table, as the votes and the posterior have them."""
+    items = fit.labels if fit.posterior is None else fit.posterior.items
+    code = places_of(items)
+    return np.array([code[key] for key in keys_of(fit.labels)], dtype=np.int64)

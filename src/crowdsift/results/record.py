@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 import numpy as np
 
 from crowdsift.numeric.distributions import half_width
-from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.results.compared import Pairs, better
 from crowdsift.results.data import FitData
 from crowdsift.results.decisions import decisions, pseudonyms
 from crowdsift.results.joint import first_place, joint_table, win_matrix
 from crowdsift.results.leaderboard import leaderboard
-from crowdsift.results.predict import differences, outcomes, question
+from crowdsift.results.predict import differences, item_codes, outcomes, question
 from crowdsift.results.query import is_sequence, keys_of, places_of
 from crowdsift.results.scales import scaled_fields
 from crowdsift.results.store import save
@@ -128,8 +128,8 @@ class FitRecord(FitData):
         """Probability that `first` is truly better than `second`, given all votes.
 
         Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes
-        come in. Labels must be of one component; sequences of labels give an array. A fit that
-        was loaded knows no covariances, and takes errors as independent.
+        come in. Labels must be of one component; sequences of labels give an array. Of items that
+        were compared with each other sift takes these votes as they are, the others as a Gaussian.
 
         Examples
         --------
@@ -140,9 +140,8 @@ class FitRecord(FitData):
         >>> fit.better(best, worst) > 0.99
         True
         """
-        difference, sd = differences(self, first, second)
-        certain = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))  # no error at all
-        result = normal_cdf(np.divide(difference, sd, out=certain, where=sd > 0))
+        asked = Pairs(*differences(self, first, second))
+        result = better(self, item_codes(self), asked)
         single = not is_sequence(first) and not is_sequence(second)
         return float(result[0]) if single else result
 
@@ -161,7 +160,7 @@ class FitRecord(FitData):
         >>> bool(0 < result["lower"][0] < result["difference"][0] < result["upper"][0])
         True
         """
-        difference, sd = differences(self, first, second)
+        *_, difference, sd = differences(self, first, second)
         factor = float(self.summary.get("scale_factor") or 1.0)
         difference, half = factor * difference, factor * half_width(self.level) * sd
         return Table(

@@ -1,0 +1,272 @@
+"""The posterior of a difference given the votes on its own pair, without a Gaussian for them.
+
+Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the rest of
+the votes says of a difference d, its cavity, is near a Gaussian N(m, v); times the likelihoods of
+the pair's own votes it is a posterior in one dimension, which is integrated here.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, normal_cdf
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    Values = NDArray[np.float64]
+
+__all__ = ["OwnVotes", "chances_of_sign", "few_points"]
+
+_NODES = 20  # of Gauss and Legendre, on either side of 0
+_GAUSS = np.polynomial.legendre.leggauss(_NODES)
+_REACH = 7.0  # standard deviations to which the integral goes
+_LEAST = 0.05  # of 1 - τV, as in the fit
+_NUMBERS = 400_000  # of votes, nodes and points at a time, which stay in the cache
+_FAR = 60.0  # σ of less than minus this counts as σ there
+
+
+class OwnVotes(NamedTuple):
+    """Votes on pairs, those of a pair one after the other from `starts` on.
+
+    `sign` is 1 for the first item of the pair, -1 for the second, `tie` says where neither, `times`
+    how often; `shown` is 1 where the first item stood on the left, -1 where the second did, 0
+    where that is not known. `tau` and `nu` are the site of each on the difference of the first less
+    the second. `who` are rows of the points that workers are given by: reliability β, tie width δ,
+    mean and variance of the side bias γ, and weights that add up to 1.
+    """
+
+    starts: NDArray[np.intp]
+    sign: Values
+    tie: NDArray[np.bool_]
+    times: Values
+    shown: Values
+    tau: Values
+    nu: Values
+    who: NDArray[np.intp]
+    reliability: Values
+    width: Values
+    side: Values
+    side_variance: Values
+    weight: Values
+
+    def of_pairs(self, begin: int, end: int) -> OwnVotes:
+        """The votes of a range of pairs, each with points of its own."""
+        last = int(self.starts[end]) if end < len(self.starts) else len(self.sign)
+        rows = slice(int(self.starts[begin]), last)
+        votes: list[Any] = [part[rows] for part in self[1:7]]
+        who = self.who[rows]
+        points: list[Any] = [part[who] for part in self[8:]]
+        points[2] = self.shown[rows][:, None] * points[2]
+        starts = self.starts[begin:end] - rows.start
+        return OwnVotes._make([starts, *votes, np.arange(len(who)), *points])
+
+    def rows(self, chosen: NDArray[np.bool_]) -> OwnVotes:
+        """Some of the votes that have points of their own, whatever their pairs."""
+        if chosen.all():
+            return self
+        parts: list[Any] = [part[chosen] for part in self[1:]]
+        return OwnVotes._make([self.starts[:0], *parts])
+
+
+def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: float = 0.0) -> Values:
+    """P(d < 0) and P(d > 0), a row each, of pairs whose Gaussian posterior by all votes is given.
+
+    Parameters
+    ----------
+    mean, variance
+        Of d, a pair each.
+    votes
+        The votes on these pairs, at least one each.
+    effect
+        The variance of what a pair has of its own, which votes see added to d.
+
+    Notes
+    -----
+    Without the sites of its own votes the posterior of a pair is its cavity. For two items that
+    nothing else connects that is the prior, and the result exact for the points of the workers.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign
+    >>> one, none = np.ones((1, 1)), np.zeros((1, 1))
+    >>> vote = OwnVotes(np.array([0]), np.ones(1), np.zeros(1, bool), np.ones(1), np.zeros(1),
+    ...                 np.array([0.47]), np.array([0.95]), np.array([0]), 2.0 * one, none, none,
+    ...                 none, one)
+    >>> chances_of_sign(np.array([0.98]), np.array([1.031]), vote).round(3).tolist()
+    [[0.172], [0.828]]
+    """
+    result = np.empty((2, len(mean)))
+    ends = np.append(votes.starts[1:], len(votes.sign))
+    most = max(_NUMBERS // (2 * _NODES * votes.weight.shape[1]), 1)
+    begin = 0
+    while begin < len(mean):
+        end = int(np.searchsorted(ends, votes.starts[begin] + most, side="right"))
+        end = min(max(end, begin + 1), len(mean))
+        part = slice(begin, end)
+        result[:, part] = _chances(mean[part], variance[part], votes.of_pairs(begin, end), effect)
+        begin = end
+    return result
+
+
+def few_points(values: Values, count: int) -> tuple[Values, Values]:
+    """Points and weights of Gauss for distributions given by points of equal probability.
+
+    One row a distribution. As many moments as 2·count points can have are kept.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.own_votes import few_points
+    >>> points, weights = few_points(np.array([[1.0, 2.0, 4.0, 9.0]]), 2)
+    >>> [float((weights * points**k).sum().round(6)) for k in range(4)]
+    [1.0, 4.0, 25.5, 200.5]
+    """
+    rows, n = values.shape
+    if n <= count:
+        return values, np.full(values.shape, 1.0 / n)
+    centre, spread = values.mean(axis=1), np.maximum(values.std(axis=1), 1e-12)
+    x = (values - centre[:, None]) / spread[:, None]
+    jacobi = np.zeros((rows, count, count))
+    before, now, size = np.zeros_like(x), np.full_like(x, n**-0.5), np.zeros(rows)
+    for k in range(count):  # Lanczos: polynomials that are orthogonal over the points
+        following = x * now
+        jacobi[:, k, k] = np.sum(following * now, axis=1)
+        following -= jacobi[:, k, k, None] * now + size[:, None] * before
+        size = np.sqrt(np.sum(following**2, axis=1))
+        size[size < 1e-6] = 0.0  # fewer points than asked for
+        if k + 1 < count:
+            jacobi[:, k, k + 1] = jacobi[:, k + 1, k] = size
+        before, now = now, following / np.where(size > 0.0, size, 1.0)[:, None]
+        now[size == 0.0] = 0.0
+    points, vectors = np.linalg.eigh(jacobi)
+    return centre[:, None] + spread[:, None] * points, vectors[:, 0, :] ** 2
+
+
+class _Cavities(NamedTuple):
+    """The posterior of pairs without votes.
+
+    `mean` and `variance` are the posterior of what votes see, `own_mean` and `own_variance` (of a
+    vote) what they see without that vote, `rest_mean` and `rest_variance` d without all of them.
+    """
+
+    mean: Values
+    variance: Values
+    own_mean: Values
+    own_variance: Values
+    rest_mean: Values
+    rest_variance: Values
+
+
+def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> Values:
+    """`chances_of_sign` of as many pairs as are handled at a time."""
+    known = _cavities(mean, variance, votes, effect)
+    at, weights = _nodes(known.mean, np.sqrt(known.variance))
+    m, v = known.rest_mean[:, None], known.rest_variance[:, None]
+    logs = np.add.reduceat(_log_likelihoods(at, votes, known), votes.starts, axis=0)
+    logs -= 0.5 * (at - m) ** 2 / (v + effect)
+    density = weights * np.exp(logs - logs.max(axis=1, keepdims=True))
+    if effect == 0.0:
+        both = density.reshape(len(mean), 2, _NODES).sum(axis=2).T
+    else:  # given d + u, d is a Gaussian again
+        share = v / (v + effect)
+        z = (m + share * (at - m)) / np.sqrt(share * effect)
+        both = np.array([(density * normal_cdf(sign * z)).sum(axis=1) for sign in (-1.0, 1.0)])
+    return np.asarray(both / both.sum(axis=0))
+
+
+def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
+    """Nodes and weights of Gauss and Legendre below and above 0, a row a pair.
+
+    Where all that counts is on one side, the next standard deviation beyond 0 stands for the other.
+    """
+    nodes, weights = _GAUSS
+    low, high = mean - _REACH * sd, mean + _REACH * sd
+    ends = (
+        (np.where(low < 0.0, low, -sd), np.where(low < 0.0, np.minimum(high, 0.0), 0.0)),
+        (np.where(high > 0.0, np.maximum(low, 0.0), 0.0), np.where(high > 0.0, high, sd)),
+    )
+    half = [0.5 * (end - begin)[:, None] for begin, end in ends]
+    middle = [0.5 * (end + begin)[:, None] for begin, end in ends]
+    at = [m + h * nodes for m, h in zip(middle, half, strict=True)]
+    return np.concatenate(at, axis=1), np.concatenate([h * weights for h in half], axis=1)
+
+
+def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> _Cavities:
+    """What is known without a vote, and without all votes on its pair; see `engines.grid`."""
+    starts, times = votes.starts, votes.times
+    a, H = (np.add.reduceat(times * part, starts) for part in (votes.tau, votes.nu))
+    D = np.maximum(1.0 + effect * a, _LEAST)
+    E, V = (mean + effect * H) / D, variance / D**2 + effect / D
+    pair = np.repeat(np.arange(len(mean)), np.diff(np.append(starts, len(times))))
+    kept = np.maximum(1.0 - votes.tau * V[pair], _LEAST)
+    own = (E[pair] - V[pair] * votes.nu) / kept, V[pair] / kept
+    count = np.add.reduceat(times, starts)
+    left = np.maximum(1.0 / variance - a / D, _LEAST / (1.0 + count) / variance)
+    return _Cavities(E, V, *own, (mean / variance - H / D) / left, 1.0 / left)
+
+
+def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
+    """Logarithms of the likelihoods of votes at the nodes of their pairs, a row a vote.
+
+    The posterior of a worker knows this vote, so a point counts by its weight over Z of the vote.
+    """
+    pair = np.repeat(np.arange(len(at)), np.diff(np.append(votes.starts, len(votes.sign))))
+    spread = votes.reliability**2 * known.own_variance[:, None]
+    log_z = _log_outcome(known.own_mean[:, None, None], votes, spread)[:, 0, :]
+    with np.errstate(divide="ignore"):
+        weight = np.log(votes.weight) - votes.times[:, None] * log_z
+    top = weight.max(axis=1, keepdims=True)
+    weight, where = np.exp(weight - top), at[pair][:, :, None]
+    power = votes.times != 1.0
+    result = np.empty((len(pair), at.shape[1]))
+    if not power.all():
+        result[~power] = _outcome(where[~power], votes.rows(~power), weight[~power])
+    if power.any():
+        some = votes.rows(power)
+        logs = some.times[:, None, None] * _log_outcome(where[power], some)
+        most = logs.max(axis=2, keepdims=True)
+        terms = np.exp(logs - most) @ weight[power][:, :, None]
+        result[power] = np.log(terms[:, :, 0]) + most[:, :, 0]
+    return result
+
+
+def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Values:
+    """Logarithms of what votes are given as, at differences d and every point of their worker."""
+    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (spread + votes.side_variance))[:, None, :]
+    z = votes.sign[:, None, None] * (votes.reliability[:, None, :] * d + votes.side[:, None, :])
+    width = votes.width[:, None, :]
+    result = -np.logaddexp(0.0, -k * (z - width))
+    if votes.tie.any():
+        t = votes.tie
+        result[t] += np.log(np.expm1(2.0 * k[t] * width[t])) - np.logaddexp(
+            0.0, k[t] * (z[t] + width[t])
+        )
+    return np.asarray(result)
+
+
+def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
+    """Logarithms of the mean of what single votes are given as; in single precision until then."""
+    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * votes.side_variance)
+    slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]
+    shift = k * (votes.sign[:, None] * votes.side - votes.width)
+    z = d.astype(np.float32) * slope + shift.astype(np.float32)[:, None, :]
+    p = _sigmoid(z)
+    if votes.tie.any():
+        t, margin = votes.tie, 2.0 * (k * votes.width)[votes.tie]
+        p[t] *= _sigmoid(-z[t] - margin.astype(np.float32)[:, None, :])
+        weight = weight.copy()
+        weight[t] *= np.expm1(margin)
+    return np.log((p @ weight.astype(np.float32)[:, :, None])[:, :, 0].astype(np.float64))
+
+
+def _sigmoid(x: NDArray[Any]) -> NDArray[Any]:
+    """σ, in the precision of x; what is very small counts as σ(-60)."""
+    e = np.negative(x)
+    np.minimum(e, e.dtype.type(_FAR), out=e)
+    np.exp(e, out=e)
+    e += 1
+    return np.asarray(np.reciprocal(e, out=e))
