@@ -8,7 +8,7 @@ has that probability, and the rest is shared as p to 1 - p.
 from __future__ import annotations
 
 from math import lgamma
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -110,20 +110,20 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     common = float(ties.sum() / total.sum())
     if common == 1.0:
         return np.ones(m), 1.0
-    # Workers of equal counts are alike: one unique of complex numbers tells them apart.
-    alike, times = np.unique(ties + 1j * total, return_counts=True)
-    counts = list(zip(alike.real.tolist(), alike.imag.tolist(), times.tolist(), strict=True))
+    # Few counts are distinct.
+    counts = [np.unique(each, return_counts=True) for each in (ties, total - ties, total)]
     strength = max(_STRENGTHS, key=lambda a: _evidence(counts, a * common, a * (1.0 - common)))
     return (ties + strength * common) / (total + strength), common
 
 
-def _evidence(counts: list[tuple[float, float, int]], a: float, b: float) -> float:
-    """Log marginal likelihood of ties among votes, of so many workers, under a Beta(a, b) prior.
+def _evidence(counts: list[tuple[Any, Any]], a: float, b: float) -> float:
+    """Log marginal likelihood of ties among votes, of all workers, under a Beta(a, b) prior.
 
-    But for a constant.
+    But for a constant. The counts are of ties, of other votes and of all, with how often each is.
     """
-    start = lgamma(a + b) - lgamma(a) - lgamma(b)
-    return sum(
-        times * (start + lgamma(a + ties) + lgamma(b + votes - ties) - lgamma(a + b + votes))
-        for ties, votes, times in counts
-    )
+    tied, other, both = (
+        sum(times * (lgamma(start + count) - lgamma(start))
+            for count, times in zip(values.tolist(), often.tolist(), strict=True))
+        for start, (values, often) in zip((a, b, a + b), counts, strict=True)
+    )  # fmt: skip
+    return float(tied + other - both)
