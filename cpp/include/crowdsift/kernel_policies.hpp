@@ -110,7 +110,8 @@ public:
           n_widths_(types.shape().widths.size()), cells_(n_widths_ * lanes_ + padded(n_widths_)),
           widths_(padded(n_widths_), 0.0F), terms_(kVotes * kTerms * lanes_), zero_(kVotes),
           sums_(3 * lanes_), products_(3 * cells_), logs_(3 * cells_), exponents_(3 * cells_),
-          zero_q_(padded(n_widths_), 0.0F), masses_(n_widths_ * (lanes_ / kLaneBlock)),
+          zero_q_(padded(n_widths_), 0.0F), zero_total_(padded(n_widths_)),
+          masses_(n_widths_ * (lanes_ / kLaneBlock)),
           groups_(2 * n_widths_ * (lanes_ / kLaneBlock)) {
         const std::vector<double>& widths = types.shape().widths;
         std::copy(widths.begin(), widths.end(), widths_.begin());
@@ -157,20 +158,27 @@ public:
 
     // Adds the -log-likelihoods of the votes since begin(); regular types gain this evidence.
     void finish(double evidence) {
-        if (!flushed_) std::fill(exponents_.begin(), exponents_.end(), 0);
         const float *up = products_.data(), *down = up + cells_, *gap = down + cells_;
         const std::int32_t *two_up = exponents_.data(), *two_down = two_up + cells_,
                            *two_gap = two_down + cells_;
+        const std::size_t zeros = n_widths_ * lanes_;
+        zero_costs(widths_.size(), widths_.data(), smooth_zero_, cost_zero_, up + zeros,
+                   gap + zeros, -evidence, zero_total_.data());
+        if (flushed_)
+            add_exponents(widths_.size(), two_up + zeros, two_gap + zeros, zero_total_.data());
         for (std::size_t w = 0; w < n_widths_; ++w) {
-            const std::size_t c = w * lanes_, z = n_widths_ * lanes_ + w;
+            const std::size_t c = w * lanes_;
             const double width = static_cast<double>(widths_[w]);
             double *const to = total_ + w * slice_, *const zero = to + 2 * lanes_;
             lane_costs(lanes_, width, sums_.data(), sums_.data() + lanes_, up + c, gap + c,
-                       two_up + c, two_gap + c, -evidence, to);
+                       -evidence, to);
             lane_costs(lanes_, width, sums_.data(), sums_.data() + 2 * lanes_, down + c, gap + c,
-                       two_down + c, two_gap + c, -evidence, to + lanes_);
-            lane_costs(1, width, &smooth_zero_, &cost_zero_, up + z, gap + z, two_up + z,
-                       two_gap + z, -evidence, zero);
+                       -evidence, to + lanes_);
+            if (flushed_) {
+                add_exponents(lanes_, two_up + c, two_gap + c, to);
+                add_exponents(lanes_, two_down + c, two_gap + c, to + lanes_);
+            }
+            *zero += zero_total_[w];  // logarithms may be there already
             std::fill(zero + 1, to + slice_, *zero);
         }
         types_.side_only_costs(side_counts_, total_ + n_widths_ * slice_);
@@ -269,7 +277,9 @@ private:
     std::vector<double> sums_;            // by lane: of n k of wins, and of costs at b and at -b
     std::vector<float> products_, logs_;  // of b, of -b, of 1 - w^2
     std::vector<std::int32_t> exponents_;
-    std::vector<float> zero_q_, masses_;
+    std::vector<float> zero_q_;
+    std::vector<double> zero_total_;
+    std::vector<float> masses_;
     float given_scale_ = 1.0F;
     std::vector<std::uint16_t> groups_;
     std::size_t n_groups_ = 0;

@@ -281,19 +281,36 @@ inline void take_exponents(std::size_t count, float* CROWDSIFT_RESTRICT products
     }
 }
 
-// Of one width: adds -log-likelihoods from products (that of 1 - w^2 divides), their exponents, and
-// the sums by lane, and a shift.
+// Of one width: adds -log-likelihoods from products (that of 1 - w^2 divides) and the sums by lane,
+// and a shift.
 CROWDSIFT_CLONES
 inline void lane_costs(std::size_t lanes, double width, const double* CROWDSIFT_RESTRICT smooth,
                        const double* CROWDSIFT_RESTRICT sums,
                        const float* CROWDSIFT_RESTRICT product, const float* CROWDSIFT_RESTRICT gap,
-                       const std::int32_t* CROWDSIFT_RESTRICT exponent,
-                       const std::int32_t* CROWDSIFT_RESTRICT gap_exponent, double shift,
-                       double* CROWDSIFT_RESTRICT total) {
+                       double shift, double* CROWDSIFT_RESTRICT total) {
     for (std::size_t j = 0; j < lanes; ++j)
         total[j] += shift + width * smooth[j] + sums[j] +
-                    static_cast<double>(log_positive(product[j] / gap[j])) +
-                    0.6931471805599453 * static_cast<double>(exponent[j] - gap_exponent[j]);
+                    static_cast<double>(log_positive(product[j] / gap[j]));
+}
+
+// The same of reliability 0, whose sums are one number for all widths.
+CROWDSIFT_CLONES
+inline void zero_costs(std::size_t n_widths, const float* CROWDSIFT_RESTRICT widths, double smooth,
+                       double sum, const float* CROWDSIFT_RESTRICT product,
+                       const float* CROWDSIFT_RESTRICT gap, double shift,
+                       double* CROWDSIFT_RESTRICT total) {
+    for (std::size_t t = 0; t < n_widths; ++t)
+        total[t] = shift + static_cast<double>(widths[t]) * smooth + sum +
+                   static_cast<double>(log_positive(product[t] / gap[t]));
+}
+
+// What exponents that were taken add to costs.
+CROWDSIFT_CLONES
+inline void add_exponents(std::size_t count, const std::int32_t* CROWDSIFT_RESTRICT exponent,
+                          const std::int32_t* CROWDSIFT_RESTRICT gap_exponent,
+                          double* CROWDSIFT_RESTRICT total) {
+    for (std::size_t j = 0; j < count; ++j)
+        total[j] += 0.6931471805599453 * static_cast<double>(exponent[j] - gap_exponent[j]);
 }
 
 // Moments of one vote, added up over types: alpha = sum of q e s and f = sum of q f s^2, for the
