@@ -226,7 +226,7 @@ def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
         ],
         "votes": [words.count(row["comparisons"]) for row in rows],
         "agreement": [
-            "" if row["agreement"] is None else f"{row['agreement']:.0%}" for row in rows
+            "" if row["agreement"] is None else words.percent(row["agreement"]) for row in rows
         ],
         "verdict": [row["verdict"] for row in rows],
     }
