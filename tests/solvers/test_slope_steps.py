@@ -86,6 +86,31 @@ def test_first_scores_are_logits_of_the_shares_that_a_linear_step_says():
     assert np.abs(strong).max() <= np.log(9.0) / 40.0 * (1 + 1e-12)
 
 
+class Dense:
+    """A prior that is no multiple of the identity, as features of items make it."""
+
+    level = 0.3
+    matrix = np.diag(np.linspace(1.0, 3.0, 8)) + np.outer(np.sin(np.arange(8)), np.cos(range(8)))
+    matrix = matrix @ matrix.T
+
+    def times(self, v):
+        return self.matrix @ v
+
+    def diagonal(self):
+        return np.diag(self.matrix)
+
+
+def test_steps_are_newtons_with_any_prior():
+    for prior, matrix in ((0.3, 0.3 * np.eye(8)), (Dense(), Dense.matrix)):
+        objective = CommonSlope(spied_engine(), prior)
+        _, gradient = objective.evaluate(SCORES)
+        hessian = matrix + np.array([objective.at.hessian.multiply(e) for e in np.eye(8)])
+        np.testing.assert_allclose(gradient, matrix @ SCORES - objective.at.gradient, rtol=1e-12)
+        step = objective.step(np.inf, 1e-12)
+        np.testing.assert_allclose(step.x, np.linalg.solve(hessian, -gradient), rtol=1e-6)
+        assert step.expected == pytest.approx(-0.5 * gradient @ step.x, rel=1e-6)
+
+
 def test_levels_of_islands_are_what_the_prior_alone_holds():
     islands = crowdsift.Comparisons.from_arrays(list("aabxy"), list("bcczz"), worker=list("vwvwv"))
     objective = CommonSlope(spied_engine(islands), 0.5)
