@@ -50,10 +50,11 @@ void test_kernels(float width, float m, int n, bool tied) {
         const double d = static_cast<double>(width_of[w]);
         std::fill(costs.begin(), costs.end(), 0.0);
         if (power > 0) {
-            lane_costs(lanes, d, sums.data(), &sums[lanes], up + c, gap + c, &exponents[c],
-                       &exponents[2 * cells + c], 0.0, costs.data());
-            lane_costs(lanes, d, sums.data(), &sums[2 * lanes], down + c, gap + c,
-                       &exponents[cells + c], &exponents[2 * cells + c], 0.0, &costs[lanes]);
+            lane_costs(lanes, d, sums.data(), &sums[lanes], up + c, gap + c, 0.0, costs.data());
+            lane_costs(lanes, d, sums.data(), &sums[2 * lanes], down + c, gap + c, 0.0,
+                       &costs[lanes]);
+            add_exponents(lanes, &exponents[c], &exponents[2 * cells + c], costs.data());
+            add_exponents(lanes, &exponents[cells + c], &exponents[2 * cells + c], &costs[lanes]);
         }
         for (std::size_t t = 0; t < 2 * lanes; ++t) {
             const std::size_t j = t % lanes;
