@@ -145,11 +145,8 @@ def fitted(
 ) -> Record:
     """One method on votes, its scores held against the truth."""
     from crowdsift.engines.torch import engine
-    from crowdsift.models.holdout import tune
 
     chosen, note = model(name).relax(votes)
-    if options.tune and chosen.tuned:
-        chosen = tune(votes, chosen, engine="torch", threads=1).model
     prepared = chosen.prepare(votes)
     begun = time.perf_counter()
     estimate = chosen.estimate(engine(prepared, 1, device=options.device, needs=chosen.needs))
@@ -178,7 +175,7 @@ def share(options: argparse.Namespace) -> None:
                 votes, truth = make(setting)
                 for name in methods:
                     record = fitted(setting, name, votes, truth, options)
-                    file.write(json.dumps([experiment + "-tuned" * options.tune, record]) + "\n")
+                    file.write(json.dumps([experiment, record]) + "\n")
                 file.flush()
 
 
@@ -218,7 +215,6 @@ def main() -> None:
     going.add_argument("out", type=Path)
     going.add_argument("--experiments", default="spammers,synthetic")
     going.add_argument("--methods", default=",".join((*EIGHT, DEFAULT)), help=f"of {list(MODELS)}")
-    going.add_argument("--tune", action="store_true", help="penalties chosen by left-out votes")
     going.add_argument("--data", default="", help="of this data set alone")
     going.add_argument("--seeds", type=int, nargs=2, default=(0, SEEDS), help="from, below")
     going.add_argument("--processes", type=int, default=os.cpu_count() or 1)

@@ -32,9 +32,10 @@ def report(
     import crowdsift
     from crowdsift.io.files import require_file
 
-    found = crowdsift.load(directory)
     out = out or directory / "report.html"
-    require_file(out)
+    if directory.is_dir():  # else it is the folder that is wrong
+        require_file(out)
+    found = crowdsift.load(directory)
     if hide_workers:
         found = found.hide_workers()
     with step_progress("Making the report", quiet=quiet):

@@ -21,7 +21,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.solvers.ep.contexts import ContextSites
 from crowdsift.solvers.ep.item_features import FeaturePrior
-from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
+from crowdsift.solvers.ep.type_classes import SMALLEST, class_evidence, typical_reliability
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -36,7 +36,6 @@ _LOOPS = 0.1  # of votes that close a loop: with more they tell scores of items 
 _STEP = 0.04  # between shares
 _NEGLIGIBLE = 8.0  # nats behind the best, from which on shares do not count
 _LEARNING = (60, 1e-4)  # steps of learning π, and how far
-_SMALLEST = 1e-300  # of a probability, whose logarithm is taken
 
 
 class ShareTrial(NamedTuple):
@@ -64,7 +63,7 @@ def classes_of(run: Propagation, engine: Engine, typical: float) -> Vector:
     evidence = np.array([trial.evidence for trial in trials])
     weights = np.exp(evidence - evidence.max()) * np.gradient([trial.share for trial in trials])
     averaged = np.tensordot(weights / weights.sum(), [np.exp(each.classes) for each in trials], 1)
-    return np.asarray(np.log(np.maximum(averaged, _SMALLEST)))
+    return np.asarray(np.log(np.maximum(averaged, SMALLEST)))
 
 
 def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:

@@ -23,10 +23,10 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
-__all__ = ["class_evidence", "typical_reliability"]
+__all__ = ["SMALLEST", "class_evidence", "typical_reliability"]
 
 _NUMBERS = 4_000_000  # of an array over workers and types at a time
-_SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
+SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
 
 
 def typical_reliability(prior: WorkerPrior) -> float:
@@ -58,17 +58,17 @@ def class_evidence(sites: GridSites, prior: WorkerPrior, typical: float, n_worke
     classes = np.full(len(prior.masses), 3)
     classes[: len(beta)] = _class_of(beta, typical)
     held = np.bincount(classes, prior.masses)
-    even = prior.masses / (len(held) * np.maximum(held, _SMALLEST))[classes]
+    even = prior.masses / (len(held) * np.maximum(held, SMALLEST))[classes]
     side_only = len(prior.masses) - len(beta)
     if isinstance(sites, FusedSites):
         whole = sites.class_masses(even, 0.25 * typical)
         if whole is not None:
-            return np.asarray(np.log(np.maximum(whole, _SMALLEST)))
+            return np.asarray(np.log(np.maximum(whole, SMALLEST)))
     if isinstance(sites, SummedSites):
         told = sites.marginals(even, slice(0, n_workers), 0)
         columns = (told.points, np.concatenate([told.reliability, told.side_only], axis=1))
         masses = np.concatenate(by_blocks(sites, columns, partial(_masses, typical, side_only)))
-        return np.asarray(np.log(np.maximum(masses, _SMALLEST)))
+        return np.asarray(np.log(np.maximum(masses, SMALLEST)))
     result = np.empty((n_workers, len(held)))
     chunk = max(_NUMBERS // len(prior.masses), 1)
     for begin in range(0, n_workers, chunk):
@@ -76,7 +76,7 @@ def class_evidence(sites: GridSites, prior: WorkerPrior, typical: float, n_worke
         found = sites.posteriors(even, slice(begin, end))
         parts = by_blocks(sites, tuple(found), partial(_masses, typical, side_only))
         result[begin:end] = np.concatenate(parts)
-    return np.asarray(np.log(np.maximum(result, _SMALLEST)))
+    return np.asarray(np.log(np.maximum(result, SMALLEST)))
 
 
 def _masses(typical: float, side_only: int, points: Vector, masses: Vector) -> Vector:
