@@ -88,8 +88,8 @@ nb::object fit_workers(CorePointer core, const std::string& likelihood, In<doubl
         require(centre, p, "centre");
         Vec fitted(theta.data(), theta.data() + theta.size());
         core->run([&] {
-            core->likelihood->fit_workers<Likelihood>(scores.data(), fitted.data(), centre.data(),
-                                                      penalty, low, high, tolerance, 100);
+            core->likelihood->fit_workers<Likelihood>(
+                scores.data(), fitted.data(), {centre.data(), penalty, low, high, tolerance, 100});
         });
         return nb::cast(hand_over<double, 2>(std::move(fitted), {core->votes.n_workers, p}));
     });

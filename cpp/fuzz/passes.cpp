@@ -62,8 +62,9 @@ void likelihood(Input& in, Sample& at) {
                                    blocks.data(), entries);
     const std::vector<double> inverse = in.numbers(workers * p * p);
     passes.solve(entries, inverse.data(), in.number(), of_items.data(), x.data(), in.number(), 30);
-    passes.fit_workers<Likelihood>(scores.data(), theta.data(), centre.data(), in.positive(),
-                                   -in.positive(), in.positive(), in.number(), 100);
+    const double penalty = in.positive(), low = -in.positive(), high = in.positive();
+    passes.fit_workers<Likelihood>(scores.data(), theta.data(),
+                                   {centre.data(), penalty, low, high, in.number(), 100});
 }
 
 }  // namespace

@@ -19,6 +19,23 @@ void test_double_functions() {
     }
 }
 
+// Logarithms and the tail of the normal distribution, from 0 to where erfc underflows and beyond.
+void test_logarithms_and_tails() {
+    for (double x = 1e-300; x < 1e300; x *= 1.37) NEAR(log_normal(x), std::log(x), 1e-15);
+    for (double q = 0.5; q > 1e-300; q *= 0.83) NEAR(log1m_half(q) / std::log1p(-q), 1.0, 1e-15);
+    NEAR(log1m_half(0.0), 0.0, 0.0);
+    const double root = std::sqrt(0.5), scale = std::sqrt(2.0 * std::acos(-1.0));
+    for (double x = 0.0; x < 37.0; x += 0.0137) {
+        const double phi = std::exp(-0.5 * x * x) / scale;
+        NEAR(mills_ratio(x) / (0.5 * std::erfc(x * root) / phi), 1.0, 2e-13);
+    }
+    for (double x = 37.0; x < 1e9; x *= 1.37) {  // its continued fraction
+        double fraction = x;
+        for (int k = 60; k > 0; --k) fraction = x + k / fraction;
+        NEAR(mills_ratio(x) * fraction, 1.0, 1e-15);
+    }
+}
+
 void test_float_functions() {
     for (float x = 0.0F; x < 54.0F; x += 0.37F)
         NEAR(exp_minus(x) / std::exp(-static_cast<double>(x)), 1.0, 3e-7);
@@ -37,5 +54,6 @@ void test_float_functions() {
 
 void test_functions() {
     test_double_functions();
+    test_logarithms_and_tails();
     test_float_functions();
 }

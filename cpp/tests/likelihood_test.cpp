@@ -2,13 +2,13 @@
 #include "check.hpp"
 
 #include "crowdsift/likelihood_passes.hpp"
-#include "crowdsift/likelihoods.hpp"
+#include "plain_likelihoods.hpp"
 
 namespace {
 
 // The passes of one likelihood against plain sums over its values and first derivatives, and
 // against differences of those.
-template <class Likelihood>
+template <class Likelihood, class Plain>
 struct LikelihoodTest {
     using Vector = std::vector<double>;
     ThreadPool pool;
@@ -41,12 +41,12 @@ struct LikelihoodTest {
         by_item.assign(items, 0.0);
         by_worker.assign(workers * p, 0.0);
         double total = 0.0;
-        Local local{};
+        plain::Local local{};
         for (std::size_t s = 0; s < workers; ++s)
             for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
                 const double m = votes.weight[i], y = votes.outcome[i];
-                Likelihood::evaluate(r[votes.first[i]] - r[votes.second[i]], t.data() + s * p,
-                                     x.data() + i * features, features, y, local);
+                Plain::evaluate(r[votes.first[i]] - r[votes.second[i]], t.data() + s * p,
+                                x.data() + i * features, features, y, local);
                 total += m * local.value;
                 by_item[votes.first[i]] += m * local.d;
                 by_item[votes.second[i]] -= m * local.d;
@@ -142,8 +142,8 @@ struct LikelihoodTest {
         Vector hopeless(scores), fitted(theta);
         hopeless[0] = std::nan("");
         const Vector centre(p, 0.5 * (low + high));
-        passes.template fit_workers<Likelihood>(hopeless.data(), fitted.data(), centre.data(), 1.0,
-                                                low, high, 1e-10, 100);
+        passes.template fit_workers<Likelihood>(hopeless.data(), fitted.data(),
+                                                {centre.data(), 1.0, low, high, 1e-10, 100});
     }
 
     // At the fitted parameters the penalised gradient is 0, or points out of the box.
@@ -151,8 +151,8 @@ struct LikelihoodTest {
         const double penalty = 1.0, middle = 0.5 * (low + high);
         const Vector centre(p, middle);
         Vector g, h;
-        passes.template fit_workers<Likelihood>(scores.data(), theta.data(), centre.data(), penalty,
-                                                low, high, 1e-10, 100);
+        passes.template fit_workers<Likelihood>(scores.data(), theta.data(),
+                                                {centre.data(), penalty, low, high, 1e-10, 100});
         gradients(scores, theta, g, h);
         for (std::size_t k = 0; k < workers * p; ++k) {
             const double slope = h[k] - penalty * (theta[k] - middle);
@@ -165,10 +165,10 @@ struct LikelihoodTest {
     }
 };
 
-template <class Likelihood>
+template <class Likelihood, class Plain>
 void test_likelihood(std::size_t n, std::size_t items, std::size_t workers, std::size_t features,
                      std::size_t threads, double low, double high) {
-    LikelihoodTest<Likelihood> test(n, items, workers, features, threads, low, high);
+    LikelihoodTest<Likelihood, Plain> test(n, items, workers, features, threads, low, high);
     test.test_gradients();
     test.test_reduced();
     test.test_blocks();
@@ -177,17 +177,56 @@ void test_likelihood(std::size_t n, std::size_t items, std::size_t workers, std:
     test.test_fit();
 }
 
+// A vote in lanes against the same with the library's functions, from the middle to far tails.
+template <class Likelihood, class Plain>
+void test_votes(double parameter, double tolerance, double furthest = 700.0) {
+    plain::Local want{};
+    const double t[2] = {parameter, -0.4};
+    const float x[1] = {1.5F};
+    const double lead = Likelihood::kHead ? -0.6 : 1.5 * parameter;
+    for (const double size : {0.0, 1e-9, 0.3, 1.0, 2.5, 6.0, 9.0, 20.0, 35.0, 60.0, 300.0, 700.0})
+        for (const double d : {size, -size})
+            for (const double y : {0.0, 0.5, 1.0}) {
+                if (size > furthest) continue;
+                Plain::evaluate(d, t, x, 1, y, want);
+                const Point got = Likelihood::at(d, parameter, lead, y);
+                const bool with_head = Likelihood::kHead;
+                NEAR(got.value, want.value, tolerance);
+                NEAR(got.d, want.d, tolerance);
+                NEAR(got.dd, want.dd, tolerance * (1.0 + d * d));
+                NEAR(with_head ? got.h : 1.5 * got.z, want.t[0], tolerance);
+                NEAR(with_head ? got.dh : 1.5 * got.dz, want.dt[0], tolerance * (1.0 + d * d));
+                NEAR(with_head ? got.hh : 2.25 * got.zz, want.tt[0], tolerance * (1.0 + d * d));
+                if (!Likelihood::kHead || !Likelihood::kLead) continue;
+                NEAR(1.5 * got.z, want.t[1], tolerance);
+                NEAR(1.5 * got.dz, want.dt[1], tolerance);
+                NEAR(1.5 * got.hz, want.tt[1], tolerance);
+                NEAR(2.25 * got.zz, want.tt[3], tolerance);
+            }
+}
+
+void test_every_vote() {
+    test_votes<ScaledLogit, plain::ScaledLogit>(0.9, 1e-14);
+    test_votes<ScaledProbit, plain::ScaledProbit>(0.9, 2e-13);
+    test_votes<ScaledProbit, plain::ScaledProbit>(std::sqrt(2.0), 2e-13);
+    test_votes<ShiftedLogit, plain::ShiftedLogit>(0.3, 1e-14);
+    test_votes<FlippedLogit, plain::FlippedLogit>(0.8, 1e-14);
+    test_votes<FlippedLogit, plain::FlippedLogit>(0.0, 1e-13, 300.0);  // then 1/P^2 overflows
+    test_votes<LedLogit, plain::LedLogit>(0.7, 1e-14);
+}
+
 void test_all(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
-    test_likelihood<ScaledLogit>(n, items, workers, 0, threads, -3.0, 3.0);
-    test_likelihood<ScaledProbit>(n, items, workers, 0, threads, -3.0, 3.0);
-    test_likelihood<ShiftedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
-    test_likelihood<FlippedLogit>(n, items, workers, 0, threads, 0.01, 0.99);
-    test_likelihood<LedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
+    test_likelihood<ScaledLogit, plain::ScaledLogit>(n, items, workers, 0, threads, -3.0, 3.0);
+    test_likelihood<ScaledProbit, plain::ScaledProbit>(n, items, workers, 0, threads, -3.0, 3.0);
+    test_likelihood<ShiftedLogit, plain::ShiftedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
+    test_likelihood<FlippedLogit, plain::FlippedLogit>(n, items, workers, 0, threads, 0.01, 0.99);
+    test_likelihood<LedLogit, plain::LedLogit>(n, items, workers, 2, threads, -2.0, 2.0);
 }
 
 }  // namespace
 
 void test_likelihoods() {
+    test_every_vote();
     test_all(1, 2, 1, 1);
     test_all(60, 5, 9, 2);
     test_all(25000, 60, 40, 3);

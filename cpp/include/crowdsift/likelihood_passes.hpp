@@ -4,13 +4,16 @@
 //     [ B'  D ]
 // and workers are eliminated from a Newton step: S = A - B D^-1 B'. A product with S is one pass
 // over what derivatives() kept: A's and B's entries, 4 (1 + p) bytes a comparison.
+//
+// Rows are taken in blocks of whole workers, which are gathered once and evaluated in lanes;
+// workers with more rows than a block in pieces, gathered anew where they are needed again.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
-#include <utility>
+#include <memory>
 #include <vector>
 
 #include "crowdsift/array.hpp"
@@ -18,7 +21,10 @@
 #include "crowdsift/item_sums.hpp"
 #include "crowdsift/likelihoods.hpp"
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/vote_points.hpp"
 #include "crowdsift/votes.hpp"
+#include "crowdsift/worker_problem.hpp"
+#include "crowdsift/worker_slope.hpp"
 
 namespace crowdsift {
 
@@ -47,31 +53,26 @@ public:
         kept.b.resize(votes_.n * p);
         std::vector<double> part(ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, double* gradient) {
-            Local at{};
-            double total = 0.0;
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                double* const g = worker_gradient + s * p;
-                double* const block = blocks + s * p * p;
-                for (std::size_t k = 0; k < p; ++k) g[k] = 0.0;
-                for (std::size_t k = 0; k < p * p; ++k) block[k] = 0.0;
-                for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-                    const std::uint32_t first = votes_.first[i], second = votes_.second[i];
-                    const double n = static_cast<double>(votes_.weight[i]);
-                    Likelihood::evaluate(scores[first] - scores[second], theta + s * p,
-                                         x_ + i * n_x_, n_x_,
-                                         static_cast<double>(votes_.outcome[i]), at);
-                    total += n * at.value;
-                    gradient[first] += n * at.d;
-                    gradient[second] -= n * at.d;
-                    kept.a[i] = static_cast<float>(-n * at.dd);
-                    for (std::size_t k = 0; k < p; ++k) {
-                        g[k] += n * at.t[k];
-                        kept.b[i * p + k] = static_cast<float>(-n * at.dt[k]);
-                    }
-                    for (std::size_t k = 0; k < p * p; ++k) block[k] -= n * at.tt[k];
-                }
-            }
-            part[range] = total;
+            const auto room = std::make_unique<Room>();
+            std::fill(worker_gradient + ranges_[range] * p,
+                      worker_gradient + ranges_[range + 1] * p, 0.0);
+            std::fill(blocks + ranges_[range] * p * p, blocks + ranges_[range + 1] * p * p, 0.0);
+            over_blocks(range, [&](std::size_t from, std::size_t to) {
+                over_pieces(from, to, [&](std::size_t at, std::size_t count) {
+                    gather(at, count, scores, room->in);
+                    over_workers(from, to, at, count, [&](std::size_t s, Rows rows) {
+                        set_worker<Likelihood>(theta + s * p, at, rows, room->in);
+                    });
+                    points(Likelihood{}, room->in.fill_lanes(count), room->in, room->out);
+                    part[range] += sum_block(room->out.value, count);
+                    over_workers(from, to, at, count, [&](std::size_t s, Rows rows) {
+                        add_gradient<Likelihood>(at, rows, room->out, 1.0, worker_gradient + s * p);
+                        add_hessian<Likelihood>(at, rows, room->out, blocks + s * p * p);
+                    });
+                    keep<Likelihood>(at, count, room->out, kept);
+                    push(at, count, room->out.d, gradient);
+                });
+            });
         };
         sums_.add(ranges_.size() - 1, pool_, pass, item_gradient);
         double total = 0.0;
@@ -93,57 +94,34 @@ public:
     }
 
     // Every worker's own parameters at their penalised maximum for these scores, each within
-    // [low, high]: minimises -log-likelihood + penalty/2 |t - centre|^2 by damped Newton steps from
-    // the parameters given. Returns the most steps that a worker took.
+    // [low, high]: minimises -log-likelihood + penalty/2 |t - centre|^2 by Newton steps from the
+    // parameters given. A worker's sums depend on its own rows alone.
     template <class Likelihood>
-    std::size_t fit_workers(const double* scores, double* theta, const double* centre,
-                            double penalty, double low, double high, double tolerance,
-                            std::size_t most) const {
-        const std::size_t p = Likelihood::parameters(n_x_);
-        std::vector<std::size_t> steps(ranges_.size() - 1, 0);
+    void fit_workers(const double* scores, double* theta, const WorkerPrior& prior) const {
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
-            WorkerProblem one{}, two{};
-            WorkerProblem *at = &one, *ahead = &two;  // exchanged by pointer: they are large
-            Local scratch{};
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                double* const t = theta + s * p;
-                double trial[kMostParameters];
-                double damping = 0.0;
-                evaluate_worker<Likelihood>(s, scores, t, centre, penalty, *at, scratch);
-                for (std::size_t step = 0; step < most; ++step) {
-                    if (at->settled(t, low, high, tolerance, p)) break;
-                    steps[range] = std::max(steps[range], step + 1);
-                    if (!at->damped_step(t, damping, low, high, p, trial)) break;
-                    evaluate_worker<Likelihood>(s, scores, trial, centre, penalty, *ahead, scratch);
-                    // Equal values up to rounding count as progress: the gradient decides.
-                    if (ahead->value <= at->value + 1e-14 * (1.0 + std::fabs(at->value))) {
-                        std::copy(trial, trial + p, t);
-                        std::swap(at, ahead);
-                        damping *= 0.1;
-                    } else {
-                        damping = 4.0 * damping + at->scale(p);
-                    }
-                }
-            }
+            const auto room = std::make_unique<Room>();
+            over_blocks(range, [&](std::size_t from, std::size_t to) {
+                if constexpr (!Likelihood::kConcave)
+                    for (std::size_t s = from; s < to; ++s)
+                        fit_worker<Likelihood>(s, scores, theta, prior, *room);
+                else if (is_long(from, to))
+                    fit_long<Likelihood>(from, scores, theta, prior, *room);
+                else
+                    fit_block<Likelihood>(from, to, scores, theta, prior, *room);
+            });
         });
-        return *std::max_element(steps.begin(), steps.end());
     }
 
     // (A - B inverse B') v, where inverse holds a p x p block a worker; zeros hold a worker fixed.
     void reduced(const SchurEntries& kept, const double* v, const double* inverse,
                  double* out) const {
-        const std::size_t p = kept.p;
         const auto pass = [&](std::size_t range, double* sums) {
-            double coupled[kMostParameters], u[kMostParameters];
-            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                couple_worker(kept, s, v, coupled);
-                const double* const block = inverse + s * p * p;
-                for (std::size_t j = 0; j < p; ++j) {
-                    u[j] = 0.0;
-                    for (std::size_t k = 0; k < p; ++k) u[j] -= block[j * p + k] * coupled[k];
-                }
-                spread_worker(kept, s, u, v, sums);
-            }
+            if (kept.p == 1)
+                reduce<1>(kept, range, v, inverse, sums);
+            else if (kept.p == 2)
+                reduce<2>(kept, range, v, inverse, sums);
+            else
+                reduce<0>(kept, range, v, inverse, sums);
         };
         sums_.add(ranges_.size() - 1, pool_, pass, out);
     }
@@ -161,120 +139,307 @@ public:
     }
 
 private:
-    // Value, gradient and Hessian of one worker's problem.
-    struct WorkerProblem {
-        static constexpr int kMostTries = 200;
-        double value, gradient[kMostParameters], hessian[kMostParameters * kMostParameters];
-
-        // A scale of the Hessian, for damping.
-        double scale(std::size_t p) const {
-            double largest = 1e-12;
-            for (std::size_t k = 0; k < p; ++k)
-                largest = std::max(largest, std::fabs(hessian[k * p + k]));
-            return 0.01 * largest;
-        }
-
-        bool held(double t, std::size_t k, double low, double high) const {
-            return (t <= low && gradient[k] > 0.0) || (t >= high && gradient[k] < 0.0);
-        }
-
-        bool settled(const double* t, double low, double high, double tolerance,
-                     std::size_t p) const {
-            for (std::size_t k = 0; k < p; ++k)
-                if (!held(t[k], k, low, high) && std::fabs(gradient[k]) > tolerance) return false;
-            return true;
-        }
-
-        // A Newton step with as much more damping as it takes; false where no damping helps, as
-        // with numbers that are not finite.
-        bool damped_step(const double* t, double& damping, double low, double high, std::size_t p,
-                         double* trial) const {
-            for (int tries = 0; tries < kMostTries; ++tries) {
-                if (newton_step(t, damping, low, high, p, trial)) return true;
-                damping = 4.0 * damping + scale(p);
-            }
-            return false;
-        }
-
-        // trial = t - (H + damping I)^-1 g within the bounds, by Cholesky; false if H + damping I
-        // is not positive definite. Parameters that the bounds hold stay where they are.
-        bool newton_step(const double* t, double damping, double low, double high, std::size_t p,
-                         double* trial) const {
-            double l[kMostParameters * kMostParameters], z[kMostParameters];
-            bool fixed[kMostParameters];
-            for (std::size_t j = 0; j < p; ++j) fixed[j] = held(t[j], j, low, high);
-            for (std::size_t j = 0; j < p; ++j) {
-                for (std::size_t k = 0; k <= j; ++k) {
-                    double sum = fixed[j] || fixed[k] ? (j == k ? 1.0 : 0.0)
-                                                      : hessian[j * p + k] + (j == k ? damping : 0);
-                    for (std::size_t m = 0; m < k; ++m) sum -= l[j * p + m] * l[k * p + m];
-                    if (j == k) {
-                        if (!(sum > 0.0)) return false;
-                        l[j * p + j] = std::sqrt(sum);
-                    } else {
-                        l[j * p + k] = sum / l[k * p + k];
-                    }
-                }
-            }
-            for (std::size_t j = 0; j < p; ++j) {
-                double sum = fixed[j] ? 0.0 : gradient[j];
-                for (std::size_t m = 0; m < j; ++m) sum -= l[j * p + m] * z[m];
-                z[j] = sum / l[j * p + j];
-            }
-            for (std::size_t j = p; j-- > 0;) {
-                double sum = z[j];
-                for (std::size_t m = j + 1; m < p; ++m) sum -= l[m * p + j] * z[m];
-                z[j] = sum / l[j * p + j];
-                trial[j] = std::min(std::max(t[j] - z[j], low), high);
-            }
-            return true;
-        }
+    // Temporaries of a block, and the workers of it that are not settled.
+    struct Unsettled;
+    struct Room {
+        PointRows in;
+        PointBlock out;
+        std::vector<Unsettled> workers;
     };
 
+    // Rows [begin, end) of a block.
+    struct Rows {
+        std::size_t begin, end;
+        std::size_t count() const { return end - begin; }
+    };
+
+    struct Unsettled {
+        std::size_t worker;
+        Rows rows;
+        ConvexSearch search;
+    };
+
+    // Calls block(from, to) for runs of workers with at most kPointBlock rows, or of one worker.
+    template <class Block>
+    void over_blocks(std::size_t range, const Block& block) const {
+        std::size_t from = ranges_[range];
+        while (from < ranges_[range + 1]) {
+            const std::size_t limit = votes_.begin_of(from) + kPointBlock;
+            std::size_t to = from + 1;
+            while (to < ranges_[range + 1] && votes_.begin_of(to + 1) <= limit) ++to;
+            block(from, to);
+            from = to;
+        }
+    }
+
+    bool is_long(std::size_t from, std::size_t to) const {
+        return votes_.begin_of(to) - votes_.begin_of(from) > kPointBlock;
+    }
+
+    // Calls piece(first row, rows) for at most kPointBlock rows of these workers at a time.
+    template <class Piece>
+    void over_pieces(std::size_t from, std::size_t to, const Piece& piece) const {
+        const std::size_t end = votes_.begin_of(to);
+        for (std::size_t at = votes_.begin_of(from); at < end; at += kPointBlock)
+            piece(at, std::min(kPointBlock, end - at));
+    }
+
+    // Calls each(worker, its rows in the block) for the workers of a block, or of a piece of one.
+    template <class Each>
+    void over_workers(std::size_t from, std::size_t to, std::size_t at, std::size_t count,
+                      const Each& each) const {
+        for (std::size_t s = from; s < to; ++s) {
+            const std::size_t begin = std::max(votes_.begin_of(s), at);
+            each(s, Rows{begin - at, std::min(votes_.begin_of(s + 1), at + count) - at});
+        }
+    }
+
+    void differences(std::size_t at, std::size_t count, const double* x, double* d) const {
+        for (std::size_t j = 0; j < count; ++j)
+            d[j] = x[votes_.first[at + j]] - x[votes_.second[at + j]];
+    }
+
+    void gather(std::size_t at, std::size_t count, const double* scores, PointRows& in) const {
+        differences(at, count, scores, in.d);
+        for (std::size_t j = 0; j < count; ++j) {
+            in.outcome[j] = static_cast<double>(votes_.outcome[at + j]);
+            in.weight[j] = static_cast<double>(votes_.weight[at + j]);
+        }
+    }
+
+    // The head and the leads of a worker's rows in a block that starts at `at`.
     template <class Likelihood>
-    void evaluate_worker(std::size_t s, const double* scores, const double* t, const double* centre,
-                         double penalty, WorkerProblem& out, Local& at) const {
+    void set_worker(const double* t, std::size_t at, Rows rows, PointRows& in) const {
+        if constexpr (Likelihood::kHead) std::fill(in.head + rows.begin, in.head + rows.end, t[0]);
+        if constexpr (Likelihood::kLead) {
+            const double* const b = t + (Likelihood::kHead ? 1 : 0);
+            for (std::size_t j = rows.begin; j < rows.end; ++j) {
+                const float* const x = x_ + (at + j) * n_x_;
+                double lead = 0.0;
+                for (std::size_t k = 0; k < n_x_; ++k) lead += b[k] * static_cast<double>(x[k]);
+                in.lead[j] = lead;
+            }
+        }
+    }
+
+    // Adds sign times the derivatives in a worker's parameters.
+    template <class Likelihood>
+    void add_gradient(std::size_t at, Rows rows, const PointBlock& points, double sign,
+                      double* out) const {
+        if constexpr (Likelihood::kHead)
+            *out++ += sign * sum_rows(points.h + rows.begin, rows.count());
+        if constexpr (Likelihood::kLead)
+            for (std::size_t k = 0; k < n_x_; ++k) {
+                double sum = 0.0;
+                for (std::size_t j = rows.begin; j < rows.end; ++j)
+                    sum += points.z[j] * feature(at + j, k);
+                out[k] += sign * sum;
+            }
+    }
+
+    // Subtracts the second ones, a p x p block.
+    template <class Likelihood>
+    void add_hessian(std::size_t at, Rows rows, const PointBlock& points, double* out) const {
+        constexpr std::size_t head = Likelihood::kHead ? 1 : 0;
         const std::size_t p = Likelihood::parameters(n_x_);
-        out.value = 0.0;
-        for (std::size_t j = 0; j < p; ++j) {
-            const double drift = t[j] - centre[j];
-            out.value += 0.5 * penalty * drift * drift;
-            out.gradient[j] = penalty * drift;
-            for (std::size_t k = 0; k < p; ++k) out.hessian[j * p + k] = j == k ? penalty : 0.0;
-        }
-        for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-            const double n = static_cast<double>(votes_.weight[i]);
-            Likelihood::evaluate(scores[votes_.first[i]] - scores[votes_.second[i]], t,
-                                 x_ + i * n_x_, n_x_, static_cast<double>(votes_.outcome[i]), at);
-            out.value -= n * at.value;
-            for (std::size_t k = 0; k < p; ++k) out.gradient[k] -= n * at.t[k];
-            for (std::size_t k = 0; k < p * p; ++k) out.hessian[k] -= n * at.tt[k];
+        if constexpr (Likelihood::kHead) out[0] -= sum_rows(points.hh + rows.begin, rows.count());
+        if constexpr (Likelihood::kLead)
+            for (std::size_t k = 0; k < n_x_; ++k) {
+                double mixed = 0.0;
+                double* const row = out + (head + k) * p;
+                for (std::size_t j = rows.begin; j < rows.end; ++j) {
+                    const double x = feature(at + j, k), zz = points.zz[j] * x;
+                    if constexpr (Likelihood::kHead) mixed += points.hz[j] * x;
+                    for (std::size_t m = 0; m < n_x_; ++m) row[head + m] -= zz * feature(at + j, m);
+                }
+                if constexpr (Likelihood::kHead) {
+                    row[0] -= mixed;
+                    out[1 + k] -= mixed;
+                }
+            }
+    }
+
+    double feature(std::size_t row, std::size_t k) const {
+        return static_cast<double>(x_[row * n_x_ + k]);
+    }
+
+    // The entries of A and B of a block.
+    template <class Likelihood>
+    void keep(std::size_t at, std::size_t count, const PointBlock& points,
+              SchurEntries& kept) const {
+        const std::size_t p = kept.p;
+        float* const a = kept.a.data() + at;
+        float* const b = kept.b.data() + at * p;
+        for (std::size_t j = 0; j < count; ++j) a[j] = static_cast<float>(-points.dd[j]);
+        if constexpr (Likelihood::kHead)
+            for (std::size_t j = 0; j < count; ++j) b[j * p] = static_cast<float>(-points.dh[j]);
+        if constexpr (Likelihood::kLead)
+            for (std::size_t j = 0; j < count; ++j)
+                for (std::size_t k = 0; k < n_x_; ++k)
+                    b[j * p + (Likelihood::kHead ? 1 : 0) + k] =
+                        static_cast<float>(-points.dz[j] * feature(at + j, k));
+    }
+
+    // Adds what rows push to their first items and takes it from their second.
+    void push(std::size_t at, std::size_t count, const double* force, double* sums) const {
+        for (std::size_t j = 0; j < count; ++j) {
+            sums[votes_.first[at + j]] += force[j];
+            sums[votes_.second[at + j]] -= force[j];
         }
     }
 
-    void couple_worker(const SchurEntries& kept, std::size_t s, const double* v,
-                       double* out) const {
-        const std::size_t p = kept.p;
-        for (std::size_t k = 0; k < p; ++k) out[k] = 0.0;
-        for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-            const double d = v[votes_.first[i]] - v[votes_.second[i]];
-            for (std::size_t k = 0; k < p; ++k)
-                out[k] += static_cast<double>(kept.b[i * p + k]) * d;
+    // The workers of a block, each with one parameter: all take a step, then the rows of those who
+    // are not settled move together for the next.
+    template <class Likelihood>
+    void fit_block(std::size_t from, std::size_t to, const double* scores, double* theta,
+                   const WorkerPrior& prior, Room& room) const {
+        PointRows& in = room.in;
+        const std::size_t at = votes_.begin_of(from);
+        std::size_t count = votes_.begin_of(to) - at;
+        gather(at, count, scores, in);
+        room.workers.clear();
+        over_workers(from, to, at, count,
+                     [&](std::size_t s, Rows rows) { room.workers.push_back({s, rows, {}}); });
+        for (std::size_t step = 0; step < prior.most && !room.workers.empty(); ++step) {
+            for (const Unsettled& each : room.workers)
+                std::fill(in.head + each.rows.begin, in.head + each.rows.end, theta[each.worker]);
+            worker_points(Likelihood{}, in.fill_lanes(count), in, room.out);
+            std::size_t left = 0;
+            count = 0;
+            for (Unsettled each : room.workers) {
+                double gradient, curvature, &t = theta[each.worker];
+                one_parameter(t, prior, gradient, curvature);
+                gradient -= sum_rows(room.out.h + each.rows.begin, each.rows.count());
+                curvature -= sum_rows(room.out.hh + each.rows.begin, each.rows.count());
+                if (!each.search.go(t, gradient, curvature, prior)) continue;
+                for (double* const array : {in.d, in.outcome, in.weight})
+                    std::copy(array + each.rows.begin, array + each.rows.end, array + count);
+                each.rows = {count, count + each.rows.count()};
+                count = each.rows.end;
+                room.workers[left++] = each;
+            }
+            room.workers.resize(left);
         }
     }
 
-    // Adds A v + B u of one worker.
-    void spread_worker(const SchurEntries& kept, std::size_t s, const double* u, const double* v,
-                       double* sums) const {
-        const std::size_t p = kept.p;
-        for (std::size_t i = votes_.begin_of(s); i < votes_.begin_of(s + 1); ++i) {
-            const std::uint32_t first = votes_.first[i], second = votes_.second[i];
-            double push = static_cast<double>(kept.a[i]) * (v[first] - v[second]);
-            for (std::size_t k = 0; k < p; ++k)
-                push += static_cast<double>(kept.b[i * p + k]) * u[k];
-            sums[first] += push;
-            sums[second] -= push;
+    // The same for one worker whose rows do not fit a block.
+    template <class Likelihood>
+    void fit_long(std::size_t s, const double* scores, double* theta, const WorkerPrior& prior,
+                  Room& room) const {
+        ConvexSearch search;
+        for (std::size_t step = 0; step < prior.most; ++step) {
+            double gradient, curvature;
+            one_parameter(theta[s], prior, gradient, curvature);
+            over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
+                gather(at, count, scores, room.in);
+                std::fill(room.in.head, room.in.head + count, theta[s]);
+                worker_points(Likelihood{}, room.in.fill_lanes(count), room.in, room.out);
+                gradient -= sum_rows(room.out.h, count);
+                curvature -= sum_rows(room.out.hh, count);
+            });
+            if (!search.go(theta[s], gradient, curvature, prior)) return;
         }
+    }
+
+    static void one_parameter(double t, const WorkerPrior& prior, double& gradient,
+                              double& curvature) {
+        gradient = prior.penalty * (t - prior.centre[0]);
+        curvature = prior.penalty;
+    }
+
+    // One worker with any number of parameters, by damped Newton steps.
+    template <class Likelihood>
+    void fit_worker(std::size_t s, const double* scores, double* theta, const WorkerPrior& prior,
+                    Room& room) const {
+        const std::size_t p = Likelihood::parameters(n_x_);
+        WorkerProblem one, two;
+        WorkerProblem *at = &one, *ahead = &two;  // exchanged by pointer: they are large
+        double trial[kMostParameters], damping = 0.0;
+        double* const t = theta + s * p;
+        const bool at_once = !is_long(s, s + 1);
+        if (at_once) gather(votes_.begin_of(s), rows_of(s), scores, room.in);
+        const auto evaluate = [&](const double* here, WorkerProblem& out) {
+            out.begin(here, prior, p);
+            over_pieces(s, s + 1, [&](std::size_t row, std::size_t count) {
+                if (!at_once) gather(row, count, scores, room.in);
+                set_worker<Likelihood>(here, row, {0, count}, room.in);
+                worker_points(Likelihood{}, room.in.fill_lanes(count), room.in, room.out);
+                out.value -= sum_rows(room.out.value, count);
+                add_gradient<Likelihood>(row, {0, count}, room.out, -1.0, out.gradient);
+                add_hessian<Likelihood>(row, {0, count}, room.out, out.hessian);
+            });
+        };
+        evaluate(t, *at);
+        for (std::size_t step = 0; step < prior.most && !at->settled(t, prior, p); ++step) {
+            if (!at->damped_step(t, damping, prior, p, trial)) break;
+            evaluate(trial, *ahead);
+            // Equal values up to rounding count as progress: the gradient decides.
+            if (ahead->value <= at->value + 1e-14 * (1.0 + std::fabs(at->value))) {
+                std::copy(trial, trial + p, t);
+                std::swap(at, ahead);
+                damping *= 0.1;
+            } else {
+                damping = 4.0 * damping + at->scale(p);
+            }
+        }
+    }
+
+    std::size_t rows_of(std::size_t s) const { return votes_.begin_of(s + 1) - votes_.begin_of(s); }
+
+    // Adds (A - B inverse B') v of the workers of a range, who have `fixed` parameters, or any
+    // number where that is 0.
+    template <std::size_t fixed>
+    void reduce(const SchurEntries& kept, std::size_t range, const double* v, const double* inverse,
+                double* sums) const {
+        const std::size_t p = fixed == 0 ? kept.p : fixed;
+        double d[kPointBlock], coupled[fixed == 0 ? kMostParameters : fixed];
+        const auto couple = [&](std::size_t at, std::size_t count, const double* of_rows) {
+            const float* const b = kept.b.data() + at * p;
+            for (std::size_t j = 0; j < count; ++j)
+                for (std::size_t k = 0; k < p; ++k)
+                    coupled[k] += static_cast<double>(b[j * p + k]) * of_rows[j];
+        };
+        // Differences become what each row pushes.
+        const auto uncouple = [&](std::size_t at, std::size_t count, const double* block,
+                                  double* of_rows) {
+            double u[fixed == 0 ? kMostParameters : fixed];
+            for (std::size_t j = 0; j < p; ++j) {
+                u[j] = 0.0;
+                for (std::size_t k = 0; k < p; ++k) u[j] += block[j * p + k] * coupled[k];
+            }
+            const float* const a = kept.a.data() + at;
+            const float* const b = kept.b.data() + at * p;
+            for (std::size_t j = 0; j < count; ++j) {
+                double force = static_cast<double>(a[j]) * of_rows[j];
+                for (std::size_t k = 0; k < p; ++k)
+                    force -= static_cast<double>(b[j * p + k]) * u[k];
+                of_rows[j] = force;
+            }
+        };
+        over_blocks(range, [&](std::size_t from, std::size_t to) {
+            if (!is_long(from, to)) {
+                const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
+                differences(at, rows, v, d);
+                for (std::size_t s = from; s < to; ++s) {
+                    const std::size_t begin = votes_.begin_of(s);
+                    std::fill(coupled, coupled + p, 0.0);
+                    couple(begin, rows_of(s), d + (begin - at));
+                    uncouple(begin, rows_of(s), inverse + s * p * p, d + (begin - at));
+                }
+                push(at, rows, d, sums);
+                return;
+            }
+            std::fill(coupled, coupled + p, 0.0);
+            over_pieces(from, to, [&](std::size_t at, std::size_t count) {
+                differences(at, count, v, d);
+                couple(at, count, d);
+            });
+            over_pieces(from, to, [&](std::size_t at, std::size_t count) {
+                differences(at, count, v, d);
+                uncouple(at, count, inverse + from * p * p, d);
+                push(at, count, d, sums);
+            });
+        });
     }
 
     const Votes& votes_;

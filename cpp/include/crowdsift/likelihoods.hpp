@@ -1,195 +1,172 @@
-// Log-likelihoods of one comparison as functions of the difference of scores d and of the
-// worker's parameters t, with first and second derivatives. crowdsift/likelihoods.py states the
-// same in NumPy and is the specification.
+// Log-likelihoods of one comparison with first and second derivatives, in lanes: a loop over votes
+// vectorises. numeric/likelihoods.py states the same in NumPy and is the specification.
 //
-// Each is a struct with
-//   static std::size_t parameters(std::size_t features)
-//   static void evaluate(d, t, x, features, y, Local&)
-// where y in [0, 1] is the outcome and x are nuisance features in favour of the first item.
+// Each is a function of the difference of scores d, of the head h, the worker's first parameter
+// (where kHead), and of the lead z = <b, x> of its further parameters b with the nuisance features
+// x in favour of the first item (where kLead):
+//   static Point at(d, h, z, y)
+// where y in [0, 1] is the outcome.
 #pragma once
 
-#include <cmath>
 #include <cstddef>
+
+#include "crowdsift/simd.hpp"
 
 namespace crowdsift {
 
 constexpr std::size_t kMostParameters = 32;
 
-// Value, derivatives in d, in t, mixed, and in t twice (row by row, p x p).
-struct Local {
-    double value, d, dd;
-    double t[kMostParameters], dt[kMostParameters], tt[kMostParameters * kMostParameters];
+// A value and its derivatives in d, h and z.
+struct Point {
+    double value = 0.0, d = 0.0, dd = 0.0;
+    double h = 0.0, dh = 0.0, hh = 0.0;
+    double z = 0.0, dz = 0.0, hz = 0.0, zz = 0.0;
 };
-
-// exp(-x) for x >= 0, never denormal. One value at a time the library's function is the faster one;
-// exp_minus is for loops that vectorise.
-inline double decay(double x) {
-    return std::exp(-(x < 700.0 ? x : 700.0));
-}
 
 struct Sigmoid {
     double p, q;  // sigma(x) and sigma(-x)
-    explicit Sigmoid(double x) {
-        const double e = decay(x < 0.0 ? -x : x), scale = 1.0 / (1.0 + e);
-        p = x < 0.0 ? e * scale : scale;
-        q = x < 0.0 ? scale : e * scale;
+    CROWDSIFT_INLINE explicit Sigmoid(double x) {
+        const double e = exp_minus(x < 0.0 ? -x : x), scale = 1.0 / (1.0 + e), far = e * scale;
+        p = x < 0.0 ? far : scale;
+        q = x < 0.0 ? scale : far;
     }
 };
-
-inline double dot(const double* t, const float* x, std::size_t n) {
-    double sum = 0.0;
-    for (std::size_t k = 0; k < n; ++k) sum += t[k] * static_cast<double>(x[k]);
-    return sum;
-}
 
 // y log sigma(eta) + (1 - y) log sigma(-eta): value, first and second derivative in eta.
 struct Logit {
     double value, first, second;
-    Logit(double eta, double y) {
-        const double size = eta < 0.0 ? -eta : eta, e = decay(size), scale = 1.0 / (1.0 + e);
-        const double p = eta < 0.0 ? e * scale : scale;
-        value = y * eta - (eta > 0.0 ? eta : 0.0) - std::log1p(e);
-        first = y - p;
+    CROWDSIFT_INLINE Logit(double eta, double y) {
+        const double e = exp_minus(eta < 0.0 ? -eta : eta), scale = 1.0 / (1.0 + e);
+        value = y * eta - (eta > 0.0 ? eta : 0.0) - log1p_unit(e);
+        first = y - (eta < 0.0 ? e * scale : scale);
         second = -e * scale * scale;
     }
 };
 
-// y log Phi(z) + (1 - y) log Phi(-z).
+// y log Phi(eta) + (1 - y) log Phi(-eta). With x = |eta| and m the Mills ratio the far tail is
+// Phi(-x) = m phi(x), whose logarithm and ratio phi/Phi = 1/m need no small number.
 struct Probit {
     double value, first, second;
-    Probit(double z, double y) {
-        double log_up, ratio_up, log_down, ratio_down;
-        tail(z, log_up, ratio_up);
-        tail(-z, log_down, ratio_down);
-        value = y * log_up + (1.0 - y) * log_down;
-        first = y * ratio_up - (1.0 - y) * ratio_down;
-        second = -y * ratio_up * (z + ratio_up) - (1.0 - y) * ratio_down * (ratio_down - z);
-    }
-
-    // log Phi(z) and phi(z)/Phi(z).
-    static void tail(double z, double& log_phi, double& ratio) {
-        constexpr double half_log_two_pi = 0.91893853320467274178;
-        if (z > -36.0) {
-            const double phi = 0.5 * std::erfc(-z * 0.70710678118654752440);
-            log_phi = z > 8.0 ? -0.5 * std::erfc(z * 0.70710678118654752440) : std::log(phi);
-            ratio = std::exp(-0.5 * z * z - half_log_two_pi) / phi;
-        } else {  // erfc underflows; asymptotic series, next term 105/z^8 < 1e-10 relative
-            const double g = 1.0 / (z * z);
-            const double series = 1.0 - g * (1.0 - g * (3.0 - 15.0 * g));
-            log_phi = -0.5 * z * z - half_log_two_pi - std::log(-z) + std::log(series);
-            ratio = -z / series;
-        }
+    CROWDSIFT_INLINE Probit(double eta, double y) {
+        const double x = eta < 0.0 ? -eta : eta, half = 0.5 * x * x;
+        const double m = mills_ratio(x), phi = 0.3989422804014327 * exp_minus(half);
+        const double far = m * phi, near = 1.0 - far, both = 1.0 / (m * near);
+        // The shares of the vote on the near side, the one that eta speaks for, and on the other.
+        const double on_near = eta < 0.0 ? 1.0 - y : y, on_far = 1.0 - on_near;
+        const double ratio_near = phi * (m * both), ratio_far = near * both;
+        // ratio_far (ratio_far - x), which loses digits where x is large: there its series.
+        const double g = m * m;
+        const double bend = x < 200.0 ? ratio_far * (ratio_far - x) : 1.0 - g + 4.0 * g * g;
+        const double log_far = log_normal(m) - half - 0.9189385332046727;
+        const double up = on_near * ratio_near - on_far * ratio_far;
+        value = on_near * log1m_half(far) + on_far * log_far;
+        first = eta < 0.0 ? -up : up;
+        second = -on_near * ratio_near * (ratio_near + x) - on_far * bend;
     }
 };
 
-// P = sigma(t d), or Phi(t d / sqrt 2).
+// P = sigma(h d), or Phi(h d / sqrt 2).
 template <class Link>
-void evaluate_scaled(double d, double t, double scale, double y, Local& out) {
-    const Link link(scale * t * d, y);
+CROWDSIFT_INLINE Point scaled_point(double d, double h, double scale, double y) {
+    const Link link(scale * h * d, y);
     const double first = scale * link.first, second = scale * scale * link.second;
+    Point out;
     out.value = link.value;
-    out.d = first * t;
-    out.dd = second * t * t;
-    out.t[0] = first * d;
-    out.dt[0] = first + second * t * d;
-    out.tt[0] = second * d * d;
+    out.d = first * h;
+    out.dd = second * h * h;
+    out.h = first * d;
+    out.dh = first + second * h * d;
+    out.hh = second * d * d;
+    return out;
 }
 
+// kConcave: in the worker's one parameter, so that its gradient alone leads to the maximum.
 struct ScaledLogit {
+    static constexpr bool kHead = true, kLead = false, kConcave = true;
     static std::size_t parameters(std::size_t) { return 1; }
-    static void evaluate(double d, const double* t, const float*, std::size_t, double y,
-                         Local& out) {
-        evaluate_scaled<Logit>(d, t[0], 1.0, y, out);
+    static CROWDSIFT_INLINE Point at(double d, double h, double, double y) {
+        return scaled_point<Logit>(d, h, 1.0, y);
     }
 };
 
 struct ScaledProbit {
+    static constexpr bool kHead = true, kLead = false, kConcave = true;
     static std::size_t parameters(std::size_t) { return 1; }
-    static void evaluate(double d, const double* t, const float*, std::size_t, double y,
-                         Local& out) {
-        evaluate_scaled<Probit>(d, t[0], 0.70710678118654752440, y, out);
+    static CROWDSIFT_INLINE Point at(double d, double h, double, double y) {
+        return scaled_point<Probit>(d, h, 0.7071067811865476, y);
     }
 };
 
-// P = sigma(d + t.x)
+// P = sigma(d + z)
 struct ShiftedLogit {
+    static constexpr bool kHead = false, kLead = true, kConcave = false;
     static std::size_t parameters(std::size_t features) { return features; }
-    static void evaluate(double d, const double* t, const float* x, std::size_t n, double y,
-                         Local& out) {
-        const Logit link(d + dot(t, x, n), y);
+    static CROWDSIFT_INLINE Point at(double d, double, double z, double y) {
+        const Logit link(d + z, y);
+        Point out;
         out.value = link.value;
-        out.d = link.first;
-        out.dd = link.second;
-        for (std::size_t j = 0; j < n; ++j) {
-            const double xj = static_cast<double>(x[j]);
-            out.t[j] = link.first * xj;
-            out.dt[j] = link.second * xj;
-            for (std::size_t k = 0; k < n; ++k)
-                out.tt[j * n + k] = link.second * xj * static_cast<double>(x[k]);
-        }
+        out.d = out.z = link.first;
+        out.dd = out.dz = out.zz = link.second;
+        return out;
     }
 };
 
-// Derivatives of y log P + (1 - y) log(1 - P) in P, for mixtures.
+// Derivatives of y log P + (1 - y) log Q, Q = 1 - P, in P, for mixtures.
 struct InProbability {
     double value, first, second;
-    InProbability(double p, double q, double y) {
-        const double a = y / p, b = (1.0 - y) / q;
-        value = (y > 0.0 ? y * std::log(p) : 0.0) + (y < 1.0 ? (1.0 - y) * std::log(q) : 0.0);
+    CROWDSIFT_INLINE InProbability(double p, double q, double y) {
+        const double of_p = 1.0 / p, of_q = 1.0 / q, a = y * of_p, b = (1.0 - y) * of_q;
+        value = y * log_normal(p) + (1.0 - y) * log_normal(q);
         first = a - b;
-        second = -(a / p + b / q);
+        second = -(a * of_p + b * of_q);
     }
 };
 
-// P = t sigma(d) + (1 - t) sigma(-d)
+// P = h sigma(d) + (1 - h) sigma(-d)
 struct FlippedLogit {
+    static constexpr bool kHead = true, kLead = false, kConcave = true;
     static std::size_t parameters(std::size_t) { return 1; }
-    static void evaluate(double d, const double* t, const float*, std::size_t, double y,
-                         Local& out) {
+    static CROWDSIFT_INLINE Point at(double d, double h, double, double y) {
         const Sigmoid s(d);
-        const double b = t[0], lean = 2.0 * b - 1.0, s1 = s.p * s.q, s2 = s1 * (s.q - s.p);
-        const InProbability in(b * s.p + (1.0 - b) * s.q, b * s.q + (1.0 - b) * s.p, y);
-        const double p_d = lean * s1, p_t = s.p - s.q;
-        out.value = in.value;
+        const double lean = 2.0 * h - 1.0, s1 = s.p * s.q, s2 = s1 * (s.q - s.p);
+        const InProbability in(h * s.p + (1.0 - h) * s.q, h * s.q + (1.0 - h) * s.p, y);
+        const double p_d = lean * s1, p_h = s.p - s.q;
+        Point out;
+        out.value = in.value + (d - d);  // not a number where d is none
         out.d = in.first * p_d;
         out.dd = in.first * lean * s2 + in.second * p_d * p_d;
-        out.t[0] = in.first * p_t;
-        out.dt[0] = in.first * 2.0 * s1 + in.second * p_d * p_t;
-        out.tt[0] = in.second * p_t * p_t;
+        out.h = in.first * p_h;
+        out.dh = in.first * 2.0 * s1 + in.second * p_d * p_h;
+        out.hh = in.second * p_h * p_h;
+        return out;
     }
 };
 
-// P = sigma(t_0) sigma(d) + sigma(-t_0) sigma(t_1.x): a careful vote or one led by the features.
+// P = sigma(h) sigma(d) + sigma(-h) sigma(z): a careful vote or one led by the features.
 struct LedLogit {
+    static constexpr bool kHead = true, kLead = true, kConcave = false;
     static std::size_t parameters(std::size_t features) { return 1 + features; }
-    static void evaluate(double d, const double* t, const float* x, std::size_t n, double y,
-                         Local& out) {
-        const Sigmoid s(d), skill(t[0]), lead(dot(t + 1, x, n));
+    static CROWDSIFT_INLINE Point at(double d, double h, double z, double y) {
+        const Sigmoid s(d), skill(h), lead(z);
         const double s1 = s.p * s.q, s2 = s1 * (s.q - s.p);
         const double k1 = skill.p * skill.q, k2 = k1 * (skill.q - skill.p);
         const double l1 = lead.p * lead.q, l2 = l1 * (lead.q - lead.p);
         const InProbability in(skill.p * s.p + skill.q * lead.p, skill.p * s.q + skill.q * lead.q,
                                y);
-        const double gap = s.p - lead.p, p_d = skill.p * s1, p_skill = k1 * gap;
-        const std::size_t p = 1 + n;
-        out.value = in.value;
+        const double gap = s.p - lead.p;
+        const double p_d = skill.p * s1, p_h = k1 * gap, p_z = skill.q * l1;
+        Point out;
+        out.value = in.value + (d - d);
         out.d = in.first * p_d;
         out.dd = in.first * skill.p * s2 + in.second * p_d * p_d;
-        out.t[0] = in.first * p_skill;
-        out.dt[0] = in.first * k1 * s1 + in.second * p_d * p_skill;
-        out.tt[0] = in.first * k2 * gap + in.second * p_skill * p_skill;
-        for (std::size_t j = 0; j < n; ++j) {
-            const double xj = static_cast<double>(x[j]), p_j = skill.q * l1 * xj;
-            out.t[1 + j] = in.first * p_j;
-            out.dt[1 + j] = in.second * p_d * p_j;
-            const double mixed = -in.first * k1 * l1 * xj + in.second * p_skill * p_j;
-            out.tt[1 + j] = out.tt[(1 + j) * p] = mixed;
-            for (std::size_t k = 0; k < n; ++k) {
-                const double xk = static_cast<double>(x[k]);
-                out.tt[(1 + j) * p + 1 + k] =
-                    in.first * skill.q * l2 * xj * xk + in.second * p_j * skill.q * l1 * xk;
-            }
-        }
+        out.h = in.first * p_h;
+        out.dh = in.first * k1 * s1 + in.second * p_d * p_h;
+        out.hh = in.first * k2 * gap + in.second * p_h * p_h;
+        out.z = in.first * p_z;
+        out.dz = in.second * p_d * p_z;
+        out.hz = in.second * p_h * p_z - in.first * k1 * l1;
+        out.zz = in.first * skill.q * l2 + in.second * p_z * p_z;
+        return out;
     }
 };
 

@@ -116,14 +116,8 @@ CROWDSIFT_INLINE double exp_minus(double x) {
                      static_cast<std::int64_t>(static_cast<std::uint64_t>(exponent) << 52));
 }
 
-// log(1 + e) for 0 <= e <= 1.
-CROWDSIFT_INLINE double log1p_unit(double e) {
-    const double u = 1.0 + e;
-    const double lost = (e - (u - 1.0)) / u;  // what rounding took from 1 + e
-    const bool upper = u > 1.4142135623730951;
-    const double m = upper ? 0.5 * u : u;
-    // log m = 2 atanh(f), f = (m - 1)/(m + 1), |f| <= 0.1716; the next term is f^23/23 < 1e-18.
-    const double f = (m - 1.0) / (m + 1.0);
+// log((1 + f)/(1 - f)) = 2 atanh(f) for |f| <= 0.1716; the next term is f^23/23 < 1e-18.
+CROWDSIFT_INLINE double log_ratio(double f) {
     const double g = f * f;
     double p = 1.0 / 21.0;
     p = p * g + 1.0 / 19.0;
@@ -135,8 +129,63 @@ CROWDSIFT_INLINE double log1p_unit(double e) {
     p = p * g + 1.0 / 7.0;
     p = p * g + 1.0 / 5.0;
     p = p * g + 1.0 / 3.0;
-    const double log_m = 2.0 * f + 2.0 * f * (g * p);
-    return log_m + (upper ? 0.6931471805599453 : 0.0) + lost;
+    return 2.0 * f + 2.0 * f * (g * p);
+}
+
+// log(1 + e) for 0 <= e <= 1.
+CROWDSIFT_INLINE double log1p_unit(double e) {
+    const double u = 1.0 + e;
+    const double lost = (e - (u - 1.0)) / u;  // what rounding took from 1 + e
+    const bool upper = u > 1.4142135623730951;
+    const double m = upper ? 0.5 * u : u;
+    return log_ratio((m - 1.0) / (m + 1.0)) + (upper ? 0.6931471805599453 : 0.0) + lost;
+}
+
+// log(1 - q) for 0 <= q <= 1/2, however small q is.
+CROWDSIFT_INLINE double log1m_half(double q) {
+    const bool lower = q > 0.2928932188134524;  // 1 - q is doubled, to be near 1
+    const double above = lower ? 1.0 - 2.0 * q : -q;
+    return log_ratio(above / (2.0 + above)) - (lower ? 0.6931471805599453 : 0.0);
+}
+
+// log x for a normal x > 0, to 1e-15 of 1 + |log x|; finite, and any number, elsewhere.
+CROWDSIFT_INLINE double log_normal(double x) {
+    // The exponent e + 1023 of the power of two 2^e with x / 2^e in [sqrt(1/2), sqrt(2)).
+    const std::uint64_t bits = static_cast<std::uint64_t>(to_bits(x));
+    const std::uint64_t exponent = (bits + 0x00095f619980c433U) >> 52;
+    const double m = from_bits(static_cast<std::int64_t>(bits + ((1023U - exponent) << 52)));
+    const double e = from_bits(static_cast<std::int64_t>(0x4330000000000000U | exponent)) -
+                     (4503599627370496.0 + 1023.0);
+    return e * 0.6931471805599453 + log_ratio((m - 1.0) / (m + 1.0));
+}
+
+// Phi(-x)/phi(x) for x >= 0, to 1e-15: a polynomial in (x - 5)/(x + 5), over x + 5.
+CROWDSIFT_INLINE double mills_ratio(double x) {
+    const double r = 1.0 / (x + 5.0), s = 1.0 - 10.0 * r;
+    double p = -1.968820796668673e-09;
+    p = p * s + 1.2681778133106914e-09;
+    p = p * s + 2.324918339616538e-08;
+    p = p * s - 1.2601401701289641e-08;
+    p = p * s - 1.6898908396071304e-07;
+    p = p * s + 8.984895390080813e-08;
+    p = p * s + 1.0865648093633823e-06;
+    p = p * s - 8.29951776733244e-07;
+    p = p * s - 6.9405498481783575e-06;
+    p = p * s + 9.971212523126543e-06;
+    p = p * s + 4.181269707272043e-05;
+    p = p * s - 0.00012473429411922815;
+    p = p * s - 0.00014883252854029768;
+    p = p * s + 0.0013658588260150296;
+    p = p * s - 0.0019999620670556138;
+    p = p * s - 0.007503282770439648;
+    p = p * s + 0.05212550242182693;
+    p = p * s - 0.17325473409133701;
+    p = p * s + 0.41364471573217226;
+    p = p * s - 0.7859110755463842;
+    p = p * s + 1.241547061573877;
+    p = p * s - 1.667866595188962;
+    p = p * s + 1.9280810471531575;
+    return p * r;
 }
 
 // tanh(x/2)/(2x), 1/4 at 0, the mean of a Polya-Gamma(1, x) variable; e = exp(-|x|).
