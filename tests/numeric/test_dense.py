@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 
 @pytest.mark.parametrize("n", [1, 7, 64, 65, 200])
@@ -19,6 +19,8 @@ def test_the_inverse_of_a_laplacian(n):
     expected = incidence.T @ (weight[:, None] * incidence) + np.eye(n)
     root, log_determinant = inverse_root(expected)
     np.testing.assert_allclose(root.T @ root @ expected, np.eye(n), atol=1e-10)
+    np.testing.assert_allclose(inverse_of_root(root), root.T @ root, rtol=1e-12, atol=1e-15)
+    np.testing.assert_array_equal(inverse_root(np.tril(expected))[0], root)  # all that is read
     assert log_determinant == pytest.approx(np.linalg.slogdet(expected)[1])
 
 

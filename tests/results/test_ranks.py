@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 from crowdsift.models.covariance import Block
 from crowdsift.results import ranking
@@ -29,6 +30,16 @@ def test_counted_limits_are_those_of_samples(monkeypatch):
         assert abs(share.mean()) < 0.002
         assert (one >= 1).all()
         assert (one <= sizes).all()
+
+
+@pytest.mark.parametrize("k", [9, 16, 17, 512, 513, 1000])
+def test_drawn_ranks_are_those_of_the_draws(k):
+    rng = np.random.default_rng(k)
+    drawn = rng.permuted(np.tile(np.arange(k, dtype=np.float32), (2, 3, 1)), axis=2) - 7.0
+    exact = 1 + (drawn[:, :, :, None] < drawn[:, :, None, :]).sum(axis=3)
+    np.testing.assert_array_equal(ranking._ranks_of(1e-3 * drawn), exact)
+    one = ranking._ranks_of(np.full((1, 1, k), 2.0, np.float32))  # equal: each its own
+    np.testing.assert_array_equal(np.sort(one), np.arange(1, k + 1)[None, None])
 
 
 def test_counted_limits_without_errors_are_the_ranks():

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -123,17 +123,39 @@ class ComponentCovariance:
         tiny.
         """
         n, k = items.shape
-        matrix = np.bincount((row * k + one) * k + two, weight, n * k * k).reshape(n, k, k)
-        matrix += matrix.transpose(0, 2, 1).copy()
-        diagonal = matrix.sum(axis=2) + self.shift
-        matrix = 1.0 / k - matrix
-        matrix[:, np.arange(k), np.arange(k)] += diagonal
+        one, two = (
+            np.maximum(one, two),
+            np.minimum(one, two),
+        )  # the lower triangle is all that is read
+        summed = np.bincount((row * k + one) * k + two, weight, n * k * k)
+        matrix = np.asarray(summed, np.float64).reshape(n, k, k)
+        np.subtract(1.0 / k, matrix, out=matrix)
+        for end in (one, two):
+            loads = np.bincount(row * k + end, weight, n * k).reshape(n, k)
+            matrix[:, np.arange(k), np.arange(k)] += loads
+        matrix[:, np.arange(k), np.arange(k)] += self.shift
         root, proper = _roots(matrix)
         if not proper.all():
             self._group[items[~proper]] = -1
             self._row[items[proper]] = np.arange(int(proper.sum()))[:, None]
             items, root = items[proper], root[proper]
-        return Block(items, root / self.scale)
+        if self.scale != 1.0:
+            root /= self.scale
+        return Block(items, root)
+
+    @cached_property
+    def _variances(self) -> Vector:
+        """Of every item that is in a block, as on the diagonals of `covariances`; else 0."""
+        result = np.zeros(len(self.component))
+        for block in self.blocks:
+            squares = np.einsum("nij,nij->nj", block.root, block.root)
+            result[block.items] = squares - self._level / block.size
+        return result
+
+    @property
+    def _level(self) -> float:
+        """The variance of a component's level as `_block` leaves it, times the component's size."""
+        return 1.0 / ((self.shift + 1.0) * self.scale**2)
 
     @cached_property
     def covariances(self) -> tuple[Vector, ...]:
@@ -141,10 +163,10 @@ class ComponentCovariance:
 
         With 11ᵀ/k added the level has variance 1/(shift + 1), which is here taken away.
         """
-        level = 1.0 / ((self.shift + 1.0) * self.scale**2)
-        return tuple(
-            block.root.transpose(0, 2, 1) @ block.root - level / block.size for block in self.blocks
-        )
+        found = tuple(_inverses(block.root) for block in self.blocks)
+        for block, covariance in zip(self.blocks, found, strict=True):
+            covariance -= self._level / block.size
+        return found
 
     @property
     def exact(self) -> NDArray[np.bool_]:
@@ -169,8 +191,7 @@ class ComponentCovariance:
         if otherwise is None and not self.exact.any():
             return None
         otherwise = np.full(len(self.component), np.nan) if otherwise is None else otherwise
-        everyone = np.arange(len(self.component))
-        exact = np.sqrt(np.maximum(self.between(everyone, everyone), 0.0))
+        exact = np.sqrt(np.maximum(self._variances, 0.0))
         return np.where(self.exact, exact, otherwise)
 
     def dense(self) -> Vector | None:
@@ -252,13 +273,23 @@ def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
             proper = np.linalg.eigvalsh(matrix)[:, 0] > 0.0
             safe = np.where(proper[:, None, None], matrix, np.eye(k))
             return _inverse_factors(safe), proper
-    root, proper = np.zeros_like(matrix), np.ones(n, bool)
+    proper = np.ones(n, bool)
     for i, each in enumerate(matrix):
         try:
-            root[i] = inverse_root(each.copy())[0]
+            each[...] = inverse_root(each)[0]
         except np.linalg.LinAlgError:
             proper[i] = False
-    return root, proper
+    return matrix, proper
+
+
+def _inverses(root: Vector) -> Vector:
+    """RᵀR of each, as `_roots` made them."""
+    if root.shape[1] <= _BATCHED:
+        return np.asarray(root.transpose(0, 2, 1) @ root)
+    result = np.empty_like(root)
+    for each, out in zip(root, result, strict=True):
+        inverse_of_root(each, out)
+    return result
 
 
 def _inverse_factors(matrix: Vector) -> Vector:

@@ -14,17 +14,19 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["inverse_root"]
+__all__ = ["inverse_of_root", "inverse_root"]
 
-_BLOCK = 64
+_BLOCK = 32  # rows up to which a triangle is inverted as if it were full
+_TRIANGLE = 64  # and multiplied so
 _LARGE = 800
 
 
 def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
     """R with RᵀR the inverse of a positive definite matrix, and the log of its determinant.
 
-    R is the inverse of the Cholesky factor. With RᵀR it takes half the time of an inverse that
-    knows no symmetry, and rows of noise times R are draws with the inverse as covariance.
+    R is the inverse of the Cholesky factor, lower triangular. With RᵀR it takes half the time of an
+    inverse that knows no symmetry, and rows of noise times R are draws with the inverse as
+    covariance. Of the matrix the lower triangle is all that is read.
 
     Raises
     ------
@@ -43,17 +45,54 @@ def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
     # dearly where a core is busy.
     with dense_algebra() if len(matrix) >= _LARGE else nullcontext():
         factor = np.asarray(np.linalg.cholesky(matrix), dtype=np.float64)
-        return _inverse_of_lower(factor), 2.0 * float(np.log(np.diag(factor)).sum())
+        root = np.zeros_like(factor)
+        _invert_lower(factor, root)
+        return root, 2.0 * float(np.log(np.diag(factor)).sum())
 
 
-def _inverse_of_lower(factor: Matrix) -> Matrix:
-    """Of [[A, 0], [B, D]]: [[A⁻¹, 0], [-D⁻¹BA⁻¹, D⁻¹]], by halves."""
+def inverse_of_root(root: Matrix, out: Matrix | None = None) -> Matrix:
+    """RᵀR of a lower triangular R, in two thirds of the time of the product of full matrices.
+
+    Into `out` where it is given.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.dense import inverse_of_root
+    >>> inverse_of_root(np.array([[1.0, 0.0], [2.0, 3.0]])).tolist()
+    [[5.0, 6.0], [6.0, 9.0]]
+    """
+    out = np.empty_like(root) if out is None else out
+    with dense_algebra() if len(root) >= _LARGE else nullcontext():
+        _multiply_lower(root, out)
+    return out
+
+
+def _multiply_lower(root: Matrix, out: Matrix) -> None:
+    """Of [[A, 0], [B, D]]: [[AᵀA + BᵀB, BᵀD], [DᵀB, DᵀD]], by halves."""
+    n = len(root)
+    if n <= _TRIANGLE:
+        np.matmul(root.T, root, out=out)
+        return
+    half = n // 2
+    below, last = root[half:, :half], root[half:, half:]
+    _multiply_lower(root[:half, :half], out[:half, :half])
+    _multiply_lower(last, out[half:, half:])
+    out[:half, :half] += below.T @ below
+    np.matmul(last.T, below, out=out[half:, :half])
+    out[:half, half:] = out[half:, :half].T
+
+
+def _invert_lower(factor: Matrix, out: Matrix) -> None:
+    """Of [[A, 0], [B, D]]: [[A⁻¹, 0], [-D⁻¹BA⁻¹, D⁻¹]], by halves, into zeros."""
     n = len(factor)
     if n <= _BLOCK:
-        return np.asarray(np.linalg.inv(factor), dtype=np.float64)
+        out[...] = np.linalg.inv(factor)
+        return
     half = n // 2
-    out = np.zeros_like(factor)
-    out[:half, :half] = _inverse_of_lower(factor[:half, :half])
-    out[half:, half:] = _inverse_of_lower(factor[half:, half:])
-    out[half:, :half] = -out[half:, half:] @ (factor[half:, :half] @ out[:half, :half])
-    return out
+    first, last = out[:half, :half], out[half:, half:]
+    _invert_lower(factor[:half, :half], first)
+    _invert_lower(factor[half:, half:], last)
+    between = factor[half:, :half] @ first
+    np.negative(between, out=between)
+    np.matmul(last, between, out=out[half:, :half])

@@ -144,10 +144,30 @@ def _ranks_of(drawn: NDArray[np.float32]) -> NDArray[np.int16]:
         for j in range(k):
             rank += drawn[:, :, j, None] > drawn
         return rank
-    rank = np.empty(drawn.shape, np.int16)  # of at most MOST_ITEMS items
-    order = np.argsort(-drawn, axis=2)
-    np.put_along_axis(rank, order, np.arange(1, k + 1, dtype=np.int16)[None, None, :], axis=2)
-    return rank
+    place = _best_first(drawn)
+    place += np.arange(0, drawn.size, k).reshape(*drawn.shape[:2], 1)  # in the array laid out flat
+    flat = np.empty(drawn.size, np.int16)  # of at most MOST_ITEMS items
+    flat[place.reshape(-1)] = np.tile(np.arange(1, k + 1, dtype=np.int16), drawn.size // k)
+    return flat.reshape(drawn.shape)
+
+
+def _best_first(drawn: NDArray[np.float32]) -> NDArray[np.int64]:
+    """The order along the last axis, from the largest on.
+
+    Of integers that hold the depth below the largest, to a part in millions of the range as in the
+    draws themselves, and the item: whole numbers are sorted six times as fast as indices are.
+    """
+    k = drawn.shape[2]
+    bits = (k - 1).bit_length()
+    depth = drawn.max(axis=2, keepdims=True) - drawn
+    levels = np.float32(2 ** min(31 - bits, 22) - 1)  # with room to round
+    depth *= levels / np.maximum(depth.max(axis=2, keepdims=True), 1e-30)
+    key = depth.astype(np.int32)
+    key <<= bits
+    key |= np.arange(k, dtype=np.int32)
+    key.sort(axis=2)
+    key &= (1 << bits) - 1
+    return np.asarray(key, np.int64)
 
 
 def _places(count: int, level: float) -> tuple[int, int]:

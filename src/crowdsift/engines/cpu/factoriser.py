@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,15 +61,16 @@ class _Dense:
     def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
         """Of items and pairs, the log-determinant, whether definite; see the protocol."""
         n, low, high = self._n, self._low, self._high
-        place = low.astype(np.int64) * n + high
+        # The lower triangle is all that is read.
+        place = np.maximum(low, high).astype(np.int64) * n + np.minimum(low, high)
         precision = -np.bincount(place, weight, n * n).astype(np.float64).reshape(n, n)
-        precision += precision.T
-        precision[np.diag_indices(n)] = 1.0 - precision.sum(axis=1)
+        ends = np.bincount(low, weight, n) + np.bincount(high, weight, n)
+        precision[np.diag_indices(n)] = 1.0 + ends
         try:
             root, log_determinant = inverse_root(precision)
         except np.linalg.LinAlgError:
             return np.ones(n), np.ones(len(weight)), 0.0, False
-        inverse = root.T @ root
+        inverse = inverse_of_root(root)
         items = np.ascontiguousarray(np.diag(inverse))
         pairs = items[low] + items[high] - 2.0 * inverse[low, high]
         return items, pairs, log_determinant, bool((pairs > 0.0).all())

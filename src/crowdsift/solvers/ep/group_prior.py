@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.engines.grid import PairVariances
-from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.solvers.ep.effect_step import scoring_step
 from crowdsift.solvers.ep.item_prior import ItemPrior
 
@@ -154,7 +154,7 @@ class GroupPrior(ItemPrior):
             self._definite = False
             return
         self._definite, self._log_determinant = True, log_blocks + log_items
-        self.covariance = np.asarray(root.T @ root)
+        self.covariance = inverse_of_root(root)
         self.item_means = self.covariance @ self._rhs
         self._blocks, self.slope, self._information = [], 0.0, 0.0
         for batch, L, B in zip(self._batches, blocks, inverses, strict=True):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.engines.grid import PairVariances
-from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.solvers.ep.item_prior import ItemPrior, ItemsState
 
 if TYPE_CHECKING:
@@ -162,7 +162,7 @@ class DensePrior(FeaturePrior):
             for share, gram in zip(self.shares, self._grams, strict=True):
                 C += share * gram
             root, self._log_prior = inverse_root(C)
-            self._inverse, self._at, self._system = root.T @ root, self.shares.copy(), None
+            self._inverse, self._at, self._system = inverse_of_root(root), self.shares.copy(), None
 
     def _factorise(self, system: SiteSystem) -> None:
         """Σ for the sites at hand."""
@@ -177,7 +177,7 @@ class DensePrior(FeaturePrior):
         self._system = system
         try:
             root, self._log_determinant = inverse_root(precision)
-            self._sigma, self._definite = root.T @ root, True
+            self._sigma, self._definite = inverse_of_root(root), True
         except np.linalg.LinAlgError:
             self._definite = False
 
