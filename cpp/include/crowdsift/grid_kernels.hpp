@@ -102,20 +102,20 @@ inline void cavities(std::size_t count, const float* CROWDSIFT_RESTRICT mean,
 typedef float Lanes __attribute__((vector_size(32), aligned(4), may_alias));
 typedef std::uint32_t IntLanes __attribute__((vector_size(32), aligned(4), may_alias));
 
-CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
-    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
-}
-
 CROWDSIFT_INLINE const Lanes& load(const float* from) {
     return *reinterpret_cast<const Lanes*>(from);
 }
 
-// exp_minus of eight; x is at most 55 here.
-CROWDSIFT_INLINE void exp_minus(const Lanes& x, Lanes& out) {
+CROWDSIFT_INLINE void store(const Lanes& x, float* to) {
+    *reinterpret_cast<Lanes*>(to) = x;
+}
+
+// exp(x) of eight, |x| at most 80.
+CROWDSIFT_INLINE void exp_of(const Lanes& x, Lanes& out) {
     const float shifter = 12582912.0F;
-    const Lanes biased = x * -1.44269504F + shifter;
+    const Lanes biased = x * 1.44269504F + shifter;
     const Lanes n = biased - shifter;
-    const Lanes r = (-x - n * 0.693145752F) - n * 1.42860677e-6F;
+    const Lanes r = (x - n * 0.693145752F) - n * 1.42860677e-6F;
     Lanes p = r * 1.3888889e-3F + 8.3333333e-3F;
     p = p * r + 4.1666667e-2F;
     p = p * r + 1.6666667e-1F;
@@ -126,7 +126,69 @@ CROWDSIFT_INLINE void exp_minus(const Lanes& x, Lanes& out) {
     const IntLanes bits = reinterpret_cast<const IntLanes&>(p) + (exponent << 23);
     out = reinterpret_cast<const Lanes&>(bits);
 }
+
+// `a` where x < y, else `b`.
+CROWDSIFT_INLINE void where_less(const Lanes& x, const Lanes& y, const Lanes& a, const Lanes& b,
+                                 Lanes& out) {
+    out = x < y ? a : b;
+}
+#else
+struct Lanes {
+    float x[kLaneBlock];
+    float operator[](std::size_t l) const { return x[l]; }
+    Lanes& operator+=(const Lanes& y) { return *this = *this + y; }
+    Lanes& operator+=(float y) { return *this = *this + y; }
+    Lanes& operator*=(const Lanes& y) { return *this = *this * y; }
+    friend Lanes operator-(const Lanes& a) { return a * -1.0F; }
+#define CROWDSIFT_LANES(op)                                                       \
+    friend Lanes operator op(const Lanes& a, const Lanes& b) {                    \
+        Lanes out{};                                                              \
+        for (std::size_t l = 0; l < kLaneBlock; ++l) out.x[l] = a.x[l] op b.x[l]; \
+        return out;                                                               \
+    }                                                                             \
+    friend Lanes operator op(const Lanes& a, float b) {                           \
+        return a op all(b);                                                       \
+    }                                                                             \
+    friend Lanes operator op(float a, const Lanes& b) {                           \
+        return all(a) op b;                                                       \
+    }
+    CROWDSIFT_LANES(+)
+    CROWDSIFT_LANES(-)
+    CROWDSIFT_LANES(*)
+    CROWDSIFT_LANES(/)
+#undef CROWDSIFT_LANES
+
+private:
+    static Lanes all(float value) {
+        Lanes out{};
+        for (float& each : out.x) each = value;
+        return out;
+    }
+};
+
+inline Lanes load(const float* from) {
+    Lanes out{};
+    std::memcpy(out.x, from, sizeof out.x);
+    return out;
+}
+
+inline void store(const Lanes& x, float* to) {
+    std::memcpy(to, x.x, sizeof x.x);
+}
+
+inline void exp_of(const Lanes& x, Lanes& out) {
+    for (std::size_t l = 0; l < kLaneBlock; ++l)
+        out.x[l] = x[l] < 0.0F ? exp_minus(-x[l]) : 1.0F / exp_minus(x[l]);
+}
+
+inline void where_less(const Lanes& x, const Lanes& y, const Lanes& a, const Lanes& b, Lanes& out) {
+    for (std::size_t l = 0; l < kLaneBlock; ++l) out.x[l] = x[l] < y[l] ? a[l] : b[l];
+}
 #endif
+
+CROWDSIFT_INLINE float sum_lanes(const Lanes& x) {
+    return ((x[0] + x[4]) + (x[1] + x[5])) + ((x[2] + x[6]) + (x[3] + x[7]));
+}
 
 // One vote on all lanes: slopes kb with k = 1/sqrt(1 + c b^2 v), p = sigma(kb m), and its share of
 // the message. Of equal votes the logarithm is multiplied, of single ones factors are gathered.
@@ -198,30 +260,15 @@ inline void type_moments(std::size_t count, std::size_t lanes,
                          const float* CROWDSIFT_RESTRICT q, const float* CROWDSIFT_RESTRICT both,
                          float* CROWDSIFT_RESTRICT alpha, float* CROWDSIFT_RESTRICT f) {
     for (std::size_t i = 0; i < count; ++i) {
-#if defined(CROWDSIFT_GNU)
         Lanes first = {}, second = {};
         for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
-            const Lanes g = *reinterpret_cast<const Lanes*>(slope + i * lanes + j);
-            const Lanes p = *reinterpret_cast<const Lanes*>(win + i * lanes + j);
-            const Lanes up = *reinterpret_cast<const Lanes*>(q + j);
-            const Lanes all = *reinterpret_cast<const Lanes*>(both + j);
-            const Lanes gu = g * (up - all * p);
+            const Lanes g = load(slope + i * lanes + j), p = load(win + i * lanes + j);
+            const Lanes gu = g * (load(q + j) - load(both + j) * p);
             first += gu;
             second += gu * g * (1.0F - 2.0F * p);
         }
         alpha[i] = sum_lanes(first);
         f[i] = sum_lanes(second);
-#else
-        float first = 0.0F, second = 0.0F;
-        for (std::size_t j = 0; j < lanes; ++j) {
-            const float g = slope[i * lanes + j], p = win[i * lanes + j];
-            const float gu = g * (q[j] - both[j] * p);
-            first += gu;
-            second += gu * g * (1.0F - 2.0F * p);
-        }
-        alpha[i] = first;
-        f[i] = second;
-#endif
     }
 }
 
@@ -276,7 +323,6 @@ inline double least(std::size_t count, const double* CROWDSIFT_RESTRICT values) 
 CROWDSIFT_CLONES
 inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT prior,
                           const float* CROWDSIFT_RESTRICT likelihood) {
-#if defined(CROWDSIFT_GNU)
     Lanes one = {}, two = {}, three = {}, four = {};
     std::size_t t = 0;
     for (; t + 4 * kLaneBlock <= count; t += 4 * kLaneBlock) {
@@ -287,11 +333,6 @@ inline float weighted_sum(std::size_t count, const float* CROWDSIFT_RESTRICT pri
     }
     for (; t < count; t += kLaneBlock) one += load(prior + t) * load(likelihood + t);
     return sum_lanes((one + two) + (three + four));
-#else
-    float sum = 0.0F;
-    for (std::size_t t = 0; t < count; ++t) sum += prior[t] * likelihood[t];
-    return sum;
-#endif
 }
 
 // out = scale * x * y; out may be y.

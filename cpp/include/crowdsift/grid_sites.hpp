@@ -385,15 +385,15 @@ private:
         for (std::size_t from = 0; from < count; from += at.votes)
             at.kernel.evaluate(read(from, log_sites, log_sides), true);
         out.log_sites += static_cast<double>(times(s)) * log_sites;
-        at.kernel.finish(side.evidence - log_sides);
         const float* const prior = prior_of(s, request.own, at.prior);
-        const double regular = posterior_of(s, prior, sided, at, out);
+        const PriorSums found = posterior_of(s, side.evidence - log_sides, prior, sided, at, out);
         if (counted(s)) {
+            const float scale = times(s) / found.sum;
             if (grids_.has(s))
-                types_.count(grids_.of(s), at.q.data(), nullptr, times(s), out.counts.data());
+                types_.count(grids_.of(s), at.q.data(), nullptr, scale, out.counts.data());
             else
-                at.counts.add(times(s), at.q.data());
-            rows.regular[s] = regular;
+                at.counts.add(scale, at.q.data());
+            rows.regular[s] = static_cast<double>(found.regular / found.sum);
         }
         for (std::size_t from = 0; from < count; from += at.votes) {
             VoteBlock block{split_,    begin + from, std::min(at.votes, count - from),
@@ -465,11 +465,26 @@ private:
         return sum;
     }
 
-    // q over all types and, where sides are used, over the regular ones given that the worker is
-    // regular, for the kernel; returns the probability of that.
+    // q over all types, not normalised, and, where sides are used, over the regular ones given that
+    // the worker is regular, for the kernel; what they add up to.
     template <class Kernel>
-    double posterior_of(std::size_t s, const float* prior, bool sided, Scratch<Kernel>& at,
-                        Partial& out) {
+    PriorSums posterior_of(std::size_t s, double evidence, const float* prior, bool sided,
+                           Scratch<Kernel>& at, Partial& out) {
+        float* const likelihood = likelihood_.data() + s * types_.size();
+        PriorSums found;
+        if (s >= crowd_ || !at.kernel.few(evidence, sided, prior, likelihood, at.q.data(), found)) {
+            at.kernel.finish(evidence);
+            found = many_posterior(s, prior, sided, at, out);
+        }
+        out.log_messages +=
+            static_cast<double>(times(s)) * (std::log(static_cast<double>(found.sum)) - found.top);
+        return found;
+    }
+
+    // The same from -log-likelihoods.
+    template <class Kernel>
+    PriorSums many_posterior(std::size_t s, const float* prior, bool sided, Scratch<Kernel>& at,
+                             Partial& out) {
         const std::size_t size = types_.size(), n_regular = types_.n_regular();
         const double best = least(n_regular, at.total.data());
         double top = best;
@@ -484,8 +499,6 @@ private:
             std::fill(likelihood, likelihood + size, 1.0F);
         }
         const float sum = weighted_sum(size, prior, likelihood);
-        out.log_messages +=
-            static_cast<double>(times(s)) * (std::log(static_cast<double>(sum)) - top);
         products(size, 1.0F / sum, prior, likelihood, at.q.data());
         const float share =
             n_regular == size ? 1.0F : weighted_sum(n_regular, prior, likelihood) / sum;
@@ -499,7 +512,7 @@ private:
             products(size, 1.0F / among, prior, at.given.data(), at.given.data());
             at.kernel.set_posterior(at.q.data(), at.given.data(), 1.0F);
         }
-        return static_cast<double>(share);
+        return {top - std::log(static_cast<double>(sum)), 1.0F, share};
     }
 
     // exp(top - cost) of every type.

@@ -35,6 +35,13 @@ struct BlockMoments {
     std::vector<float> alpha, f, side_alpha, side_f;
 };
 
+// What a worker's likelihoods under a prior add up to: the sum and that of regular types, of
+// exp(top) times likelihoods.
+struct PriorSums {
+    double top = 0.0;
+    float sum = 1.0F, regular = 1.0F;
+};
+
 // Where a type is a reliability alone: one exponential serves the types b and -b.
 class ReliabilityKernel {
 public:
@@ -75,6 +82,9 @@ public:
         for (std::size_t t = zero_; t < size_; ++t) total[t] += block.weight * kLogTwo;
     }
 
+    // Here all workers are alike; see TypeKernel.
+    static bool few(double, bool, const float*, float*, float*, PriorSums&) { return false; }
+
     // Regular types, all of them here, gain this evidence.
     void finish(double evidence) {
         if (evidence == 0.0) return;
@@ -106,36 +116,43 @@ private:
 class TypeKernel {
 public:
     explicit TypeKernel(const WorkerTypes& types)
-        : types_(types), lanes_(types.grid().lanes()), slice_(types.slice()),
-          n_widths_(types.shape().widths.size()), cells_(n_widths_ * lanes_ + padded(n_widths_)),
-          widths_(padded(n_widths_), 0.0F), terms_(kVotes * kTerms * lanes_), zero_(kVotes),
-          sums_(3 * lanes_), products_(3 * cells_), logs_(3 * cells_), exponents_(3 * cells_),
-          zero_q_(padded(n_widths_), 0.0F), zero_total_(padded(n_widths_)),
-          masses_(n_widths_ * (lanes_ / kLaneBlock)),
-          groups_(2 * n_widths_ * (lanes_ / kLaneBlock)) {
-        const std::vector<double>& widths = types.shape().widths;
-        std::copy(widths.begin(), widths.end(), widths_.begin());
+        : types_(types), cells_(types.shape().widths, types.grid().lanes(), types.slice()),
+          lanes_(cells_.lanes), slice_(cells_.slice), n_widths_(cells_.n_widths()),
+          size_(cells_.size()), terms_(kVotes * kTerms * lanes_), growths_(kVotes * size_),
+          rooms_(kVotes), costs_(2 * lanes_), sums_(2 * lanes_ + kLaneBlock), start_(sums_.size()),
+          products_(3 * size_), logs_(3 * size_), exponents_(3 * size_), cell_total_(size_),
+          side_total_(types.size() - types.n_regular()),
+          relative_(std::max(sums_.size(), side_total_.size())),
+          zero_q_(cells_.widths.size(), 0.0F), masses_(n_widths_ * (lanes_ / kLaneBlock)),
+          group_start_(lanes_ / kLaneBlock + 1, 0), group_width_(masses_.size()) {
+        for (std::size_t i = 0; i < kVotes; ++i)
+            rooms_[i] = {&terms_[i * kTerms * lanes_], {}, &growths_[i * size_]};
         // So many votes can be multiplied before a product leaves the range of float32.
-        const double steep = types.shape().widths[0] > 0.0 ? 4.0 - std::log(widths[0]) : 0.0;
-        const double far = std::max({widths.back(), steep, 1.0});
+        const std::vector<double>& widths = types.shape().widths;
+        const double steep = widths[0] > 0.0 ? 4.0 - std::log(widths[0]) : 0.0;
+        const double far = std::max({2.0 * widths.back() + 0.75, steep, 1.0});
         most_load_ = std::min(std::max(std::floor(80.0 / far), 1.0), 8.0);
     }
+
+    TypeKernel(const TypeKernel&) = delete;
+    TypeKernel& operator=(const TypeKernel&) = delete;
 
     static std::size_t block_votes() { return kVotes; }
 
     void begin(const float* level, std::vector<double>& total) {
         level_ = level;
-        total_ = total.data();
-        load_ = smooth_zero_ = cost_zero_ = 0.0;
+        total_ = &total;
+        load_ = 0.0;
         side_counts_[0] = side_counts_[1] = side_counts_[2] = 0.0;
-        std::fill(total.begin(), total.end(), 0.0);
         std::fill(sums_.begin(), sums_.end(), 0.0);
-        std::fill(products_.begin(), products_.end(), 1.0F);
-        flushed_ = logged_ = false;
+        std::fill(products_.begin(), products_.begin() + of_gap(), 1.0F);
+        gapped_ = flushed_ = logged_ = many_ = summed_ = false;
     }
 
     void evaluate(const VoteBlock& block, bool messages) {
         const SplitVotes& votes = block.votes;
+        std::fill(costs_.begin(), costs_.end(), 0.0F);
+        double of_zero = 0.0;
         for (std::size_t i = 0; i < block.count; ++i) {
             const std::size_t at = block.begin + i;
             const float side = votes.side(at);
@@ -145,149 +162,208 @@ public:
                 vote.shift = side * block.side->m[i];
                 vote.side_v = block.side->v[i];
             }
-            if (!messages) vote.n = 0.0F;
-            float* const terms = &terms_[i * kTerms * lanes_];
-            lane_terms(lanes_, level_, vote, terms, sums_.data());
-            zero_[i] = vote_term(0.0F, vote);
+            vote_terms(cells_, level_, vote, rooms_[i], costs_.data());
             if (!messages) continue;
+            of_zero += static_cast<double>(vote.n * rooms_[i].zero.cost);
             side_counts_[vote.tied ? 2 : side > 0.0F ? 0 : 1] += static_cast<double>(vote.n);
-            multiply(vote, terms, zero_[i]);
+            multiply(vote, rooms_[i]);
         }
+        if (!messages) return;
+        for (std::size_t j = 0; j < costs_.size(); ++j) sums_[j] += static_cast<double>(costs_[j]);
+        for (std::size_t j = costs_.size(); j < sums_.size(); ++j) sums_[j] += of_zero;
         if (logged_) take_logs();
+    }
+
+    // Of a worker with few votes since begin(): likelihoods, q = prior times likelihood and what
+    // they add up to, without a logarithm; regular types gain this evidence. The posterior is set
+    // as by set_posterior(), with `sided` given the regular types. False, and nothing set, where
+    // votes are many or types too far apart.
+    bool few(double evidence, bool sided, const float* prior, float* likelihood, float* q,
+             PriorSums& out) {
+        if (many_) return false;
+        const std::size_t n_side_only = side_total_.size(), n_regular = n_widths_ * slice_;
+        const double regular = least(sums_.size(), sums_.data()) - evidence;
+        double top = regular;
+        if (n_side_only > 0) {
+            types_.side_only_costs(side_counts_, side_total_.data());
+            top = std::min(top, least(n_side_only, side_total_.data()));
+        }
+        if (!(regular - top <= kApart)) return false;
+        relative_costs(sums_.size(), sums_.data(), top + evidence, relative_.data());
+        likelihoods(sums_.size(), relative_.data(), start_.data());
+        const float *const up = products_.data(), *const down = up + size_;
+        LikelihoodSums found;
+        few_likelihoods(cells_, start_.data(), up, down, gapped_ ? down + size_ : nullptr, prior,
+                        likelihood, q, masses_.data(), found);
+        if (!(found.best >= kLeastBest)) return false;
+        out = {top, found.sum, found.sum};
+        if (n_side_only > 0) {
+            float* const to = likelihood + n_regular;
+            relative_costs(n_side_only, side_total_.data(), top, relative_.data());
+            likelihoods(n_side_only, relative_.data(), to);
+            products(n_side_only, 1.0F, prior + n_regular, to, q + n_regular);
+            out.sum += weighted_sum(n_side_only, prior + n_regular, to);
+        }
+        q_ = q;
+        q_scale_ = 1.0F / out.sum;
+        given_ = sided ? q : nullptr;
+        given_scale_ = 1.0F / out.regular;
+        choose_groups(kNegligible * (sided ? out.regular : out.sum));
+        return true;
     }
 
     // Adds the -log-likelihoods of the votes since begin(); regular types gain this evidence.
     void finish(double evidence) {
-        const float *up = products_.data(), *down = up + cells_, *gap = down + cells_;
-        const std::int32_t *two_up = exponents_.data(), *two_down = two_up + cells_,
-                           *two_gap = two_down + cells_;
-        const std::size_t zeros = n_widths_ * lanes_;
-        zero_costs(widths_.size(), widths_.data(), smooth_zero_, cost_zero_, up + zeros,
-                   gap + zeros, -evidence, zero_total_.data());
-        if (flushed_)
-            add_exponents(widths_.size(), two_up + zeros, two_gap + zeros, zero_total_.data());
-        for (std::size_t w = 0; w < n_widths_; ++w) {
-            const std::size_t c = w * lanes_;
-            const double width = static_cast<double>(widths_[w]);
-            double *const to = total_ + w * slice_, *const zero = to + 2 * lanes_;
-            lane_costs(lanes_, width, sums_.data(), sums_.data() + lanes_, up + c, gap + c,
-                       -evidence, to);
-            lane_costs(lanes_, width, sums_.data(), sums_.data() + 2 * lanes_, down + c, gap + c,
-                       -evidence, to + lanes_);
-            if (flushed_) {
-                add_exponents(lanes_, two_up + c, two_gap + c, to);
-                add_exponents(lanes_, two_down + c, two_gap + c, to + lanes_);
+        double* const total = totals();
+        if (!gapped_) std::fill(products_.begin() + of_gap(), products_.end(), 1.0F);
+        if (!flushed_) std::fill(exponents_.begin(), exponents_.end(), 0);
+        const float* const gap = products_.data() + of_gap();
+        for (std::size_t sign = 0; sign < 2; ++sign) {
+            std::fill(cell_total_.begin(), cell_total_.end(), 0.0);
+            add_products(size_, products_.data() + sign * size_, gap,
+                         exponents_.data() + sign * size_, exponents_.data() + of_gap(),
+                         cell_total_.data());
+            each_cell([&](std::size_t cell, std::size_t w, std::size_t j) {
+                total[w * slice_ + sign * lanes_ + j] +=
+                    cell_total_[cell] + sums_[sign * lanes_ + j] - evidence;
+            });
+            if (sign > 0) continue;
+            for (std::size_t w = 0; w < n_widths_; ++w) {
+                double* const zero = total + w * slice_ + 2 * lanes_;
+                *zero += cell_total_[cells_.zeros() + w] + sums_[2 * lanes_] - evidence;
+                std::fill(zero + 1, total + (w + 1) * slice_, *zero);
             }
-            *zero += zero_total_[w];  // logarithms may be there already
-            std::fill(zero + 1, to + slice_, *zero);
         }
-        types_.side_only_costs(side_counts_, total_ + n_widths_ * slice_);
+        types_.side_only_costs(side_counts_, total + n_widths_ * slice_);
     }
 
     // q over all types, and over the regular ones given that the worker is regular: `given` times
     // `scale`, or null. Groups of types whose share is negligible are left out of the moments.
     void set_posterior(const float* q, const float* given, float scale) {
         q_ = q;
+        q_scale_ = 1.0F;
         given_ = given;
         given_scale_ = scale;
-        n_groups_ = 0;
-        group_masses(n_widths_, lanes_, slice_, q, given == nullptr ? q : given, masses_.data());
-        const float least_mass = kNegligible / std::max(scale, 1.0F);
-        const float* mass = masses_.data();
-        for (std::size_t w = 0; w < n_widths_; ++w) {
-            for (std::size_t j = 0; j < lanes_; j += kLaneBlock) {
-                if (*mass++ < least_mass) continue;
-                groups_[2 * n_groups_] = static_cast<std::uint16_t>(w);
-                groups_[2 * n_groups_ + 1] = static_cast<std::uint16_t>(j);
-                ++n_groups_;
-            }
-            if (given != nullptr) zero_q_[w] = given[w * slice_ + 2 * lanes_];
-        }
+        group_masses(cells_, q, given == nullptr ? q : given, masses_.data());
+        choose_groups(kNegligible / std::max(scale, 1.0F));
     }
 
     void moments(const VoteBlock& block, BlockMoments& out) const {
+        const TypeGroups groups{group_start_.data(), group_width_.data()};
         for (std::size_t i = 0; i < block.count; ++i) {
             const bool tied = block.votes.tied(block.begin + i);
-            VoteMoments found;
-            vote_moments(lanes_, slice_, level_, widths_.data(), n_groups_, groups_.data(), tied,
-                         &terms_[i * kTerms * lanes_], q_, given_, found);
-            out.alpha[i] = found.alpha;
-            out.f[i] = found.f;
+            const auto find = [&](const float* q, const float* zero_q) {
+                VoteMoments found;
+                vote_moments(cells_, groups, level_, tied, rooms_[i], q, zero_q, found);
+                return found;
+            };
+            VoteMoments found = find(q_, given_ == q_ ? zero_q_.data() : nullptr);
+            out.alpha[i] = q_scale_ * found.alpha;
+            out.f[i] = q_scale_ * found.f;
             if (given_ == nullptr) continue;
-            zero_moments(widths_.size(), widths_.data(), zero_q_.data(), tied, zero_[i], found);
+            if (given_ != q_) found = find(given_, zero_q_.data());
             out.side_alpha[i] = given_scale_ * found.side_alpha;
             out.side_f[i] = given_scale_ * found.side_f;
         }
     }
 
 private:
-    static constexpr std::size_t kVotes = 64, kTerms = 7;
+    static constexpr std::size_t kVotes = 64, kTerms = 5;
     static constexpr float kNegligible = 1e-6F;
+    // How far, in nats, regular types may lie behind the others, and how small all their
+    // likelihoods may be, where float32 holds them beside each other.
+    static constexpr double kApart = 20.0;
+    static constexpr float kLeastBest = 1e-15F;
 
-    static std::size_t padded(std::size_t count) {
-        return (count + kLaneBlock - 1) / kLaneBlock * kLaneBlock;
-    }
+    std::ptrdiff_t of_gap() const { return static_cast<std::ptrdiff_t>(2 * size_); }
 
-    void multiply(const SidedVote& vote, const float* terms, const VoteTerm& zero) {
+    void multiply(const SidedVote& vote, const VoteRoom& room) {
         const double n = static_cast<double>(vote.n);
-        smooth_zero_ += vote.tied ? 0.0 : n * static_cast<double>(zero.k);
-        cost_zero_ += n * static_cast<double>(zero.cost);
         const int power = n <= most_load_ && n == std::floor(n) ? static_cast<int>(n) : 0;
         if (power > 0 && load_ + n > most_load_) {
             if (!flushed_) std::fill(exponents_.begin(), exponents_.end(), 0);
-            take_exponents(products_.size(), products_.data(), exponents_.data());
-            flushed_ = true;
+            take_exponents(gapped_ ? 3 * size_ : 2 * size_, products_.data(), exponents_.data());
+            flushed_ = many_ = true;
             load_ = 0.0;
         }
         if (power == 0 && !logged_) {
             std::fill(logs_.begin(), logs_.end(), 0.0F);
-            logged_ = true;
+            logged_ = many_ = true;
         }
         if (power > 0) load_ += n;
+        if (vote.tied && !gapped_) {
+            std::fill(products_.begin() + of_gap(), products_.end(), 1.0F);
+            gapped_ = true;
+        }
         float* const up = power > 0 ? products_.data() : logs_.data();
-        float *const down = up + cells_, *const gap = down + cells_;
-        multiply_products(n_widths_, lanes_, widths_.data(), power, vote.n, vote.tied, terms, up,
-                          down, gap);
-        const std::size_t z = n_widths_ * lanes_;
-        zero_products(widths_.size(), widths_.data(), power, vote.n, vote.tied, zero, up + z,
-                      gap + z);
+        multiply_products(cells_, power, vote.n, vote.tied, room, up, up + size_, up + 2 * size_);
+    }
+
+    // The totals, all 0 where nothing was added since begin().
+    double* totals() {
+        if (!summed_) std::fill(total_->begin(), total_->end(), 0.0);
+        summed_ = true;
+        return total_->data();
     }
 
     // Adds the logarithms of a block to the totals, in double precision.
     void take_logs() {
-        const float *up = logs_.data(), *down = up + cells_, *gap = down + cells_;
+        double* const total = totals();
+        const float *up = logs_.data(), *down = up + size_, *gap = down + size_;
+        each_cell([&](std::size_t cell, std::size_t w, std::size_t j) {
+            total[w * slice_ + j] += static_cast<double>(up[cell] - gap[cell]);
+            total[w * slice_ + lanes_ + j] += static_cast<double>(down[cell] - gap[cell]);
+        });
         for (std::size_t w = 0; w < n_widths_; ++w) {
-            double* const to = total_ + w * slice_;
-            for (std::size_t j = 0; j < lanes_; ++j) {
-                const std::size_t c = w * lanes_ + j;
-                to[j] += static_cast<double>(up[c] - gap[c]);
-                to[lanes_ + j] += static_cast<double>(down[c] - gap[c]);
-            }
-            const std::size_t z = n_widths_ * lanes_ + w;
-            to[2 * lanes_] += static_cast<double>(up[z] - gap[z]);
+            const std::size_t zero = cells_.zeros() + w;
+            total[w * slice_ + 2 * lanes_] += static_cast<double>(up[zero] - gap[zero]);
         }
         logged_ = false;
     }
 
+    // Every cell of a positive reliability with its width and lane.
+    template <class Visit>
+    void each_cell(const Visit& visit) const {
+        std::size_t cell = 0;
+        for (std::size_t from = 0; from < lanes_; from += kLaneBlock)
+            for (std::size_t w = 0; w < n_widths_; ++w)
+                for (std::size_t l = 0; l < kLaneBlock; ++l) visit(cell++, w, from + l);
+    }
+
+    // The groups of eight lanes of a width that hold at least so much.
+    void choose_groups(float least_mass) {
+        std::uint16_t chosen = 0;
+        const float* mass = masses_.data();
+        for (std::size_t g = 0; g < lanes_ / kLaneBlock; ++g) {
+            for (std::size_t w = 0; w < n_widths_; ++w) {
+                group_width_[chosen] = static_cast<std::uint16_t>(w);
+                chosen = static_cast<std::uint16_t>(chosen + (*mass++ < least_mass ? 0 : 1));
+            }
+            group_start_[g + 1] = chosen;
+        }
+        if (given_ == nullptr) return;
+        for (std::size_t w = 0; w < n_widths_; ++w) zero_q_[w] = given_[w * slice_ + 2 * lanes_];
+    }
+
     const WorkerTypes& types_;
-    const std::size_t lanes_, slice_, n_widths_;
-    const std::size_t cells_;  // widths x lanes, then reliability 0 of every width
-    std::vector<float> widths_, terms_;
-    std::vector<VoteTerm> zero_;
-    std::vector<double> sums_;            // by lane: of n k of wins, and of costs at b and at -b
-    std::vector<float> products_, logs_;  // of b, of -b, of 1 - w^2
+    const TypeCells cells_;
+    const std::size_t lanes_, slice_, n_widths_, size_;
+    std::vector<float> terms_, growths_;
+    std::vector<VoteRoom> rooms_;
+    std::vector<float> costs_;            // of a block, by lane at b and at -b
+    std::vector<double> sums_;            // of all blocks, then of reliability 0
+    std::vector<float> start_;            // exp of these
+    std::vector<float> products_, logs_;  // of b, of -b, of the gap
     std::vector<std::int32_t> exponents_;
-    std::vector<float> zero_q_;
-    std::vector<double> zero_total_;
-    std::vector<float> masses_;
-    float given_scale_ = 1.0F;
-    std::vector<std::uint16_t> groups_;
-    std::size_t n_groups_ = 0;
-    double most_load_ = 1.0, load_ = 0.0, smooth_zero_ = 0.0, cost_zero_ = 0.0;
+    std::vector<double> cell_total_, side_total_;
+    std::vector<float> relative_, zero_q_, masses_;
+    std::vector<std::uint16_t> group_start_, group_width_;
+    float q_scale_ = 1.0F, given_scale_ = 1.0F;
+    double most_load_ = 1.0, load_ = 0.0;
     double side_counts_[3] = {0.0, 0.0, 0.0};  // weights of wins by side, and of ties
-    bool flushed_ = false, logged_ = false;
+    bool gapped_ = false, flushed_ = false, logged_ = false, many_ = false, summed_ = false;
     const float *level_ = nullptr, *q_ = nullptr, *given_ = nullptr;
-    double* total_ = nullptr;
+    std::vector<double>* total_ = nullptr;
 };
 
 }  // namespace crowdsift

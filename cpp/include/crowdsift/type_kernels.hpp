@@ -1,17 +1,21 @@
 // Arithmetic of expectation propagation over types of reliability, tie width and side, in float32.
 //
-// With s = k|z| and a = exp(-s), w = exp(-k delta), a vote for the winner has the probability
-// w/(w + a) where z >= 0 and a w/(1 + a w) where z < 0, a tie (1 - w^2) a/((1 + a w)(a + w)). k
-// depends on |beta| alone and a on beta alone, so that one exponential serves a width for +beta and
-// -beta, and one a reliability for all widths. -log Z of many votes is the logarithm of a product
-// of the denominators, plus sums by reliability.
+// With s = k|z|, a = exp(-s) and u = exp(k delta), a vote for the winner has the probability
+// 1/(1 + a u) where z >= 0 and a/(a + u) where z < 0, a tie a (u^2 - 1)/(a (u^2 + 1) + (1 + a^2)
+// u). k depends on |beta| alone and a on beta alone, so that one exponential serves a width for
+// +beta and -beta, and one a reliability for all widths; where a width is the sum of two others,
+// its u is their product. Probabilities of many votes are a product of the denominators, which are
+// at least 1, and sums of s by reliability.
 //
-// Loops run over the lanes (positive levels) of one vote, in groups of eight. Plain pointers only:
-// cloned per instruction set.
+// A lane is a positive level. Numbers by type lie in blocks of eight lanes, of all widths one after
+// the other, then those of the next eight lanes; at the end types of reliability 0, one a width,
+// padded. Plain pointers only: cloned per instruction set.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <vector>
 
 #include "crowdsift/grid_kernels.hpp"
 #include "crowdsift/simd.hpp"
@@ -25,8 +29,8 @@ struct SidedVote {
 };
 
 // Of one vote and one reliability: k, and the two coefficients of the denominator. For a win it is
-// c1 + c2 w, with c1 = a, c2 = 1 where z >= 0 and c1 = 1, c2 = a where z < 0; 1 - Z is c1 over it.
-// For a tie it is c1 (1 + w^2) + |c2| w with c1 = a, c2 = 1 + a^2 of the sign of z.
+// c2 + c1 u, with c1 = a, c2 = 1 where z >= 0 and c1 = 1, c2 = a where z < 0; 1 - Z is c1 u over
+// it. For a tie it is c1 (u^2 + 1) + |c2| u with c1 = a, c2 = 1 + a^2 of the sign of z.
 struct VoteTerm {
     float k, c1, c2, cost;  // cost: what -log Z has beside the denominator, n left out
 };
@@ -40,12 +44,50 @@ CROWDSIFT_INLINE VoteTerm vote_term(float b, const SidedVote& vote) {
     return {k, z < 0.0F ? 1.0F : a, z < 0.0F ? a : 1.0F, z < 0.0F ? size : 0.0F};
 }
 
+// The widths of types and where their numbers lie.
+struct TypeCells {
+    // Of a width: those whose sum it is, or itself.
+    struct Sum {
+        std::uint16_t first, second;
+    };
+
+    std::size_t lanes, slice;   // slice: of one width, where types lie as in WorkerTypes
+    std::vector<float> widths;  // padded by 0
+    std::vector<Sum> sums;
+
+    TypeCells(const std::vector<double>& given, std::size_t n_lanes, std::size_t n_slice)
+        : lanes(n_lanes), slice(n_slice),
+          widths((given.size() + kLaneBlock - 1) / kLaneBlock * kLaneBlock, 0.0F) {
+        std::vector<int> factors;  // exponentials whose product it is: errors add up
+        for (std::size_t w = 0; w < given.size(); ++w) {
+            widths[w] = static_cast<float>(given[w]);
+            const std::uint16_t self = static_cast<std::uint16_t>(w);
+            sums.push_back({self, self});
+            factors.push_back(1);
+            for (std::size_t a = 0; a < w; ++a)
+                for (std::size_t b = a; b < w; ++b)
+                    if (std::fabs(given[a] + given[b] - given[w]) <= 1e-9 * given[w] &&
+                        factors[a] + factors[b] <= kMostFactors) {
+                        sums[w] = {static_cast<std::uint16_t>(a), static_cast<std::uint16_t>(b)};
+                        factors[w] = factors[a] + factors[b];
+                    }
+        }
+    }
+
+    std::size_t n_widths() const { return sums.size(); }
+    std::size_t zeros() const { return sums.size() * lanes; }
+    std::size_t size() const { return zeros() + widths.size(); }
+
+private:
+    static constexpr int kMostFactors = 4;
+};
+
 // Of one sign of the reliability.
 template <bool tied>
 CROWDSIFT_INLINE void signed_terms(std::size_t lanes, float sign, const SidedVote& vote,
                                    const float* CROWDSIFT_RESTRICT level,
                                    const float* CROWDSIFT_RESTRICT k, float* CROWDSIFT_RESTRICT c1,
-                                   float* CROWDSIFT_RESTRICT c2, float* CROWDSIFT_RESTRICT cost) {
+                                   float* CROWDSIFT_RESTRICT c2, float* CROWDSIFT_RESTRICT costs) {
     const float m = sign * vote.m, shift = vote.shift, n = vote.n;
     for (std::size_t j = 0; j < lanes; ++j) {
         const float z = level[j] * m + shift;
@@ -55,11 +97,11 @@ CROWDSIFT_INLINE void signed_terms(std::size_t lanes, float sign, const SidedVot
             const float both = 1.0F + a * a;
             c1[j] = a;
             c2[j] = z < 0.0F ? -both : both;
-            cost[j] = n * size;
+            costs[j] += n * size;
         } else {
             c1[j] = z < 0.0F ? 1.0F : a;
             c2[j] = z < 0.0F ? a : 1.0F;
-            cost[j] = n * (z < 0.0F ? size : 0.0F);
+            costs[j] += n * (z < 0.0F ? size : 0.0F);
         }
     }
 }
@@ -67,207 +109,166 @@ CROWDSIFT_INLINE void signed_terms(std::size_t lanes, float sign, const SidedVot
 template <bool tied>
 CROWDSIFT_INLINE void terms_of(std::size_t lanes, const float* CROWDSIFT_RESTRICT level,
                                const SidedVote& vote, float* CROWDSIFT_RESTRICT terms,
-                               double* CROWDSIFT_RESTRICT sums) {
+                               float* CROWDSIFT_RESTRICT costs) {
     float* const k = terms;
-    float* const cost = terms + 5 * lanes;
     const float spread = kSmoothing * vote.v, open = 1.0F + kSmoothing * vote.side_v;
     for (std::size_t j = 0; j < lanes; ++j)
         k[j] = 1.0F / square_root(open + spread * level[j] * level[j]);
-    signed_terms<tied>(lanes, 1.0F, vote, level, k, terms + lanes, terms + 2 * lanes, cost);
+    signed_terms<tied>(lanes, 1.0F, vote, level, k, terms + lanes, terms + 2 * lanes, costs);
     signed_terms<tied>(lanes, -1.0F, vote, level, k, terms + 3 * lanes, terms + 4 * lanes,
-                       cost + lanes);
-    if (!tied)
-        for (std::size_t j = 0; j < lanes; ++j) sums[j] += static_cast<double>(vote.n * k[j]);
-    for (std::size_t j = 0; j < 2 * lanes; ++j) sums[lanes + j] += static_cast<double>(cost[j]);
+                       costs + lanes);
 }
 
-// The terms of one vote on all lanes, k c1 c2 of +b, c1 c2 of -b, costs of both; adds to the sums
-// by lane.
+// u of all widths and lanes.
+CROWDSIFT_INLINE void growths(const TypeCells& cells, const float* k, float zero_k, float* u) {
+    const std::size_t n_widths = cells.n_widths();
+    const float* const widths = cells.widths.data();
+    const TypeCells::Sum* const sums = cells.sums.data();
+    float* at = u;
+    for (std::size_t j = 0; j < cells.lanes; j += kLaneBlock, at += n_widths * kLaneBlock) {
+        const Lanes slope = load(k + j);
+        for (std::size_t w = 0; w < n_widths; ++w) {
+            Lanes found;
+            if (sums[w].first == w)
+                exp_of(slope * widths[w], found);
+            else
+                found =
+                    load(at + sums[w].first * kLaneBlock) * load(at + sums[w].second * kLaneBlock);
+            store(found, at + w * kLaneBlock);
+        }
+    }
+    for (std::size_t t = 0; t < cells.widths.size(); t += kLaneBlock) {
+        Lanes found;
+        exp_of(zero_k * load(widths + t), found);
+        store(found, at + t);
+    }
+}
+
+// What one vote leaves behind: k, then c1 and c2 of b, c1 and c2 of -b by lane; the term of
+// reliability 0; u.
+struct VoteRoom {
+    float* terms;
+    VoteTerm zero;
+    float* u;
+};
+
+// The terms of one vote; adds n times their costs, at b and at -b.
 CROWDSIFT_CLONES
-inline void lane_terms(std::size_t lanes, const float* CROWDSIFT_RESTRICT level,
-                       const SidedVote& vote, float* CROWDSIFT_RESTRICT terms,
-                       double* CROWDSIFT_RESTRICT sums) {
+inline void vote_terms(const TypeCells& cells, const float* level, const SidedVote& vote,
+                       VoteRoom& room, float* costs) {
     if (vote.tied)
-        terms_of<true>(lanes, level, vote, terms, sums);
+        terms_of<true>(cells.lanes, level, vote, room.terms, costs);
+    else if (cells.lanes == 24)  // the usual number, spelled out for the compiler
+        terms_of<false>(24, level, vote, room.terms, costs);
     else
-        terms_of<false>(lanes, level, vote, terms, sums);
+        terms_of<false>(cells.lanes, level, vote, room.terms, costs);
+    room.zero = vote_term(0.0F, vote);
+    growths(cells, room.terms, room.zero.k, room.u);
 }
 
-// 1 - e^-y for y > 0: a series where the difference would cancel.
-CROWDSIFT_INLINE float one_minus_exp(float y, float e) {
-    float series = 1.0F - y * 0.166666667F;
-    series = 1.0F - y * 0.2F * series;
-    series = 1.0F - y * 0.25F * series;
-    series = 1.0F - y * 0.333333333F * series;
-    series = y * (1.0F - y * 0.5F * series);
-    return y < 0.3F ? series : 1.0F - e;
+// e^y - 1 for y > 0: a series where the difference would cancel.
+CROWDSIFT_INLINE void exp_minus_one(const Lanes& y, const Lanes& e, Lanes& out) {
+    Lanes series = 1.0F + y * 0.166666667F;
+    series = 1.0F + y * 0.2F * series;
+    series = 1.0F + y * 0.25F * series;
+    series = 1.0F + y * 0.333333333F * series;
+    series = y * (1.0F + y * 0.5F * series);
+    Lanes near = {};
+    near += 0.3F;
+    where_less(y, near, series, e - 1.0F, out);
 }
 
-// f^n for n = 1 ... 8, by squares.
-template <int power>
-CROWDSIFT_INLINE float to_power(float f) {
-    if constexpr (power <= 1) {
-        return f;
-    } else if constexpr (power % 2 == 0) {
-        const float half = to_power<power / 2>(f);
-        return half * half;
-    } else {
-        return f * to_power<power - 1>(f);
+// How a vote enters: once, as a power of its weight, or by n times its logarithm.
+enum class Entry { once, power, logarithm };
+
+template <Entry entry>
+CROWDSIFT_INLINE void enter(const Lanes& factor, float n, float* to) {
+    if (entry == Entry::logarithm) {
+        for (std::size_t l = 0; l < kLaneBlock; ++l) to[l] += n * log_positive(factor[l]);
+        return;
     }
+    Lanes product = load(to) * factor;
+    if (entry == Entry::power)
+        for (float left = n; left > 1.5F; left -= 1.0F) product *= factor;
+    store(product, to);
 }
 
-// Multiplies products by the denominators of one vote to a power, or (power 0) adds n log of them
-// to sums; of a tie also 1 - w^2. Lanes of one width.
-template <int power, bool tied>
-CROWDSIFT_INLINE void width_products(std::size_t lanes, float width, float n,
-                                     const float* CROWDSIFT_RESTRICT terms,
-                                     float* CROWDSIFT_RESTRICT up, float* CROWDSIFT_RESTRICT down,
-                                     float* CROWDSIFT_RESTRICT gap) {
-    for (std::size_t j = 0; j < lanes; ++j) {
-        const float y = terms[j] * width, w = exp_minus(y);
-        const float c1u = terms[lanes + j], c2u = terms[2 * lanes + j];
-        const float c1d = terms[3 * lanes + j], c2d = terms[4 * lanes + j];
-        float fu, fd, g = 1.0F;
-        if (tied) {
-            const float even = 1.0F + w * w;
-            fu = c1u * even + (c2u < 0.0F ? -c2u : c2u) * w;
-            fd = c1d * even + (c2d < 0.0F ? -c2d : c2d) * w;
-            g = one_minus_exp(2.0F * y, w * w);
-        } else {
-            fu = c1u + c2u * w;
-            fd = c1d + c2d * w;
-        }
-        if (power == 0) {
-            up[j] += n * log_positive(fu);
-            down[j] += n * log_positive(fd);
-            if (tied) gap[j] += n * log_positive(g);
-        } else {
-            up[j] *= to_power<power>(fu);
-            down[j] *= to_power<power>(fd);
-            if (tied) gap[j] *= to_power<power>(g);
-        }
-    }
+CROWDSIFT_INLINE void size_of(const Lanes& x, Lanes& out) {
+    const Lanes zero = {};
+    where_less(x, zero, -x, x, out);
 }
 
-template <int power, bool tied>
-CROWDSIFT_INLINE void all_products(std::size_t n_widths, std::size_t lanes, const float* widths,
-                                   float n, const float* terms, float* up, float* down,
-                                   float* gap) {
-    for (std::size_t w = 0; w < n_widths; ++w)
-        width_products<power, tied>(lanes, widths[w], n, terms, up + w * lanes, down + w * lanes,
-                                    gap + w * lanes);
-}
-
-// The same for all widths; the usual number of lanes is spelled out for the compiler.
-template <int power>
-CROWDSIFT_INLINE void vote_products(std::size_t n_widths, std::size_t lanes, const float* widths,
-                                    float n, bool tied, const float* terms, float* up, float* down,
-                                    float* gap) {
-    if (tied && lanes == 24)
-        all_products<power, true>(n_widths, 24, widths, n, terms, up, down, gap);
-    else if (lanes == 24)
-        all_products<power, false>(n_widths, 24, widths, n, terms, up, down, gap);
-    else if (tied)
-        all_products<power, true>(n_widths, lanes, widths, n, terms, up, down, gap);
-    else
-        all_products<power, false>(n_widths, lanes, widths, n, terms, up, down, gap);
-}
-
-CROWDSIFT_CLONES
-inline void multiply_products(std::size_t n_widths, std::size_t lanes, const float* widths,
-                              int power, float n, bool tied, const float* terms, float* up,
-                              float* down, float* gap) {
-    switch (power) {
-        case 1:
-            vote_products<1>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 2:
-            vote_products<2>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 3:
-            vote_products<3>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 4:
-            vote_products<4>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 5:
-            vote_products<5>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 6:
-            vote_products<6>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 7:
-            vote_products<7>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        case 8:
-            vote_products<8>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-            break;
-        default:
-            vote_products<0>(n_widths, lanes, widths, n, tied, terms, up, down, gap);
-    }
-}
-
-// The same for reliability 0: one term for all widths, whose number is padded.
-template <int power, bool tied>
-CROWDSIFT_INLINE void zero_width_products(std::size_t n_widths,
-                                          const float* CROWDSIFT_RESTRICT widths, float n,
-                                          const VoteTerm& term, float* CROWDSIFT_RESTRICT product,
-                                          float* CROWDSIFT_RESTRICT gap) {
-    const float k = term.k, c1 = term.c1, c2 = term.c2 < 0.0F ? -term.c2 : term.c2;
-    for (std::size_t t = 0; t < n_widths; ++t) {
-        const float y = k * widths[t], w = exp_minus(y);
-        const float f = tied ? c1 * (1.0F + w * w) + c2 * w : c1 + c2 * w;
-        if (power == 0) {
-            product[t] += n * log_positive(f);
-            if (tied) gap[t] += n * log_positive(one_minus_exp(2.0F * y, w * w));
-        } else {
-            product[t] *= to_power<power>(f);
-            if (tied) gap[t] *= to_power<power>(one_minus_exp(2.0F * y, w * w));
-        }
-    }
-}
-
-template <int power>
-CROWDSIFT_INLINE void zero_vote_products(std::size_t n_widths, const float* widths, float n,
-                                         bool tied, const VoteTerm& term, float* product,
-                                         float* gap) {
+// The denominator from its coefficients; c2 is that of a tie without its sign.
+template <bool tied>
+CROWDSIFT_INLINE void denominator(const Lanes& c1, const Lanes& c2, const Lanes& u, Lanes& out) {
     if (tied)
-        zero_width_products<power, true>(n_widths, widths, n, term, product, gap);
+        out = c1 * (u * u + 1.0F) + c2 * u;
     else
-        zero_width_products<power, false>(n_widths, widths, n, term, product, gap);
+        out = c2 + c1 * u;
 }
 
-CROWDSIFT_CLONES
-inline void zero_products(std::size_t n_widths, const float* widths, int power, float n, bool tied,
-                          const VoteTerm& term, float* product, float* gap) {
-    switch (power) {
-        case 1:
-            zero_vote_products<1>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 2:
-            zero_vote_products<2>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 3:
-            zero_vote_products<3>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 4:
-            zero_vote_products<4>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 5:
-            zero_vote_products<5>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 6:
-            zero_vote_products<6>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 7:
-            zero_vote_products<7>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        case 8:
-            zero_vote_products<8>(n_widths, widths, n, tied, term, product, gap);
-            break;
-        default:
-            zero_vote_products<0>(n_widths, widths, n, tied, term, product, gap);
+template <bool tied, Entry entry>
+CROWDSIFT_INLINE void enter_vote(const TypeCells& cells, float n, const VoteRoom& room, float* up,
+                                 float* down, float* gap) {
+    const std::size_t n_widths = cells.n_widths(), lanes = cells.lanes;
+    const float* const widths = cells.widths.data();
+    std::size_t at = 0;
+    for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
+        const float* const terms = room.terms + j;
+        const Lanes k = load(terms), c1u = load(terms + lanes), c1d = load(terms + 3 * lanes);
+        Lanes c2u = load(terms + 2 * lanes), c2d = load(terms + 4 * lanes);
+        if (tied) {
+            size_of(c2u, c2u);
+            size_of(c2d, c2d);
+        }
+        for (std::size_t w = 0; w < n_widths; ++w, at += kLaneBlock) {
+            const Lanes u = load(room.u + at);
+            Lanes factor;
+            denominator<tied>(c1u, c2u, u, factor);
+            enter<entry>(factor, n, up + at);
+            denominator<tied>(c1d, c2d, u, factor);
+            enter<entry>(factor, n, down + at);
+            if (!tied) continue;
+            exp_minus_one(2.0F * widths[w] * k, u * u, factor);
+            enter<entry>(factor, n, gap + at);
+        }
     }
+    Lanes c1 = {}, c2 = {}, k = {};
+    c1 += room.zero.c1;
+    c2 += room.zero.c2 < 0.0F ? -room.zero.c2 : room.zero.c2;
+    k += room.zero.k;
+    for (std::size_t t = 0; t < cells.widths.size(); t += kLaneBlock, at += kLaneBlock) {
+        const Lanes u = load(room.u + at);
+        Lanes factor;
+        denominator<tied>(c1, c2, u, factor);
+        enter<entry>(factor, n, up + at);
+        if (!tied) continue;
+        exp_minus_one(2.0F * k * load(widths + t), u * u, factor);
+        if (entry == Entry::logarithm)  // padding has the width 0
+            for (std::size_t l = 0; l < kLaneBlock; ++l)
+                gap[at + l] += widths[t + l] > 0.0F ? n * log_positive(factor[l]) : 0.0F;
+        else
+            enter<entry>(factor, n, gap + at);
+    }
+}
+
+// Multiplies products by the denominators of one vote to a power, or (power 0) adds n log of them;
+// of a tie also u^2 - 1, to the gap.
+CROWDSIFT_CLONES
+inline void multiply_products(const TypeCells& cells, int power, float n, bool tied,
+                              const VoteRoom& room, float* up, float* down, float* gap) {
+    if (power == 0 && tied)
+        enter_vote<true, Entry::logarithm>(cells, n, room, up, down, gap);
+    else if (power == 0)
+        enter_vote<false, Entry::logarithm>(cells, n, room, up, down, gap);
+    else if (power > 1 && tied)
+        enter_vote<true, Entry::power>(cells, n, room, up, down, gap);
+    else if (power > 1)
+        enter_vote<false, Entry::power>(cells, n, room, up, down, gap);
+    else if (tied)
+        enter_vote<true, Entry::once>(cells, n, room, up, down, gap);
+    else
+        enter_vote<false, Entry::once>(cells, n, room, up, down, gap);
 }
 
 // Moves the exponents of products to sums of whole numbers, so that products stay in [1, 2).
@@ -281,187 +282,217 @@ inline void take_exponents(std::size_t count, float* CROWDSIFT_RESTRICT products
     }
 }
 
-// Of one width: adds -log-likelihoods from products (that of 1 - w^2 divides) and the sums by lane,
-// and a shift.
+// Adds to -log-likelihoods those of products (that of the gap divides) with the exponents that were
+// taken of them, by cell.
 CROWDSIFT_CLONES
-inline void lane_costs(std::size_t lanes, double width, const double* CROWDSIFT_RESTRICT smooth,
-                       const double* CROWDSIFT_RESTRICT sums,
-                       const float* CROWDSIFT_RESTRICT product, const float* CROWDSIFT_RESTRICT gap,
-                       double shift, double* CROWDSIFT_RESTRICT total) {
-    for (std::size_t j = 0; j < lanes; ++j)
-        total[j] += shift + width * smooth[j] + sums[j] +
-                    static_cast<double>(log_positive(product[j] / gap[j]));
+inline void add_products(std::size_t count, const float* CROWDSIFT_RESTRICT product,
+                         const float* CROWDSIFT_RESTRICT gap,
+                         const std::int32_t* CROWDSIFT_RESTRICT exponent,
+                         const std::int32_t* CROWDSIFT_RESTRICT gap_exponent,
+                         double* CROWDSIFT_RESTRICT total) {
+    for (std::size_t t = 0; t < count; ++t)
+        total[t] += static_cast<double>(log_positive(product[t] / gap[t])) +
+                    0.6931471805599453 * static_cast<double>(exponent[t] - gap_exponent[t]);
 }
 
-// The same of reliability 0, whose sums are one number for all widths.
-CROWDSIFT_CLONES
-inline void zero_costs(std::size_t n_widths, const float* CROWDSIFT_RESTRICT widths, double smooth,
-                       double sum, const float* CROWDSIFT_RESTRICT product,
-                       const float* CROWDSIFT_RESTRICT gap, double shift,
-                       double* CROWDSIFT_RESTRICT total) {
-    for (std::size_t t = 0; t < n_widths; ++t)
-        total[t] = shift + static_cast<double>(widths[t]) * smooth + sum +
-                   static_cast<double>(log_positive(product[t] / gap[t]));
+// What likelihoods and posteriors of a worker's regular types add up to.
+struct LikelihoodSums {
+    float best, sum;
+};
+
+constexpr float kLeastLikelihood = 1e-30F;
+
+CROWDSIFT_INLINE void at_least(float least, Lanes& x) {
+    Lanes held = {};
+    held += least;
+    where_less(x, held, held, x, x);
 }
 
-// What exponents that were taken add to costs.
+template <bool gapped>
+CROWDSIFT_INLINE LikelihoodSums regular_likelihoods(const TypeCells& cells, const float* start,
+                                                    const float* up, const float* down,
+                                                    const float* gap, const float* prior,
+                                                    float* likelihood, float* q, float* mass) {
+    const std::size_t n_widths = cells.n_widths(), lanes = cells.lanes, slice = cells.slice;
+    Lanes best = {}, sum = {};
+    std::size_t at = 0;
+    for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
+        const Lanes su = load(start + j), sd = load(start + lanes + j);
+        std::size_t t = j;
+        for (std::size_t w = 0; w < n_widths; ++w, at += kLaneBlock, t += slice) {
+            Lanes lu, ld;
+            if (gapped) {
+                const Lanes g = load(gap + at);
+                lu = su * (g / load(up + at));
+                ld = sd * (g / load(down + at));
+            } else {  // one division for both
+                const Lanes pu = load(up + at), pd = load(down + at), inverse = 1.0F / (pu * pd);
+                lu = su * (pd * inverse);
+                ld = sd * (pu * inverse);
+            }
+            at_least(kLeastLikelihood, lu);
+            at_least(kLeastLikelihood, ld);
+            store(lu, likelihood + t);
+            store(ld, likelihood + t + lanes);
+            where_less(best, lu, lu, best, best);
+            where_less(best, ld, ld, best, best);
+            const Lanes qu = load(prior + t) * lu, qd = load(prior + t + lanes) * ld;
+            store(qu, q + t);
+            store(qd, q + t + lanes);
+            sum += qu + qd;
+            *mass++ = sum_lanes(qu + qd);
+        }
+    }
+    LikelihoodSums found{0.0F, sum_lanes(sum)};
+    for (std::size_t l = 0; l < kLaneBlock; ++l)
+        found.best = best[l] > found.best ? best[l] : found.best;
+    const float s0 = start[2 * lanes];
+    for (std::size_t w = 0; w < n_widths; ++w) {
+        const float given = s0 * ((gapped ? gap[at + w] : 1.0F) / up[at + w]);
+        const float held = given > kLeastLikelihood ? given : kLeastLikelihood;
+        const std::size_t zero = w * slice + 2 * lanes;
+        Lanes all = {};
+        all += held;
+        const Lanes weighted = load(prior + zero) * all;
+        store(all, likelihood + zero);
+        store(weighted, q + zero);
+        found.best = held > found.best ? held : found.best;
+        found.sum += weighted[0];
+    }
+    return found;
+}
+
+// Likelihoods of the regular types from products (those of the gap divide, null: all 1) and
+// exp(-sums) by lane, at b, at -b and at 0; q = prior times likelihood, not normalised, and its
+// sums over eight lanes of a width.
 CROWDSIFT_CLONES
-inline void add_exponents(std::size_t count, const std::int32_t* CROWDSIFT_RESTRICT exponent,
-                          const std::int32_t* CROWDSIFT_RESTRICT gap_exponent,
-                          double* CROWDSIFT_RESTRICT total) {
-    for (std::size_t j = 0; j < count; ++j)
-        total[j] += 0.6931471805599453 * static_cast<double>(exponent[j] - gap_exponent[j]);
+inline void few_likelihoods(const TypeCells& cells, const float* start, const float* up,
+                            const float* down, const float* gap, const float* prior,
+                            float* likelihood, float* q, float* mass, LikelihoodSums& out) {
+    out = gap == nullptr
+              ? regular_likelihoods<false>(cells, start, up, down, gap, prior, likelihood, q, mass)
+              : regular_likelihoods<true>(cells, start, up, down, gap, prior, likelihood, q, mass);
 }
 
 // Moments of one vote, added up over types: alpha = sum of q e s and f = sum of q f s^2, for the
-// difference (s = b k) and for the side bias (s = k, q given that the worker is regular).
+// difference (s = b k) and for the side bias (s = k).
 struct VoteMoments {
     float alpha, f, side_alpha, side_f;
 };
 
-#if defined(CROWDSIFT_GNU)
-// e and f of eight types from their coefficients.
+// e and f of eight types, f of a win without its part -e/2 and half of it: e^2.
 template <bool tied>
-CROWDSIFT_INLINE void group_terms(const Lanes& c1, const Lanes& c2, const Lanes& w, Lanes& e,
-                                  Lanes& f) {
-    if (!tied) {
-        e = c1 / (c1 + c2 * w);
-        f = e * (2.0F * e - 1.0F);
-        return;
+CROWDSIFT_INLINE void type_terms(const Lanes& c1, const Lanes& c2, const Lanes& edge,
+                                 const Lanes& u, const Lanes& inverse, Lanes& e, Lanes& f) {
+    if (tied) {
+        // e = p2 - p1 = -sign(z) u (1 - a^2)/D
+        e = edge * u * inverse;
+        f = e * e - c1 * u * (c2 * (u * u + 1.0F) + 4.0F * c1 * u) * inverse * inverse;
+    } else {
+        e = c1 * u * inverse;
+        f = e * e;
     }
-    // e = p2 - p1 = -sign(z) w (1 - a^2)/(D1 D2), D1 = w + a, D2 = 1 + a w
-    const Lanes d1 = w + c1, d2 = 1.0F + c1 * w, inverse = 1.0F / (d1 * d2);
-    const Lanes edge = w * (1.0F - c1 * c1) * inverse;
-    e = c2 < 0.0F ? edge : -edge;
-    f = edge * edge - c1 * w * (d1 * d1 + d2 * d2) * inverse * inverse;
 }
 
-// Over groups of eight lanes of a width, those listed (width and first lane of each).
+// -sign(z) (1 - a^2) of a tie; c2 without its sign.
+CROWDSIFT_INLINE void split_sign(const Lanes& c1, Lanes& c2, Lanes& edge) {
+    const Lanes zero = {}, size = 1.0F - c1 * c1;
+    where_less(c2, zero, size, -size, edge);
+    size_of(c2, c2);
+}
+
+// Which widths of every eight lanes matter: those of the g-th lie in [start[g], start[g + 1]).
+struct TypeGroups {
+    const std::uint16_t *start, *width;
+};
+
 template <bool tied>
-CROWDSIFT_INLINE VoteMoments grouped_moments(std::size_t lanes, std::size_t slice,
-                                             const float* level, const float* widths,
-                                             std::size_t count, const std::uint16_t* groups,
-                                             const float* terms, const float* q,
-                                             const float* given) {
+CROWDSIFT_INLINE VoteMoments moments_of(const TypeCells& cells, const TypeGroups& groups,
+                                        const float* level, const VoteRoom& room, const float* q) {
+    const std::size_t lanes = cells.lanes, slice = cells.slice, n_widths = cells.n_widths();
     Lanes alpha = {}, second = {}, side_alpha = {}, side_second = {};
-    for (std::size_t g = 0; g < count; ++g) {
-        const std::size_t width = groups[2 * g], j = groups[2 * g + 1];
-        const std::size_t at = width * slice + j;
-        const Lanes k = load(terms + j);
-        Lanes w;
-        exp_minus(k * widths[width], w);
-        Lanes eu, fu, ed, fd;
-        group_terms<tied>(load(terms + lanes + j), load(terms + 2 * lanes + j), w, eu, fu);
-        group_terms<tied>(load(terms + 3 * lanes + j), load(terms + 4 * lanes + j), w, ed, fd);
-        const Lanes s = k * load(level + j);
-        const Lanes qu = load(q + at), qd = load(q + at + lanes);
-        alpha += s * (qu * eu - qd * ed);
-        second += s * s * (qu * fu + qd * fd);
-        if (given == nullptr) continue;
-        const Lanes gu = load(given + at), gd = load(given + at + lanes);
-        side_alpha += k * (gu * eu + gd * ed);
-        side_second += k * k * (gu * fu + gd * fd);
+    for (std::size_t g = 0; g < lanes / kLaneBlock; ++g) {
+        if (groups.start[g] == groups.start[g + 1]) continue;
+        const std::size_t j = g * kLaneBlock;
+        const float *const terms = room.terms + j, *const u_of = room.u + j * n_widths;
+        const Lanes c1u = load(terms + lanes), c1d = load(terms + 3 * lanes);
+        Lanes c2u = load(terms + 2 * lanes), c2d = load(terms + 4 * lanes), edge_u = {},
+              edge_d = {};
+        if (tied) {
+            split_sign(c1u, c2u, edge_u);
+            split_sign(c1d, c2d, edge_d);
+        }
+        Lanes up = {}, down = {}, both = {};
+        for (std::size_t i = groups.start[g]; i < groups.start[g + 1]; ++i) {
+            const std::size_t w = groups.width[i];
+            const Lanes u = load(u_of + w * kLaneBlock);
+            const Lanes qu = load(q + w * slice + j), qd = load(q + w * slice + j + lanes);
+            Lanes du, dd, eu, fu, ed, fd;
+            denominator<tied>(c1u, c2u, u, du);
+            denominator<tied>(c1d, c2d, u, dd);
+            const Lanes inverse = 1.0F / (du * dd);  // one division for both
+            type_terms<tied>(c1u, c2u, edge_u, u, dd * inverse, eu, fu);
+            type_terms<tied>(c1d, c2d, edge_d, u, du * inverse, ed, fd);
+            up += qu * eu;
+            down += qd * ed;
+            both += qu * fu + qd * fd;
+        }
+        if (!tied) both = 2.0F * both - (up + down);
+        const Lanes k = load(terms), s = k * load(level + j);
+        alpha += s * (up - down);
+        second += s * s * both;
+        side_alpha += k * (up + down);
+        side_second += k * k * both;
     }
     return {sum_lanes(alpha), sum_lanes(second), sum_lanes(side_alpha), sum_lanes(side_second)};
 }
-#else
+
+// The moments of the side bias of types of reliability 0, q one a width, padded.
 template <bool tied>
-CROWDSIFT_INLINE VoteMoments grouped_moments(std::size_t lanes, std::size_t slice,
-                                             const float* level, const float* widths,
-                                             std::size_t count, const std::uint16_t* groups,
-                                             const float* terms, const float* q,
-                                             const float* given) {
-    VoteMoments sums{0.0F, 0.0F, 0.0F, 0.0F};
-    for (std::size_t g = 0; g < count; ++g)
-        for (std::size_t j = groups[2 * g + 1]; j < groups[2 * g + 1] + kLaneBlock; ++j) {
-            const std::size_t at = groups[2 * g] * slice + j;
-            const float k = terms[j], w = exp_minus(k * widths[groups[2 * g]]);
-            for (int down = 0; down < 2; ++down) {
-                const float c1 = terms[(down ? 3 : 1) * lanes + j];
-                const float c2 = terms[(down ? 4 : 2) * lanes + j];
-                float e = c1 / (c1 + c2 * w), f = e * (2.0F * e - 1.0F);
-                if (tied) {
-                    const float d1 = w + c1, d2 = 1.0F + c1 * w, inverse = 1.0F / (d1 * d2);
-                    const float edge = w * (1.0F - c1 * c1) * inverse;
-                    e = c2 < 0.0F ? edge : -edge;
-                    f = edge * edge - c1 * w * (d1 * d1 + d2 * d2) * inverse * inverse;
-                }
-                const float s = k * (down ? -level[j] : level[j]);
-                const std::size_t t = at + (down ? lanes : 0);
-                sums.alpha += s * q[t] * e;
-                sums.f += s * s * q[t] * f;
-                if (given == nullptr) continue;
-                sums.side_alpha += k * given[t] * e;
-                sums.side_f += k * k * given[t] * f;
-            }
-        }
-    return sums;
-}
-#endif
-
-CROWDSIFT_CLONES
-inline void vote_moments(std::size_t lanes, std::size_t slice, const float* level,
-                         const float* widths, std::size_t count, const std::uint16_t* groups,
-                         bool tied, const float* terms, const float* q, const float* given,
-                         VoteMoments& out) {
-    out = tied
-              ? grouped_moments<true>(lanes, slice, level, widths, count, groups, terms, q, given)
-              : grouped_moments<false>(lanes, slice, level, widths, count, groups, terms, q, given);
-}
-
-// Adds the moments of the side bias of types of reliability 0, q one a width; widths are padded.
-CROWDSIFT_CLONES
-inline void zero_moments(std::size_t n_widths, const float* CROWDSIFT_RESTRICT widths,
-                         const float* CROWDSIFT_RESTRICT q, bool tied, const VoteTerm& term,
-                         VoteMoments& out) {
-    const float k = term.k;
-#if defined(CROWDSIFT_GNU)
-    Lanes alpha = {}, second = {}, c1 = {}, c2 = {};
-    c1 += term.c1;
-    c2 += term.c2;
-    for (std::size_t t = 0; t < n_widths; t += kLaneBlock) {
-        Lanes w, e, f;
-        exp_minus(k * load(widths + t), w);
-        if (tied)
-            group_terms<true>(c1, c2, w, e, f);
-        else
-            group_terms<false>(c1, c2, w, e, f);
+CROWDSIFT_INLINE void zero_moments(const TypeCells& cells, const VoteRoom& room, const float* q,
+                                   VoteMoments& out) {
+    Lanes c1 = {}, c2 = {}, edge = {}, alpha = {}, second = {};
+    c1 += room.zero.c1;
+    c2 += room.zero.c2;
+    if (tied) split_sign(c1, c2, edge);
+    for (std::size_t t = 0; t < cells.widths.size(); t += kLaneBlock) {
+        const Lanes u = load(room.u + cells.zeros() + t);
+        Lanes d, e, f;
+        denominator<tied>(c1, c2, u, d);
+        type_terms<tied>(c1, c2, edge, u, 1.0F / d, e, f);
         alpha += load(q + t) * e;
-        second += load(q + t) * f;
+        second += load(q + t) * (tied ? f : 2.0F * f - e);
     }
+    const float k = room.zero.k;
     out.side_alpha += k * sum_lanes(alpha);
     out.side_f += k * k * sum_lanes(second);
-#else
-    for (std::size_t t = 0; t < n_widths; ++t) {
-        const float a = term.c1, w = exp_minus(k * widths[t]);
-        float e = a / (a + term.c2 * w), f = e * (2.0F * e - 1.0F);
-        if (tied) {
-            const float d1 = w + a, d2 = 1.0F + a * w, inverse = 1.0F / (d1 * d2);
-            const float edge = w * (1.0F - a * a) * inverse;
-            e = term.c2 < 0.0F ? edge : -edge;
-            f = edge * edge - a * w * (d1 * d1 + d2 * d2) * inverse * inverse;
-        }
-        out.side_alpha += k * q[t] * e;
-        out.side_f += k * k * q[t] * f;
-    }
-#endif
 }
 
-// The larger of two posteriors over types, added up by group of eight lanes (b and -b) of a width.
+// Moments over the types of these groups and, where given, those of reliability 0.
 CROWDSIFT_CLONES
-inline void group_masses(std::size_t n_widths, std::size_t lanes, std::size_t slice,
-                         const float* CROWDSIFT_RESTRICT q, const float* CROWDSIFT_RESTRICT given,
-                         float* CROWDSIFT_RESTRICT mass) {
-    for (std::size_t w = 0; w < n_widths; ++w)
-        for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
-            float held[kLaneBlock];
-            for (std::size_t l = 0; l < kLaneBlock; ++l) {
-                const std::size_t up = w * slice + j + l, down = up + lanes;
-                const float one = q[up] + q[down], two = given[up] + given[down];
-                held[l] = one > two ? one : two;
-            }
-            *mass++ = ((held[0] + held[4]) + (held[1] + held[5])) +
-                      ((held[2] + held[6]) + (held[3] + held[7]));
+inline void vote_moments(const TypeCells& cells, const TypeGroups& groups, const float* level,
+                         bool tied, const VoteRoom& room, const float* q, const float* zero_q,
+                         VoteMoments& out) {
+    if (tied) {
+        out = moments_of<true>(cells, groups, level, room, q);
+        if (zero_q != nullptr) zero_moments<true>(cells, room, zero_q, out);
+    } else {
+        out = moments_of<false>(cells, groups, level, room, q);
+        if (zero_q != nullptr) zero_moments<false>(cells, room, zero_q, out);
+    }
+}
+
+// The larger of two posteriors over types, added up over eight lanes (b and -b) of a width.
+CROWDSIFT_CLONES
+inline void group_masses(const TypeCells& cells, const float* q, const float* given, float* mass) {
+    for (std::size_t j = 0; j < cells.lanes; j += kLaneBlock)
+        for (std::size_t w = 0; w < cells.n_widths(); ++w) {
+            const std::size_t up = w * cells.slice + j, down = up + cells.lanes;
+            const Lanes one = load(q + up) + load(q + down);
+            const Lanes two = load(given + up) + load(given + down);
+            Lanes larger;
+            where_less(one, two, two, one, larger);
+            *mass++ = sum_lanes(larger);
         }
 }
 
