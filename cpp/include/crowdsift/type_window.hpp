@@ -45,7 +45,7 @@ public:
         double outside = 0.0;
         std::size_t dropped = 0;
         while (dropped < order.size() && (outside += held[order[dropped]]) <= kOutside) ++dropped;
-        if (3 * dropped < 2 * order.size() || dropped == order.size()) return false;
+        if (5 * dropped < 2 * order.size() || dropped == order.size()) return false;
         blocks_.assign(order.begin() + static_cast<std::ptrdiff_t>(dropped), order.end());
         std::sort(blocks_.begin(), blocks_.end());
         rows_.resize(n_workers * size());
