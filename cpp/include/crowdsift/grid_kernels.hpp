@@ -348,4 +348,38 @@ inline void add_scaled(std::size_t count, float scale, const float* CROWDSIFT_RE
     for (std::size_t t = 0; t < count; ++t) sums[t] += scale * x[t];
 }
 
+constexpr std::size_t kRowBlock = 4;  // rows of likelihoods that are counted together
+
+// Of so many rows: their sums of prior times likelihood.
+CROWDSIFT_CLONES
+inline void weighted_sums(std::size_t count, const float* prior, const float* const* rows,
+                          float* sums) {
+    static_assert(kRowBlock == 4, "");
+    const float *const a = rows[0], *const b = rows[1], *const c = rows[2], *const d = rows[3];
+    Lanes one = {}, two = {}, three = {}, four = {};
+    for (std::size_t t = 0; t < count; t += kLaneBlock) {
+        const Lanes p = load(prior + t);
+        one += p * load(a + t);
+        two += p * load(b + t);
+        three += p * load(c + t);
+        four += p * load(d + t);
+    }
+    sums[0] = sum_lanes(one);
+    sums[1] = sum_lanes(two);
+    sums[2] = sum_lanes(three);
+    sums[3] = sum_lanes(four);
+}
+
+// sums += the rows, each times its scale
+CROWDSIFT_CLONES
+inline void add_rows(std::size_t count, const float* scale, const float* const* rows, float* sums) {
+    const float *const a = rows[0], *const b = rows[1], *const c = rows[2], *const d = rows[3];
+    const float one = scale[0], two = scale[1], three = scale[2], four = scale[3];
+    for (std::size_t t = 0; t < count; t += kLaneBlock) {
+        const Lanes first = one * load(a + t) + two * load(b + t);
+        const Lanes second = three * load(c + t) + four * load(d + t);
+        store(load(sums + t) + (first + second), sums + t);
+    }
+}
+
 }  // namespace crowdsift

@@ -227,32 +227,38 @@ private:
     // that prior likelihoods are copied.
     void count_range(std::size_t range, const float* chosen, Partial& out) {
         const std::size_t size = types_.size();
-        std::vector<float> own(size);
-        LaneCounts shared(size);
-        for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-            if (!counted(s) || first_of(s) != s) continue;
-            const float* const likelihood = likelihood_.data() + s * size;
-            const float* const p = prior_of(s, {}, own);
-            const float evidence = weighted_sum(size, p, likelihood), scale = times(s) / evidence;
-            if (grids_.has(s)) {
-                types_.count(grids_.of(s), p, likelihood, scale, out.counts.data());
-                continue;
-            }
-            shared.add(scale, likelihood);
-            if (chosen != nullptr) window_.take(s, chosen, likelihood, evidence);
-        }
+        EvidenceCounts shared(size, types_.prior());
+        each_counted(
+            range,
+            [&](std::size_t s) {
+                const float* const likelihood = likelihood_.data() + s * size;
+                shared.add(likelihood, 0.0F, times(s));
+                if (chosen != nullptr)
+                    window_.take(s, chosen, likelihood,
+                                 weighted_sum(size, types_.prior(), likelihood));
+            },
+            out);
         out.lanes.assign(shared.close(), shared.close() + size);
     }
 
     // The same from copies, sums of the window's types alone.
     void count_windows(std::size_t range, const std::vector<float>& chosen, Partial& out) const {
+        EvidenceCounts shared(chosen.size(), chosen.data());
+        each_counted(
+            range, [&](std::size_t s) { shared.add(window_.row(s), window_.rest(s), times(s)); },
+            out);
+        out.lanes.assign(shared.close(), shared.close() + chosen.size());
+    }
+
+    // The workers of a range that have the common grid; others are counted.
+    template <class Visit>
+    void each_counted(std::size_t range, const Visit& visit, Partial& out) const {
         const std::size_t size = types_.size();
         std::vector<float> own(size);
-        LaneCounts shared(chosen.size());
         for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
             if (!counted(s) || first_of(s) != s) continue;
             if (!grids_.has(s)) {
-                shared.add(times(s) / window_.evidence(s, chosen.data()), window_.row(s));
+                visit(s);
                 continue;
             }
             const float* const likelihood = likelihood_.data() + s * size;
@@ -260,7 +266,6 @@ private:
             const float scale = times(s) / weighted_sum(size, p, likelihood);
             types_.count(grids_.of(s), p, likelihood, scale, out.counts.data());
         }
-        out.lanes.assign(shared.close(), shared.close() + chosen.size());
     }
 
     static std::vector<double> lane_sums(const std::vector<Partial>& parts) {
@@ -327,7 +332,8 @@ private:
     template <class Kernel>
     UpdateResult update_with(const UpdateRequest& request) {
         types_.set(request.half, request.levels, request.prior);
-        likelihood_.resize(votes_.n_workers * types_.size(), 0.0F);
+        const bool fresh = likelihood_.size() != votes_.n_workers * types_.size();
+        likelihood_.resize(votes_.n_workers * types_.size());  // threads touch their pages first
         UpdateResult out(votes_.n_workers);
         std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
         const auto pass = [&](std::size_t range, double* rhs) {
@@ -338,6 +344,8 @@ private:
                     out.regular[s] = out.regular[first_of(s)];
                 } else if (request.marked == nullptr || request.marked[s] != 0) {
                     update_worker(s, request, scratch, parts[range], out);
+                } else if (fresh) {
+                    std::fill_n(likelihood_.data() + s * types_.size(), types_.size(), 0.0F);
                 }
                 if (!effect_.on())
                     for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i)

@@ -77,9 +77,8 @@ public:
     bool holds(const float* prior) const { return ready_ && outside(prior) <= kMostOutside; }
 
     const float* row(std::size_t s) const { return rows_.data() + s * size(); }
-    float evidence(std::size_t s, const float* prior) const {
-        return weighted_sum(size(), prior, row(s)) + rest_[s];
-    }
+    // The evidence that a worker has outside.
+    float rest(std::size_t s) const { return rest_[s]; }
 
     // Those sums with the chosen ones in place of what they were.
     std::vector<double> sums(const std::vector<double>& chosen) const {
