@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
@@ -24,6 +24,21 @@ _EM_STEPS, _EM_ENOUGH = 100, 0.01  # steps of EM, and a largest entry of the gra
 # How closely, and by how many products, its steps are solved: closely enough that an engine which
 # needs one product more or less takes the same path.
 _EM_SOLVE, _EM_PRODUCTS = 1e-6, 1_000
+
+
+class _Point(NamedTuple):
+    """A point with the λ of θ, whether θ is held, and F there."""
+
+    x: Vector
+    theta: Vector
+    worker_penalty: float
+    hold_workers: bool
+    value: float
+    gradient: Vector
+    curvature: Curvature
+
+    def is_at(self, x: Vector, worker_penalty: float, hold_workers: bool) -> bool:
+        return x is self.x and (worker_penalty, hold_workers) == self[2:4]
 
 
 class WorkerElimination:
@@ -58,11 +73,24 @@ class WorkerElimination:
         )  # θ at the last point stepped from
         self.theta = self._settled
         self.hold_workers = True
-        self.log_likelihood = 0.0
-        self._at: Curvature
+        self._at: _Point
+        self._left: _Point | None = None  # the last point stepped from
+
+    @property
+    def log_likelihood(self) -> float:
+        """At the last point."""
+        return self._at.curvature.value
 
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient of F."""
+        if self._left is not None and self._left.is_at(x, self.worker_penalty, self.hold_workers):
+            self._at = self._left  # a step was taken back
+            self.theta, self._gradient = self._at.theta, self._at.gradient
+        else:
+            self._at = self._evaluated(x)
+        return self._at.value, self._at.gradient
+
+    def _evaluated(self, x: Vector) -> _Point:
         if not self.hold_workers:
             self.theta = self._passes.fit_workers(
                 self._likelihood,
@@ -75,18 +103,17 @@ class WorkerElimination:
                 # what is left of their gradient, over λ, is an error of the scores.
                 tolerance=min(max(1e-5 * float(np.abs(self._gradient).max()), 1e-12), 1e-6),
             )
-        self._at = self._passes.derivatives(self._likelihood, x, self.theta)
-        self.log_likelihood = self._at.value
+        curvature = self._passes.derivatives(self._likelihood, x, self.theta)
         drift = float(np.sum((self.theta - self._centre) ** 2))
         prior = 0.5 * (self._penalty * float(x @ x) + self.worker_penalty * drift)
-        value = prior - self._at.value
-        self._gradient = self._penalty * x - self._at.items
-        return value, self._gradient
+        self._gradient = self._penalty * x - curvature.items
+        return _Point(x, self.theta, self.worker_penalty, self.hold_workers,
+                      prior - curvature.value, self._gradient, curvature)  # fmt: skip
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients on S."""
-        self._settled = self.theta
-        hessian, penalty = self._at.hessian.reduced(self._inverse_blocks()), self._penalty
+        self._settled, self._left = self.theta, self._at
+        hessian, penalty = self._at.curvature.hessian.reduced(self._inverse_blocks()), self._penalty
         return NewtonStep.solve(
             lambda v: hessian.multiply(v) + penalty * v,
             self._gradient,
@@ -122,16 +149,16 @@ class WorkerElimination:
 
     def laplacian(self) -> Operator:
         """A, the items' block of the negative Hessian, at the last point."""
-        return self._at.hessian.reduced(None)
+        return self._at.curvature.hessian.reduced(None)
 
     def worker_variances(self) -> Vector:
         """Diagonals of D⁻¹: variances of the parameters with the scores held fixed."""
-        blocks = self._at.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
+        blocks = self._at.curvature.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         return np.ascontiguousarray(np.diagonal(_inverses(blocks), axis1=1, axis2=2))
 
     def _inverse_blocks(self) -> Vector:
         """D⁻¹, zero for workers that are held or at a bound."""
-        blocks = self._at.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
+        blocks = self._at.curvature.blocks + self.worker_penalty * np.eye(self.theta.shape[1])
         if self.hold_workers:
             return np.zeros_like(blocks)
         low, high = self._bounds
