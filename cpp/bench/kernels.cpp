@@ -10,6 +10,7 @@
 #include "crowdsift/em.hpp"
 #include "crowdsift/grid_sites.hpp"
 #include "crowdsift/laplacian.hpp"
+#include "crowdsift/likelihood_passes.hpp"
 #include "crowdsift/pairs.hpp"
 #include "crowdsift/slopes.hpp"
 
@@ -39,6 +40,11 @@ int main(int count, char** names) {
     Setting at;
     SlopePasses by_slopes(at.votes, at.pool, at.sums);
     SlopeHessian hessian;
+    LikelihoodPasses by_workers(at.votes, at.pool, at.sums, nullptr, 0);
+    SchurEntries entries;
+    const double middle = 0.8;
+    const std::vector<double> alike(at.votes.n_workers, middle);
+    std::vector<double> theta(alike), of_workers(alike), blocks(alike);
     LaplacianPasses em(at.votes, at.world);
     Array<float> precision(at.votes.n);
     ItemSystem system;
@@ -75,6 +81,19 @@ int main(int count, char** names) {
          }},
         {"bora-map product",
          [&] { by_slopes.multiply(hessian, 1.0, at.scores.data(), at.out.data()); }},
+        {"htcv workers",
+         [&] {
+             theta = alike;
+             by_workers.fit_workers<ScaledProbit>(at.scores.data(), theta.data(),
+                                                  {&middle, 0.01, 0.0, HUGE_VAL, 1e-6, 100});
+         }},
+        {"htcv pass",
+         [&] {
+             by_workers.derivatives<ScaledProbit>(at.scores.data(), theta.data(), at.out.data(),
+                                                  of_workers.data(), blocks.data(), entries);
+         }},
+        {"htcv product",
+         [&] { by_workers.reduced(entries, at.scores.data(), blocks.data(), at.out.data()); }},
         {"bora-em e-step",
          [&] {
              system = {};
@@ -103,6 +122,7 @@ int main(int count, char** names) {
     const std::string name = names[1];
     if (name == "bt product") kernels.at("bt pass")();
     if (name == "bora-map product") kernels.at("bora-map pass")();
+    if (name == "htcv product") kernels.at("htcv pass")();
     if (name == "bora-em alternation") kernels.at("bora-em e-step")();
     if (name == "sift messages") kernels.at("sift grid pass")();
     kernels.at(name)();

@@ -106,6 +106,40 @@ struct LikelihoodTest {
         }
     }
 
+    // The product is that of the entries kept, also where workers have parameters of 0 and are
+    // held: of a scaled likelihood their rows are left out.
+    void test_held() {
+        Vector g(items), h(workers * p), held(theta), inverse(workers * p * p, 0.0), want(items),
+            product(items), own(workers * p * p);
+        for (std::size_t s = 0; s < workers; s += 2)
+            for (std::size_t k = 0; k < p; ++k) held[s * p + k] = 0.0;
+        SchurEntries entries;
+        passes.template derivatives<Likelihood>(scores.data(), held.data(), g.data(), h.data(),
+                                                own.data(), entries);
+        for (std::size_t s = 1; s < workers; s += 2)
+            for (std::size_t k = 0; k < p * p; ++k) inverse[s * p * p + k] = 0.1 + 0.2 * h[s * p];
+        passes.reduced(entries, v.data(), inverse.data(), product.data());
+        for (std::size_t s = 0; s < workers; ++s) {
+            Vector coupled(p, 0.0);
+            const auto difference = [&](std::size_t i) {
+                return v[votes.first[i]] - v[votes.second[i]];
+            };
+            for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i)
+                for (std::size_t k = 0; k < p; ++k)
+                    coupled[k] += static_cast<double>(entries.b[i * p + k]) * difference(i);
+            for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
+                double push = static_cast<double>(entries.a[i]) * difference(i);
+                for (std::size_t k = 0; k < p; ++k)
+                    for (std::size_t m = 0; m < p; ++m)
+                        push -= static_cast<double>(entries.b[i * p + k]) *
+                                inverse[(s * p + k) * p + m] * coupled[m];
+                want[votes.first[i]] += push;
+                want[votes.second[i]] -= push;
+            }
+        }
+        for (std::size_t j = 0; j < items; ++j) NEAR(product[j], want[j], 1e-8);
+    }
+
     // D u.
     void test_blocks() {
         gradients(scores, moved(theta, u, step), up_g, up_h);
@@ -172,6 +206,7 @@ void test_likelihood(std::size_t n, std::size_t items, std::size_t workers, std:
     test.test_gradients();
     test.test_reduced();
     test.test_blocks();
+    test.test_held();
     test.test_solve();
     test.test_hopeless();
     test.test_fit();

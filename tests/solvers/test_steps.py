@@ -251,6 +251,29 @@ def test_a_step_is_newtons_on_the_schur_complement(bounded):
         assert held or free.sum() == (3 if bounded else 5)
 
 
+def test_a_step_taken_back_costs_no_pass_and_finds_everything_as_it_was():
+    """Unless the penalty of workers changed, or they are no longer held: then F is another."""
+    objective, spied = objective_of()
+    objective.hold_workers = False
+    value, gradient = objective.evaluate(SCORES)
+    theta, likelihood = objective.theta, objective.log_likelihood
+    step = objective.step(np.inf, 1e-12).x
+    assert objective.evaluate(SCORES + 5.0 * step)[0] != value
+    again, same = objective.evaluate(SCORES)
+    assert (again, same is gradient, objective.theta is theta) == (value, True, True)
+    assert objective.log_likelihood == likelihood
+    np.testing.assert_array_equal(objective.step(np.inf, 1e-12).x, step)
+    assert len(spied.tolerances) == 2
+    assert objective.evaluate(SCORES.copy())[0] == pytest.approx(value, rel=1e-12)
+    assert len(spied.tolerances) == 3
+    objective.worker_penalty *= 10.0
+    heavier, _ = objective.evaluate(SCORES)
+    assert heavier > value + 1e-6
+    assert len(spied.tolerances) == 4
+    objective.hold_workers = True
+    assert objective.evaluate(SCORES)[0] == pytest.approx(heavier, rel=1e-12)
+
+
 def test_inverses_of_blocks_of_any_size():
     assert elimination._inverses(np.array([[[4.0]], [[0.0]]])).ravel().tolist() == [0.25, 1e12]
     assert elimination._inverses(np.zeros((3, 0, 0))).shape == (3, 0, 0)
@@ -264,7 +287,7 @@ def test_workers_of_two_parameters_are_eliminated_by_their_blocks():
     objective = WorkerElimination(engine, "led-logit", 0.5, np.array([0.7, 0.2]), (0.0, 1.0))
     root = np.random.default_rng(1).normal(size=(5, 2, 2))
     blocks = root @ root.transpose(0, 2, 1)
-    objective._at = SimpleNamespace(blocks=blocks)
+    objective._at = SimpleNamespace(curvature=SimpleNamespace(blocks=blocks))
     assert (objective._inverse_blocks() == 0.0).all()  # held
     objective.hold_workers = False
     objective.theta = np.array([[0.5, 0.5], [0.0, 0.5], [0.5, 1.0], [0.4, 0.3], [1.0, 0.0]])

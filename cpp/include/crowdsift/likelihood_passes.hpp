@@ -28,10 +28,11 @@
 
 namespace crowdsift {
 
-// Entries of A and B, p a comparison of the latter.
+// Entries of A and B, p a comparison of the latter; for every worker whether any of A's is not 0.
 struct SchurEntries {
     std::size_t p = 0;
     Array<float> a, b;
+    std::vector<std::uint8_t> bends;
 };
 
 class LikelihoodPasses {
@@ -51,6 +52,7 @@ public:
         kept.p = p;
         kept.a.resize(votes_.n);
         kept.b.resize(votes_.n * p);
+        kept.bends.assign(votes_.n_workers, 0);
         std::vector<double> part(ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, double* gradient) {
             const auto room = std::make_unique<Room>();
@@ -68,6 +70,8 @@ public:
                     over_workers(from, to, at, count, [&](std::size_t s, Rows rows) {
                         add_gradient<Likelihood>(at, rows, room->out, 1.0, worker_gradient + s * p);
                         add_hessian<Likelihood>(at, rows, room->out, blocks + s * p * p);
+                        for (std::size_t j = rows.begin; j < rows.end && kept.bends[s] == 0; ++j)
+                            kept.bends[s] = room->out.dd[j] != 0.0 ? 1 : 0;
                     });
                     keep<Likelihood>(at, count, room->out, kept);
                     push(at, count, room->out.d, gradient);
@@ -386,6 +390,27 @@ private:
 
     std::size_t rows_of(std::size_t s) const { return votes_.begin_of(s + 1) - votes_.begin_of(s); }
 
+    // Calls run(from, to) for runs of workers within blocks, less those whose rows push nothing: as
+    // of workers whom a bound holds at a reliability of 0.
+    template <class Run>
+    void over_active(const SchurEntries& kept, const double* inverse, std::size_t range,
+                     const Run& run) const {
+        const std::size_t size = kept.p * kept.p;
+        const auto active = [&](std::size_t s) {
+            const double* const block = inverse + s * size;
+            return kept.bends[s] != 0 ||
+                   std::any_of(block, block + size, [](double entry) { return entry != 0.0; });
+        };
+        over_blocks(range, [&](std::size_t from, std::size_t to) {
+            while (from < to) {
+                std::size_t end = from;
+                while (end < to && active(end)) ++end;
+                if (from < end) run(from, end);
+                from = end + 1;
+            }
+        });
+    }
+
     // Adds (A - B inverse B') v of the workers of a range, who have `fixed` parameters, or any
     // number where that is 0.
     template <std::size_t fixed>
@@ -416,7 +441,7 @@ private:
                 of_rows[j] = force;
             }
         };
-        over_blocks(range, [&](std::size_t from, std::size_t to) {
+        over_active(kept, inverse, range, [&](std::size_t from, std::size_t to) {
             if (!is_long(from, to)) {
                 const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
                 differences(at, rows, v, d);
