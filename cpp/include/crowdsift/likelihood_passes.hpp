@@ -105,13 +105,19 @@ public:
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
             const auto room = std::make_unique<Room>();
             over_blocks(range, [&](std::size_t from, std::size_t to) {
-                if constexpr (!Likelihood::kConcave)
-                    for (std::size_t s = from; s < to; ++s)
-                        fit_worker<Likelihood>(s, scores, theta, prior, *room);
-                else if (is_long(from, to))
-                    fit_long<Likelihood>(from, scores, theta, prior, *room);
-                else
-                    fit_block<Likelihood>(from, to, scores, theta, prior, *room);
+                if constexpr (Likelihood::kConcave) {
+                    if (is_long(from, to))
+                        fit_long<Likelihood>(from, scores, theta, prior, *room);
+                    else
+                        fit_block<Likelihood>(from, to, scores, theta, prior, *room);
+                } else {
+                    if (room->searches == nullptr) room->searches.reset(new Search[kTogether]);
+                    if (is_long(from, to))
+                        search_long<Likelihood>(from, scores, theta, prior, *room);
+                    for (std::size_t s = from; s < to && !is_long(from, to); s += kTogether)
+                        search_block<Likelihood>(s, std::min(s + kTogether, to), scores, theta,
+                                                 prior, *room);
+                }
             });
         });
     }
@@ -145,10 +151,12 @@ public:
 private:
     // Temporaries of a block, and the workers of it that are not settled.
     struct Unsettled;
+    struct Search;
     struct Room {
         PointRows in;
         PointBlock out;
         std::vector<Unsettled> workers;
+        std::unique_ptr<Search[]> searches;
     };
 
     // Rows [begin, end) of a block.
@@ -161,6 +169,15 @@ private:
         std::size_t worker;
         Rows rows;
         ConvexSearch search;
+    };
+
+    // The same with several parameters. So many workers at most go together: their problems are
+    // large.
+    static constexpr std::size_t kTogether = 64;
+    struct Search {
+        std::size_t worker;
+        Rows rows;
+        DampedSearch way;
     };
 
     // Calls block(from, to) for runs of workers with at most kPointBlock rows, or of one worker.
@@ -316,9 +333,7 @@ private:
                 gradient -= sum_rows(room.out.h + each.rows.begin, each.rows.count());
                 curvature -= sum_rows(room.out.hh + each.rows.begin, each.rows.count());
                 if (!each.search.go(t, gradient, curvature, prior)) continue;
-                for (double* const array : {in.d, in.outcome, in.weight})
-                    std::copy(array + each.rows.begin, array + each.rows.end, array + count);
-                each.rows = {count, count + each.rows.count()};
+                each.rows = move_rows(each.rows, count, in);
                 count = each.rows.end;
                 room.workers[left++] = each;
             }
@@ -351,41 +366,75 @@ private:
         curvature = prior.penalty;
     }
 
-    // One worker with any number of parameters, by damped Newton steps.
+    // Workers with any number of parameters, whose rows fit a block, as in fit_block. `start` is
+    // the row among all votes, where the features are, less that in the block.
     template <class Likelihood>
-    void fit_worker(std::size_t s, const double* scores, double* theta, const WorkerPrior& prior,
-                    Room& room) const {
-        const std::size_t p = Likelihood::parameters(n_x_);
-        WorkerProblem one, two;
-        WorkerProblem *at = &one, *ahead = &two;  // exchanged by pointer: they are large
-        double trial[kMostParameters], damping = 0.0;
-        double* const t = theta + s * p;
-        const bool at_once = !is_long(s, s + 1);
-        if (at_once) gather(votes_.begin_of(s), rows_of(s), scores, room.in);
-        const auto evaluate = [&](const double* here, WorkerProblem& out) {
-            out.begin(here, prior, p);
-            over_pieces(s, s + 1, [&](std::size_t row, std::size_t count) {
-                if (!at_once) gather(row, count, scores, room.in);
-                set_worker<Likelihood>(here, row, {0, count}, room.in);
-                worker_points(Likelihood{}, room.in.fill_lanes(count), room.in, room.out);
-                out.value -= sum_rows(room.out.value, count);
-                add_gradient<Likelihood>(row, {0, count}, room.out, -1.0, out.gradient);
-                add_hessian<Likelihood>(row, {0, count}, room.out, out.hessian);
-            });
+    void search_block(std::size_t from, std::size_t to, const double* scores, double* theta,
+                      const WorkerPrior& prior, Room& room) const {
+        const std::size_t p = Likelihood::parameters(n_x_), at = votes_.begin_of(from);
+        PointRows& in = room.in;
+        std::size_t count = votes_.begin_of(to) - at, left = 0;
+        Search* unsettled[kTogether];
+        gather(at, count, scores, in);
+        over_workers(from, to, at, count, [&](std::size_t s, Rows rows) {
+            Search* const each = unsettled[left] = &room.searches[left];
+            ++left;
+            each->worker = s;
+            each->rows = rows;
+            each->way.begin(theta + s * p, p);
+        });
+        const auto start = [&](const Search* each) {
+            return votes_.begin_of(each->worker) - each->rows.begin;
         };
-        evaluate(t, *at);
-        for (std::size_t step = 0; step < prior.most && !at->settled(t, prior, p); ++step) {
-            if (!at->damped_step(t, damping, prior, p, trial)) break;
-            evaluate(trial, *ahead);
-            // Equal values up to rounding count as progress: the gradient decides.
-            if (ahead->value <= at->value + 1e-14 * (1.0 + std::fabs(at->value))) {
-                std::copy(trial, trial + p, t);
-                std::swap(at, ahead);
-                damping *= 0.1;
-            } else {
-                damping = 4.0 * damping + at->scale(p);
+        while (left > 0) {
+            for (std::size_t c = 0; c < left; ++c)
+                set_worker<Likelihood>(unsettled[c]->way.trial, start(unsettled[c]),
+                                       unsettled[c]->rows, in);
+            worker_points(Likelihood{}, in.fill_lanes(count), in, room.out);
+            const std::size_t all = left;
+            left = count = 0;
+            for (std::size_t c = 0; c < all; ++c) {
+                Search* const each = unsettled[c];
+                add_rows<Likelihood>(start(each), each->rows, room.out,
+                                     each->way.problem(prior, p));
+                if (!each->way.go(theta + each->worker * p, prior, p)) continue;
+                each->rows = move_rows(each->rows, count, in);
+                count = each->rows.end;
+                unsettled[left++] = each;
             }
         }
+    }
+
+    // The same for one worker whose rows do not.
+    template <class Likelihood>
+    void search_long(std::size_t s, const double* scores, double* theta, const WorkerPrior& prior,
+                     Room& room) const {
+        const std::size_t p = Likelihood::parameters(n_x_);
+        DampedSearch& way = room.searches[0].way;
+        way.begin(theta + s * p, p);
+        do {
+            WorkerProblem& problem = way.problem(prior, p);
+            over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
+                gather(at, count, scores, room.in);
+                set_worker<Likelihood>(way.trial, at, {0, count}, room.in);
+                worker_points(Likelihood{}, room.in.fill_lanes(count), room.in, room.out);
+                add_rows<Likelihood>(at, {0, count}, room.out, problem);
+            });
+        } while (way.go(theta + s * p, prior, p));
+    }
+
+    template <class Likelihood>
+    void add_rows(std::size_t at, Rows rows, const PointBlock& points, WorkerProblem& out) const {
+        out.value -= sum_rows(points.value + rows.begin, rows.count());
+        add_gradient<Likelihood>(at, rows, points, -1.0, out.gradient);
+        add_hessian<Likelihood>(at, rows, points, out.hessian);
+    }
+
+    // Moves a worker's rows forward in a block; where they are then.
+    static Rows move_rows(Rows rows, std::size_t to, PointRows& in) {
+        for (double* const array : {in.d, in.outcome, in.weight})
+            std::copy(array + rows.begin, array + rows.end, array + to);
+        return {to, to + rows.count()};
     }
 
     std::size_t rows_of(std::size_t s) const { return votes_.begin_of(s + 1) - votes_.begin_of(s); }

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstddef>
+#include <utility>
 
 #include "crowdsift/likelihoods.hpp"
 
@@ -119,6 +120,51 @@ struct WorkerProblem {
         }
         return true;
     }
+};
+
+// The way to a minimum in several parameters by damped Newton steps. Whoever evaluates takes
+// problem(), adds the votes' part at `trial`, and asks with go() for the next point.
+class DampedSearch {
+public:
+    double trial[kMostParameters];
+
+    void begin(const double* t, std::size_t p) {
+        std::copy(t, t + p, trial);
+        at_ = &one_;  // exchanged by pointer: they are large
+        ahead_ = &two_;
+        damping_ = 0.0;
+        steps_ = 0;
+        begun_ = false;
+    }
+
+    // The problem at `trial`, so far that of the prior alone.
+    WorkerProblem& problem(const WorkerPrior& prior, std::size_t p) {
+        WorkerProblem& out = begun_ ? *ahead_ : *at_;
+        out.begin(trial, prior, p);
+        return out;
+    }
+
+    // Takes the step, or takes it back; false where t is settled or nothing helps.
+    bool go(double* t, const WorkerPrior& prior, std::size_t p) {
+        // Equal values up to rounding count as progress: the gradient decides.
+        if (begun_ && ahead_->value <= at_->value + 1e-14 * (1.0 + std::fabs(at_->value))) {
+            std::copy(trial, trial + p, t);
+            std::swap(at_, ahead_);
+            damping_ *= 0.1;
+        } else if (begun_) {
+            damping_ = 4.0 * damping_ + at_->scale(p);
+        }
+        begun_ = true;
+        if (steps_++ == prior.most || at_->settled(t, prior, p)) return false;
+        return at_->damped_step(t, damping_, prior, p, trial);
+    }
+
+private:
+    WorkerProblem one_, two_;
+    WorkerProblem *at_, *ahead_;
+    double damping_;
+    std::size_t steps_;
+    bool begun_;
 };
 
 }  // namespace crowdsift
