@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from itertools import pairwise
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,6 +19,7 @@ __all__ = ["inverse_of_root", "inverse_root"]
 
 _BLOCK = 32  # rows up to which a triangle is inverted as if it were full
 _TRIANGLE = 64  # and multiplied so
+_STRIP = 60  # rows of a triangle at least that are multiplied at a time
 _LARGE = 800
 
 
@@ -93,6 +95,16 @@ def _invert_lower(factor: Matrix, out: Matrix) -> None:
     first, last = out[:half, :half], out[half:, half:]
     _invert_lower(factor[:half, :half], first)
     _invert_lower(factor[half:, half:], last)
-    between = factor[half:, :half] @ first
+    below, between = factor[half:, :half], np.empty((n - half, half))
+    for begin, end in _strips(half):  # above the strip is nothing
+        np.matmul(below[:, begin:], first[begin:, begin:end], out=between[:, begin:end])
     np.negative(between, out=between)
-    np.matmul(last, between, out=out[half:, :half])
+    for begin, end in _strips(n - half):  # to the right of the strip is nothing
+        np.matmul(last[begin:end, :end], between[:end], out=out[half + begin : half + end, :half])
+
+
+def _strips(n: int) -> list[tuple[int, int]]:
+    """Where a triangle of n rows is cut, so that products leave out most of its zeros."""
+    count = min(max(n // _STRIP, 1), 4)
+    cuts = [n * k // count for k in range(count + 1)]
+    return list(pairwise(cuts))
