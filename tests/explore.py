@@ -117,12 +117,13 @@ def main() -> None:
     parser.add_argument("paths", nargs="*", default=[str(ROOT / "tests")])
     asked = parser.parse_args()
     deadline = time.time() + 60.0 * asked.minutes
-    with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
-        tasks = [
-            pool.submit(explore, deadline, asked.paths, asked.rounds)
-            for _ in range(asked.processes)
-        ]
-        found = [task.result() for task in tasks]
+    words = deadline, asked.paths, asked.rounds
+    if asked.processes == 1:
+        found = [explore(*words)]
+    else:
+        with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
+            tasks = [pool.submit(explore, *words) for _ in range(asked.processes)]
+            found = [task.result() for task in tasks]
     failures = {test: told for part in found for test, told in part.failures.items()}
     report(failures)
     rounds, ran = sum(part.rounds for part in found), sum(part.ran for part in found)

@@ -167,7 +167,7 @@ def agree(title, engine, found, wanted):
     [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
     ids=lambda each: getattr(each, "__name__", ""),
 )
-@settings(max_examples=settings.default.max_examples // 8)
+@settings(max_examples=settings.default.max_examples // 6)
 @given(case=cases(), threads=st.integers(1, 3))
 def test_passes(name, capability, scenario, case, threads):
     """Whole and in all numbers of shards: one example serves them all."""

@@ -25,7 +25,6 @@ from crowdsift.errors import RequestError
 from crowdsift.lab import datasets
 from crowdsift.lab.experiments import EXPERIMENTS, Options, experiment, store
 from crowdsift.lab.experiments.base import EIGHT
-from crowdsift.lab.experiments.figures import Figure
 from crowdsift.lab.experiments.reproduce import perform, reproduce
 from crowdsift.lab.experiments.results import write_results
 from crowdsift.lab.experiments.synthetic import distinct_settings
@@ -96,7 +95,7 @@ def test_the_number_of_processes_does_not_matter(whole, tmp_path):
     assert contents(tmp_path / "one") == contents(whole)
 
 
-def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path):
+def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path, in_process):
     out = tmp_path / "cut"
     out.mkdir()
     (out / "run.json").write_bytes((whole / "run.json").read_bytes())
@@ -107,7 +106,7 @@ def test_a_line_that_was_cut_off_is_done_again(whole, tmp_path):
     assert len(lines_of(out)) == len(lines_of(whole))
 
 
-def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, one_seed, tmp_path):
+def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, one_seed, tmp_path, in_process):
     out = copytree(one_seed.folder, tmp_path / "run")
     first = lines_of(out)
     assert len(first) == len(lines_of(whole)) // 2
@@ -116,7 +115,7 @@ def test_more_seeds_go_on_and_what_is_finished_is_kept(whole, one_seed, tmp_path
     assert contents(out) == contents(whole)
 
 
-def test_one_method_can_be_done_again(whole, tmp_path):
+def test_one_method_can_be_done_again(whole, tmp_path, in_process):
     (tmp_path / "run.json").write_bytes((whole / "run.json").read_bytes())
     records = [json.loads(line) for line in lines_of(whole)]
     for record in records:
@@ -168,7 +167,9 @@ def test_other_options_are_refused(whole, options, told):
     assert contents(whole) == before
 
 
-def test_another_version_is_refused_and_can_be_started_anew(one_seed, tmp_path, monkeypatch):
+def test_another_version_is_refused_and_can_be_started_anew(
+    one_seed, tmp_path, monkeypatch, in_process
+):
     out = copytree(one_seed.folder, tmp_path / "run")
     before = contents(out)
     monkeypatch.setattr(store, "__version__", "99.0")
@@ -270,7 +271,7 @@ def test_settings_are_distinct_and_survive_json(name, data_like):
         assert [json.loads(text) for text in texts] == settings
 
 
-def test_real_runs_from_its_data_to_its_page(data_like, tmp_path):
+def test_real_runs_from_its_data_to_its_page(data_like, tmp_path, in_process):
     options = Options(data=data_like, tune=True)
     files = reproduce("real", tmp_path / "run", options, jobs=1)
     assert {"real.csv", "real.md", "real-seconds.csv"} <= set(files)
@@ -293,14 +294,8 @@ def test_real_runs_from_its_data_to_its_page(data_like, tmp_path):
         reproduce("real", tmp_path / "run", Options(data=other, tune=True))
 
 
-@pytest.fixture
-def sketched(monkeypatch):
-    """Figures that are not drawn, where a test is of something else."""
-    monkeypatch.setattr(Figure, "files", lambda self: {f"{self.name}.png": [b"a sketch"]})
-
-
 def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
-    data_like, one_seed, tmp_path, sketched
+    data_like, one_seed, tmp_path, sketched, in_process
 ):
     runs = tmp_path / "runs"
     options = Options(quick=True, seeds=1, data=data_like)

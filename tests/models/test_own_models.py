@@ -42,7 +42,7 @@ def test_every_method_is_drawn_from():
 @pytest.mark.parametrize("method", OWN_MODEL)
 def test_recovers_its_own_model(method):
     """On many votes drawn from its own model a method finds the order and the workers."""
-    drawn = crowdsift.simulate(50, 200, 200_000, model=method, seed=11, **OWN_MODEL[method])
+    drawn = crowdsift.simulate(50, 200, 100_000, model=method, seed=11, **OWN_MODEL[method])
     votes = drawn.comparisons()
     if method == "barp":
         votes = votes.with_classes(drawn.item_parameters["class"])

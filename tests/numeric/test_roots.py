@@ -107,12 +107,12 @@ def test_brackets_by_walking():
 
 
 def test_the_shared_scale_is_found_to_its_tolerance():
-    """Where a secant step happens to be short the search must go on: 20,000 random problems."""
+    """Where a secant step happens to be short the search must go on: one in 300 random problems."""
     from crowdsift.solvers.scale import SlopeScale
 
     rng = np.random.default_rng(14)
     count = 0
-    for _ in range(20_000):
+    for _ in range(5_000):
         mean, precision, square = 0.9, 2.0, float(10 ** rng.uniform(-1, 2))
         slopes = rng.normal(1.0, 1.5, 7)
         curvature = precision + np.abs(rng.normal(0.0, 5.0, 7)) + 0.1
@@ -131,4 +131,4 @@ def test_the_shared_scale_is_found_to_its_tolerance():
         # the derivative changes sign within the tolerance of what was found
         assert slope(found * (1 - 1.1e-3)) <= 1e-9
         assert slope(found * (1 + 1.1e-3)) >= -1e-9
-    assert count > 15_000
+    assert count > 3_750

@@ -9,10 +9,10 @@ import pytest
 
 from torture import AREAS
 
-# Some forty seconds in all.
+# Some fifteen seconds in all.
 CASES = {
-    "files": 20, "shapes": 20, "lives": 6, "folders": 40, "kills": 4, "labels": 20,
-    "arguments": 200, "core": 40, "states": 5, "signals": 3, "disks": 3, "pages": 1,
+    "files": 12, "shapes": 20, "lives": 6, "folders": 40, "kills": 3, "labels": 20,
+    "arguments": 200, "core": 40, "states": 5, "signals": 2, "disks": 2, "pages": 1,
 }  # fmt: skip
 BATCH = 10
 
