@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 
 import pytest
 from hypothesis import settings
 
 import crowdsift
-from crowdsift import Comparisons
+from crowdsift import Comparisons, cli
 from crowdsift.lab.demonstration import crowd_with_spammers
 from crowdsift.report.facts import Facts, gather
 
@@ -46,3 +47,20 @@ def crowd() -> Comparisons:
 def facts(crowd: Comparisons) -> Facts:
     """What a report tells of that crowd."""
     return gather(crowdsift.fit(crowd), threads=1)
+
+
+@pytest.fixture
+def run(monkeypatch, capsys):
+    """Run the command line in this process: exit status, output, errors."""
+
+    def call(*arguments):
+        monkeypatch.setattr(sys, "argv", ["crowdsift", *map(str, arguments)])
+        try:
+            cli.main()
+            status = 0
+        except SystemExit as stop:
+            status = stop.code or 0
+        captured = capsys.readouterr()
+        return status, captured.out, captured.err
+
+    return call

@@ -20,12 +20,13 @@ QUICK = [
     *(("llmfao", method) for method in MODELS if method != "sift"),
     *(("faceage_subset", method) for method in ("bt", "rank-centrality", "barp", "bora-map")),
 ]
-SLOW = {("passage", "bora-em"), ("passage", "htcv")}  # of some seconds
+# Every method in all numbers of shards on llmfao, in two of them where a fit takes longer.
+FEW = {"passage": (2, 5), "faceage_subset": (1, 3)}
 
 
 @pytest.mark.parametrize(("name", "method"), QUICK)
 def test_scores_are_those_of_one_engine(name, method, data_dir):
-    shards = (2, 5) if (name, method) in SLOW else SHARDS
+    shards = FEW.get(name, SHARDS)
     found = differences(method, real_votes(name, data_dir), shards)
     assert max(found) <= 1e-8, dict(zip(shards, found, strict=True))
 
@@ -33,7 +34,14 @@ def test_scores_are_those_of_one_engine(name, method, data_dir):
 @pytest.mark.parametrize("name", ["passage", "llmfao", "faceage_subset"])
 def test_sift_in_shards(name, data_dir):
     """Sites are in single precision: scores agree to 1e-6."""
-    assert max(differences("sift", real_votes(name, data_dir), (2, 5))) <= 1e-6
+    assert (
+        max(
+            differences(
+                "sift", real_votes(name, data_dir), (2,) if name == "faceage_subset" else (2, 5)
+            )
+        )
+        <= 1e-6
+    )
 
 
 def test_sift_in_shards_where_variances_are_by_belief_propagation():
