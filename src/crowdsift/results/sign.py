@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.models.mirror import mirror
-from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.numeric.distributions import normal_share
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -160,7 +160,7 @@ def order_probability(
     one, two, spread = one[known], two[known], np.sqrt(found[known])
     size_of = np.abs(scores[one] - scores[two])
     ratio = np.divide(size_of, spread, out=np.where(size_of > 0, np.inf, 0.0), where=spread > 0)
-    return float(np.mean(normal_cdf(ratio)))
+    return float(np.mean(normal_share(ratio)))
 
 
 def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
