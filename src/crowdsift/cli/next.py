@@ -89,9 +89,9 @@ def next_(
     saved = Path(votes).is_dir()
     given = crowdsift.load(votes) if saved else read_shown(votes, options, quiet=quiet)
     if reask:
-        asked = second_opinions(given, pairs, threads=threads)
+        queries = second_opinions(given, pairs, threads=threads)
     else:
-        asked = next_pairs(
+        queries = next_pairs(
             given,
             pairs,
             workers=workers if workers in (None, "all") else read_capacities(workers),
@@ -100,14 +100,14 @@ def next_(
             seed=seed,
             threads=threads,
         )
-    if asked.height < pairs:
-        say(f"crowdsift: only {asked.height} of {pairs}: there is no more to ask")
+    if queries.height < pairs:
+        say(f"crowdsift: only {queries.height} of {pairs}: there is no more to ask")
     if out is not None:
         with replace_file(out) as temporary:
-            temporary.write_text(asked.to_csv(), encoding="utf-8", newline="")
+            temporary.write_text(queries.to_csv(), encoding="utf-8", newline="")
         if not quiet:
             say(f"Written: {out}")
     if as_json:
-        print_text(to_json(asked.records()))
+        print_text(to_json(queries.records()))
     elif out is None:
-        print_text(asked.to_csv())
+        print_text(queries.to_csv())

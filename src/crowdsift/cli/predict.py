@@ -46,8 +46,8 @@ def predict(
     if found.features is not None and has_items(pairs):
         result = found.score(pairs)
     else:
-        asked = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), found.by)
-        result = predictions(found, *asked, unknown=unknown)
+        query = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), found.by)
+        result = predictions(found, *query, unknown=unknown)
     if out is not None:
         with replace_file(out) as temporary:
             temporary.write_text(result.to_csv(), encoding="utf-8", newline="")

@@ -27,6 +27,6 @@ def spam(
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
     write_votes(spammed, out)
     if not comparisons.sides_known:
-        say("crowdsift: the votes know no sides; every pair was given one fixed random side")
+        say("crowdsift: the votes have no sides; every pair was given one fixed random side")
     added = spammed.n_workers - comparisons.n_workers
     say(f"Written: {out} ({spammed.total_weight:g} votes, {added} spammers added)")

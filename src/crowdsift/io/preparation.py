@@ -110,12 +110,12 @@ def _context(table: Source, plan: Plan, options: ReadOptions) -> By:
     """The column of contexts, or several: that of the format, or those asked for."""
     if not options.by:
         return plan.context
-    asked = context_names(options.by)
-    if len(asked) == 1 and lookup(table, table.names, asked[0]) is None:
-        asked = tuple(name.strip() for name in asked[0].split(","))
-    names = tuple(require_context(table, name, plan.roles) for name in asked)
+    requested = context_names(options.by)
+    if len(requested) == 1 and lookup(table, table.names, requested[0]) is None:
+        requested = tuple(name.strip() for name in requested[0].split(","))
+    names = tuple(require_context(table, name, plan.roles) for name in requested)
     if len(set(names)) < len(names):
-        raise RequestError(f"--by {','.join(asked)}: a column is there twice; name each once")
+        raise RequestError(f"--by {','.join(requested)}: a column is there twice; name each once")
     by = names if len(names) > 1 else names[0]
     if plan.context and by != plan.context:
         raise RequestError(

@@ -39,9 +39,9 @@ def available_memory() -> int | None:
     1500000000
     >>> del os.environ["CROWDSIFT_MEMORY"]
     """
-    asked = os.environ.get("CROWDSIFT_MEMORY")
-    if asked is not None:
-        return size_of(asked, "the environment variable CROWDSIFT_MEMORY")
+    requested = os.environ.get("CROWDSIFT_MEMORY")
+    if requested is not None:
+        return size_of(requested, "the environment variable CROWDSIFT_MEMORY")
     found = []
     with suppress(OSError, ValueError):
         for line in Path("/proc/meminfo").read_text().splitlines():

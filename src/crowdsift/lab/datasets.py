@@ -136,13 +136,13 @@ def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
     >>> all(folder.is_dir() for folder in datasets.folders())
     True
     """
-    asked = [] if data is None else [_folder(data, "--data")]
+    given = [] if data is None else [_folder(data, "--data")]
     named = os.environ.get("CROWDSIFT_DATA")
     if named:
-        return [*asked, _folder(named, "CROWDSIFT_DATA")]
+        return [*given, _folder(named, "CROWDSIFT_DATA")]
     beside = (Path.cwd().parent, Path(__file__).resolve().parents[3])
     places = dict.fromkeys((place / "shared" / "data").resolve() for place in beside)
-    return [*asked, *(place for place in places if place.is_dir())]
+    return [*given, *(place for place in places if place.is_dir())]
 
 
 def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool = False) -> Dataset:

@@ -93,7 +93,7 @@ class Estimate:
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores
     population: dict[str, Any] | None = None  # what was learned of workers in general, for JSON
-    sites: SavedSites | None = None  # what every vote said, where a later fit can start from it
+    sites: SavedSites | None = None  # of every vote, where a later fit can start from them
     diagnostics: tuple[Diagnostic, ...] = ()
     features: FeatureEstimate | None = None  # where features of items have a part in the scores
     covariates: CovariateEstimate | None = None  # where votes came with some

@@ -39,9 +39,9 @@ def refuse_unused(
     ...
     crowdsift.errors.RequestError: sift has no penalty to tune: the evidence decides; ...
     """
-    asked = {"covariates": covariates, "classes": classes, "item-features": items}
+    requested = {"covariates": covariates, "classes": classes, "item-features": items}
     for option, methods in _TAKES.items():
-        if known and asked[option] and chosen.name not in methods:
+        if known and requested[option] and chosen.name not in methods:
             raise RequestError(
                 f"{chosen.name} does not use {option} (--{option}), which would be ignored; leave "
                 f"the option away, or use the method {' or '.join(methods)}"

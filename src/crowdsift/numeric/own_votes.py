@@ -81,7 +81,7 @@ def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: flo
     votes
         The votes on these pairs, at least one each.
     effect
-        The variance of what a pair has of its own, which votes see added to d.
+        The variance of what a pair has of its own, on which votes depend beside d.
 
     Notes
     -----
@@ -149,8 +149,8 @@ def few_points(values: Values, count: int) -> tuple[Values, Values]:
 class _Cavities(NamedTuple):
     """The posterior of pairs without votes.
 
-    `mean` and `variance` are the posterior of what votes see, `own_mean` and `own_variance` (of a
-    vote) what they see without that vote, `rest_mean` and `rest_variance` d without all of them.
+    `mean` and `variance` are of what votes depend on, `own_mean` and `own_variance` (of a vote) of
+    the same without that vote, `rest_mean` and `rest_variance` of d without all of them.
     """
 
     mean: Values

@@ -96,18 +96,18 @@ def _python_command(fit: FitRecord, source: str) -> str:
     """What makes the fit and its report again in Python."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)
-    said = fit.summary
+    summary = fit.summary
     options = {
         "by": fit.by,
-        "dependent_by": said.get("dependent_by"),
-        "scale": said.get("scale") if said.get("scale") != "standard" else None,
-        "anchor": said.get("anchor"),
+        "dependent_by": summary.get("dependent_by"),
+        "scale": summary.get("scale") if summary.get("scale") != "standard" else None,
+        "anchor": summary.get("anchor"),
         "level": fit.level if fit.level != LEVEL else None,
     }
     more = "".join(f", {name}={value!r}" for name, value in options.items() if value)
     return (
         "import crowdsift\n"
         f"model = crowdsift.model({fit.method!r}, {given})\n"
-        f"fit = crowdsift.fit({votes}, model{more}, seed={said.get('seed', 0)})\n"
+        f"fit = crowdsift.fit({votes}, model{more}, seed={summary.get('seed', 0)})\n"
         'fit.report("report.html")'
     )

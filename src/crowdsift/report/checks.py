@@ -82,7 +82,7 @@ def _worker_votes(facts: Facts) -> Check:
         f"{FEW_WORKER_VOTES}, together {percent(share)} of the votes."
     )
     state = _graded(share, (0.2, 0.6))
-    advice = "Let each worker judge more pairs: a few votes say little about who gave them."
+    advice = "Let each worker judge more pairs: a few votes imply little about who gave them."
     return Check("worker-votes", title, state, finding, advice if state != "good" else "")
 
 

@@ -146,7 +146,7 @@ def gather(
 
 
 def settled(fit: FitRecord) -> Model:
-    """The model of a fit without the habits that it looked for and did not find.
+    """The model of a fit without the worker types that it looked for and did not find.
 
     They cost many times the rest, and are not found in a part of the votes if not in all.
     """

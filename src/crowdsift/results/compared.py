@@ -1,7 +1,7 @@
 """P(one item is truly better than another), with the votes on that pair taken as they are.
 
 For two items that were never compared the posterior of their difference is the Gaussian of the
-fit. For a compared pair that is replaced by what all other votes say times the likelihood of its
+fit. For a compared pair that is replaced by what all other votes imply times the likelihood of its
 own votes; see `crowdsift.numeric.own_votes`.
 """
 
@@ -41,17 +41,17 @@ class Pairs(NamedTuple):
     sd: Values
 
 
-def better(fit: FitData, code: Codes, asked: Pairs) -> Values:
+def better(fit: FitData, code: Codes, query: Pairs) -> Values:
     """P(the first is truly better), `code` being that of every row of the item table.
 
     The Gaussian of the difference stands where the votes are not held by the fit or more than two
     million, are of another method than sift, or depend on more than two items (groups, covariates,
     features, workers who differ by context).
     """
-    difference, sd = asked.difference, asked.sd
+    difference, sd = query.difference, query.sd
     certain = np.where(difference == 0, 0.0, np.copysign(np.inf, difference))  # no error at all
     ratio = np.divide(difference, sd, out=certain, where=sd > 0)
-    one, two = code[asked.first], code[asked.second]
+    one, two = code[query.first], code[query.second]
     found = _compared(fit, code, one, two)
     if found is None:
         return normal_cdf(ratio)
@@ -76,17 +76,17 @@ def _compared(fit: FitData, code: Codes, one: Codes, two: Codes) -> tuple[Codes,
     if votes is None or sites is None or not len(one) or not _plain(fit):
         return None
     n = votes.n_items
-    asked, place = np.unique(_keys(one, two, n), return_inverse=True)
-    where = _places(asked, _keys(votes.first, votes.second, n))
+    query, place = np.unique(_keys(one, two, n), return_inverse=True)
+    where = _places(query, _keys(votes.first, votes.second, n))
     rows = np.flatnonzero((where >= 0) & (votes.weight > 0.0))
     if not len(rows):
         return None
     rows = rows[np.argsort(where[rows], kind="stable")]
     compared, starts = np.unique(where[rows], return_index=True)
-    number = np.full(len(asked), -1)
+    number = np.full(len(query), -1)
     number[compared] = np.arange(len(compared))
     winner, loser = code[sites.winner], code[sites.loser]
-    pair = _places(asked, _keys(winner, loser, n))
+    pair = _places(query, _keys(winner, loser, n))
     mine = np.flatnonzero(pair >= 0)
     given = _Given(sites.worker[mine].astype(np.int64), pair[mine], winner[mine] < loser[mine],
                    sites.kind[mine].astype(np.int64))  # fmt: skip
@@ -116,7 +116,7 @@ def _places(known: Codes, wanted: Codes) -> Codes:
 
 
 def _plain(fit: FitData) -> bool:
-    """Whether the posterior is that of the model, in which votes tell of their two items only."""
+    """Whether the posterior is that of the model, in which votes depend on their two items only."""
     beside = fit.summary.get("group_effect"), fit.summary.get("dependent_by")
     apart = fit.posterior is None or fit.posterior.in_context is not None
     return fit.method == "sift" and not apart and not any(beside)

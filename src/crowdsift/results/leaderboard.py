@@ -35,8 +35,8 @@ def leaderboard(fit: FitData, form: str = "markdown") -> str:
         return _numbers(fit).to_csv()
     heads, rows = _cells(fit)
     if form == "markdown":
-        said = scale_text(fit)
-        return _markdown(heads, rows) + (f"\n{said}\n" if said else "")
+        line = scale_text(fit)
+        return _markdown(heads, rows) + (f"\n{line}\n" if line else "")
     return _latex(heads, rows)
 
 

@@ -87,7 +87,7 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
     )
 
 
-def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray[np.float64]:
+def outcomes(fit: FitData, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
     """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
     rule = model(fit.method, **fit.parameters)
     draws = worker_draws(fit, rule)
@@ -96,16 +96,16 @@ def outcomes(fit: FitData, asked: Question, *, decided: bool = False) -> NDArray
         draws = draws._replace(side_variance=spread)
     if decided and rule.tie_column == "tie_rate":
         draws = draws._replace(width=np.zeros_like(draws.width))
-    result = np.empty((3, len(asked.difference)))
+    result = np.empty((3, len(query.difference)))
     n_workers = max(fit.worker_table.height, 1)
     for begin in range(0, result.shape[1], _BLOCK):
-        named = begin + np.flatnonzero(asked.worker[begin : begin + _BLOCK] >= 0)
-        difference, code = asked.difference[named][:, None], asked.worker[named]
+        named = begin + np.flatnonzero(query.worker[begin : begin + _BLOCK] >= 0)
+        difference, code = query.difference[named][:, None], query.worker[named]
         parts = rule.outcome_probabilities(difference, *(column[code] for column in draws))
         result[:, named] = [np.broadcast_to(part, parts[0].shape).mean(axis=1) for part in parts]
     # By anyone of the crowd: the mean over all of it, once for every distance.
-    nobody = np.flatnonzero(asked.worker < 0)
-    apart, place = np.unique(asked.difference[nobody], return_inverse=True)
+    nobody = np.flatnonzero(query.worker < 0)
+    apart, place = np.unique(query.difference[nobody], return_inverse=True)
     found = np.empty((3, len(apart)))
     columns = [column[:n_workers] for column in draws]
     step = max(_NUMBERS // np.broadcast(*columns).size, 1)
@@ -131,8 +131,8 @@ def predictions(
     first  second  probability     win  tie    loss
     a      b            0.6655  0.6655    0  0.3345
     """
-    asked = question(fit, first, second, worker, unknown)
-    decided, all_three = outcomes(fit, asked, decided=True), outcomes(fit, asked)
+    query = question(fit, first, second, worker, unknown)
+    decided, all_three = outcomes(fit, query, decided=True), outcomes(fit, query)
     columns: dict[str, Any] = {}
     one, two, who = as_list(first), as_list(second), as_list(worker)
     if by := fit.context_columns:

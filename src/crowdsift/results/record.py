@@ -97,10 +97,10 @@ class FitRecord(FitData):
         >>> round(fit.predict("a", "b"), 3)
         0.666
         """
-        asked = question(self, first, second, worker, unknown)
-        win, _, loss = outcomes(self, asked, decided=True)
+        query = question(self, first, second, worker, unknown)
+        win, _, loss = outcomes(self, query, decided=True)
         result = win / (win + loss)
-        return float(result[0]) if asked.single else result
+        return float(result[0]) if query.single else result
 
     def predict_outcomes(
         self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
@@ -140,8 +140,8 @@ class FitRecord(FitData):
         >>> fit.better(best, worst) > 0.99
         True
         """
-        asked = Pairs(*differences(self, first, second))
-        result = better(self, item_codes(self), asked)
+        query = Pairs(*differences(self, first, second))
+        result = better(self, item_codes(self), query)
         single = not is_sequence(first) and not is_sequence(second)
         return float(result[0]) if single else result
 

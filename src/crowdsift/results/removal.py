@@ -64,8 +64,8 @@ class VotePath:
         if not self.length:
             return None
 
-        def without(asked: Margin) -> Callable[[int], float]:
-            return lambda number: asked(self._weight - self.taken(number))
+        def without(measure: Margin) -> Callable[[int], float]:
+            return lambda number: measure(self._weight - self.taken(number))
 
         found = _verified(
             without(margin), None if quick is None else without(quick),
@@ -148,8 +148,8 @@ class WorkerPath:
         if not self.order:
             return None
 
-        def without(asked: Margin) -> Callable[[int], float]:
-            return lambda number: asked(
+        def without(measure: Margin) -> Callable[[int], float]:
+            return lambda number: measure(
                 np.where(np.isin(self._worker, self.order[:number]), 0.0, self._weight)
             )
 

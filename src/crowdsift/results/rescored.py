@@ -102,11 +102,11 @@ class Nearby:
         With a margin of ½ three of four workers are on one side, and without the quarter that is
         most against the rest would still be.
         """
-        said = self._earlier.summary
+        summary = self._earlier.summary
         workers = len(np.unique(votes.worker_codes())) if votes.has_workers else 0
-        most = workers >= _KEPT * float(said["workers"])
-        most = most and votes.total_weight >= _KEPT * float(said["votes"])
-        return most and float(said.get("sign_margin") or 0.0) > _CLEAR_SIGN
+        most = workers >= _KEPT * float(summary["workers"])
+        most = most and votes.total_weight >= _KEPT * float(summary["votes"])
+        return most and float(summary.get("sign_margin") or 0.0) > _CLEAR_SIGN
 
     def _start(self, votes: Comparisons) -> Start | None:
         try:

@@ -186,8 +186,8 @@ def read(votes: Any, options: ReadOptions, threads: int, given: dict[str, Any]) 
 
     session = Session.open(given.get("scheduler"), threads)
     try:
-        asked = {"columns": dict(options.columns), "format": options.format}
-        return cluster_votes(session, address, asked, given.get("shards"))
+        layout = {"columns": dict(options.columns), "format": options.format}
+        return cluster_votes(session, address, layout, given.get("shards"))
     except BaseException:
         session.close(None)
         raise

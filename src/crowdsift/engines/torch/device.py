@@ -117,15 +117,17 @@ def cuda_fault() -> str | None:
     try:
         torch.cuda.init()
     except (RuntimeError, AssertionError) as error:
-        said = str(error)
-        if "too old" in said:
+        message = str(error)
+        if "too old" in message:
             return (
                 f"the NVIDIA driver is too old for a PyTorch built for CUDA {torch.version.cuda}: "
                 "update the driver, or install a build of PyTorch for an older CUDA"
             )
-        if "no NVIDIA driver" in said:
+        if "no NVIDIA driver" in message:
             return "there is no NVIDIA driver: install one"
-        return f"CUDA does not start: {said.splitlines()[0] if said else 'no reason is given'}"
+        return (
+            f"CUDA does not start: {message.splitlines()[0] if message else 'no reason is given'}"
+        )
     return "no GPU is visible: see CUDA_VISIBLE_DEVICES"
 
 

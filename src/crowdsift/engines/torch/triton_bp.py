@@ -160,8 +160,8 @@ class PairMessages:
                     *self._ends, weight, *self._to, precision, diagonal, bound, scale.up,
                     self._sums, found, sweep, pairs, settled, B=_BLOCK,
                 )  # fmt: skip
-            told = found.tolist()
-            moved, wrong = told[0 : 2 * goal : 2], told[1 : 2 * goal : 2]
+            values = found.tolist()
+            moved, wrong = values[0 : 2 * goal : 2], values[1 : 2 * goal : 2]
             done = goal
             if moved[-1] and not any(wrong):
                 goal = min(goal + 4, sweeps)

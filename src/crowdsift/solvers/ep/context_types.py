@@ -52,7 +52,7 @@ def likelihoods(
     """The likelihood of every type for each of the workers, on the common grid, at most 1.
 
     That of a worker with levels of its own is shared by the common levels about them, so that its
-    product with a prior is what the worker's own levels would give. `workers` rise.
+    product with a prior is what the worker's adaptive grid would give. `workers` rise.
     """
     grid, widths = mirrored(levels), len(types.widths)
     flat = np.concatenate([np.tile(np.gradient(grid), widths), np.ones(len(types.side_only))])

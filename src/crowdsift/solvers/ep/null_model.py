@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["null_evidence"]
 
-_PASSES = 20  # to settle tie widths and side biases, and what known workers say of the items
+_PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
 
 
 def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:

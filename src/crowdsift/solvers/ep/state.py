@@ -347,7 +347,7 @@ class Propagation:
         elif self.last_step is not None:
             now, before = (float(np.linalg.norm(x)) for x in (step, self.last_step))
             turn = float(step @ self.last_step) / max(now * before, 1e-300)
-            # Small steps may turn at random: there only growth or a habit counts.
+            # Small steps may turn at random: there only growth or repetition counts.
             swings = turn < -0.2 and now > 0.8 * before
             self.swings = self.swings + 1 if swings else 0
             small = now < _NOISE * np.sqrt(len(step))

@@ -65,8 +65,11 @@ def class_evidence(sites: GridSites, prior: WorkerPrior, typical: float, n_worke
         if whole is not None:
             return np.asarray(np.log(np.maximum(whole, SMALLEST)))
     if isinstance(sites, SummedSites):
-        told = sites.marginals(even, slice(0, n_workers), 0)
-        columns = (told.points, np.concatenate([told.reliability, told.side_only], axis=1))
+        marginals = sites.marginals(even, slice(0, n_workers), 0)
+        columns = (
+            marginals.points,
+            np.concatenate([marginals.reliability, marginals.side_only], axis=1),
+        )
         masses = np.concatenate(by_blocks(sites, columns, partial(_masses, typical, side_only)))
         return np.asarray(np.log(np.maximum(masses, SMALLEST)))
     result = np.empty((n_workers, len(held)))
