@@ -13,16 +13,14 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
+from crowdsift.models.base import Estimate, Start, WorkerEstimate
+from crowdsift.models.boltzmann import BoltzmannModel
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.precision import ScorePrecision
-from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import polya_gamma_em
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.engines.base import Engine
 
 __all__ = ["BoraEM"]
@@ -31,7 +29,7 @@ MOST_ALTERNATIONS = 1_000
 
 
 @dataclass(frozen=True)
-class BoraEM(Model):
+class BoraEM(BoltzmannModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), β_s free in sign.
 
     The number of alternations is part of the definition: the scaling to unit root mean square
@@ -127,18 +125,3 @@ class BoraEM(Model):
             ),
             diagnostics=notes,
         )
-
-    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """From the iterate of a run that was cut short."""
-        return self.estimate(engine, progress, start)
-
-    def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of other votes."""
-        slopes = np.ascontiguousarray(estimate.theta[:, 0])
-        return required(engine.slopes).log_likelihood(estimate.scores, slopes)
-
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """σ(β d)."""
-        return sigmoid(reliability * difference)

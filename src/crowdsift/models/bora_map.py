@@ -9,19 +9,17 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
+from crowdsift.models.base import Estimate, Start, WorkerEstimate
+from crowdsift.models.boltzmann import BoltzmannModel
 from crowdsift.models.covariance import exact_items
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.precision import ScorePrecision
-from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR, Progress, StoppingRule
 from crowdsift.solvers.ep.item_features import DENSE_ITEMS
 from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.votes.item_features import ItemFeatures
@@ -30,7 +28,7 @@ __all__ = ["BoraMAP"]
 
 
 @dataclass(frozen=True)
-class BoraMAP(Model):
+class BoraMAP(BoltzmannModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), r_j ~ N(0, 1), β_s ~ N(μ, σ²): the posterior's mode.
 
     The model of `bora-em` with priors that make its maximum exist, and fix scale and sign. At the
@@ -135,18 +133,3 @@ class BoraMAP(Model):
             return None
         at = required(engine.slopes).curvature(scores, slopes)
         return ScorePrecision.of(at.laplacian, engine.facts, size**2)
-
-    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
-        """From the iterate of a run that was cut short."""
-        return self.estimate(engine, progress, start)
-
-    def left_out(self, engine: Engine, estimate: Estimate) -> float:
-        """Log-likelihood of other votes."""
-        slopes = np.ascontiguousarray(estimate.theta[:, 0])
-        return required(engine.slopes).log_likelihood(estimate.scores, slopes)
-
-    def probability(
-        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
-    ) -> NDArray[np.float64]:
-        """σ(β d)."""
-        return sigmoid(reliability * difference)
