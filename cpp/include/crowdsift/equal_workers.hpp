@@ -16,7 +16,7 @@ class EqualWorkers {
 public:
     // Among workers of one range, one thread's, before `end`.
     EqualWorkers(const SplitVotes& votes, const std::vector<std::size_t>& ranges, std::size_t end)
-        : first_(votes.start.size() - 1), count_(first_.size(), 1) {
+        : first_(votes.start.size() - 1), row_(first_.size()), count_(first_.size(), 1) {
         for (std::size_t range = 0; range + 1 < ranges.size(); ++range) {
             std::unordered_map<std::uint64_t, std::uint32_t> found;
             for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
@@ -30,11 +30,17 @@ public:
                 ++saved_;
             }
         }
+        for (std::size_t s = 0; s < first_.size(); ++s)
+            row_[s] = first_[s] == s ? rows_++ : row_[first_[s]];
     }
 
     // The worker that stands for s, and how many it stands for.
     std::size_t first(std::size_t s) const { return first_[s]; }
     float count(std::size_t s) const { return static_cast<float>(count_[s]); }
+
+    // Of what is held once for equal workers: the row of s, and how many there are.
+    std::size_t row(std::size_t s) const { return row_[s]; }
+    std::size_t rows() const { return rows_; }
 
     bool pays() const { return 10 * saved_ > first_.size(); }
 
@@ -64,8 +70,9 @@ private:
         return true;
     }
 
-    std::vector<std::uint32_t> first_, count_;
+    std::vector<std::uint32_t> first_, row_, count_;
     std::size_t saved_ = 0;
+    std::uint32_t rows_ = 0;
 };
 
 }  // namespace crowdsift

@@ -45,10 +45,11 @@ public:
     const Array<float>& side_tau() const { return side_tau_; }
     const Array<float>& side_nu() const { return side_nu_; }
     void set_sites(const float* tau, const float* nu) {
-        separate();
+        if (!alike(tau) || !alike(nu)) separate();
         SiteStore::set_sites(tau, nu);
     }
     void set_side_sites(const float* tau, const float* nu) {
+        if (!side_tau_.empty() && (!alike(tau) || !alike(nu))) separate();
         std::copy(tau, tau + side_tau_.size(), side_tau_.begin());
         std::copy(nu, nu + side_nu_.size(), side_nu_.begin());
     }
@@ -57,7 +58,7 @@ public:
     // that were there, so they go with those.
     void clear_grids() {
         grids_.clear();
-        likelihood_ = Array<float>();
+        likelihood_ = over_widths_ = Array<float>();
         window_.clear();
     }
     void set_grid(std::size_t s, double from, double to, std::size_t half) {
@@ -70,7 +71,7 @@ public:
 
     void suspend() {
         suspend_pairs();
-        likelihood_ = Array<float>();
+        likelihood_ = over_widths_ = Array<float>();
         window_.free();
     }
 
@@ -91,7 +92,7 @@ public:
     void type_counts(const double* prior, double* counts) {
         types_.set_prior(prior);
         const bool windowed = window_.holds(types_.prior());
-        const bool copying = !windowed && window_.choose(held_, votes_.n_workers);
+        const bool copying = !windowed && window_.choose(held_, rows());
         std::vector<float> chosen(window_.size());
         window_.pick(types_.prior(), chosen.data());
         std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
@@ -154,11 +155,9 @@ public:
         std::vector<std::vector<Change>> changes(ranges.size() - 1);
         pool_.run(changes.size(), [&](std::size_t range) {
             std::vector<double> levels;
-            std::vector<float> summed(types_.slice());
             for (std::size_t s = ranges[range]; s < ranges[range + 1]; ++s) {
-                types_.over_widths(likelihood_.data() + first_of(s) * types_.size(), summed.data());
                 const TypeGrid::Choice choice =
-                    grids_.choice(s, types_.grid(), summed.data(), levels);
+                    grids_.choice(s, types_.grid(), over_widths(s), levels);
                 if (choice == TypeGrid::Choice::stay) continue;
                 const bool own = choice == TypeGrid::Choice::own;
                 changes[range].push_back({s, choice, own ? levels : std::vector<double>()});
@@ -206,18 +205,43 @@ private:
         double mean = 0.0, variance = 0.0, evidence = 0.0;
     };
 
+    // Likelihoods of a worker's reliabilities, added up over widths by the last update.
+    const float* over_widths(std::size_t s) const {
+        return (over_widths_.empty() ? likelihood_.data() : over_widths_.data()) +
+               row(s) * types_.slice();
+    }
+    float* likelihood_of(std::size_t s) { return likelihood_.data() + row(s) * types_.size(); }
+    const float* likelihood_of(std::size_t s) const {
+        return likelihood_.data() + row(s) * types_.size();
+    }
+
     // Of workers with the same votes, the one that stands for all, and for how many.
     std::size_t first_of(std::size_t s) const { return equal_ ? equal_->first(s) : s; }
+    std::size_t row(std::size_t s) const { return equal_ ? equal_->row(s) : s; }
+    std::size_t rows() const { return equal_ ? equal_->rows() : votes_.n_workers; }
     float times(std::size_t s) const { return equal_ ? equal_->count(s) : 1.0F; }
+
+    // Whether values by vote are the same for all of them.
+    bool alike(const float* values) const {
+        for (std::size_t s = 0; equal_ && s < votes_.n_workers; ++s)
+            if (!std::equal(values + split_.start[s], values + split_.start[s + 1],
+                            values + split_.start[first_of(s)]))
+                return false;
+        return true;
+    }
 
     // From now on their sites may differ.
     void separate() {
         if (!equal_) return;
-        const std::size_t size = likelihood_.empty() ? 0 : types_.size();
-        for (std::size_t s = 0; s < votes_.n_workers; ++s)
-            if (first_of(s) != s)
-                std::copy_n(likelihood_.data() + first_of(s) * size, size,
-                            likelihood_.data() + s * size);
+        const auto spread = [&](Array<float>& values) {
+            const std::size_t each = values.size() / rows();
+            Array<float> all(votes_.n_workers * each);
+            for (std::size_t s = 0; s < votes_.n_workers; ++s)
+                std::copy_n(values.data() + row(s) * each, each, all.data() + s * each);
+            values = std::move(all);
+        };
+        spread(likelihood_);
+        spread(over_widths_);
         equal_.reset();
         window_.clear();
     }
@@ -231,10 +255,10 @@ private:
         each_counted(
             range,
             [&](std::size_t s) {
-                const float* const likelihood = likelihood_.data() + s * size;
+                const float* const likelihood = likelihood_of(s);
                 shared.add(likelihood, 0.0F, times(s));
                 if (chosen != nullptr)
-                    window_.take(s, chosen, likelihood,
+                    window_.take(row(s), chosen, likelihood,
                                  weighted_sum(size, types_.prior(), likelihood));
             },
             out);
@@ -245,7 +269,8 @@ private:
     void count_windows(std::size_t range, const std::vector<float>& chosen, Partial& out) const {
         EvidenceCounts shared(chosen.size(), chosen.data());
         each_counted(
-            range, [&](std::size_t s) { shared.add(window_.row(s), window_.rest(s), times(s)); },
+            range,
+            [&](std::size_t s) { shared.add(window_.row(row(s)), window_.rest(row(s)), times(s)); },
             out);
         out.lanes.assign(shared.close(), shared.close() + chosen.size());
     }
@@ -261,7 +286,7 @@ private:
                 visit(s);
                 continue;
             }
-            const float* const likelihood = likelihood_.data() + s * size;
+            const float* const likelihood = likelihood_of(s);
             const float* const p = prior_of(s, {}, own);
             const float scale = times(s) / weighted_sum(size, p, likelihood);
             types_.count(grids_.of(s), p, likelihood, scale, out.counts.data());
@@ -302,7 +327,7 @@ private:
     // Posterior masses of one worker's types under the prior set last, or its own.
     void masses_of(std::size_t s, const OwnPriors& own, std::vector<float>& room,
                    double* masses) const {
-        const float* const likelihood = likelihood_.data() + first_of(s) * types_.size();
+        const float* const likelihood = likelihood_of(s);
         const float* const p = prior_of(s, own, room);
         std::fill(masses, masses + types_.n_types(), 0.0);
         types_.add_masses(p, likelihood, 1.0F / weighted_sum(types_.size(), p, likelihood), masses);
@@ -332,8 +357,9 @@ private:
     template <class Kernel>
     UpdateResult update_with(const UpdateRequest& request) {
         types_.set(request.half, request.levels, request.prior);
-        const bool fresh = likelihood_.size() != votes_.n_workers * types_.size();
-        likelihood_.resize(votes_.n_workers * types_.size());  // threads touch their pages first
+        const bool fresh = likelihood_.size() != rows() * types_.size();
+        likelihood_.resize(rows() * types_.size());  // threads touch their pages first
+        if (types_.slice() < types_.size()) over_widths_.resize(rows() * types_.slice(), 0.0F);
         UpdateResult out(votes_.n_workers);
         std::vector<Partial> parts(ranges_.size() - 1, Partial(types_.n_types()));
         const auto pass = [&](std::size_t range, double* rhs) {
@@ -345,7 +371,7 @@ private:
                 } else if (request.marked == nullptr || request.marked[s] != 0) {
                     update_worker(s, request, scratch, parts[range], out);
                 } else if (fresh) {
-                    std::fill_n(likelihood_.data() + s * types_.size(), types_.size(), 0.0F);
+                    std::fill_n(likelihood_of(s), types_.size(), 0.0F);
                 }
                 if (!effect_.on())
                     for (std::size_t i = split_.start[s]; i < split_.start[s + 1]; ++i)
@@ -395,6 +421,8 @@ private:
         out.log_sites += static_cast<double>(times(s)) * log_sites;
         const float* const prior = prior_of(s, request.own, at.prior);
         const PriorSums found = posterior_of(s, side.evidence - log_sides, prior, sided, at, out);
+        if (!over_widths_.empty())
+            types_.over_widths(likelihood_of(s), over_widths_.data() + row(s) * types_.slice());
         if (counted(s)) {
             const float scale = times(s) / found.sum;
             if (grids_.has(s))
@@ -478,7 +506,7 @@ private:
     template <class Kernel>
     PriorSums posterior_of(std::size_t s, double evidence, const float* prior, bool sided,
                            Scratch<Kernel>& at, Partial& out) {
-        float* const likelihood = likelihood_.data() + s * types_.size();
+        float* const likelihood = likelihood_of(s);
         PriorSums found;
         if (s >= crowd_ || !at.kernel.few(evidence, sided, prior, likelihood, at.q.data(), found)) {
             at.kernel.finish(evidence);
@@ -498,7 +526,7 @@ private:
         double top = best;
         if (n_regular < size)
             top = std::min(top, least(size - n_regular, at.total.data() + n_regular));
-        float* const likelihood = likelihood_.data() + s * size;
+        float* const likelihood = likelihood_of(s);
         if (s < crowd_) {
             relative(top, at.total, at.cost, likelihood);
         } else {  // of one type, however unlikely
@@ -534,6 +562,7 @@ private:
     AdaptiveGrids grids_;
     std::size_t crowd_;  // workers before gold
     Array<float> side_tau_, side_nu_, likelihood_;
+    Array<float> over_widths_;  // likelihoods of reliabilities; empty: these are all types
     std::shared_ptr<const EqualWorkers> equal_;  // null where all differ, or may
     std::vector<double> held_;                   // counts of types as last found, by lane
     TypeWindow window_;                          // for counts under further priors

@@ -46,14 +46,16 @@ CROWDSIFT_INLINE VoteTerm vote_term(float b, const SidedVote& vote) {
 
 // The widths of types and where their numbers lie.
 struct TypeCells {
-    // Of a width: those whose sum it is, or itself.
-    struct Sum {
-        std::uint16_t first, second;
+    // How u of a width is found: from those of two others whose sum it is, or (both itself) from
+    // e^(k part), squared so many times.
+    struct Recipe {
+        std::uint16_t first, second, squares;
+        float part;
     };
 
     std::size_t lanes, slice;   // slice: of one width, where types lie as in WorkerTypes
     std::vector<float> widths;  // padded by 0
-    std::vector<Sum> sums;
+    std::vector<Recipe> recipes;
 
     TypeCells(const std::vector<double>& given, std::size_t n_lanes, std::size_t n_slice)
         : lanes(n_lanes), slice(n_slice),
@@ -62,25 +64,46 @@ struct TypeCells {
         for (std::size_t w = 0; w < given.size(); ++w) {
             widths[w] = static_cast<float>(given[w]);
             const std::uint16_t self = static_cast<std::uint16_t>(w);
-            sums.push_back({self, self});
-            factors.push_back(1);
+            double part = given[w];
+            std::uint16_t squares = 0;
+            for (; part > kSmall && squares < kMostSquares; ++squares) part *= 0.5;
+            if (part > kSmall) {  // too many squares: at once
+                part = given[w];
+                squares = 0;
+            }
+            recipes.push_back({self, self, squares, static_cast<float>(part)});
+            factors.push_back(1 << squares);
             for (std::size_t a = 0; a < w; ++a)
                 for (std::size_t b = a; b < w; ++b)
                     if (std::fabs(given[a] + given[b] - given[w]) <= 1e-9 * given[w] &&
                         factors[a] + factors[b] <= kMostFactors) {
-                        sums[w] = {static_cast<std::uint16_t>(a), static_cast<std::uint16_t>(b)};
+                        recipes[w].first = static_cast<std::uint16_t>(a);
+                        recipes[w].second = static_cast<std::uint16_t>(b);
                         factors[w] = factors[a] + factors[b];
                     }
         }
     }
 
-    std::size_t n_widths() const { return sums.size(); }
-    std::size_t zeros() const { return sums.size() * lanes; }
+    std::size_t n_widths() const { return recipes.size(); }
+    std::size_t zeros() const { return recipes.size() * lanes; }
     std::size_t size() const { return zeros() + widths.size(); }
 
+    static constexpr double kSmall = 0.35;  // for the series of exp_small
+
 private:
-    static constexpr int kMostFactors = 4;
+    static constexpr std::uint16_t kMostSquares = 2;
+    static constexpr int kMostFactors = 8;
 };
+
+// exp(r) of eight, 0 <= r <= kSmall: the series alone.
+CROWDSIFT_INLINE void exp_small(const Lanes& r, Lanes& out) {
+    out = r * 1.3888889e-3F + 8.3333333e-3F;
+    out = out * r + 4.1666667e-2F;
+    out = out * r + 1.6666667e-1F;
+    out = out * r + 0.5F;
+    out = out * r + 1.0F;
+    out = out * r + 1.0F;
+}
 
 // Of one sign of the reliability.
 template <bool tied>
@@ -123,17 +146,22 @@ CROWDSIFT_INLINE void terms_of(std::size_t lanes, const float* CROWDSIFT_RESTRIC
 CROWDSIFT_INLINE void growths(const TypeCells& cells, const float* k, float zero_k, float* u) {
     const std::size_t n_widths = cells.n_widths();
     const float* const widths = cells.widths.data();
-    const TypeCells::Sum* const sums = cells.sums.data();
+    const TypeCells::Recipe* const recipes = cells.recipes.data();
     float* at = u;
     for (std::size_t j = 0; j < cells.lanes; j += kLaneBlock, at += n_widths * kLaneBlock) {
         const Lanes slope = load(k + j);
         for (std::size_t w = 0; w < n_widths; ++w) {
             Lanes found;
-            if (sums[w].first == w)
-                exp_of(slope * widths[w], found);
-            else
+            const TypeCells::Recipe& recipe = recipes[w];
+            if (recipe.first != w) {
                 found =
-                    load(at + sums[w].first * kLaneBlock) * load(at + sums[w].second * kLaneBlock);
+                    load(at + recipe.first * kLaneBlock) * load(at + recipe.second * kLaneBlock);
+            } else if (recipe.part <= static_cast<float>(TypeCells::kSmall)) {
+                exp_small(slope * recipe.part, found);
+                for (std::uint16_t i = 0; i < recipe.squares; ++i) found *= found;
+            } else {
+                exp_of(slope * recipe.part, found);
+            }
             store(found, at + w * kLaneBlock);
         }
     }
