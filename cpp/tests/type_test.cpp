@@ -46,7 +46,8 @@ void test_kernels(float width, float m, float shift, int n, bool tied) {
     std::vector<std::int32_t> exponents(3 * size, 0);
     VoteRoom room{terms.data(), {}, growth.data()};
     vote_terms(cells, level.data(), vote, room, costs.data());
-    multiply_products(cells, power, vote.n, tied, room, &products[0], &products[size],
+    const Entry entry = power == 0 ? Entry::logarithm : power > 1 ? Entry::power : Entry::once;
+    multiply_products(cells, entry, vote.n, tied, room, &products[0], &products[size],
                       &products[2 * size]);
     if (power > 0) take_exponents(products.size(), products.data(), exponents.data());
     std::vector<double> found_costs(2 * size, 0.0);

@@ -348,6 +348,16 @@ inline void add_scaled(std::size_t count, float scale, const float* CROWDSIFT_RE
     for (std::size_t t = 0; t < count; ++t) sums[t] += scale * x[t];
 }
 
+// The sum of rows that lie one after the other.
+CROWDSIFT_CLONES
+inline void sum_rows(std::size_t count, std::size_t n_rows, const float* rows, float* sum) {
+    for (std::size_t t = 0; t < count; t += kLaneBlock) {
+        Lanes added = load(rows + t);
+        for (std::size_t r = 1; r < n_rows; ++r) added += load(rows + r * count + t);
+        store(added, sum + t);
+    }
+}
+
 constexpr std::size_t kRowBlock = 4;  // rows of likelihoods that are counted together
 
 // Of so many rows: their sums of prior times likelihood.

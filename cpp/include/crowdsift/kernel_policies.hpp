@@ -145,7 +145,7 @@ public:
         load_ = 0.0;
         side_counts_[0] = side_counts_[1] = side_counts_[2] = 0.0;
         std::fill(sums_.begin(), sums_.end(), 0.0);
-        std::fill(products_.begin(), products_.begin() + of_gap(), 1.0F);
+        empty_ = true;
         gapped_ = flushed_ = logged_ = many_ = summed_ = false;
     }
 
@@ -180,7 +180,7 @@ public:
     // votes are many or types too far apart.
     bool few(double evidence, bool sided, const float* prior, float* likelihood, float* q,
              PriorSums& out) {
-        if (many_) return false;
+        if (many_ || empty_) return false;
         const std::size_t n_side_only = side_total_.size(), n_regular = n_widths_ * slice_;
         const double regular = least(sums_.size(), sums_.data()) - evidence;
         double top = regular;
@@ -215,6 +215,7 @@ public:
     // Adds the -log-likelihoods of the votes since begin(); regular types gain this evidence.
     void finish(double evidence) {
         double* const total = totals();
+        if (empty_) std::fill(products_.begin(), products_.begin() + of_gap(), 1.0F);
         if (!gapped_) std::fill(products_.begin() + of_gap(), products_.end(), 1.0F);
         if (!flushed_) std::fill(exponents_.begin(), exponents_.end(), 0);
         const float* const gap = products_.data() + of_gap();
@@ -279,24 +280,34 @@ private:
 
     void multiply(const SidedVote& vote, const VoteRoom& room) {
         const double n = static_cast<double>(vote.n);
-        const int power = n <= most_load_ && n == std::floor(n) ? static_cast<int>(n) : 0;
-        if (power > 0 && load_ + n > most_load_) {
+        const bool whole = n <= most_load_ && n == std::floor(n);
+        if (!whole) {
+            if (!logged_) std::fill(logs_.begin(), logs_.end(), 0.0F);
+            logged_ = many_ = true;
+            float* const up = logs_.data();
+            multiply_products(cells_, Entry::logarithm, vote.n, vote.tied, room, up, up + size_,
+                              up + 2 * size_);
+            return;
+        }
+        if (load_ + n > most_load_) {
             if (!flushed_) std::fill(exponents_.begin(), exponents_.end(), 0);
             take_exponents(gapped_ ? 3 * size_ : 2 * size_, products_.data(), exponents_.data());
             flushed_ = many_ = true;
             load_ = 0.0;
         }
-        if (power == 0 && !logged_) {
-            std::fill(logs_.begin(), logs_.end(), 0.0F);
-            logged_ = many_ = true;
-        }
-        if (power > 0) load_ += n;
-        if (vote.tied && !gapped_) {
+        load_ += n;
+        const bool first = empty_ && n == 1.0;
+        if (empty_ && !first) std::fill(products_.begin(), products_.begin() + of_gap(), 1.0F);
+        if (vote.tied && !gapped_ && !first)
             std::fill(products_.begin() + of_gap(), products_.end(), 1.0F);
-            gapped_ = true;
-        }
-        float* const up = power > 0 ? products_.data() : logs_.data();
-        multiply_products(cells_, power, vote.n, vote.tied, room, up, up + size_, up + 2 * size_);
+        empty_ = false;
+        gapped_ = gapped_ || vote.tied;
+        float* const up = products_.data();
+        multiply_products(cells_,
+                          first     ? Entry::first
+                          : n > 1.0 ? Entry::power
+                                    : Entry::once,
+                          vote.n, vote.tied, room, up, up + size_, up + 2 * size_);
     }
 
     // The totals, all 0 where nothing was added since begin().
@@ -361,7 +372,8 @@ private:
     float q_scale_ = 1.0F, given_scale_ = 1.0F;
     double most_load_ = 1.0, load_ = 0.0;
     double side_counts_[3] = {0.0, 0.0, 0.0};  // weights of wins by side, and of ties
-    bool gapped_ = false, flushed_ = false, logged_ = false, many_ = false, summed_ = false;
+    bool empty_ = true, gapped_ = false, flushed_ = false, logged_ = false, many_ = false,
+         summed_ = false;
     const float *level_ = nullptr, *q_ = nullptr, *given_ = nullptr;
     std::vector<double>* total_ = nullptr;
 };

@@ -142,29 +142,41 @@ CROWDSIFT_INLINE void terms_of(std::size_t lanes, const float* CROWDSIFT_RESTRIC
                        costs + lanes);
 }
 
-// u of all widths and lanes.
-CROWDSIFT_INLINE void growths(const TypeCells& cells, const float* k, float zero_k, float* u) {
+// u of all widths and lanes: lane by lane within a width, so that none waits for another.
+CROWDSIFT_INLINE void growths(const TypeCells& cells, std::size_t lanes, const float* k,
+                              float zero_k, float* u) {
     const std::size_t n_widths = cells.n_widths();
     const float* const widths = cells.widths.data();
     const TypeCells::Recipe* const recipes = cells.recipes.data();
-    float* at = u;
-    for (std::size_t j = 0; j < cells.lanes; j += kLaneBlock, at += n_widths * kLaneBlock) {
-        const Lanes slope = load(k + j);
-        for (std::size_t w = 0; w < n_widths; ++w) {
-            Lanes found;
-            const TypeCells::Recipe& recipe = recipes[w];
-            if (recipe.first != w) {
-                found =
-                    load(at + recipe.first * kLaneBlock) * load(at + recipe.second * kLaneBlock);
-            } else if (recipe.part <= static_cast<float>(TypeCells::kSmall)) {
-                exp_small(slope * recipe.part, found);
-                for (std::uint16_t i = 0; i < recipe.squares; ++i) found *= found;
-            } else {
-                exp_of(slope * recipe.part, found);
+    for (std::size_t w = 0; w < n_widths; ++w) {
+        const TypeCells::Recipe recipe = recipes[w];
+        const auto each = [&](const auto& find) {
+            for (std::size_t j = 0; j < lanes; j += kLaneBlock) {
+                Lanes found;
+                find(j, u + j * n_widths, found);
+                store(found, u + j * n_widths + w * kLaneBlock);
             }
-            store(found, at + w * kLaneBlock);
-        }
+        };
+        if (recipe.first != w)
+            each([&](std::size_t, const float* at, Lanes& out) {
+                out = load(at + recipe.first * kLaneBlock) * load(at + recipe.second * kLaneBlock);
+            });
+        else if (!(recipe.part <= static_cast<float>(TypeCells::kSmall)))
+            each([&](std::size_t j, const float*, Lanes& out) {
+                exp_of(load(k + j) * recipe.part, out);
+            });
+        else if (recipe.squares == 0)
+            each([&](std::size_t j, const float*, Lanes& out) {
+                exp_small(load(k + j) * recipe.part, out);
+            });
+        else
+            each([&](std::size_t j, const float*, Lanes& out) {
+                exp_small(load(k + j) * recipe.part, out);
+                out *= out;
+                if (recipe.squares > 1) out *= out;
+            });
     }
+    float* const at = u + cells.zeros();
     for (std::size_t t = 0; t < cells.widths.size(); t += kLaneBlock) {
         Lanes found;
         exp_of(zero_k * load(widths + t), found);
@@ -184,14 +196,21 @@ struct VoteRoom {
 CROWDSIFT_CLONES
 inline void vote_terms(const TypeCells& cells, const float* level, const SidedVote& vote,
                        VoteRoom& room, float* costs) {
-    if (vote.tied)
+    room.zero = vote_term(0.0F, vote);
+    // The usual number of lanes is spelled out for the compiler.
+    const bool usual = cells.lanes == 24;
+    if (vote.tied && usual)
+        terms_of<true>(24, level, vote, room.terms, costs);
+    else if (vote.tied)
         terms_of<true>(cells.lanes, level, vote, room.terms, costs);
-    else if (cells.lanes == 24)  // the usual number, spelled out for the compiler
+    else if (usual)
         terms_of<false>(24, level, vote, room.terms, costs);
     else
         terms_of<false>(cells.lanes, level, vote, room.terms, costs);
-    room.zero = vote_term(0.0F, vote);
-    growths(cells, room.terms, room.zero.k, room.u);
+    if (usual)
+        growths(cells, 24, room.terms, room.zero.k, room.u);
+    else
+        growths(cells, cells.lanes, room.terms, room.zero.k, room.u);
 }
 
 // e^y - 1 for y > 0: a series where the difference would cancel.
@@ -206,13 +225,18 @@ CROWDSIFT_INLINE void exp_minus_one(const Lanes& y, const Lanes& e, Lanes& out) 
     where_less(y, near, series, e - 1.0F, out);
 }
 
-// How a vote enters: once, as a power of its weight, or by n times its logarithm.
-enum class Entry { once, power, logarithm };
+// How a vote enters: as the first factor, as another one, as a power of its weight, or by n times
+// its logarithm.
+enum class Entry { first, once, power, logarithm };
 
 template <Entry entry>
 CROWDSIFT_INLINE void enter(const Lanes& factor, float n, float* to) {
     if (entry == Entry::logarithm) {
         for (std::size_t l = 0; l < kLaneBlock; ++l) to[l] += n * log_positive(factor[l]);
+        return;
+    }
+    if (entry == Entry::first) {
+        store(factor, to);
         return;
     }
     Lanes product = load(to) * factor;
@@ -280,23 +304,28 @@ CROWDSIFT_INLINE void enter_vote(const TypeCells& cells, float n, const VoteRoom
     }
 }
 
-// Multiplies products by the denominators of one vote to a power, or (power 0) adds n log of them;
-// of a tie also u^2 - 1, to the gap.
-CROWDSIFT_CLONES
-inline void multiply_products(const TypeCells& cells, int power, float n, bool tied,
-                              const VoteRoom& room, float* up, float* down, float* gap) {
-    if (power == 0 && tied)
-        enter_vote<true, Entry::logarithm>(cells, n, room, up, down, gap);
-    else if (power == 0)
-        enter_vote<false, Entry::logarithm>(cells, n, room, up, down, gap);
-    else if (power > 1 && tied)
-        enter_vote<true, Entry::power>(cells, n, room, up, down, gap);
-    else if (power > 1)
-        enter_vote<false, Entry::power>(cells, n, room, up, down, gap);
-    else if (tied)
-        enter_vote<true, Entry::once>(cells, n, room, up, down, gap);
+// Multiplies products by the denominators of one vote to the power n, or adds n log of them; of a
+// tie also u^2 - 1, to the gap.
+template <bool tied>
+CROWDSIFT_INLINE void enter_as(const TypeCells& cells, Entry entry, float n, const VoteRoom& room,
+                               float* up, float* down, float* gap) {
+    if (entry == Entry::first)
+        enter_vote<tied, Entry::first>(cells, n, room, up, down, gap);
+    else if (entry == Entry::once)
+        enter_vote<tied, Entry::once>(cells, n, room, up, down, gap);
+    else if (entry == Entry::power)
+        enter_vote<tied, Entry::power>(cells, n, room, up, down, gap);
     else
-        enter_vote<false, Entry::once>(cells, n, room, up, down, gap);
+        enter_vote<tied, Entry::logarithm>(cells, n, room, up, down, gap);
+}
+
+CROWDSIFT_CLONES
+inline void multiply_products(const TypeCells& cells, Entry entry, float n, bool tied,
+                              const VoteRoom& room, float* up, float* down, float* gap) {
+    if (tied)
+        enter_as<true>(cells, entry, n, room, up, down, gap);
+    else
+        enter_as<false>(cells, entry, n, room, up, down, gap);
 }
 
 // Moves the exponents of products to sums of whole numbers, so that products stay in [1, 2).

@@ -138,9 +138,7 @@ public:
 
     // Likelihoods of one slice's layout, added up over the widths.
     void over_widths(const float* likelihood, float* summed) const {
-        std::copy(likelihood, likelihood + slice(), summed);
-        for (std::size_t w = 1; w < slices_.size(); ++w)
-            for (std::size_t t = 0; t < slice(); ++t) summed[t] += likelihood[w * slice() + t];
+        sum_rows(slice(), slices_.size(), likelihood, summed);
     }
 
     // Reliabilities in rising order, of an adaptive grid where one is given.
