@@ -62,6 +62,7 @@ public:
         window_.clear();
     }
     void set_grid(std::size_t s, double from, double to, std::size_t half) {
+        if (first_of(s) != s || times(s) != 1.0F) separate();  // others may get another one
         std::vector<double> levels(half);
         for (std::size_t j = 0; j < half; ++j)
             levels[j] = from + (to - from) * static_cast<double>(j) / static_cast<double>(half - 1);
