@@ -79,9 +79,14 @@ def browser():
 
 
 @pytest.fixture(scope="module")
-def report(tmp_path_factory):
+def found():
+    return crowdsift.fit(crowd_with_spammers().comparisons())
+
+
+@pytest.fixture(scope="module")
+def report(found, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "report.html"
-    crowdsift.fit(crowd_with_spammers().comparisons()).report(path)
+    found.report(path)
     return path
 
 
@@ -101,6 +106,14 @@ class Visit:
         self.page.on("dialog", lambda dialog: (self.said.append("dialog"), dialog.dismiss()))
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.page.goto(path.as_uri())
+
+
+@pytest.fixture(scope="module", params=["light", "dark"])
+def seen(browser, report, request):
+    """The report opened once for all tests that only look at it."""
+    opened = Visit(browser, report, color_scheme=request.param)
+    yield opened
+    opened.context.close()
 
 
 @pytest.fixture
@@ -129,9 +142,7 @@ def picture(page) -> np.ndarray:
     return imread(BytesIO(page.screenshot()), format="png")[..., :3]
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_opens_without_errors_or_requests_and_is_not_blank(visit, report, scheme):
-    seen = visit(report, color_scheme=scheme)
+def test_it_opens_without_errors_or_requests_and_is_not_blank(seen, report):
     assert seen.said == []
     assert seen.asked == [report.as_uri()]
     pixels = picture(seen.page)
@@ -139,7 +150,8 @@ def test_it_opens_without_errors_or_requests_and_is_not_blank(visit, report, sch
     assert len(np.unique(some, axis=0)) > 50
     assert pixels.std() > 0.05
     middle = np.median(pixels)
-    assert middle > 0.9 if scheme == "light" else middle < 0.2
+    dark = seen.page.evaluate("matchMedia('(prefers-color-scheme: dark)').matches")
+    assert middle < 0.2 if dark else middle > 0.9
 
 
 def test_the_button_switches_between_light_and_dark(visit, report):
@@ -151,17 +163,16 @@ def test_the_button_switches_between_light_and_dark(visit, report):
     assert np.median(picture(page)) > 0.9  # what was chosen stays
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_has_contrast(visit, report, scheme):
-    page = visit(report, color_scheme=scheme).page
+def test_every_text_has_contrast(seen):
+    page = seen.page
     page.evaluate("document.querySelectorAll('details').forEach((d) => { d.open = true; })")
     found = page.evaluate(CONTRAST)
     assert len(found) > 300
     assert [text for text in found if text[0] < text[1]] == []
 
 
-def test_everything_has_a_name(visit, report):
-    assert visit(report).page.evaluate(NAMELESS) == []
+def test_everything_has_a_name(seen):
+    assert seen.page.evaluate(NAMELESS) == []
 
 
 def context_votes() -> crowdsift.Comparisons:
@@ -198,9 +209,8 @@ def test_rows_of_the_script_are_those_of_the_page(visit, report, tmp_path, kind)
         assert set(column(page, "items", ".context")) == {"second prompt"}
 
 
-def test_tables_sort_by_a_click_and_by_the_keyboard(visit, report):
-    page = visit(report).page
-    fit = crowdsift.fit(crowd_with_spammers().comparisons())
+def test_tables_sort_by_a_click_and_by_the_keyboard(visit, report, found):
+    page, fit = visit(report).page, found
     names = sorted(fit.item_table["item"])
     page.locator('#items-table th[data-key="name"] button').click()
     assert column(page, "items", ".name bdi") == names[:25]
@@ -298,13 +308,13 @@ def test_no_element_is_wider_than_its_box(visit, tmp_path, make):
         assert {text.split(":")[0] for text in column(page, "items", ".context")} == {"Prompt 7"}
 
 
-def test_the_flagged_workers_are_copied(visit, report):
+def test_the_flagged_workers_are_copied(visit, report, found):
     seen = visit(report)
     seen.context.grant_permissions(["clipboard-read", "clipboard-write"])
     seen.page.get_by_role("button", name="Copy the 30 flagged workers").click()
     seen.page.get_by_text("Copied, one a line.").wait_for()
     copied = seen.page.evaluate("navigator.clipboard.readText()").split("\n")
-    fit = crowdsift.fit(crowd_with_spammers().comparisons())
+    fit = found
     flagged = np.isin(fit.worker_table["verdict"], ["random", "one-sided", "adversarial"])
     assert sorted(copied) == sorted(fit.worker_table["worker"][flagged])
 
