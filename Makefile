@@ -41,8 +41,9 @@ test:
 
 develop: $(VENV)/.developing
 
+# A process a core: further threads of BLAS would only wait for each other, by spinning.
 test-python: $(VENV)/.developing
-	$(BIN)/python -m pytest -n $(JOBS) --dist worksteal
+	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
 # The property tests with fresh examples for so many minutes; what fails is printed to be pasted.
 MINUTES ?= 10

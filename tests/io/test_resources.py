@@ -122,17 +122,31 @@ def test_reading_spills_under_a_memory_limit(parquet, monkeypatch):
     assert np.isfinite(free.weight).all()
 
 
-def test_linear_algebra_is_capped_inside_and_as_before_after():
-    def now():
-        return [library.num_threads for library, _ in _libraries()]
-
-    if not _libraries():
+@pytest.fixture
+def three_threads(monkeypatch):
+    """Libraries of linear algebra as if they had begun with three threads."""
+    found = _libraries()
+    if not found:
         pytest.skip("NumPy runs on a library that has no number of threads")
-    before = [count for _, count in _libraries()]
+    began = [(library, 3) for library, _ in found]
+    monkeypatch.setattr("crowdsift.numeric.threads._libraries", lambda: began)
+    for library, count in began:
+        library.set_num_threads(count)
+    yield [library for library, _ in found]
+    for library, count in found:
+        library.set_num_threads(count)
+
+
+def test_linear_algebra_is_capped_inside_and_as_before_after(three_threads):
+    def now():
+        return [library.num_threads for library in three_threads]
+
+    before = [3] * len(three_threads)
+    assert now() == before
     with blas_threads(1, dense=2):
         assert now() == [1] * len(before)
         with dense_algebra():
-            assert now() == [min(2, count) for count in before]
+            assert now() == [2] * len(before)
         assert now() == [1] * len(before)
     assert now() == before
     with pytest.raises(ZeroDivisionError), blas_threads(1):
