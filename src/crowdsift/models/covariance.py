@@ -123,10 +123,7 @@ class ComponentCovariance:
         tiny.
         """
         n, k = items.shape
-        one, two = (
-            np.maximum(one, two),
-            np.minimum(one, two),
-        )  # the lower triangle is all that is read
+        one, two = np.maximum(one, two), np.minimum(one, two)  # only the lower triangle is read
         summed = np.bincount((row * k + one) * k + two, weight, n * k * k)
         matrix = np.asarray(summed, np.float64).reshape(n, k, k)
         np.subtract(1.0 / k, matrix, out=matrix)
