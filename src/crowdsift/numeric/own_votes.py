@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, normal_cdf
+from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, log_sigmoid, normal_cdf
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -239,12 +239,11 @@ def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Va
     k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (spread + votes.side_variance))[:, None, :]
     z = votes.sign[:, None, None] * (votes.reliability[:, None, :] * d + votes.side[:, None, :])
     width = votes.width[:, None, :]
-    result = -np.logaddexp(0.0, -k * (z - width))
+    result = log_sigmoid(k * (z - width))
     if votes.tie.any():
         t = votes.tie
-        result[t] += np.log(np.expm1(2.0 * k[t] * width[t])) - np.logaddexp(
-            0.0, k[t] * (z[t] + width[t])
-        )
+        result[t] += np.log(np.expm1(2.0 * k[t] * width[t]))
+        result[t] += log_sigmoid(-k[t] * (z[t] + width[t]))
     return np.asarray(result)
 
 
