@@ -444,7 +444,7 @@ CROWDSIFT_INLINE void type_terms(const Lanes& c1, const Lanes& c2, const Lanes& 
     if (tied) {
         // e = p2 - p1 = -sign(z) u (1 - a^2)/D
         e = edge * u * inverse;
-        f = e * e - c1 * u * (c2 * (u * u + 1.0F) + 4.0F * c1 * u) * inverse * inverse;
+        f = e * e - c1 * u * inverse * ((c2 * (u * u + 1.0F) + 4.0F * c1 * u) * inverse);
     } else {
         e = c1 * u * inverse;
         f = e * e;
@@ -487,9 +487,14 @@ CROWDSIFT_INLINE VoteMoments moments_of(const TypeCells& cells, const TypeGroups
             Lanes du, dd, eu, fu, ed, fd;
             denominator<tied>(c1u, c2u, u, du);
             denominator<tied>(c1d, c2d, u, dd);
-            const Lanes inverse = 1.0F / (du * dd);  // one division for both
-            type_terms<tied>(c1u, c2u, edge_u, u, dd * inverse, eu, fu);
-            type_terms<tied>(c1d, c2d, edge_d, u, du * inverse, ed, fd);
+            if (tied) {  // their product, of the order u^4, may leave the range of float32
+                type_terms<tied>(c1u, c2u, edge_u, u, 1.0F / du, eu, fu);
+                type_terms<tied>(c1d, c2d, edge_d, u, 1.0F / dd, ed, fd);
+            } else {  // one division for both
+                const Lanes inverse = 1.0F / (du * dd);
+                type_terms<tied>(c1u, c2u, edge_u, u, dd * inverse, eu, fu);
+                type_terms<tied>(c1d, c2d, edge_d, u, du * inverse, ed, fd);
+            }
             up += qu * eu;
             down += qd * ed;
             both += qu * fu + qd * fd;
