@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, overload
 
 import numpy as np
 
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.results.coefficients import coefficient_table
 from crowdsift.results.item_table import item_table
 from crowdsift.results.posterior import Posterior
@@ -16,6 +17,7 @@ from crowdsift.results.worker_table import worker_table
 from crowdsift.solvers.ep.kept_sites import recoded
 
 if TYPE_CHECKING:
+    from crowdsift.numeric import Vector
     from crowdsift.results.fitted import Fitted
     from crowdsift.solvers.ep.kept_sites import SavedSites
 
@@ -57,11 +59,20 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
             votes.items,
             fitted.score_sd,
             estimate.covariance,
-            estimate.workers.quantiles,
-            estimate.points,
+            _single(estimate.workers.quantiles),
+            None if estimate.points is None else WorkerPoints(*map(_single, estimate.points)),
             estimate.in_context,
         ),
     }
+
+
+@overload
+def _single(values: Vector) -> Vector: ...
+@overload
+def _single(values: None) -> None: ...
+def _single(values: Vector | None) -> Vector | None:
+    """Rounded to single precision, as a folder keeps them: a loaded fit gives the same answers."""
+    return None if values is None else values.astype(np.float32).astype(np.float64)
 
 
 def _sites(fitted: Fitted) -> SavedSites | None:
