@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["write_results"]
 
-_LARGE = 600_000  # bytes of a table that is left out
+_LARGE = 1_000_000  # bytes of a table that is left out
 
 
 def write_results(runs: Path, out: Path, data: Path | None = None, *, fetch: bool = False) -> None:
