@@ -24,10 +24,15 @@ _CELLS = [
 Row = dict[str, str]
 
 
+def rows(name: str) -> list[Row]:
+    """The rows of a table."""
+    with (FOLDER / "results" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+        return list(csv.DictReader(file))
+
+
 def means(name: str) -> list[Row]:
     """The rows of a table of means."""
-    with (FOLDER / "results" / f"{name}-means.csv").open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    return rows(f"{name}-means")
 
 
 def synthetic() -> str:
@@ -48,11 +53,38 @@ def synthetic() -> str:
             f"{beta:8s}{items:6d}{workers:7d}{votes:8d}  {best:18s}{value[best]:8.4f}"
             f"{value['sift']:8.4f}{gains[-1]:+9.4f}{limit}"
         )
-    lines.append(
-        f"at least the best - .001 in {sum(gain >= -0.001 for gain in gains)} of {len(gains)}, "
-        f"better by .005 in {sum(gain >= 0.005 for gain in gains)}; smallest gain {min(gains):+.4f}"
-    )
+    lines.append(_gains(gains))
     return "\n".join([_seeds(settings.values()), *lines])
+
+
+def tuned() -> str:
+    """The best of the eight at penalties chosen by left-out votes, and sift, on the same crowds.
+
+    From ``synthetic-tuned.csv``, which `benchmarks.quality synthetic --tune` writes.
+    """
+    crowds: dict[tuple[str, ...], dict[str, float]] = {}
+    for row in rows("synthetic-tuned"):  # up to sign where β is in [-1, 1]
+        crowds.setdefault(_crowd(row), {})[row["method"]] = float(row["accuracy"])
+    for row in rows("synthetic"):
+        if row["method"] == "sift" and _crowd(row) in crowds:
+            figure = "accuracy_up_to_sign" if row["beta"].startswith("[-") else "accuracy"
+            crowds[_crowd(row)]["sift"] = float(row[figure])
+    seeds = sorted({key[-1] for key in crowds}, key=int)
+    settings = sorted({(key[0], *map(int, key[1:-1])) for key in crowds})
+    lines = [f"mean accuracy, {len(seeds)} seeds"]
+    lines.append("beta         K      M       N  best of eight, tuned      sift     gain")
+    gains = []
+    for beta, items, workers, votes in settings:
+        mine = [crowds[beta, str(items), str(workers), str(votes), seed] for seed in seeds]
+        value = {method: sum(each[method] for each in mine) / len(mine) for method in mine[0]}
+        best = max(EIGHT, key=value.__getitem__)
+        gains.append(value["sift"] - value[best])
+        lines.append(
+            f"{beta:8s}{items:6d}{workers:7d}{votes:8d}  {best:18s}{value[best]:8.4f}"
+            f"{value['sift']:8.4f}{gains[-1]:+9.4f}"
+        )
+    lines.append(_gains(gains))
+    return "\n".join(lines)
 
 
 def spammers() -> str:
@@ -64,8 +96,8 @@ def spammers() -> str:
     shown = [key for key in _CELLS if key in found]
     methods = ("sift", "crowd-bt", "bt", "bora-em")
     head = f"{'data':16s}{'kind':13s}{'%':>4s}" + "".join(f"{name:>10s}" for name in methods)
-    rows = [{m: row for m, row in found[key].items() if m in methods} for key in shown]
-    lines = [_seeds(rows), head]
+    kept = [{m: row for m, row in found[key].items() if m in methods} for key in shown]
+    lines = [_seeds(kept), head]
     for key in shown:
         values = [f"{float(found[key][m]['accuracy']):10.4f}" if m in found[key] else f"{'':10s}"
                   for m in methods]  # fmt: skip
@@ -73,10 +105,21 @@ def spammers() -> str:
     return "\n".join(lines)
 
 
-def _seeds(rows: Iterable[dict[str, Row]]) -> str:
+def _crowd(row: Row) -> tuple[str, ...]:
+    return tuple(row[each] for each in ("beta", "items", "workers", "comparisons", "seed"))
+
+
+def _gains(gains: list[float]) -> str:
+    return (
+        f"at least the best - .001 in {sum(gain >= -0.001 for gain in gains)} of {len(gains)}, "
+        f"better by .005 in {sum(gain >= 0.005 for gain in gains)}; smallest gain {min(gains):+.4f}"
+    )
+
+
+def _seeds(settings: Iterable[dict[str, Row]]) -> str:
     """How many seeds the means are of, method by method where these differ."""
     counts: dict[str, set[int]] = {}
-    for found in rows:
+    for found in settings:
         for method, row in found.items():
             counts.setdefault(method, set()).add(int(row["seeds"]))
     if len({frozenset(each) for each in counts.values()}) == 1:
@@ -89,7 +132,7 @@ def _span(counts: set[int]) -> str:
     return f"{min(counts)}" if len(counts) == 1 else f"{min(counts)} to {max(counts)}"
 
 
-TABLES = {"synthetic": synthetic, "spammers": spammers}
+TABLES = {"synthetic": synthetic, "tuned": tuned, "spammers": spammers}
 
 
 def written(name: str, page: str) -> str:
