@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any, overload
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -42,6 +42,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     result = summary(fitted, found, needed, passes, time.perf_counter() - started)
     apart = separation_of(items, fitted.model.name, fitted.level)
     result["separation_reliability"] = None if apart is None else apart.reliability
+    quantiles, points = estimate.workers.quantiles, estimate.points
     return {
         "item_table": items,
         "worker_table": workers,
@@ -59,20 +60,16 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
             votes.items,
             fitted.score_sd,
             estimate.covariance,
-            _single(estimate.workers.quantiles),
-            None if estimate.points is None else WorkerPoints(*map(_single, estimate.points)),
+            None if quantiles is None else _single(quantiles),
+            None if points is None else WorkerPoints(*map(_single, points)),
             estimate.in_context,
         ),
     }
 
 
-@overload
-def _single(values: Vector) -> Vector: ...
-@overload
-def _single(values: None) -> None: ...
-def _single(values: Vector | None) -> Vector | None:
+def _single(values: Vector) -> Vector:
     """Rounded to single precision, as a folder keeps them: a loaded fit gives the same answers."""
-    return None if values is None else values.astype(np.float32).astype(np.float64)
+    return values.astype(np.float32).astype(np.float64)
 
 
 def _sites(fitted: Fitted) -> SavedSites | None:
