@@ -96,7 +96,11 @@ def test_axes_that_are_given_are_used(fit):
 def test_names_are_plain_text():
     names = ["$x^2", "a_b$c$", "<b>", "x" * 500]
     votes = Comparisons.from_arrays(names, names[1:] + names[:1], worker=["w"] * 4)
-    drawn(plots.leaderboard(crowdsift.fit(votes)))
+    ax = plots.leaderboard(crowdsift.fit(votes))
+    drawn(ax)
+    told = ax.get_yticklabels()
+    assert {each.get_text() for each in told} > set(names[:3])
+    assert not any(each.get_parse_math() for each in told)  # dollars are no mathematics
 
 
 def test_what_cannot_be_drawn_is_refused(fit, monkeypatch):

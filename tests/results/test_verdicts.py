@@ -103,9 +103,12 @@ def test_pairs_that_others_leave_open_do_not_count():
         worker=["u", "v", "w", "u", "v", "w"],
     )  # fmt: skip
     agreed = crowdsift.fit(votes, "bora-map").workers["agreement"]
-    assert agreed[0] != agreed[0] or agreed[0] in (0.0, 1.0)
-    # (a, b) hangs on nobody else: b > c and a > c do not order a and b; (a, c) is a > b > c.
-    assert agreed[2] == 1.0
+    assert agreed[2] == 1.0  # a > b > c; q and r are nobody else's
+    cycle = Comparisons.from_arrays(
+        ["a", "b", "c", "x", "p", "q"], ["b", "c", "a", "y", "q", "r"],
+        worker=["u", "v", "w", "u", "v", "w"],
+    )  # fmt: skip
+    assert crowdsift.fit(cycle, "bora-map").workers["agreement"].tolist() == [0.0, 0.0, 0.0]
     lonely = Comparisons.from_arrays(["a", "x"], ["b", "y"], worker=["u", "v"])
     assert np.isnan(crowdsift.fit(lonely, "bora-map").workers["agreement"]).all()
 

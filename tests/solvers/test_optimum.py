@@ -217,6 +217,18 @@ def test_the_spectral_start_is_the_leading_eigenvector(n):
     assert rough.products <= operator.products
 
 
+@pytest.mark.parametrize("n", [2, 3, 6, 7])
+def test_with_as_many_steps_as_items_the_spectral_start_is_exact(n):
+    """However close the next eigenvalue is: the vectors of all steps span everything."""
+    for seed in range(4):
+        root = np.linalg.qr(np.random.default_rng(seed).normal(size=(n, n)))[0]
+        matrix = (root * np.linspace(1.0, 1.1, n)) @ root.T
+        found = spectral_scores(Dense(matrix, np.ones(n)), n, tolerance=0.0)
+        expected = root[:, -1] - root[:, -1].mean()
+        expected /= np.sqrt(np.mean(expected**2))
+        assert abs(found @ expected) / n == pytest.approx(1.0, abs=1e-10)
+
+
 def test_no_spectral_start_without_correlations_or_votes():
     ones = np.ones(6)
     assert spectral_scores(Dense(np.zeros((6, 6)), ones), 6) is None
