@@ -38,15 +38,50 @@ OPTIMUM = "tests/solvers/test_optimum.py"
 STEPS = "tests/solvers/test_steps.py"
 SLOPE_STEPS = "tests/solvers/test_slope_steps.py"
 SCALE = "tests/solvers/test_scale.py"
+CONTEXTS = "tests/solvers/test_contexts.py"
+FEATURES = "tests/solvers/test_item_features.py"
+GRID = "tests/engines/test_grid_passes.py"
+GROUPS = "tests/solvers/test_group_prior.py"
+SIFT = "tests/models/test_sift.py"
 # What is mutated, and the tests that must notice, the fastest first; its own doctests always belong
 # to them. More tests would notice more: these are the ones that are about the file.
 TARGETS: dict[str, tuple[str, ...]] = {
-    "numeric/likelihoods.py": (OPTIMUM, "tests/engines/test_engines.py"),
+    "numeric/likelihoods.py": (
+        "tests/numeric/test_likelihoods.py",
+        OPTIMUM,
+        "tests/engines/test_engines.py",
+    ),
     "numeric/metrics.py": ("tests/numeric/test_metrics.py",),
     "results/verdicts.py": ("tests/results/test_verdict_limits.py",),
     "solvers/convergence.py": ("tests/solvers/test_newton.py",),
     "solvers/elimination.py": (STEPS, OPTIMUM),
     "solvers/em.py": (STEPS, OPTIMUM),
+    "solvers/ep/context_sides.py": ("tests/solvers/test_context_sides.py",),
+    "solvers/ep/context_types.py": (
+        f"{CONTEXTS}::test_types_by_enumeration",
+        f"{CONTEXTS}::test_workers_of_one_leaf_need_no_tree",
+        f"{CONTEXTS}::test_the_spread_is_where_the_evidence_is_largest",
+        f"{CONTEXTS}::test_likelihoods_on_the_common_grid_keep_products_with_a_prior",
+        "tests/solvers/test_context_trial.py::test_gains_are_differences_of_evidence",
+    ),
+    "solvers/ep/effect_step.py": ("tests/models/test_pair_effect.py",),
+    "solvers/ep/group_prior.py": (
+        f"{GROUPS}::test_leaves_integrated_out_block_by_block_are_those_of_dense_matrices",
+        f"{GROUPS}::test_groups_of_one_pair_have_the_algebra_of_the_pair_effect",
+        f"{GROUPS}::test_sites_without_a_proper_gaussian_are_said_to_be_improper",
+        f"{GROUPS}::test_an_effect_of_groups_is_found_at_its_size_and_only_where_there_is_one",
+    ),
+    "solvers/ep/item_features.py": (FEATURES, "tests/models/test_bora_map_features.py"),
+    "solvers/ep/low_rank_features.py": (FEATURES,),
+    "solvers/ep/side_prior.py": ("tests/solvers/test_side_prior.py",),
+    "solvers/ep/variances.py": (
+        f"{GRID}::test_belief_propagation_is_exact_on_a_tree_and_close_on_a_random_graph",
+        f"{GRID}::test_variances_of_pairs_are_those_of_the_inverse",
+        f"{GRID}::test_a_held_scale_is_in_the_system",
+        "tests/engines/test_variances.py",
+    ),
+    "solvers/ep/worker_prior.py": ("tests/solvers/test_worker_prior.py", SIFT),
+    "solvers/feature_map.py": ("tests/models/test_bora_map_features.py",),
     "solvers/newton.py": ("tests/solvers/test_newton.py", OPTIMUM),
     "solvers/scale.py": (
         SLOPE_STEPS,
@@ -57,6 +92,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",
     ),
+    "solvers/score_prior.py": (SLOPE_STEPS,),
     "solvers/slopes.py": (SLOPE_STEPS, OPTIMUM),
     "solvers/spectral.py": (OPTIMUM,),
 }
@@ -113,6 +149,8 @@ def mutants(file: str) -> Iterator[Mutant]:
                 break
             after = tree.get_code()
             if "not TYPE_CHECKING" in after:  # types only
+                continue
+            if "/," in after and "/," not in before:  # the star of a signature is no product
                 continue
             with contextlib.suppress(SyntaxError):
                 compile(after, file, "exec")

@@ -180,6 +180,21 @@ def test_em_of_votes_that_say_nothing_ends_at_zero():
     assert trace[-1] == pytest.approx(np.log(0.5))
 
 
+def test_em_of_two_items_has_its_scores_at_once():
+    """Scores are ±1 from the first step on, which leaves no step to compare the next one with."""
+    votes = crowdsift.Comparisons.from_arrays(list("aaab"), list("bbba"), worker=list("vvvv"))
+    rule = StoppingRule("change", 1e-12, 500)
+    state, trace = polya_gamma_em(
+        choose_engine("cpu", votes, 1).em, np.array([1.0, -1.0]), np.array([0.1]), total_weight=4.0,
+        alternations=1, item_ridge=1e-9, worker_ridge=1e-9, rule=rule, depth=0,
+    )  # fmt: skip
+    assert rule.converged
+    assert rule.iterations > 2
+    assert state.scores.tolist() == pytest.approx([1.0, -1.0], abs=1e-15)
+    assert state.slopes[0] == pytest.approx(0.5 * np.log(3.0), rel=1e-6)  # σ(2β) = ¾
+    assert trace[-1] == pytest.approx(0.75 * np.log(0.75) + 0.25 * np.log(0.25), rel=1e-9)
+
+
 class Dense:
     """An operator that is a matrix; `diagonal` is what it is divided by."""
 
@@ -198,7 +213,7 @@ class Dense:
 def test_the_spectral_start_is_the_leading_eigenvector(n):
     rng = np.random.default_rng(n)
     wanted = rng.normal(size=n)
-    degrees = rng.uniform(1.0, 3.0, n)
+    degrees = rng.uniform(0.2, 3.0, n)  # a light vote is less than one
     noise = rng.normal(size=(n, n)) / np.sqrt(n)
     matrix = 9.0 * np.outer(wanted, wanted) / n + 0.2 * (noise + noise.T)
     operator = Dense(matrix, degrees)
