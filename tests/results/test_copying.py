@@ -97,7 +97,7 @@ def test_log_ratios_are_those_of_all_outcomes() -> None:
     at_it = np.abs(total - seen) < 1e-6
     chance = float(exact[total > seen + 1e-6].sum() + 0.5 * exact[at_it].sum())
     assert 1e-4 < chance < 0.02
-    assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(chance, rel=0.6)
+    assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(chance, rel=0.15)
     wider = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none + 0.5, np.zeros(2), 0.0)
     assert 0.0 < wider < z  # what everybody may think of a pair explains a part
     assert ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.2) < z
@@ -122,14 +122,17 @@ def test_effects_of_pairs_are_found_from_the_others() -> None:
     one, two = (np.flatnonzero(worker == w) for w in (0, 1))
     (first, second), left = found.without(one, two)
     logit = [np.log(x / (1 - x)) for x in (first, base[one], second, base[two])]
-    assert logit[0] - logit[1] == pytest.approx(logit[2] - logit[3], abs=0.7)  # but for the margin
+    assert logit[0] - logit[1] == pytest.approx(logit[2] - logit[3], abs=1e-12)  # one of the pair
+    assert np.std(logit[0] - logit[1]) > 0.1
     error = (logit[0] - logit[1]) - effect
     assert np.mean(error**2) == pytest.approx(float(left.mean()), rel=0.25)
     assert np.corrcoef(logit[0] - logit[1], wins[one])[0, 1] < 0.25  # its own votes are not in it
 
 
-@pytest.mark.parametrize(("n", "p"), [(12, 0.2), (8, 0.35)])
-def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(n: int, p: float) -> None:
+@pytest.mark.parametrize(("n", "p", "within"), [(12, 0.2, 0.2), (8, 0.35, 0.45)])
+def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(
+    n: int, p: float, within: float
+) -> None:
     e = np.array([-np.sqrt(p / (1 - p)), np.sqrt((1 - p) / p)])
     c = np.array([1 - p, p])
     value, chance = np.outer(e, e).reshape(-1), np.outer(c, c).reshape(-1)
@@ -142,7 +145,7 @@ def test_the_chance_of_a_sum_of_products_is_that_of_all_outcomes(n: int, p: floa
         if 1e-6 < least < 0.02:
             z = saddle_point(np.tile(value, (n, 1)), np.tile(chance, (n, 1)), float(x))
             middle = least - 0.5 * exact[np.searchsorted(total, x)]  # the sum moves in steps
-            assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(middle, rel=0.6)
+            assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(middle, rel=within)
 
 
 def test_workers_who_repeat_their_own_opinions_are_not_taken_for_copies() -> None:
