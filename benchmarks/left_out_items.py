@@ -65,7 +65,7 @@ def ridge(
 def tuned_ridge(
     votes: Comparisons, beta: np.ndarray, gram: np.ndarray, seed: int
 ) -> tuple[np.ndarray, float]:
-    """The ridge whose penalty foretells a fifth of the votes best, and that penalty."""
+    """The ridge whose penalty predicts a fifth of the votes best, and that penalty."""
     part = np.random.default_rng(seed).integers(0, 5, len(votes))
     kept, left = votes.select(part > 0), votes.select(part == 0)
     loss, a = {}, np.zeros(len(gram))

@@ -11,7 +11,7 @@ from scipy import integrate, stats
 
 import crowdsift
 from crowdsift import RequestError, Selector, cli
-from crowdsift.active.batches import TYPES, State, Turns
+from crowdsift.active.batches import TYPES, State, ThompsonSampler
 from crowdsift.active.beliefs import Independent, Joint, answer, vote_precision
 from crowdsift.io.candidates import read_capacities
 from crowdsift.votes.graph import components
@@ -172,8 +172,8 @@ def test_who_is_asked_is_the_larger_mean_of_a_hundred_draws():
     types[1] += types[0].mean() - types[1].mean() - 0.05
     share = np.full((2, TYPES), 1 / TYPES)
     state = State(some_belief(), np.zeros(6, int), types[0], types, share, np.full(2, 99.0))
-    turns = Turns(state, np.arange(2), np.full(2, 10_000), np.random.default_rng(2))
-    first = np.mean([turns.draw() == 0 for _ in range(4_000)])
+    sampler = ThompsonSampler(state, np.arange(2), np.full(2, 10_000), np.random.default_rng(2))
+    first = np.mean([sampler.draw() == 0 for _ in range(4_000)])
     expected = stats.norm.cdf(0.05 / np.sqrt(types.var(axis=1).sum() / 100))
     assert first == pytest.approx(expected, abs=4 * np.sqrt(0.25 / 4_000))
 

@@ -14,7 +14,7 @@ from crowdsift import engines
 from crowdsift.engines import fastest
 from crowdsift.engines.fastest import fastest_engine
 from crowdsift.errors import RequestError
-from crowdsift.io.candidates import read_asked, read_capacities
+from crowdsift.io.candidates import read_capacities, read_pair_queries
 from crowdsift.votes.replies import reply_label
 
 
@@ -88,12 +88,12 @@ def test_unknown_items_are_refused_by_name_or_have_the_prior(run, parts):
 def test_pairs_are_asked_within_their_context():
     labels = [("q1", "a"), ("q1", "b"), ("q2", "a")]
     rows = {"first": ["a", "a"], "second": ["b", "c"], "topic": ["q1", "q2"], "worker": ["7", ""]}
-    asked = read_asked(rows, labels, [7], "topic")
+    asked = read_pair_queries(rows, labels, [7], "topic")
     assert asked.first == [("q1", "a"), ("q2", "a")]
     assert asked.second == [("q1", "b"), ("q2", "c")]  # unknown: kept as it is
     assert asked.worker == [7, None]
     long = "A reply of more than sixty characters, which a fit knows by its beginning and a hash."
-    assert read_asked(
+    assert read_pair_queries(
         {"chosen": [long], "rejected": ["b"]}, [reply_label(long), "b"], []
     ).first == [reply_label(long)]
 

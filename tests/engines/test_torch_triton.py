@@ -30,7 +30,7 @@ from crowdsift.engines.torch import (  # noqa: E402
     sums,
     triton_solve,
 )
-from crowdsift.engines.torch.moments import PlainPasses  # noqa: E402
+from crowdsift.engines.torch.moments import TorchPasses  # noqa: E402
 from crowdsift.engines.torch.torch_engine import TorchEngine  # noqa: E402
 from crowdsift.engines.torch.triton_grid import TritonPasses  # noqa: E402
 from crowdsift.solvers.em import EMState, alternate  # noqa: E402
@@ -58,7 +58,7 @@ def test_kernels(monkeypatch, shape, points):
     types, levels = SHAPES[shape], power_grid(points)
     prior = np.random.default_rng(shape).dirichlet(np.ones(types.n_types(levels)))
     found = []
-    for made in (PlainPasses, TritonPasses):
+    for made in (TorchPasses, TritonPasses):
         monkeypatch.setattr(sites, "grid_passes", made)
         run = TorchEngine(votes, torch.device("cpu")).grid.sites(types, 1.5)
         means = np.linspace(-1.0, 1.0, 9)

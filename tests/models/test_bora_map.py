@@ -14,7 +14,7 @@ from crowdsift import BoraMAP, Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.base import SlopePrior
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.solvers.slopes import OwnSlopes
+from crowdsift.solvers.slopes import WorkerSlopes
 
 
 def by_item(fit, votes):
@@ -97,7 +97,7 @@ def test_long_and_empty_runs_of_workers():
 @given(comparisons(), st.data())
 def test_gradient_and_hessian_by_finite_differences(votes, data):
     scores, v = data.draw(vectors(votes.n_items)), data.draw(vectors(votes.n_items))
-    objective = OwnSlopes(ReferenceEngine(votes), 0.5, 0.9, 0.7)
+    objective = WorkerSlopes(ReferenceEngine(votes), 0.5, 0.9, 0.7)
     step = 1e-5
 
     def at(x):

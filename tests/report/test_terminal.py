@@ -115,7 +115,7 @@ def test_the_bar_names_its_stage_and_the_time_left(monkeypatch):
         report(1, 1e-3)
         report(2, 1e-7)
     assert seen[4]["description"] == "Fitting bt"
-    assert seen[4]["said"] == "iteration 5, 1.0e-05, about 1 s left"
+    assert seen[4]["status"] == "iteration 5, 1.0e-05, about 1 s left"
     assert seen[4]["completed"] == pytest.approx(0.8)
     assert seen[5]["description"] == "Fitting bt, run 2"
     assert seen[6]["description"] == "Fitting bt: intervals and tables"

@@ -11,7 +11,7 @@ import crowdsift
 from crowdsift.engines import choose_engine
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.scale import SlopeScale
-from crowdsift.solvers.slopes import CommonSlope, OwnSlopes, minimise_with_slopes
+from crowdsift.solvers.slopes import CommonSlope, WorkerSlopes, minimise_with_slopes
 
 VOTES = crowdsift.simulate(8, 5, 500, reliability=(0.3, 1.5), seed=2).comparisons()
 SCORES = np.linspace(-1.0, 1.0, 8)
@@ -124,7 +124,7 @@ def test_levels_of_islands_are_what_the_prior_alone_holds():
 
 def test_own_slopes_are_settled_from_where_the_last_step_began():
     engine = spied_engine()
-    objective = OwnSlopes(engine, 1.0, mean=0.9, sd=0.5, tolerance=1e-8)
+    objective = WorkerSlopes(engine, 1.0, mean=0.9, sd=0.5, tolerance=1e-8)
     value, _ = objective.evaluate(SCORES)
     _, start, prior, _ = engine.slopes.asked[0]
     assert (start == 0.9).all()
@@ -134,7 +134,7 @@ def test_own_slopes_are_settled_from_where_the_last_step_began():
     assert value == pytest.approx(expected, rel=1e-12)
     objective.step(0.1, 1e-3)  # within a region: the scale stays as it is
     assert objective.workers() is at.slopes
-    objective.go_on_from(np.full(5, 1.1))
+    objective.start_from(np.full(5, 1.1))
     objective.evaluate(SCORES)
     assert (engine.slopes.asked[-1][1] == 1.1).all()
 
@@ -145,7 +145,7 @@ def test_a_step_goes_to_the_best_scale_where_that_is_elsewhere(factor):
     engine = spied_engine()
     rule = StoppingRule("step", 1e-10, 60)
     best, _, _ = minimise_with_slopes(engine, penalty=1.0, mean=0.9, sd=0.5, rule=rule)
-    objective = OwnSlopes(engine, 1.0, mean=0.9, sd=0.5)
+    objective = WorkerSlopes(engine, 1.0, mean=0.9, sd=0.5)
     small = factor * best
     objective.evaluate(small)
     plain = objective.step(1e9, 1e-10).x  # a region, if a wide one: Newton's own

@@ -287,10 +287,10 @@ def test_workers_of_two_parameters_are_eliminated_by_their_blocks():
     objective = WorkerElimination(engine, "led-logit", 0.5, np.array([0.7, 0.2]), (0.0, 1.0))
     root = np.random.default_rng(1).normal(size=(5, 2, 2))
     blocks = root @ root.transpose(0, 2, 1)
-    objective._at = SimpleNamespace(curvature=SimpleNamespace(blocks=blocks))
+    theta = np.array([[0.5, 0.5], [0.0, 0.5], [0.5, 1.0], [0.4, 0.3], [1.0, 0.0]])
+    objective._last = SimpleNamespace(theta=theta, curvature=SimpleNamespace(blocks=blocks))
     assert (objective._inverse_blocks() == 0.0).all()  # held
     objective.hold_workers = False
-    objective.theta = np.array([[0.5, 0.5], [0.0, 0.5], [0.5, 1.0], [0.4, 0.3], [1.0, 0.0]])
     expected = np.linalg.inv(blocks + 0.5 * np.eye(2))
     np.testing.assert_allclose(
         objective.worker_variances(), np.diagonal(expected, axis1=1, axis2=2), rtol=1e-12

@@ -59,8 +59,8 @@ public:
             std::fill(worker_gradient + ranges_[range] * p,
                       worker_gradient + ranges_[range + 1] * p, 0.0);
             std::fill(blocks + ranges_[range] * p * p, blocks + ranges_[range + 1] * p * p, 0.0);
-            over_blocks(range, [&](std::size_t from, std::size_t to) {
-                over_pieces(from, to, [&](std::size_t at, std::size_t count) {
+            votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {
+                votes_.over_pieces(from, to, [&](std::size_t at, std::size_t count) {
                     gather(at, count, scores, room->in);
                     over_workers(from, to, at, count, [&](std::size_t s, Rows rows) {
                         set_worker<Likelihood>(theta + s * p, at, rows, room->in);
@@ -104,17 +104,17 @@ public:
     void fit_workers(const double* scores, double* theta, const WorkerPrior& prior) const {
         pool_.run(ranges_.size() - 1, [&](std::size_t range) {
             const auto room = std::make_unique<Room>();
-            over_blocks(range, [&](std::size_t from, std::size_t to) {
+            votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {
                 if constexpr (Likelihood::kConcave) {
-                    if (is_long(from, to))
+                    if (votes_.is_long(from, to))
                         fit_long<Likelihood>(from, scores, theta, prior, *room);
                     else
                         fit_block<Likelihood>(from, to, scores, theta, prior, *room);
                 } else {
                     if (room->searches == nullptr) room->searches.reset(new Search[kTogether]);
-                    if (is_long(from, to))
+                    if (votes_.is_long(from, to))
                         search_long<Likelihood>(from, scores, theta, prior, *room);
-                    for (std::size_t s = from; s < to && !is_long(from, to); s += kTogether)
+                    for (std::size_t s = from; s < to && !votes_.is_long(from, to); s += kTogether)
                         search_block<Likelihood>(s, std::min(s + kTogether, to), scores, theta,
                                                  prior, *room);
                 }
@@ -179,31 +179,6 @@ private:
         Rows rows;
         DampedSearch way;
     };
-
-    // Calls block(from, to) for runs of workers with at most kPointBlock rows, or of one worker.
-    template <class Block>
-    void over_blocks(std::size_t range, const Block& block) const {
-        std::size_t from = ranges_[range];
-        while (from < ranges_[range + 1]) {
-            const std::size_t limit = votes_.begin_of(from) + kPointBlock;
-            std::size_t to = from + 1;
-            while (to < ranges_[range + 1] && votes_.begin_of(to + 1) <= limit) ++to;
-            block(from, to);
-            from = to;
-        }
-    }
-
-    bool is_long(std::size_t from, std::size_t to) const {
-        return votes_.begin_of(to) - votes_.begin_of(from) > kPointBlock;
-    }
-
-    // Calls piece(first row, rows) for at most kPointBlock rows of these workers at a time.
-    template <class Piece>
-    void over_pieces(std::size_t from, std::size_t to, const Piece& piece) const {
-        const std::size_t end = votes_.begin_of(to);
-        for (std::size_t at = votes_.begin_of(from); at < end; at += kPointBlock)
-            piece(at, std::min(kPointBlock, end - at));
-    }
 
     // Calls each(worker, its rows in the block) for the workers of a block, or of a piece of one.
     template <class Each>
@@ -349,7 +324,7 @@ private:
         for (std::size_t step = 0; step < prior.most; ++step) {
             double gradient, curvature;
             one_parameter(theta[s], prior, gradient, curvature);
-            over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
+            votes_.over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
                 gather(at, count, scores, room.in);
                 std::fill(room.in.head, room.in.head + count, theta[s]);
                 worker_points(Likelihood{}, room.in.fill_lanes(count), room.in, room.out);
@@ -414,7 +389,7 @@ private:
         way.begin(theta + s * p, p);
         do {
             WorkerProblem& problem = way.problem(prior, p);
-            over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
+            votes_.over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
                 gather(at, count, scores, room.in);
                 set_worker<Likelihood>(way.trial, at, {0, count}, room.in);
                 worker_points(Likelihood{}, room.in.fill_lanes(count), room.in, room.out);
@@ -450,7 +425,7 @@ private:
             return kept.bends[s] != 0 ||
                    std::any_of(block, block + size, [](double entry) { return entry != 0.0; });
         };
-        over_blocks(range, [&](std::size_t from, std::size_t to) {
+        votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {
             while (from < to) {
                 std::size_t end = from;
                 while (end < to && active(end)) ++end;
@@ -466,7 +441,7 @@ private:
     void reduce(const SchurEntries& kept, std::size_t range, const double* v, const double* inverse,
                 double* sums) const {
         const std::size_t p = fixed == 0 ? kept.p : fixed;
-        double d[kPointBlock], coupled[fixed == 0 ? kMostParameters : fixed];
+        double d[kBlockRows], coupled[fixed == 0 ? kMostParameters : fixed];
         const auto couple = [&](std::size_t at, std::size_t count, const double* of_rows) {
             const float* const b = kept.b.data() + at * p;
             for (std::size_t j = 0; j < count; ++j)
@@ -491,7 +466,7 @@ private:
             }
         };
         over_active(kept, inverse, range, [&](std::size_t from, std::size_t to) {
-            if (!is_long(from, to)) {
+            if (!votes_.is_long(from, to)) {
                 const std::size_t at = votes_.begin_of(from), rows = votes_.begin_of(to) - at;
                 differences(at, rows, v, d);
                 for (std::size_t s = from; s < to; ++s) {
@@ -504,11 +479,11 @@ private:
                 return;
             }
             std::fill(coupled, coupled + p, 0.0);
-            over_pieces(from, to, [&](std::size_t at, std::size_t count) {
+            votes_.over_pieces(from, to, [&](std::size_t at, std::size_t count) {
                 differences(at, count, v, d);
                 couple(at, count, d);
             });
-            over_pieces(from, to, [&](std::size_t at, std::size_t count) {
+            votes_.over_pieces(from, to, [&](std::size_t at, std::size_t count) {
                 differences(at, count, v, d);
                 uncouple(at, count, inverse + from * p * p, d);
                 push(at, count, d, sums);

@@ -38,7 +38,7 @@ private:
     static constexpr std::size_t kWide = 16;
     static constexpr std::size_t kLine = 64;    // bytes: the numbers of an item are one line
     static constexpr std::size_t kBlock = 128;  // items whose products are added up in floats
-    static constexpr std::size_t kAhead = 12;   // pairs whose lines are asked for in advance
+    static constexpr std::size_t kPrefetchPairs = 12;  // the prefetch distance, in pairs
 
     // n rows of kWide numbers, each a line of cache.
     class Tile {
@@ -72,9 +72,9 @@ private:
             float own[kWide], sum[kWide] = {};
             std::copy(in.row(j), in.row(j) + kWide, own);
             for (std::size_t p = pairs.row[j]; p < pairs.row[j + 1]; ++p) {
-                if (p + kAhead < last) {
-                    prefetch(in.row(high[p + kAhead]));
-                    prefetch(out.row(high[p + kAhead]));
+                if (p + kPrefetchPairs < last) {
+                    prefetch(in.row(high[p + kPrefetchPairs]));
+                    prefetch(out.row(high[p + kPrefetchPairs]));
                 }
                 both(weight_[p], in.row(high[p]), own, out.row(high[p]), sum);
             }

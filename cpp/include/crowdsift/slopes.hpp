@@ -54,8 +54,8 @@ public:
         const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
-                 at += kSlopeBlock) {
-                const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
+                 at += kBlockRows) {
+                const std::size_t count = std::min(kBlockRows, row_ranges_[range + 1] - at);
                 score_differences(at, count, block.d);
                 for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
                 evaluate(at, 0, count, block);
@@ -85,8 +85,8 @@ public:
         std::vector<double> part(ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
-            over_blocks(range, [&](std::size_t from, std::size_t to) {
-                if (is_long(from, to))
+            votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {
+                if (votes_.is_long(from, to))
                     part[range] +=
                         settle_long(from, prior, slopes, curvature, hessian, block, lane);
                 else
@@ -106,10 +106,10 @@ public:
         rounded_.resize(votes_.n_items);
         for (std::size_t j = 0; j < votes_.n_items; ++j) rounded_[j] = static_cast<float>(v[j]);
         const auto pass = [&](std::size_t range, auto& lane) {
-            double d[kSlopeBlock];
+            double d[kBlockRows];
             if (!hessian.own) {
-                for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kSlopeBlock) {
-                    const std::size_t count = std::min(kSlopeBlock, ranges[range + 1] - at);
+                for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kBlockRows) {
+                    const std::size_t count = std::min(kBlockRows, ranges[range + 1] - at);
                     differences(rounded_.data(), at, count, d);
                     for (std::size_t j = 0; j < count; ++j)
                         d[j] *= static_cast<double>(hessian.a[at + j]);
@@ -117,8 +117,8 @@ public:
                 }
                 return;
             }
-            over_blocks(range, [&](std::size_t from, std::size_t to) {
-                if (is_long(from, to)) {
+            votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {
+                if (votes_.is_long(from, to)) {
                     multiply_long(hessian, from, d, lane);
                     return;
                 }
@@ -145,8 +145,8 @@ public:
             auto* const sums = lane.sums();
             using Real = std::remove_reference_t<decltype(*sums)>;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
-                 at += kSlopeBlock) {
-                const std::size_t count = std::min(kSlopeBlock, row_ranges_[range + 1] - at);
+                 at += kBlockRows) {
+                const std::size_t count = std::min(kBlockRows, row_ranges_[range + 1] - at);
                 over_items(
                     at, count, [&](std::uint32_t item) { prefetch_write(sums + item); },
                     [&](std::size_t j, std::uint32_t one, std::uint32_t two) {
@@ -169,29 +169,6 @@ public:
     }
 
 private:
-    // Calls block(from, to) for runs of workers with at most kSlopeBlock rows, or of one worker.
-    template <class Block>
-    void over_blocks(std::size_t range, const Block& block) const {
-        std::size_t from = ranges_[range];
-        while (from < ranges_[range + 1]) {
-            const std::size_t limit = votes_.begin_of(from) + kSlopeBlock;
-            std::size_t to = from + 1;
-            while (to < ranges_[range + 1] && votes_.begin_of(to + 1) <= limit) ++to;
-            block(from, to);
-            from = to;
-        }
-    }
-
-    bool is_long(std::size_t from, std::size_t to) const {
-        return votes_.begin_of(to) - votes_.begin_of(from) > kSlopeBlock;
-    }
-
-    template <class Rows>
-    void over_rows(std::size_t s, const Rows& rows) const {
-        for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1); at += kSlopeBlock)
-            rows(at, std::min(kSlopeBlock, votes_.begin_of(s + 1) - at));
-    }
-
     void look_at(const double* scores, double resolution) {
         scores_ = scores;
         fixed_ = votes_.n_items >= kMixedFrom && resolution >= kMixedResolution &&
@@ -312,7 +289,7 @@ private:
     double settle_long(std::size_t s, const SlopePrior& prior, double* slopes, double* curvature,
                        SlopeHessian& hessian, SlopeBlock& block, Lane& lane) {
         const auto add = [&](double slope, double* out) {
-            over_rows(s, [&](std::size_t at, std::size_t count) {
+            votes_.over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
                 score_differences(at, count, block.d);
                 slope_sums(count, slope, block.d, votes_.outcome + at, votes_.weight + at, out);
             });
@@ -323,9 +300,9 @@ private:
         const double slope = slopes[s] = prior.approach(slopes[s], now, add);
         curvature[s] = now[1];
         double total = prior.finish(now, slopes[s]);
-        std::fill(block.slope, block.slope + kSlopeBlock, slope);
-        std::fill(block.last, block.last + kSlopeBlock, now[0] / now[1]);
-        over_rows(s, [&](std::size_t at, std::size_t count) {
+        std::fill(block.slope, block.slope + kBlockRows, slope);
+        std::fill(block.last, block.last + kBlockRows, now[0] / now[1]);
+        votes_.over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
             score_differences(at, count, block.d);
             for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
             evaluate(at, 0, count, block);
@@ -339,12 +316,12 @@ private:
     template <class Lane>
     void multiply_long(const SlopeHessian& hessian, std::size_t s, double* d, Lane& lane) const {
         double eliminated = 0.0;
-        over_rows(s, [&](std::size_t at, std::size_t count) {
+        votes_.over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
             eliminated += coupled(count, hessian.b.data() + at, d);
         });
         eliminated *= hessian.inverse[s];
-        over_rows(s, [&](std::size_t at, std::size_t count) {
+        votes_.over_pieces(s, s + 1, [&](std::size_t at, std::size_t count) {
             differences(rounded_.data(), at, count, d);
             reduce_rows(count, eliminated, hessian.a.data() + at, hessian.b.data() + at, d);
             push(at, count, d, lane);

@@ -5,15 +5,16 @@
 
 #include "crowdsift/likelihoods.hpp"
 #include "crowdsift/simd.hpp"
+#include "crowdsift/votes.hpp"
 
 namespace crowdsift {
 
-constexpr std::size_t kPointBlock = 1024, kLanes = 8;
+constexpr std::size_t kLanes = 8;
 
 // Rows of votes: differences of scores, heads and leads of their workers, outcomes and weights.
 struct PointRows {
-    double d[kPointBlock], head[kPointBlock], lead[kPointBlock], outcome[kPointBlock],
-        weight[kPointBlock];
+    double d[kBlockRows], head[kBlockRows], lead[kBlockRows], outcome[kBlockRows],
+        weight[kBlockRows];
 
     // Fills up the last lanes behind so many rows with votes that weigh nothing; how many rows that
     // makes. So no row is left over for a loop of single ones, and a row's numbers do not depend
@@ -27,8 +28,8 @@ struct PointRows {
 
 // The members of Point for every row, times its weight.
 struct PointBlock {
-    double value[kPointBlock], d[kPointBlock], dd[kPointBlock], h[kPointBlock], dh[kPointBlock],
-        hh[kPointBlock], z[kPointBlock], dz[kPointBlock], hz[kPointBlock], zz[kPointBlock];
+    double value[kBlockRows], d[kBlockRows], dd[kBlockRows], h[kBlockRows], dh[kBlockRows],
+        hh[kBlockRows], z[kBlockRows], dz[kBlockRows], hz[kBlockRows], zz[kBlockRows];
 };
 
 // What a worker's own problem needs, and what concerns items too.

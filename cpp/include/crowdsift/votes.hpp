@@ -2,6 +2,7 @@
 // a thread. A worker's parameters are local to one range; only vectors over items are reduced.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <stdexcept>
@@ -25,6 +26,9 @@ inline std::size_t bad_rows(std::size_t count, std::size_t n_items,
                                           (first[i] == second[i]));
     return bad;
 }
+
+// Rows that passes over workers' parameters take at a time.
+constexpr std::size_t kBlockRows = 1024;
 
 struct Votes {
     std::size_t n, n_items, n_workers;
@@ -72,6 +76,34 @@ struct Votes {
             if (begin_of(s + 1) * parts >= n * bounds.size()) bounds.push_back(s + 1);
         bounds.push_back(n_workers);
         return bounds;
+    }
+
+    // Calls block(from, to) for runs of workers of a range: at most kBlockRows rows, or one
+    // worker.
+    template <class Block>
+    void over_blocks(const std::vector<std::size_t>& ranges, std::size_t range,
+                     const Block& block) const {
+        const std::size_t end = ranges[range + 1];
+        for (std::size_t from = ranges[range]; from < end;) {
+            const std::size_t limit = begin_of(from) + kBlockRows;
+            std::size_t to = from + 1;
+            while (to < end && begin_of(to + 1) <= limit) ++to;
+            block(from, to);
+            from = to;
+        }
+    }
+
+    // Whether these workers have more rows than a block.
+    bool is_long(std::size_t from, std::size_t to) const {
+        return begin_of(to) - begin_of(from) > kBlockRows;
+    }
+
+    // Calls piece(first row, rows) for at most kBlockRows rows of these workers at a time.
+    template <class Piece>
+    void over_pieces(std::size_t from, std::size_t to, const Piece& piece) const {
+        const std::size_t end = begin_of(to);
+        for (std::size_t at = begin_of(from); at < end; at += kBlockRows)
+            piece(at, std::min(kBlockRows, end - at));
     }
 };
 

@@ -6,16 +6,15 @@
 
 #include "crowdsift/em.hpp"
 #include "crowdsift/simd.hpp"
+#include "crowdsift/votes.hpp"
 
 namespace crowdsift {
-
-constexpr std::size_t kSlopeBlock = 1024;
 
 // Temporaries of a block of rows. They were evaluated at `slope`; `last` is the step that the slope
 // then took to first order.
 struct SlopeBlock {
-    double d[kSlopeBlock], slope[kSlopeBlock], last[kSlopeBlock], eta[kSlopeBlock],
-        level[kSlopeBlock], growth[kSlopeBlock], residual[kSlopeBlock], information[kSlopeBlock];
+    double d[kBlockRows], slope[kBlockRows], last[kBlockRows], eta[kBlockRows], level[kBlockRows],
+        growth[kBlockRows], residual[kBlockRows], information[kBlockRows];
 };
 
 // Entries of A and B of one block; its residuals become what each row adds to the gradient.

@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from crowdsift.active.beliefs import Belief, Codes
     from crowdsift.numeric import Vector
 
-__all__ = ["TYPES", "Question", "Round", "State", "Turns", "neighbours", "pair_keys"]
+__all__ = [
+    "TYPES",
+    "BatchSelection",
+    "Question",
+    "State",
+    "ThompsonSampler",
+    "neighbours",
+    "pair_keys",
+]
 
 TYPES = 16  # points that stand for the distribution of a reliability
 _DRAWS = 100  # of a reliability, whose mean decides who is asked
@@ -50,12 +58,12 @@ class Question(NamedTuple):
     connects: bool
 
 
-class Turns:
-    """Who is asked: for every question a draw from each worker's distribution, the best wins.
+class ThompsonSampler:
+    """Who is asked, by Thompson sampling: a draw from each worker's posterior, the largest wins.
 
-    A worker who may be the best is tried the more often the likelier that is (Thompson
-    sampling); the mean of many draws holds more to those who are known to be good. Whoever
-    is new gets a few questions in a row, since fewer say nothing about a worker.
+    A worker is tried the more often the likelier it is the best; the mean of several draws
+    prefers those who are known to be good. A new worker gets a few questions in a row, since
+    fewer say nothing about it.
     """
 
     def __init__(
@@ -68,19 +76,19 @@ class Turns:
         spread = (share * (types - self._mean[:, None]) ** 2).sum(axis=1)
         self._sd = np.sqrt(spread / _DRAWS)  # of the mean of the draws, which is close to normal
         self._votes = state.votes[codes].copy()
-        self._trying = -1
+        self._on_trial = -1
 
     def draw(self) -> int | None:
         """The place of the next worker; None where nobody is left."""
-        trying = self._trying
-        if trying >= 0 and self.left[trying] > 0 and self._votes[trying] < _TRIAL:
-            return trying
+        current = self._on_trial
+        if current >= 0 and self.left[current] > 0 and self._votes[current] < _TRIAL:
+            return current
         free = np.flatnonzero(self.left > 0)
         if not len(free):
             return None
         drawn = self._mean[free] + self._sd[free] * self._random.standard_normal(len(free))
-        self._trying = int(free[drawn.argmax()])
-        return self._trying
+        self._on_trial = int(free[drawn.argmax()])
+        return self._on_trial
 
     def query(self, place: int) -> None:
         """The worker there got a question."""
@@ -88,7 +96,7 @@ class Turns:
         self._votes[place] += 1
 
 
-class Round:
+class BatchSelection:
     """Questions chosen one by one, each supposed to be answered before the next is chosen.
 
     Parameters
@@ -119,45 +127,45 @@ class Round:
         islands = state.component if keep_islands else None
         self._a, self._b = a, b
         self._batch = state.belief.batch(a, b, islands)
-        self._everyone = self._precision(state.population, np.full(TYPES, 1.0 / TYPES))
+        self._by_anyone = self._precision(state.population, np.full(TYPES, 1.0 / TYPES))
         most = max(_POOL, _POOL_SHARE * wanted)
         if len(a) > 2 * most:
-            keep = self._worthy(most)
-            self._a, self._b, self._everyone = a[keep], b[keep], self._everyone[keep]
+            keep = self._most_valuable(most)
+            self._a, self._b, self._by_anyone = a[keep], b[keep], self._by_anyone[keep]
             self._batch = state.belief.batch(self._a, self._b, islands)
-        self._asked = np.zeros(len(self._a), np.int64)
+        self._times_chosen = np.zeros(len(self._a), np.int64)
         self._by_worker: dict[int, Vector] = {}
 
-    def choose(self, wanted: int, turns: Turns | None) -> list[Question]:
+    def choose(self, wanted: int, sampler: ThompsonSampler | None) -> list[Question]:
         """The best questions; fewer where nobody may be asked any more."""
         chosen: list[Question] = []
         while len(chosen) < wanted:
-            if turns is None:
-                chosen.append(self._next(self._everyone, -1))
+            if sampler is None:
+                chosen.append(self._next(self._by_anyone, -1))
                 continue
-            turn = turns.draw()
-            if turn is None:
+            place = sampler.draw()
+            if place is None:
                 break
-            who = int(turns.codes[turn])
+            who = int(sampler.codes[place])
             precision = self._of_worker(who)
             if not precision.any():  # this worker has seen all that may be asked
-                turns.left[turn] = 0
+                sampler.left[place] = 0
                 continue
             chosen.append(self._next(precision, who))
-            turns.query(turn)
+            sampler.query(place)
         return chosen
 
     def _next(self, precision: Vector, who: int) -> Question:
         gain = self._gain(precision)
         allowed = precision > 0.0
-        fresh = allowed & (self._asked == self._asked[allowed].min())
+        fresh = allowed & (self._times_chosen == self._times_chosen[allowed].min())
         links = fresh & (self._component[self._a] != self._component[self._b])
         connects = bool(links.any())
         place = int(np.where(links if connects else fresh, gain, -1.0).argmax())
         a, b = int(self._a[place]), int(self._b[place])
         question = Question(a, b, who, float(gain[place]), connects)
         self._batch.take(place, float(precision[place]))
-        self._asked[place] += 1
+        self._times_chosen[place] += 1
         if who >= 0:
             self._by_worker[who][place] = 0.0
         _join(self._component, a, b)
@@ -166,9 +174,9 @@ class Round:
     def _gain(self, precision: Vector) -> Vector:
         return precision / (1.0 + precision * self._batch.variance) * self._batch.worth
 
-    def _worthy(self, most: int) -> NDArray[np.bool_]:
+    def _most_valuable(self, most: int) -> NDArray[np.bool_]:
         """The candidates worth most at the outset, of all and of those that join islands."""
-        gain = self._gain(self._everyone)
+        gain = self._gain(self._by_anyone)
         keep = np.zeros(len(gain), bool)
         links = self._component[self._a] != self._component[self._b]
         for part in (np.flatnonzero(links), np.arange(len(gain))):
@@ -182,7 +190,7 @@ class Round:
         return vote_precision(difference, self._batch.variance, types, share)
 
     def _of_worker(self, s: int) -> Vector:
-        """What a vote of this worker tells; nothing on pairs that the worker has seen."""
+        """The precision that a vote of this worker adds; 0 on pairs that it has judged."""
         if s not in self._by_worker:
             precision = self._precision(self._state.types[s], self._state.share[s])
             keys = pair_keys(self._a, self._b, len(self._component))

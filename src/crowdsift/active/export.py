@@ -227,7 +227,7 @@ def _added(
         for name in coded.table.written_names
         if to == "trl" and name.casefold() in ("chosen", "rejected")
     }
-    if to == "trl" and texts is None and (prompt := _told_prompt(coded)):
+    if to == "trl" and texts is None and (prompt := _prompt_beside_messages(coded)):
         renamed[prompt] = _ORIGINAL + prompt
     free = taken - {name.casefold() for name in renamed}
     numbers = {_PREFIX + name if name in free else name: values[name][kept] for name in _NUMBERS}
@@ -245,7 +245,7 @@ def _added(
     return Added(numbers, labels, None, renamed, kept)
 
 
-def _told_prompt(coded: CodedVotes) -> str:
+def _prompt_beside_messages(coded: CodedVotes) -> str:
     """The column of prompts as text beside conversations that hold them; "" for none.
 
     TRL puts prompt and reply together, so a text cannot stand before a list of messages; where

@@ -47,7 +47,7 @@ def votes_of(fit: Fit, options: ReadOptions, *, texts: bool) -> tuple[Any, ReadO
             "the votes of this fit were not kept (there were too many, or with features); export "
             "the file itself with --fit (fitted=)"
         )
-    if given := [name for name in options.asked() if name != "threads"]:
+    if given := [name for name in options.changed() if name != "threads"]:
         raise RequestError(
             f"{', '.join(given)}: options of reading, and the votes of this folder are read already"
         )

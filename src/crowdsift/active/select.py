@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.active.batches import Question, Round, Turns, neighbours, pair_keys
+from crowdsift.active.batches import (
+    BatchSelection,
+    Question,
+    ThompsonSampler,
+    neighbours,
+    pair_keys,
+)
 from crowdsift.active.beliefs import answer
 from crowdsift.active.labels import sorted_labels, widened
 from crowdsift.active.posterior import ALL_PAIRS, fitted_state, prior_state
@@ -156,10 +162,10 @@ class Selector:
         if self._refit > 0 and self._new and len(self._new) > self._refit * self._fitted:
             self.refit()
         candidates = self._candidates(among)
-        turns = None if workers is None else self._turns(workers)
+        sampler = None if workers is None else self._sampler(workers)
         keep = self._islands == "keep"
-        batch = Round(self._state, *candidates, self._seen, int(pairs), keep)
-        return self._table(batch.choose(int(pairs), turns), workers is not None)
+        batch = BatchSelection(self._state, *candidates, self._seen, int(pairs), keep)
+        return self._table(batch.choose(int(pairs), sampler), workers is not None)
 
     def add(self, first: Any, second: Any, worker: Any = None, outcome: Any = 1.0) -> None:
         """Votes that came in: labels, or sequences of labels, and outcomes for the first item.
@@ -306,7 +312,7 @@ class Selector:
             raise RequestError("no pair may be asked: no two of the items are in one group")
         return a, b
 
-    def _turns(self, workers: Sequence[Any] | Mapping[Any, int]) -> Turns:
+    def _sampler(self, workers: Sequence[Any] | Mapping[Any, int]) -> ThompsonSampler:
         if not self._has_workers:
             raise RequestError("these votes have no workers to choose from")
         codes = self._codes(list(workers), self._worker_code, "worker")
@@ -318,7 +324,7 @@ class Selector:
             if not all(isinstance(most, int | np.integer) and most >= 0 for most in given):
                 raise RequestError("capacities of workers must be whole numbers, at least 0")
             capacity[:] = given
-        return Turns(self._state, codes, capacity, self._random)
+        return ThompsonSampler(self._state, codes, capacity, self._random)
 
     def _seen(self, s: int) -> NDArray[np.int64]:
         """The pairs on which a worker has voted."""

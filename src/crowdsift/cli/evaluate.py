@@ -35,7 +35,7 @@ def evaluate(
     truth: Annotated[
         str | None,
         typer.Option(
-            help="File with the columns item and score; without it votes are left out and foretold."
+            help="File with the columns item and score; without it left-out votes are predicted."
         ),
     ] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
@@ -61,7 +61,7 @@ def evaluate(
     seed: Seed = 0,
     quiet: Quiet = False,
 ) -> None:
-    """Compare methods by the true scores of items, or by how they foretell left-out votes."""
+    """Compare methods by the true scores of items, or by how they predict left-out votes."""
     import crowdsift
 
     options = read_options(

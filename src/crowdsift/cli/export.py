@@ -106,7 +106,7 @@ def export(
     if saved and name is not None:
         refused = "--method or --set" if given or method else "--no-workers"
         raise RequestError(f"{refused}: {votes} is the folder of a fit, which is taken as it is")
-    reading = {each: getattr(options, each) for each in options.asked()}
+    reading = {each: getattr(options, each) for each in options.changed()}
     with fit_progress("Fitting", chosen) as progress:
         done = crowdsift.export_votes(
             votes, out, method=chosen, to=to, flip=flip, keep=keep, texts=texts, fitted=fitted,

@@ -59,7 +59,7 @@ from crowdsift.cli.reading import read_for_fit, read_options
 from crowdsift.cli.terminal import (
     command_line,
     fit_progress,
-    log_said,
+    log_to_stderr,
     print_text,
     say,
     step_progress,
@@ -122,7 +122,10 @@ def fit(
         )
     chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
-    with log_said(quiet), fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress:
+    with (
+        log_to_stderr(quiet),
+        fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress,
+    ):
         result = crowdsift.fit(
             read, chosen, classes=classes, items=item_features, item_text=item_text,
             item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,

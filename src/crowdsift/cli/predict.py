@@ -35,7 +35,7 @@ def predict(
 ) -> None:
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
-    from crowdsift.io.candidates import read_asked
+    from crowdsift.io.candidates import read_pair_queries
     from crowdsift.io.files import replace_file, require_file
     from crowdsift.io.item_features import has_items
     from crowdsift.results.predict import predictions
@@ -46,7 +46,9 @@ def predict(
     if found.features is not None and has_items(pairs):
         result = found.score(pairs)
     else:
-        query = read_asked(pairs, found.labels, found.worker_table["worker"].tolist(), found.by)
+        query = read_pair_queries(
+            pairs, found.labels, found.worker_table["worker"].tolist(), found.by
+        )
         result = predictions(found, *query, unknown=unknown)
     if out is not None:
         with replace_file(out) as temporary:

@@ -87,9 +87,9 @@ def fit_progress(title: str, model: Any, *, quiet: bool = False) -> Iterator[Pro
 
 
 @contextmanager
-def log_said(quiet: bool = False) -> Iterator[None]:
+def log_to_stderr(quiet: bool = False) -> Iterator[None]:
     """What an engine on a cluster logs (where it runs, what was lost) on standard error."""
-    log, handler = logging.getLogger("crowdsift"), _Said()
+    log, handler = logging.getLogger("crowdsift"), _StderrHandler()
     before = log.level, log.propagate
     log.propagate = False
     log.setLevel(logging.WARNING if quiet else logging.INFO)
@@ -101,7 +101,7 @@ def log_said(quiet: bool = False) -> Iterator[None]:
         log.level, log.propagate = before
 
 
-class _Said(logging.Handler):
+class _StderrHandler(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         say(record.getMessage())
 

@@ -1,4 +1,4 @@
-"""Lists of items, pairs and workers, from files: what may be asked, and who."""
+"""Lists of items, workers and pairs of items, from files."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ if TYPE_CHECKING:
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Source
 
-__all__ = ["Asked", "read_asked", "read_capacities", "read_labels"]
+__all__ = ["PairQueries", "read_capacities", "read_labels", "read_pair_queries"]
 
-# The columns under which the two items of a question go, and those of who is asked.
+# Names under which the columns of a pair are looked for, and the one of its worker.
 _PAIRS = (
     *(("first", "second"), ("left", "right"), ("winner", "loser"), ("chosen", "rejected")),
     *(("model_a", "model_b"), ("item_a", "item_b")),
@@ -75,7 +75,7 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
         table.close()
 
 
-class Asked(NamedTuple):
+class PairQueries(NamedTuple):
     """Pairs of items of a fit, a worker each or None, as labels of the fit where it knows them."""
 
     first: list[Any]
@@ -83,10 +83,10 @@ class Asked(NamedTuple):
     worker: list[Any]
 
 
-def read_asked(
+def read_pair_queries(
     source: Any, items: Sequence[Any], workers: Sequence[Any], context: By = ""
-) -> Asked:
-    """The pairs of a file, one a row, in its order.
+) -> PairQueries:
+    """The pairs of a file, one per row, in the order of the file.
 
     Parameters
     ----------
@@ -101,8 +101,8 @@ def read_asked(
 
     Examples
     --------
-    >>> read_asked({"first": ["1"], "second": ["b"]}, [1, "b"], [])
-    Asked(first=[1], second=['b'], worker=[None])
+    >>> read_pair_queries({"first": ["1"], "second": ["b"]}, [1, "b"], [])
+    PairQueries(first=[1], second=['b'], worker=[None])
     """
     table = open_source(source)
     try:
@@ -117,10 +117,10 @@ def read_asked(
             values = [_entries(table, name) for name in around]
             where = values[0] if len(values) == 1 else list(zip(*values, strict=True))
             first, second = (list(zip(where, side, strict=True)) for side in (first, second))
-        asked: list[Any] = [None] * len(first)
+        worker: list[Any] = [None] * len(first)
         if who:
-            asked = _known(_entries(table, columns[2], blank=True), workers)
-        return Asked(_known(first, items), _known(second, items), asked)
+            worker = _known(_entries(table, columns[2], blank=True), workers)
+        return PairQueries(_known(first, items), _known(second, items), worker)
     finally:
         table.close()
 

@@ -161,9 +161,9 @@ def read_votes(votes: Any, options: ReadOptions | None = None) -> Comparisons:
     """
     options = options or ReadOptions()
     if isinstance(votes, Comparisons):
-        if asked := options.asked():
+        if changed := options.changed():
             raise RequestError(
-                f"{', '.join(asked)}: options of reading, and these votes are read already; give "
+                f"{', '.join(changed)}: options of reading, and these votes are read already; give "
                 "them to crowdsift.read"
             )
         return votes

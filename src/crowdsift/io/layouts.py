@@ -76,9 +76,9 @@ def find_roles(table: Source, mapped: Mapping[str, str]) -> dict[str, str]:
 
 def choose_layout(roles: Mapping[str, str], mapped: Mapping[str, str]) -> tuple[str, ...] | None:
     """Take the first layout whose columns are all there and include those the user mapped."""
-    asked = set(mapped) - {"worker", "weight"}
+    required = set(mapped) - {"worker", "weight"}
     for layout in _LAYOUTS:
-        if asked <= set(layout) <= set(roles):
+        if required <= set(layout) <= set(roles):
             return layout
     return None
 
@@ -90,9 +90,9 @@ def not_found(table: Source, hint: str) -> InputError:
     meant = [
         f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
     ]
-    asked = f" (did you mean {', '.join(meant)}?)" if meant else ""
+    hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
     return InputError(
-        f"the columns of the votes were not found; the columns are {listed(table)}{asked}, and "
+        f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
         "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
         "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
         f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}',

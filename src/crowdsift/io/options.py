@@ -60,7 +60,7 @@ class ReadOptions:
     >>> from crowdsift.io.options import ReadOptions
     >>> ReadOptions(unique="AssignmentId", by=None).unique
     ('AssignmentId',)
-    >>> ReadOptions(by="topic").asked()
+    >>> ReadOptions(by="topic").changed()
     ['by']
     """
 
@@ -113,14 +113,13 @@ class ReadOptions:
             )
         return cls(**{**reading, "threads": threads})
 
-    def asked(self) -> list[str]:
+    def changed(self) -> list[str]:
         """The names of the options that differ from their defaults, but for those of resources."""
-        plain = _DEFAULTS
         return [
             each.name
             for each in fields(self)
             if each.name not in ("threads", "memory")
-            and getattr(self, each.name) != getattr(plain, each.name)
+            and getattr(self, each.name) != getattr(_DEFAULTS, each.name)
         ]
 
 

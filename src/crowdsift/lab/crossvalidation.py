@@ -1,4 +1,4 @@
-"""Methods side by side without a truth: how well each foretells votes that it was not shown."""
+"""Methods side by side without a truth: how well each predicts left-out votes."""
 
 from __future__ import annotations
 

@@ -59,7 +59,7 @@ def evaluate(
         Whatever `crowdsift.read` takes.
     truth
         A file or frame with the columns item and score, or a mapping from items to scores. Without
-        one votes are left out and foretold; see `crowdsift.lab.crossvalidation.cross_validate`.
+        one votes are left out and predicted; see `crowdsift.lab.crossvalidation.cross_validate`.
     methods
         "all", names separated by commas, or a sequence of names and models.
     columns, workers, sides, covariates

@@ -286,7 +286,7 @@ class Model(ABC):
 
         `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
         half a win, the rate of ties. `side` and `side_variance` are mean and variance of a side
-        habit, for models that predict with one; here it is not used. Which item stands on which
-        side is not said: both placements are as likely.
+        bias, for models that predict with one; here it is not used. Which item stands on which
+        side is unknown: both placements are equally likely.
         """
         return half_win(self.probability(difference, reliability), tie)

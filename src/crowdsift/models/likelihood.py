@@ -89,7 +89,7 @@ class LikelihoodModel(Model):
             first = np.zeros(engine.facts.n_items)
             scores, trace = minimise_eliminated(objective, first, rule, self.stages)
         else:
-            objective.go_on_from(start.workers)
+            objective.start_from(start.workers)
             scores, trace = minimise(objective, start.scores, rule)
         objective.evaluate(scores)
         return Estimate(

@@ -258,7 +258,7 @@ def _calibration(facts: Facts) -> Check:
         return Check("calibration", title, "none", found)
     state = _graded(found.gap, CALIBRATION)
     finding = (
-        f"Fitted again without a fifth of the votes, it foretold {percent(found.accuracy)} of them"
+        f"Fitted again without a fifth of the votes, it predicted {percent(found.accuracy)} of them"
     )
     if found.log_loss >= COIN:
         return Check("calibration", title, "bad", f"{finding}, no better than a coin.",

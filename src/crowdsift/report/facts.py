@@ -208,7 +208,7 @@ def _key(label: Any) -> Any:
 def _side_excess(
     fit: FitRecord, votes: Comparisons, scores: NDArray[np.float64]
 ) -> tuple[float, float, float] | None:
-    """Votes for the left item beyond those that scores and reliabilities foretell, as a share."""
+    """Votes for the left item beyond those that scores and reliabilities predict, as a share."""
     counted = votes.weight * (votes.outcome != 0.5)
     total = float(counted.sum(dtype=np.float64))
     if not votes.sides_known or not total:

@@ -32,7 +32,7 @@ _SMALL = 32  # items of components whose taus are taken together
 
 @dataclass(frozen=True)
 class Calibration:
-    """What a fit on four fifths of the votes foretold of the rest.
+    """How well a fit on four fifths of the votes predicted the rest.
 
     Attributes
     ----------
@@ -152,16 +152,16 @@ def predicted_probability(
         context = votes.item_contexts[first]
         worker = estimate.in_context.rows(worker, context, votes.n_workers)
         points = estimate.in_context.below(points)
-    offset = spread_of = np.zeros((len(votes), 1))
+    offset = offset_variance = np.zeros((len(votes), 1))
     if estimate.covariates is not None:
-        offset, spread_of = estimate.covariates.offsets(votes)
+        offset, offset_variance = estimate.covariates.offsets(votes)
     result = np.empty(len(votes))
     for begin in range(0, len(votes), _CHUNK):
         part = slice(begin, begin + _CHUNK)
-        beta, width, habit, spread = (column[worker[part]] for column in points)
-        unsure = beta**2 * variance[part, None] + side * spread + spread_of[part]
+        beta, width, bias, bias_variance = (column[worker[part]] for column in points)
+        unsure = beta**2 * variance[part, None] + side * bias_variance + offset_variance[part]
         size = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * unsure)
-        z = beta * difference[part, None] + side * habit + offset[part]
+        z = beta * difference[part, None] + side * bias + offset[part]
         won, lost = sigmoid(size * (z - width)), sigmoid(size * (-z - width))
         result[part] = (0.5 * (1.0 + won - lost)).mean(axis=1)
     return result

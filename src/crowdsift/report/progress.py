@@ -95,25 +95,25 @@ def fit_progress(
 
     bar = Progress(
         TextColumn("{task.description}"), BarColumn(bar_width=20),
-        TextColumn("{task.fields[said]}"), TimeElapsedColumn(),
+        TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
         console=console or Console(stderr=True), transient=True,
     )  # fmt: skip
     forecast, begun = Forecast(tolerance), time.monotonic()
     with bar:
-        task = bar.add_task(title, total=None, said="")
+        task = bar.add_task(title, total=None, status="")
 
         def report(iteration: int, measure: float) -> None:
             forecast.add(iteration, measure, time.monotonic() - begun)
             stage = f"{title}, run {forecast.runs}" if forecast.runs > 1 else title
-            said, share = _text(iteration, measure, forecast.seconds_left), forecast.share
+            status, share = _text(iteration, measure, forecast.seconds_left), forecast.share
             if tolerance is not None and measure <= tolerance:  # what comes has no iterations
-                stage, said, share = (
+                stage, status, share = (
                     f"{title}: intervals and tables",
                     f"{iteration:,} iterations",
                     None,
                 )
             total = None if share is None else 1.0
-            bar.update(task, description=stage, said=said, total=total, completed=share or 0.0)
+            bar.update(task, description=stage, status=status, total=total, completed=share or 0.0)
 
         yield report
 

@@ -146,7 +146,9 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
             *(f"{row[name]:.4f}" for name in ("brier", "calibration", "accuracy")),
         )
     console = _console()
-    console.print(Text("Left-out votes foretold; a coin has a log loss of 0.693", style="italic"))
+    console.print(
+        Text("Predictions of left-out votes; a coin has a log loss of 0.693", style="italic")
+    )
     console.print(table)
     for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):
         console.print(Text(note))

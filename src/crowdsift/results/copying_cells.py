@@ -93,13 +93,13 @@ class Effects:
         self._cells = cells
         share = 1.0 / repeated if outside is None else np.where(outside, 1.0 / repeated, 0.0)
         p = careful(cells.p)
-        self._pull = share * (cells.wins - cells.votes * p)
+        self._residual = share * (cells.wins - cells.votes * p)
         self._weight = share * cells.votes * p * (1.0 - p)
-        self._pulls, self._weights = (
-            np.bincount(cells.unit, each) for each in (self._pull, self._weight)
+        self._residual_sum, self._weight_sum = (
+            np.bincount(cells.unit, each) for each in (self._residual, self._weight)
         )
-        excess = float((self._pulls**2 - self._weights).sum())
-        self.variance = max(excess / max(float((self._weights**2).sum()), 1e-300), 0.0)
+        excess = float((self._residual_sum**2 - self._weight_sum).sum())
+        self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 
     def without(self, *cells: NDArray[np.int64]) -> tuple[tuple[Vector, ...], Vector]:
         """Probabilities of cells by what others think of their pair, and the variance left.
@@ -107,12 +107,12 @@ class Effects:
         The cells are of one pair of items row by row; what all of them hold is left out.
         """
         unit = self._cells.unit[cells[0]]
-        pull: Vector = self._pulls[unit].astype(np.float64)
-        weight: Vector = self._weights[unit].astype(np.float64)
+        residual: Vector = self._residual_sum[unit].astype(np.float64)
+        weight: Vector = self._weight_sum[unit].astype(np.float64)
         for at in cells:
-            pull, weight = pull - self._pull[at], weight - self._weight[at]
+            residual, weight = residual - self._residual[at], weight - self._weight[at]
         left = self.variance / (1.0 + self.variance * np.maximum(weight, 0.0))
-        effect = np.clip(left * pull, -_LARGEST, _LARGEST)
+        effect = np.clip(left * residual, -_LARGEST, _LARGEST)
         moved = []
         for at in cells:
             p = self._cells.p[at]

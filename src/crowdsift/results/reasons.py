@@ -44,7 +44,7 @@ TEMPLATES = (
 )
 (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
-    _HABIT, _ALONE, _CROWD,
+    _SIDE_BIAS, _ALONE, _CROWD,
 ) = range(len(TEMPLATES))  # fmt: skip
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
@@ -136,7 +136,7 @@ def reasons(
     for i, (verdict, reliability, upper, votes) in enumerate(zip(*columns, strict=True)):
         ratio, limit = ((value - level) / typical for value in (reliability, upper))
         found = [_main(verdict, ratio, limit, votes, *chances[i])]
-        found += _habit(table, i)
+        found += _side_bias(table, i)
         agreed = table["agreement"][i]
         if agreed == agreed:
             found.append(Reason(_AGREES, (percent(agreed),)))
@@ -186,12 +186,12 @@ def _main(
     return Reason(_OPEN, (many(votes, "vote"), chance(reliable), chance(random), chance(against)))
 
 
-def _habit(table: Table, row: int) -> list[Reason]:
+def _side_bias(table: Table, row: int) -> list[Reason]:
     """The side bias, where it is clear."""
     low, high = float(table["side_lower"][row]), float(table["side_upper"][row])
     if low > 0.0 or high < 0.0:
         figures = (f"{value:+.1f}" for value in (table["side_bias"][row], low, high))
-        return [Reason(_HABIT, tuple(figures))]
+        return [Reason(_SIDE_BIAS, tuple(figures))]
     return []
 
 

@@ -67,14 +67,20 @@ class WorkerElimination:
         self._passes, self._likelihood = required(engine.likelihood), likelihood
         self._penalty = self.worker_penalty = penalty
         self._centre, self._bounds, self.truthful = start, bounds, truthful
-        self._gradient = np.zeros(engine.facts.n_items)
-        self._settled = np.tile(
-            start, (engine.facts.n_workers, 1)
-        )  # θ at the last point stepped from
-        self.theta = self._settled
         self.hold_workers = True
-        self._at: _Point
+        self._last: _Point | None = None  # the last point evaluated
         self._left: _Point | None = None  # the last point stepped from
+        self._settled = np.tile(start, (engine.facts.n_workers, 1))  # θ there
+
+    @property
+    def _at(self) -> _Point:
+        assert self._last is not None
+        return self._last
+
+    @property
+    def theta(self) -> Vector:
+        """Parameters of workers at the last point; before the first one, those to begin with."""
+        return self._settled if self._last is None else self._last.theta
 
     @property
     def log_likelihood(self) -> float:
@@ -84,15 +90,16 @@ class WorkerElimination:
     def evaluate(self, x: Vector) -> tuple[float, Vector]:
         """Value and gradient of F."""
         if self._left is not None and self._left.is_at(x, self.worker_penalty, self.hold_workers):
-            self._at = self._left  # a step was taken back
-            self.theta, self._gradient = self._at.theta, self._at.gradient
+            self._last = self._left  # a step was taken back
         else:
-            self._at = self._evaluated(x)
-        return self._at.value, self._at.gradient
+            self._last = self._evaluated(x)
+        return self._last.value, self._last.gradient
 
     def _evaluated(self, x: Vector) -> _Point:
+        theta = self.theta
         if not self.hold_workers:
-            self.theta = self._passes.fit_workers(
+            steepest = 0.0 if self._last is None else float(np.abs(self._last.gradient).max())
+            theta = self._passes.fit_workers(
                 self._likelihood,
                 x,
                 self._settled,
@@ -101,14 +108,14 @@ class WorkerElimination:
                 bounds=self._bounds,
                 # Far from the optimum the workers need not be settled to the last digit; near it
                 # what is left of their gradient, over λ, is an error of the scores.
-                tolerance=min(max(1e-5 * float(np.abs(self._gradient).max()), 1e-12), 1e-6),
+                tolerance=min(max(1e-5 * steepest, 1e-12), 1e-6),
             )
-        curvature = self._passes.derivatives(self._likelihood, x, self.theta)
-        drift = float(np.sum((self.theta - self._centre) ** 2))
+        curvature = self._passes.derivatives(self._likelihood, x, theta)
+        drift = float(np.sum((theta - self._centre) ** 2))
         prior = 0.5 * (self._penalty * float(x @ x) + self.worker_penalty * drift)
-        self._gradient = self._penalty * x - curvature.items
-        return _Point(x, self.theta, self.worker_penalty, self.hold_workers,
-                      prior - curvature.value, self._gradient, curvature)  # fmt: skip
+        gradient = self._penalty * x - curvature.items
+        return _Point(x, theta, self.worker_penalty, self.hold_workers,
+                      prior - curvature.value, gradient, curvature)  # fmt: skip
 
     def step(self, radius: float, tolerance: float) -> NewtonStep:
         """A step by conjugate gradients on S."""
@@ -116,7 +123,7 @@ class WorkerElimination:
         hessian, penalty = self._at.curvature.hessian.reduced(self._inverse_blocks()), self._penalty
         return NewtonStep.solve(
             lambda v: hessian.multiply(v) + penalty * v,
-            self._gradient,
+            self._at.gradient,
             hessian.diagonal() + penalty,
             radius,
             tolerance,
@@ -133,7 +140,7 @@ class WorkerElimination:
         complete = self._passes.derivatives(self._likelihood, x, all_true).hessian
         return (
             complete.reduced(None)
-            .solve(-self._gradient, np.zeros_like(x), shift=self._penalty,
+            .solve(-self._at.gradient, np.zeros_like(x), shift=self._penalty,
                    tolerance=_EM_SOLVE, most=_EM_PRODUCTS)
             .x
         )  # fmt: skip
@@ -142,9 +149,9 @@ class WorkerElimination:
         """The parameters of workers at the last point stepped from."""
         return self._settled
 
-    def go_on_from(self, theta: Vector) -> None:
-        """Parameters of workers to begin with, who are no longer alike."""
-        self._settled = self.theta = theta
+    def start_from(self, theta: Vector) -> None:
+        """Begin with these parameters of workers, who are no longer alike."""
+        self._settled = theta
         self.hold_workers = False
 
     def laplacian(self) -> Operator:

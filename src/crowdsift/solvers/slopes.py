@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.convergence import StoppingRule
     from crowdsift.solvers.score_prior import ScorePrior
 
-__all__ = ["CommonSlope", "OwnSlopes", "minimise_with_slopes"]
+__all__ = ["CommonSlope", "WorkerSlopes", "minimise_with_slopes"]
 
 # How long the last Newton step of a slope may be, relative to the slope where much is known of it.
 # The error that it leaves is of the order of its square, and near the optimum, where slopes hardly
@@ -153,7 +153,7 @@ class CommonSlope:
         return 0.0
 
 
-class OwnSlopes(CommonSlope):
+class WorkerSlopes(CommonSlope):
     """The same with ½Σ(β - μ)²/σ² added and every worker's β at its minimum.
 
     The gradient is then the partial one in the scores, and the Hessian the Schur complement
@@ -218,7 +218,7 @@ class OwnSlopes(CommonSlope):
         """The slopes at the last point stepped from."""
         return self._from
 
-    def go_on_from(self, slopes: Vector) -> None:
+    def start_from(self, slopes: Vector) -> None:
         """Slopes to begin with."""
         self._from = slopes
 
@@ -248,14 +248,14 @@ def minimise_with_slopes(
     Returns
     -------
     tuple
-        The scores, what the last pass said, and the value before the first and after every
+        The scores, the profile there, and the value before the first and after every
         iteration of the second phase.
     """
-    own = OwnSlopes(engine, penalty, mean, sd, rule.tolerance)
+    objective = WorkerSlopes(engine, penalty, mean, sd, rule.tolerance)
     if start is None:
         scores = CommonSlope(engine, penalty, mean).first_scores()
     else:
         scores = start[0]
-        own.go_on_from(start[1])
-    scores, trace = minimise(own, scores, rule, own.largest_step)
-    return scores, own.profile(scores), trace
+        objective.start_from(start[1])
+    scores, trace = minimise(objective, scores, rule, objective.largest_step)
+    return scores, objective.profile(scores), trace

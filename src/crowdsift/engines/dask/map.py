@@ -20,7 +20,7 @@ from distributed.protocol import to_serialize
 from crowdsift.engines.dask import watch
 from crowdsift.engines.dask.held import ENGINE, Call, Held, Recipe, copied, left_in, size
 from crowdsift.engines.dask.history import Place
-from crowdsift.engines.dask.watch import LOST, VoteFiles, known_workers
+from crowdsift.engines.dask.watch import LOST, VoteFiles, connected_workers
 from crowdsift.errors import ResourceError
 
 __all__ = ["DaskMap", "Remote", "Traffic"]
@@ -171,13 +171,13 @@ class DaskMap:
                 asking.cancel()
 
     async def _heartbeat(self, worker: str) -> None:
-        if worker not in await known_workers(self._client):
+        if worker not in await connected_workers(self._client):
             raise OSError(f"the scheduler has lost {worker}")
         # Twice as long as the scheduler has: a busy machine is slow to answer, and not lost.
         await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), 2 * watch.SILENCE)
 
     async def _start(self) -> None:
-        workers = sorted(await known_workers(self._client))
+        workers = sorted(await connected_workers(self._client))
         for place in self.places:
             place.worker = place.worker or workers[place.at % len(workers)]
 
@@ -216,7 +216,7 @@ class DaskMap:
         while True:
             held = [place.worker for place in self.places]
             for worker in sorted(
-                await known_workers(self._client), key=lambda each: (held.count(each), each)
+                await connected_workers(self._client), key=lambda each: (held.count(each), each)
             ):
                 try:
                     await asyncio.wait_for(

@@ -22,7 +22,7 @@ import numpy as np
 
 from crowdsift.engines.dask import files, watch
 from crowdsift.engines.dask.files import Range
-from crowdsift.engines.dask.watch import LOST, known_workers
+from crowdsift.engines.dask.watch import LOST, connected_workers
 from crowdsift.engines.shards import worker_ranges
 from crowdsift.errors import CrowdsiftError, InputError, ResourceError
 from crowdsift.io.parquet_votes import Labels, plain_intake
@@ -81,7 +81,7 @@ class FileShards:
     def deal(self, ranges: Sequence[Range]) -> NDArray[np.int64]:
         """Read all rows, and hold every range's votes on a worker; offsets of all."""
         self.ranges = list(ranges)
-        there = sorted(self._sync(known_workers(self.session.client)))
+        there = sorted(self._sync(connected_workers(self.session.client)))
         self.workers = [there[at % len(there)] for at in range(len(self.ranges))]
         blocks = self._blocks(range(len(self.ranges)), self.listed)
 
@@ -123,7 +123,7 @@ class FileShards:
             try:
                 return await self._hold(at, self.workers[at], blocks)
             except LOST:
-                there = sorted(await known_workers(self.session.client))
+                there = sorted(await connected_workers(self.session.client))
                 self.workers[at] = there[at % len(there)] if there else ""
         raise ResourceError("workers are lost again and again while votes are read; see their logs")
 
@@ -140,7 +140,7 @@ class FileShards:
         waiting, empty = asyncio.ensure_future(future._result()), None
         try:
             while not (await asyncio.wait({waiting}, timeout=watch.HEARTBEAT))[0]:
-                there = await known_workers(self.session.client)
+                there = await connected_workers(self.session.client)
                 if worker and worker not in there:
                     raise OSError(f"the scheduler has lost {worker}")
                 empty = (empty or time.monotonic()) if not there else None

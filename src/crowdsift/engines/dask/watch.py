@@ -9,7 +9,7 @@ from distributed.comm.core import CommClosedError
 
 from crowdsift.errors import ResourceError
 
-__all__ = ["HEARTBEAT", "LOST", "PATIENCE", "SILENCE", "VoteFiles", "known_workers"]
+__all__ = ["HEARTBEAT", "LOST", "PATIENCE", "SILENCE", "VoteFiles", "connected_workers"]
 
 HEARTBEAT, SILENCE = 1.0, 10.0  # seconds between heartbeats, and until a silent worker is lost
 PATIENCE = 25.0  # seconds until a worker must have appeared where none is left
@@ -25,7 +25,7 @@ class VoteFiles(Protocol):
         """Make the votes of a shard anew on a worker."""
 
 
-async def known_workers(client: Any) -> dict[str, Any]:
+async def connected_workers(client: Any) -> dict[str, Any]:
     """The workers that the scheduler knows now; an error where it does not answer."""
     try:
         known = await asyncio.wait_for(client.scheduler.identity(), SILENCE)

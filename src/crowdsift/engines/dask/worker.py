@@ -71,7 +71,7 @@ class _Shards:
             self._shards[key] = Shard.of(given, self._read.get(key))
             return {"answer": "OK"}
         if what in ("pairs", "votes"):
-            return self._said(what, self._read.get(key), given)
+            return self._answer_from_votes(what, self._read.get(key), given)
         if key not in self._shards:  # this process was started anew, under the same address
             return {"lost": True}
         if what == "replay":
@@ -79,7 +79,7 @@ class _Shards:
             return "OK"
         return {"answer": to_serialize(self._shards[key].call(given))}
 
-    def _said(self, what: str, votes: Comparisons | None, given: Any) -> Any:
+    def _answer_from_votes(self, what: str, votes: Comparisons | None, given: Any) -> Any:
         """The pairs of a range of items, as numbers; or all votes, where they are few."""
         if votes is None:
             return {"lost": True}

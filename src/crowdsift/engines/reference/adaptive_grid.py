@@ -13,8 +13,8 @@ if TYPE_CHECKING:
 
 __all__ = ["interpolated_prior", "refined_levels"]
 
-# A worker is refined where its posterior is narrower than NARROW cells of its grid; its own levels
-# span SPAN standard deviations to each side, and move when an end would by this share of them.
+# A worker is refined where its posterior is narrower than NARROW cells of its grid; its adaptive
+# grid spans SPAN standard deviations to each side, and moves when an end would by SLACK of it.
 NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
 
 

@@ -14,14 +14,21 @@ from crowdsift.engines.torch.sums import FixedPoint
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["CONSTANTS", "Transfer", "interpolated", "own_levels", "refined_ends", "signed_widths",
-           "transfer"]  # fmt: skip
+__all__ = [
+    "CONSTANTS",
+    "Transfer",
+    "adaptive_levels",
+    "interpolated",
+    "refined_ends",
+    "signed_widths",
+    "transfer",
+]  # fmt: skip
 
 # See `engines.reference.adaptive_grid`.
 CONSTANTS = _NARROW, _SPAN, _SLACK = 1.0, 7.0, 0.15
 
 
-def own_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
+def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
     """The levels between the ends, a row a worker."""
     place = torch.arange(half, dtype=torch.float64, device=low.device) / max(half - 1, 1)
     levels: Tensor = low[:, None] + (high - low)[:, None] * place[None, :]
@@ -33,7 +40,7 @@ def refined_ends(
 ) -> tuple[Tensor, Tensor]:
     """Ends of grids that resolve the workers' likelihoods; NaN where the common one does."""
     half, has = len(common), torch.isfinite(low)
-    levels = torch.where(has[:, None], own_levels(low, high, half), common[None, :])
+    levels = torch.where(has[:, None], adaptive_levels(low, high, half), common[None, :])
     size = likelihood[:, half + 1 :] + likelihood[:, :half].flip(1)
     size = size * _gradient(levels)
     total = size.sum(dim=1)
@@ -55,7 +62,7 @@ def refined_ends(
 
 
 def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
-    """Priors (workers x widths x types) on the workers' own grids; the mass at 0 stays there."""
+    """Priors (workers x widths x types) on adaptive grids of workers; the mass at 0 stays."""
     half = len(common)
     density = priors / signed_widths(common)
     place, share = _places(common, own)
@@ -103,7 +110,7 @@ class Transfer(NamedTuple):
 
 
 def transfer(common: Tensor, own: Tensor, likelihood: Tensor) -> Transfer:
-    """From likelihoods (workers x widths x types) on the workers' own grids."""
+    """From likelihoods (workers x widths x types) on the workers' adaptive grids."""
     half, shape = len(common), likelihood.shape
     cell = signed_widths(common)[half:]  # of 0 and of the positive levels
     weight = _gradient(own)[:, None, :]

@@ -110,13 +110,13 @@ class TorchEStep:
         if uses_triton(votes.device):
             from crowdsift.engines.torch.triton_em import item_system
 
-            weight, pull = item_system(votes, self._omega, s)
+            weight, rhs = item_system(votes, self._omega, s)
         else:
-            weight, pull = self._plain_system(s)
+            weight, rhs = self._plain_system(s)
         laplacian = PairLaplacian(
             votes.n_items, votes.first, votes.second, weight, votes.most_of_item, votes.solvers
         )
-        return ItemSystem(laplacian, to_host(pull))
+        return ItemSystem(laplacian, to_host(rhs))
 
     def _plain_system(self, s: Tensor) -> tuple[Tensor, Tensor]:
         """Weights of votes, and the right-hand side of items."""

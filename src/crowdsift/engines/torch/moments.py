@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-__all__ = ["Cavities", "NewSites", "PlainPasses", "SiteState", "cavity", "moved", "side_cavity"]
+__all__ = ["Cavities", "NewSites", "SiteState", "TorchPasses", "cavity", "moved", "side_cavity"]
 
 # A log Z below this tells no more: sums of fixed point must not overflow.
 _LEAST_LOG = -16_000.0
@@ -94,7 +94,7 @@ def side_cavity(
     return cavity(mean, variance, state.side_tau[part].double(), state.side_nu[part].double())
 
 
-class PlainPasses:
+class TorchPasses:
     """The two sweeps of a pass over votes and types: messages of workers, then the sites."""
 
     kernels = False  # whether workers and types are a matter of kernels, too
@@ -170,9 +170,9 @@ class PlainPasses:
         if given is None:
             return alpha, kappa, alpha, kappa
         among, x = given.index_select(0, worker) * regular, at.side
-        side = x * (among * e * k).sum(dim=1)
-        bend = x.abs() * (side * side - (among * f * k * k).sum(dim=1))
-        return alpha, kappa, side, bend
+        side_alpha = x * (among * e * k).sum(dim=1)
+        side_second = (among * f * k * k).sum(dim=1)
+        return alpha, kappa, side_alpha, x.abs() * (side_alpha * side_alpha - side_second)
 
     def _beta(self, part: slice) -> Tensor:
         """The reliability of every type for every row."""

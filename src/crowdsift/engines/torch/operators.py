@@ -11,7 +11,7 @@ import torch
 from crowdsift.engines.operators import Solution, WeightedPairs
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.sums import ExactSum, FixedPoint
-from crowdsift.engines.torch.vectors import on_device, to_device, to_host, told
+from crowdsift.engines.torch.vectors import on_device, to_device, to_host, to_solver
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -48,11 +48,11 @@ class TorchOperator(ABC):
     def multiply(self, v: Vector) -> Vector:
         """The product with v; see the protocol."""
         found = self.product(to_device(v, self._device))
-        return told(found) if on_device(v) else to_host(found)
+        return to_solver(found) if on_device(v) else to_host(found)
 
     def diagonal(self) -> Vector:
         """The diagonal; see the protocol."""
-        return told(self.diagonal_there().clone())
+        return to_solver(self.diagonal_there().clone())
 
     def pairs(self) -> WeightedPairs:
         """Of a Laplacian; see the protocol."""
@@ -67,7 +67,7 @@ class TorchOperator(ABC):
             return Solution(np.zeros_like(rhs), 0, 0.0, True)
         x, steps, square = self._solved(rhs, start, shift, tolerance, tolerance * size, most)
         relative = float(np.sqrt(square)) / size
-        return Solution(told(x), steps, relative, relative <= tolerance)
+        return Solution(to_solver(x), steps, relative, relative <= tolerance)
 
     def _solved(
         self, rhs: Vector, start: Vector, shift: float, tolerance: float, goal: float, most: int

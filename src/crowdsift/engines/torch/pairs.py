@@ -18,7 +18,7 @@ from crowdsift.engines.grid import (
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.operators import PairLaplacian
 from crowdsift.engines.torch.sums import ExactSum
-from crowdsift.engines.torch.vectors import to_host, told
+from crowdsift.engines.torch.vectors import to_host, to_solver
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -108,7 +108,7 @@ class PairState:
         laplacian = PairLaplacian(
             self._n_items, low, high, a, most, self._rows.votes.solvers, diagonal, runs=True
         )
-        return SiteSystem(laplacian, told(right), 0.0 if D is None else log_pairs)
+        return SiteSystem(laplacian, to_solver(right), 0.0 if D is None else log_pairs)
 
     def loopy_bp(self, tolerance: float, sweeps: int, fresh: bool) -> PairVariances | None:
         """Sweeps until messages settle, all on the device; None where shards share pairs."""
@@ -126,7 +126,7 @@ class PairState:
         if not found.definite:
             return PairVariances(np.ones(self._n_items), 0.0, False)
         self._V = found.pairs
-        return PairVariances(told(1.0 / found.precision), found.log_determinant, True)
+        return PairVariances(to_solver(1.0 / found.precision), found.log_determinant, True)
 
     def posteriors(self, means: Tensor) -> tuple[Tensor, Tensor]:
         """E and V of every pair, the lower item less the higher."""
@@ -193,7 +193,7 @@ class PairState:
         self._to_low, self._to_high = new_low, new_high
         found = torch.stack([moved.sum() + moved_too.sum(), (~proper).sum()]).cpu()
         return Messages(
-            told(self._message_sums()), float(found[0]), float(found[1]), 0.0,
+            to_solver(self._message_sums()), float(found[0]), float(found[1]), 0.0,
             np.zeros(self._n_items), np.zeros(len(self._pairs.shared)),
         )  # fmt: skip
 
@@ -208,7 +208,7 @@ class PairState:
         )  # fmt: skip
         moved, wrong = found.tolist()
         nothing, none = np.zeros(self._n_items), np.zeros(len(self._pairs.shared))
-        return Messages(told(sums), float(moved), float(wrong), 0.0, nothing, none)
+        return Messages(to_solver(sums), float(moved), float(wrong), 0.0, nothing, none)
 
     def _last_sweep(self, W: Tensor, la: Tensor, lb: Tensor, proper: Tensor) -> Messages:
         """Variances of pairs from the messages as they stand."""
@@ -226,8 +226,8 @@ class PairState:
         degrees = torch.bincount(self._low, minlength=self._n_items)
         degrees += torch.bincount(self._high, minlength=self._n_items)
         return Messages(
-            told(self._message_sums()), 0.0, float((~proper).sum()), log_determinant,
-            told(degrees), to_host(shared),
+            to_solver(self._message_sums()), 0.0, float((~proper).sum()), log_determinant,
+            to_solver(degrees), to_host(shared),
         )  # fmt: skip
 
     def _message_sums(self) -> Tensor:

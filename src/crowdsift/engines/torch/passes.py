@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Protocol
 
 from crowdsift.engines.torch.device import uses_triton
-from crowdsift.engines.torch.moments import PlainPasses
+from crowdsift.engines.torch.moments import TorchPasses
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -38,4 +38,4 @@ def grid_passes(rows: SiteRows, types: TypeState, before_gold: int) -> Passes:
         from crowdsift.engines.torch.triton_grid import TritonPasses
 
         return TritonPasses(rows, types, before_gold)
-    return PlainPasses(rows, types, before_gold)
+    return TorchPasses(rows, types, before_gold)

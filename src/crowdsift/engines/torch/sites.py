@@ -16,7 +16,7 @@ from crowdsift.engines.torch.passes import grid_passes
 from crowdsift.engines.torch.quantiles import class_masses, quantiles, summary
 from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.types import TypeState
-from crowdsift.engines.torch.vectors import to_host, told
+from crowdsift.engines.torch.vectors import to_host, to_solver
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 from crowdsift.numeric.threads import available_threads
 
@@ -110,10 +110,10 @@ class TorchSites:
         counts = types.counts(prior, some, self._own(prior, own))
         sums = torch.stack([torch.where(marked, logs, 0.0).sum(), log_sites])
         found = to_host(torch.cat([counts, sums]))
-        side_tau, side_nu = (told(x) if sides else np.zeros(len(x)) for x in self._side_sums())
+        side_tau, side_nu = (to_solver(x) if sides else np.zeros(len(x)) for x in self._side_sums())
         return SiteUpdate(
             found[:-2], float(found[-2]), float(found[-1]), types.gold_margin(marked),
-            told(torch.where(counted, regular, 0.0)), side_tau, side_nu,
+            to_solver(torch.where(counted, regular, 0.0)), side_tau, side_nu,
         )  # fmt: skip
 
     def type_counts(self, prior: Vector) -> Vector:

@@ -11,7 +11,7 @@ from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.links import logistic
 from crowdsift.engines.torch.operators import PairLaplacian, TorchOperator
 from crowdsift.engines.torch.sums import FixedPoint
-from crowdsift.engines.torch.vectors import told
+from crowdsift.engines.torch.vectors import to_solver
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -68,7 +68,9 @@ class TorchSlopes:
         if prior is not None:
             curvature = information.total() + prior.precision
         hessian.finish(curvature)
-        return Profile(float(value), told(gradient.total()), told(s), told(curvature), hessian)
+        return Profile(
+            float(value), to_solver(gradient.total()), to_solver(s), to_solver(curvature), hessian
+        )
 
     def _by_kernels(self, r: Tensor, s: Tensor, prior: SlopePrior | None) -> Profile:
         """The same by kernels, in three sweeps over the votes and Newton's."""
@@ -81,7 +83,9 @@ class TorchSlopes:
         hessian = SlopeHessian(votes)
         at = derivatives(votes, r, s, hessian.a, hessian.b)
         hessian.finish(curvature, at.a_most, at.b_most)
-        return Profile(float(at.value), told(at.gradient), told(s), told(curvature), hessian)
+        return Profile(
+            float(at.value), to_solver(at.gradient), to_solver(s), to_solver(curvature), hessian
+        )
 
     def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
         """Derivatives in the scores; see the protocol."""
@@ -99,7 +103,7 @@ class TorchSlopes:
             information.add(part.worker, -part.n * second * d * d)
             weight[part.rows] = -part.n * second * t * t
         return ScoreCurvature(
-            float(value), told(gradient.total()), told(information.total()),
+            float(value), to_solver(gradient.total()), to_solver(information.total()),
             PairLaplacian(votes.n_items, votes.first, votes.second, weight, votes.most_of_item),
         )  # fmt: skip
 
@@ -115,14 +119,14 @@ class TorchSlopes:
         largest = 2.0 * r.abs().max()
         for _ in range(_MOST_STEPS):
             slope = votes.worker_sums(votes.heaviest * largest)
-            bend = votes.worker_sums(votes.heaviest * 0.25 * _square(largest))
+            information = votes.worker_sums(votes.heaviest * 0.25 * _square(largest))
             for part in votes.parts():
                 d = part.differences(r)
                 _, first, second = logistic(s.index_select(0, part.worker) * d, part.y)
                 slope.add(part.worker, part.n * first * d)
-                bend.add(part.worker, -part.n * second * d * d)
+                information.add(part.worker, -part.n * second * d * d)
             gradient = slope.total() - prior.precision * (s - prior.mean)
-            hessian = bend.total() + prior.precision
+            hessian = information.total() + prior.precision
             low = torch.where(gradient > 0.0, s, low)
             high = torch.where(gradient < 0.0, s, high)
             new, middle = s + gradient / hessian, 0.5 * (low + high)

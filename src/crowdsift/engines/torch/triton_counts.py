@@ -1,8 +1,8 @@
 """Triton kernels that count workers by type for a prior over types.
 
-On a worker's own grid the prior is interpolated, which is linear, and so is the sharing out of its
-posterior among the types of the common grid, up to a factor: what prior mass at a type and at its
-neighbours adds is computed once a pass, and counts are sums over it.
+On a worker's adaptive grid the prior is interpolated, which is linear, and so is the sharing out
+of its posterior among the types of the common grid, up to a factor: what prior mass at a type and
+at its neighbours adds is computed once a pass, and counts are sums over it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.torch.triton_solve import Recorded
-from crowdsift.engines.torch.triton_types import own_level, place_among
+from crowdsift.engines.torch.triton_types import adaptive_level, place_among
 
 if TYPE_CHECKING:
     from weakref import ReferenceType
@@ -40,7 +40,7 @@ def _relative(
     inside = t < n_types
     row = worker.to(tl.int64) * n_types
     lo = tl.load(low + worker)
-    own = tl.where(lo == lo, n_regular, 0)  # types of the worker's own grid
+    own = tl.where(lo == lo, n_regular, 0)  # types of the worker's adaptive grid
     message = tl.load(messages + row + t, mask=inside, other=float("-inf"))
     relative = tl.exp(message - tl.load(tops + worker))
     relative = tl.where(t < own, 0.0, relative)
@@ -63,7 +63,7 @@ def _share_out(
         top = tl.load(tops + worker)
         i, b = tl.arange(0, H), tl.arange(0, H)
         good, bins = i < half, b <= half
-        level = own_level(i + 1, lo, hi, half)
+        level = adaptive_level(i + 1, lo, hi, half)
         lower, share = place_among(levels, level, half)
         first = tl.load(levels)
         within = level < first  # between 0 and the first level, whose density holds there

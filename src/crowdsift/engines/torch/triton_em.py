@@ -36,7 +36,7 @@ _SHIFT, _RIDGE = 5, 7  # places in the state of a solve
 
 
 @triton.jit
-def _expect(first, second, worker, y, n, scores, slopes, omega, values, precisions, count,
+def _e_step(first, second, worker, y, n, scores, slopes, omega, values, precisions, count,
             B: tl.constexpr):  # fmt: skip
     """n·E[ω] of votes; log-likelihood and Σ n·E[ω] of a block of them."""
     block = tl.program_id(0)
@@ -72,8 +72,8 @@ def _regress(offsets, first, second, y, n, omega, scores, slopes, ridge, B: tl.c
         good = i < end
         a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
         d = tl.load(scores + a, mask=good, other=0.0) - tl.load(scores + b, mask=good, other=0.0)
-        lean = tl.load(y + i, mask=good, other=0.5).to(tl.float64) - 0.5
-        top += tl.load(n + i, mask=good, other=0.0).to(tl.float64) * lean * d
+        kappa = tl.load(y + i, mask=good, other=0.5).to(tl.float64) - 0.5
+        top += tl.load(n + i, mask=good, other=0.0).to(tl.float64) * kappa * d
         bottom += tl.load(omega + i, mask=good, other=0.0) * d * d
     below = tl.sum(bottom, axis=0) + tl.load(ridge)
     tl.store(slopes + worker, tl.where(below > 0.0, tl.sum(top, axis=0) / below, 0.0))
@@ -88,9 +88,9 @@ def _system(
     good = i < count
     t = tl.load(slopes + tl.load(worker + i, mask=good, other=0), mask=good, other=0.0)
     tl.store(weight + i, t * t * tl.load(omega + i, mask=good, other=0.0), mask=good)
-    lean = tl.load(y + i, mask=good, other=0.5).to(tl.float64) - 0.5
-    pull = t * tl.load(n + i, mask=good, other=0.0).to(tl.float64) * lean
-    whole = tl.floor(pull * tl.load(up) + 0.5).to(tl.int64)
+    kappa = tl.load(y + i, mask=good, other=0.5).to(tl.float64) - 0.5
+    term = t * tl.load(n + i, mask=good, other=0.0).to(tl.float64) * kappa
+    whole = tl.floor(term * tl.load(up) + 0.5).to(tl.int64)
     a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
     tl.atomic_add(sums + a, whole, mask=good, sem="relaxed")
     tl.atomic_add(sums + b, -whole, mask=good, sem="relaxed")
@@ -105,7 +105,7 @@ def _items(
     item = tl.program_id(0)
     begin, end = tl.load(offsets + item), tl.load(offsets + item + 1)
     total, flow = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
-    pull = tl.zeros([B], tl.float64)
+    terms = tl.zeros([B], tl.float64)
     for at in range(begin, end, B):
         i = at + tl.arange(0, B)
         good = i < end
@@ -115,10 +115,10 @@ def _items(
         tl.store(weight + i, w, mask=good)
         total += w
         flow += w * tl.load(x + tl.load(other + i, mask=good, other=0), mask=good, other=0.0)
-        lean = tl.load(y + vote, mask=good, other=0.5).to(tl.float64) - 0.5
-        lean *= tl.load(n + vote, mask=good, other=0.0).to(tl.float64)
-        pull += t * lean * tl.load(sign + i, mask=good, other=0).to(tl.float64)
-    whole, b = tl.sum(total, axis=0), tl.sum(pull, axis=0)
+        kappa = tl.load(y + vote, mask=good, other=0.5).to(tl.float64) - 0.5
+        kappa *= tl.load(n + vote, mask=good, other=0.0).to(tl.float64)
+        terms += t * kappa * tl.load(sign + i, mask=good, other=0).to(tl.float64)
+    whole, b = tl.sum(total, axis=0), tl.sum(terms, axis=0)
     pivot = whole + tl.load(state + 5)
     tl.store(rhs + item, b)
     tl.store(diagonal + item, whole)
@@ -210,7 +210,7 @@ def e_step(votes: VoteTensors, scores: Tensor, slopes: Tensor) -> tuple[Tensor, 
     count = triton.cdiv(len(votes), _VOTES)
     parts = torch.zeros((2, max(count, 1)), dtype=torch.float64, device=votes.device)
     if count:
-        _expect[(count,)](
+        _e_step[(count,)](
             votes.first, votes.second, votes.worker, votes.y, votes.n, scores, slopes, omega,
             parts[0], parts[1], len(votes), B=_VOTES,
         )  # fmt: skip

@@ -1,6 +1,6 @@
 """Triton kernels of the grid passes: types in registers, one program some votes of one worker.
 
-They compute what `moments.PlainPasses` does. What is over votes alone is in double precision, what
+They compute what `moments.TorchPasses` does. What is over votes alone is in double precision, what
 is over votes and types in single precision, its sums over a worker's votes in double precision from
 one block of votes to the next. The two do not share a kernel: in one program every thread that has
 types of a vote would compute the vote's cavity once more.
@@ -15,8 +15,8 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
-from crowdsift.engines.torch.moments import NewSites, PlainPasses
-from crowdsift.engines.torch.triton_plain import plain_messages, plain_moments
+from crowdsift.engines.torch.moments import NewSites, TorchPasses
+from crowdsift.engines.torch.triton_reliability import reliability_messages, reliability_moments
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ _LEAST = float(LEAST_DENOMINATOR)
 
 @triton.jit
 def _reliabilities(t, inside, worker, half, low, high, levels, place):
-    """β of types: of the worker's own grid where it has one, else of the common grid."""
+    """β of types: of the worker's adaptive grid where it has one, else of the common grid."""
     at = tl.load(place + t, mask=inside, other=0)
     size = tl.abs(at)
     lo, hi = tl.load(low + worker), tl.load(high + worker)
@@ -225,8 +225,8 @@ def _messages(
 @triton.jit
 def _moments(
     chunk_worker, chunk_begin, chunk_end, kind, mean, variance, side_mean, side_variance, low, high,
-    levels, place, width, only, regular, q, given, alpha, bend, side_alpha, side_bend, n_types,
-    half, before_gold, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr,
+    levels, place, width, only, regular, q, given, alpha, second_out, side_alpha, side_second_out,
+    n_types, half, before_gold, C: tl.constexpr, TIES: tl.constexpr, SIDES: tl.constexpr,
     FAMILY: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types; the same of the side."""
@@ -274,10 +274,10 @@ def _moments(
                 side_first += tl.sum(among * e * k, axis=1)
                 side_second += tl.sum(among * f * k * k, axis=1)
         tl.store(alpha + i, first, mask=good)
-        tl.store(bend + i, second, mask=good)
+        tl.store(second_out + i, second, mask=good)
         if FAMILY:
             tl.store(side_alpha + i, side_first, mask=good)
-            tl.store(side_bend + i, side_second, mask=good)
+            tl.store(side_second_out + i, side_second, mask=good)
 
 
 @triton.jit
@@ -290,8 +290,8 @@ def _joined(values, first, out, n_types, T: tl.constexpr):
     tl.store(out + worker.to(tl.int64) * n_types + t, total, mask=inside)
 
 
-class TritonPasses(PlainPasses):
-    """`moments.PlainPasses` with kernels for what is computed of votes and types."""
+class TritonPasses(TorchPasses):
+    """`moments.TorchPasses` with kernels for what is computed of votes and types."""
 
     kernels = True
 
@@ -311,7 +311,7 @@ class TritonPasses(PlainPasses):
         }  # fmt: skip
         self._half_wide = triton.next_power_of_2(max(self._half, 1))
         several = self._flags["TIES"] or self._flags["SIDES"]
-        self._plain = not several and 0 < self._half <= _TYPES
+        self._reliability_only = not several and 0 < self._half <= _TYPES
 
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
         """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
@@ -342,17 +342,17 @@ class TritonPasses(PlainPasses):
         self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
         clip: bool,
     ) -> NewSites:  # fmt: skip
-        """The sites of marked workers, after their messages; see `PlainPasses`."""
+        """The sites of marked workers, after their messages; see `TorchPasses`."""
         rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)
         among = mass if given is None else given.to(torch.float32)
         old = state.tau, state.nu, state.side_tau, state.side_nu
         new = NewSites(*(torch.empty_like(x) for x in old))
         if not self._shape[0]:
             return new
-        if self._plain:
-            plain_moments[(self._shape[0],)](
+        if self._reliability_only:
+            reliability_moments[(self._shape[0],)](
                 chunks.worker, chunks.begin, chunks.end, *self._cavity[:2], *self._grid[:3], mass,
-                new.tau, new.nu, self._shape[1], self._half, **self._plain_flags(),
+                new.tau, new.nu, self._shape[1], self._half, **self._reliability_flags(),
             )  # fmt: skip
         else:
             _moments[(self._shape[0],)](
@@ -370,10 +370,10 @@ class TritonPasses(PlainPasses):
         """Σ n·log Z of every chunk and type."""
         rows, chunks, (count, n_types) = self._rows, self._chunks, self._shape
         where = chunks.worker, chunks.begin, chunks.end, rows.n
-        if self._plain:
-            plain_messages[(count,)](
+        if self._reliability_only:
+            reliability_messages[(count,)](
                 *where, *self._cavity[:2], *self._grid[:3], out, n_types, self._half,
-                **self._plain_flags(),
+                **self._reliability_flags(),
             )  # fmt: skip
             return
         _messages[(count, triton.cdiv(n_types, self._flags["T"]))](
@@ -381,7 +381,7 @@ class TritonPasses(PlainPasses):
             self._before_gold, **self._flags,
         )  # fmt: skip
 
-    def _plain_flags(self) -> dict[str, Any]:
+    def _reliability_flags(self) -> dict[str, Any]:
         wide = self._half_wide
         return {"C": self._flags["C"], "T": wide, "V": 2048 // wide}
 

@@ -70,8 +70,8 @@ def _pair_sums(
         if not ONES:  # a gather less where no vote has a weight
             weight = tl.load(n + row, mask=there, other=0.0).to(tl.float64)
         a += weight * tl.load(tau + row, mask=there, other=0.0).to(tl.float64)
-        lean = weight * tl.load(sign + row, mask=there, other=0).to(tl.float64)
-        h += lean * tl.load(nu + row, mask=there, other=0.0).to(tl.float64)
+        signed = weight * tl.load(sign + row, mask=there, other=0).to(tl.float64)
+        h += signed * tl.load(nu + row, mask=there, other=0.0).to(tl.float64)
     tl.store(a_out + i, a, mask=good)
     tl.store(h_out + i, h, mask=good)
 
@@ -85,11 +85,11 @@ def _received(
     good = i < count
     one, two = tl.load(low + i, mask=good, other=0), tl.load(high + i, mask=good, other=0)
     weight = _whole(tl.load(a + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_a))
-    pull = _whole(tl.load(h + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_h))
+    nu = _whole(tl.load(h + i, mask=good, other=0.0).to(tl.float64) * tl.load(up_h))
     tl.atomic_add(diagonal + two, weight, mask=good, sem="relaxed")
-    tl.atomic_add(rhs + two, -pull, mask=good, sem="relaxed")
+    tl.atomic_add(rhs + two, -nu, mask=good, sem="relaxed")
     add_runs(diagonal, low, i, good, one, weight, count, B)
-    add_runs(rhs, low, i, good, one, pull, count, B)
+    add_runs(rhs, low, i, good, one, nu, count, B)
 
 
 @triton.jit

@@ -44,7 +44,7 @@ def _halves(x):
 @triton.jit
 def _sums_of_worker(s, begin, end, first, second, y, n, scores, B: tl.constexpr):
     """Σ n(y - p)d and Σ n·p(1 - p)d² over the votes of a worker, at a slope."""
-    slope, bend = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
+    slope, information = tl.zeros([B], tl.float64), tl.zeros([B], tl.float64)
     for at in range(begin, end, B):
         i = at + tl.arange(0, B)
         good = i < end
@@ -53,8 +53,8 @@ def _sums_of_worker(s, begin, end, first, second, y, n, scores, B: tl.constexpr)
         outcome = tl.load(y + i, mask=good, other=0.0).to(tl.float64)
         weight = tl.load(n + i, mask=good, other=0.0).to(tl.float64)
         slope += weight * (outcome * q - (1.0 - outcome) * p) * d
-        bend += weight * p * q * d * d
-    return tl.sum(slope, axis=0), tl.sum(bend, axis=0)
+        information += weight * p * q * d * d
+    return tl.sum(slope, axis=0), tl.sum(information, axis=0)
 
 
 @triton.jit
@@ -74,8 +74,8 @@ def _settle(
     before = high
     far, steps = s == s, 0
     while far:
-        slope, bend = _sums_of_worker(s, begin, end, first, second, y, n, scores, B)
-        gradient, hessian = slope - precision * (s - mean), bend + precision
+        slope, information = _sums_of_worker(s, begin, end, first, second, y, n, scores, B)
+        gradient, hessian = slope - precision * (s - mean), information + precision
         low, high = tl.where(gradient > 0.0, s, low), tl.where(gradient < 0.0, s, high)
         new, middle = s + gradient / hessian, 0.5 * (low + high)
         slow = (new < low) | (new > high) | (tl.abs(new - s) > 0.5 * before)
@@ -85,9 +85,9 @@ def _settle(
         steps += 1
         far = (before > last * size) & (steps < MOST)
         s = new
-    _, bend = _sums_of_worker(s, begin, end, first, second, y, n, scores, B)
+    _, information = _sums_of_worker(s, begin, end, first, second, y, n, scores, B)
     tl.store(slopes + worker, s)
-    tl.store(curvature + worker, bend + precision)
+    tl.store(curvature + worker, information + precision)
 
 
 @triton.jit
@@ -108,8 +108,8 @@ def _derive(
     value = outcome * (tl.minimum(eta, 0.0) - tail) + (1.0 - outcome) * (
         tl.minimum(-eta, 0.0) - tail
     )
-    slope, bend = outcome * q - (1.0 - outcome) * p, p * q
-    a, b = weight * bend * t * t, weight * (bend * eta - slope)
+    slope, information = outcome * q - (1.0 - outcome) * p, p * q
+    a, b = weight * information * t * t, weight * (information * eta - slope)
     whole = tl.floor(weight * slope * t * tl.load(up) + 0.5).to(tl.int64)
     tl.atomic_add(sums + tl.load(first + i, mask=good, other=0), whole, mask=good, sem="relaxed")
     tl.atomic_add(sums + tl.load(second + i, mask=good, other=0), -whole, mask=good, sem="relaxed")

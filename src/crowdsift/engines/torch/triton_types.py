@@ -15,12 +15,12 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Posterior", "own_level", "place_among", "posterior", "refined"]
+__all__ = ["Posterior", "adaptive_level", "place_among", "posterior", "refined"]
 
 
 @triton.jit
-def own_level(size, lo, hi, half):
-    """The level of that number, from 1, on a worker's own grid."""
+def adaptive_level(size, lo, hi, half):
+    """The level of that number, from 1, on a worker's adaptive grid."""
     return lo + (size - 1).to(tl.float64) * ((hi - lo) / tl.maximum(half - 1, 1))
 
 
@@ -39,7 +39,7 @@ def place_among(levels, level, half):
 @triton.jit
 def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, regular, half,
            n_regular):  # fmt: skip
-    """The prior masses of a worker's types, on its own grid where it has one."""
+    """The prior masses of a worker's types, on its adaptive grid where it has one."""
     mass = tl.load(prior + t, mask=inside, other=0.0)
     if worker >= before_gold:  # gold is of the largest reliability
         mass = tl.where(t == 2 * half, 1.0, 0.0).to(tl.float64)
@@ -48,7 +48,8 @@ def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, 
             at = tl.load(place + t, mask=inside, other=0)
             size = tl.abs(at)
             own = (size > 0) & inside
-            below, share = place_among(levels, own_level(tl.maximum(size, 1), lo, hi, half), half)
+            level = adaptive_level(tl.maximum(size, 1), lo, hi, half)
+            below, share = place_among(levels, level, half)
             step = tl.where(half > 1, (hi - lo) / tl.maximum(half - 1, 1), 1.0)
             zero = t - at  # the type at 0 of the same width
             way = tl.where(at < 0, -1, 1)
@@ -116,7 +117,7 @@ def _refine(
     lo, hi, top = tl.load(low + worker), tl.load(high + worker), tl.load(tops + worker)
     has = tl.where(lo == lo, 1, 0) == 1
     common = tl.load(levels + i, mask=good, other=0.0)
-    level = tl.where(has, own_level(i + 1, lo, hi, half), common)
+    level = tl.where(has, adaptive_level(i + 1, lo, hi, half), common)
     before = tl.load(levels + i - 1, mask=good & (i > 0), other=0.0)
     after = tl.load(levels + i + 1, mask=i < half - 1, other=0.0)
     cell = 0.5 * (tl.where(i < half - 1, after, 2.0 * common - before)

@@ -10,8 +10,8 @@ import torch
 
 from crowdsift.engines.torch.adaptive_grid import (
     CONSTANTS,
+    adaptive_levels,
     interpolated,
-    own_levels,
     refined_ends,
     signed_widths,
     transfer,
@@ -125,7 +125,7 @@ class TypeState:
     def positive_levels(self, workers: Tensor) -> Tensor:
         """The positive levels of some workers, a row each."""
         low, high = self.low.index_select(0, workers), self.high.index_select(0, workers)
-        own = own_levels(low, high, len(self.levels))
+        own = adaptive_levels(low, high, len(self.levels))
         return torch.where(torch.isfinite(low)[:, None], own, self.levels[None, :])
 
     def reliabilities(self, workers: Tensor) -> Tensor:
@@ -246,7 +246,7 @@ class TypeState:
     def _priors(
         self, prior: Vector, own: WorkerPriors | None, among: Tensor | None, rows: slice
     ) -> Tensor:
-        """The prior of some workers on their own grids, a row each."""
+        """The prior of some workers on their adaptive grids, a row each."""
         numbers = torch.arange(self._n, device=self._device)[rows]
         if own is None:
             priors = self._numbers(prior).expand(len(numbers), -1)

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["DeviceVector", "on_device", "to_device", "to_host", "told"]
+__all__ = ["DeviceVector", "on_device", "to_device", "to_host", "to_solver"]
 
 # From so many entries on a vector stays where it is; below, starting a kernel takes longer than
 # the work of the host.
@@ -29,7 +29,7 @@ _LONG = 1 << 15
 _MANY = 1 << 14  # numbers that are worth memory which a GPU reads and writes by itself
 
 
-def told(values: Tensor) -> Vector:
+def to_solver(values: Tensor) -> Vector:
     """A vector as solvers get it: an array of the host or, where it is long, one of the GPU."""
     if stays(values.device, len(values)):
         return cast("Vector", DeviceVector(values.to(torch.float64)))

@@ -10,12 +10,12 @@ from __future__ import annotations
 import triton
 import triton.language as tl
 
-__all__ = ["plain_messages", "plain_moments"]
+__all__ = ["reliability_messages", "reliability_moments"]
 
 
 @triton.jit
 def _levels(j, inside, worker, half, low, high, levels):
-    """The positive levels of a worker: of its own grid where it has one, else of all."""
+    """The positive levels of a worker: of its adaptive grid where it has one, else of all."""
     lo, hi = tl.load(low + worker), tl.load(high + worker)
     own = lo + j.to(tl.float32) * ((hi - lo) / tl.maximum(half - 1, 1))
     common = tl.load(levels + j, mask=inside, other=0.0)
@@ -23,7 +23,7 @@ def _levels(j, inside, worker, half, low, high, levels):
 
 
 @triton.jit
-def plain_messages(
+def reliability_messages(
     chunk_worker, chunk_begin, chunk_end, n, mean, variance, low, high, levels, out, n_types, half,
     C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
@@ -55,8 +55,8 @@ def plain_messages(
 
 
 @triton.jit
-def plain_moments(
-    chunk_worker, chunk_begin, chunk_end, mean, variance, low, high, levels, q, alpha, bend,
+def reliability_moments(
+    chunk_worker, chunk_begin, chunk_end, mean, variance, low, high, levels, q, alpha, second_out,
     n_types, half, C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types.
@@ -84,6 +84,6 @@ def plain_moments(
         big = 1.0 / (1.0 + small)
         less = small * big
         p, o = tl.where(x >= 0.0, big, less), tl.where(x >= 0.0, less, big)
-        pull = slope * (up * o - down * p)
-        tl.store(alpha + i, tl.sum(pull, axis=1), mask=good)
-        tl.store(bend + i, tl.sum(pull * slope * (o - p), axis=1), mask=good)
+        alpha_terms = slope * (up * o - down * p)
+        tl.store(alpha + i, tl.sum(alpha_terms, axis=1), mask=good)
+        tl.store(second_out + i, tl.sum(alpha_terms * slope * (o - p), axis=1), mask=good)
