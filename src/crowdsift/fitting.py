@@ -65,8 +65,9 @@ class Fit(FeaturedRecord):
         What was learned of workers in general, where a method learns it: a later fit can start
         from it, as `update` does.
     sites
-        What every vote said of its pair, with the rows of `items` and `workers` for codes: with it
-        a later fit needs few passes. None for other methods and beyond 2 million votes.
+        The site of every vote in expectation propagation, with the rows of `items` and `workers`
+        for codes: with it a later fit needs few passes. None for other methods and beyond 2 million
+        votes.
     trace
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
@@ -239,42 +240,41 @@ def fit(
     >>> fit.items["item"].tolist()
     ['a', 'b', 'c']
     """
-    chosen, level = as_model(method), checked_level(level)
+    model, level = as_model(method), checked_level(level)
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = ReadOptions.of(reading, threads)
-    given = {**named_options(engine_options), "memory": options.memory or None}
-    folder = given.pop("checkpoint", None)
-    whole = not chosen.by_worker or tune or classes is not None or gold is not None
-    read, rows = votes_for_fit(votes, options, dependent_by, time_column, engine, given, whole)
+    resources = {**named_options(engine_options), "memory": options.memory or None}
+    checkpoint = resources.pop("checkpoint", None)
+    needs_rows = not model.by_worker or tune or classes is not None or gold is not None
+    read, rows = votes_for_fit(votes, options, dependent_by, time_column, engine, resources,
+                               needs_rows)  # fmt: skip
     comparisons = with_classes(read, classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
     refuse_unused(
-        chosen, chosen.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
+        model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,
     )  # fmt: skip
-    require_workers(chosen, comparisons)
-    known = None if gold is None else read_gold(gold, comparisons)
+    require_workers(model, comparisons)
+    gold_pairs = None if gold is None else read_gold(gold, comparisons)
     started = time.perf_counter()
-    if tune and chosen.tuned:
-        chosen = holdout.tune(comparisons, chosen, seed=seed, engine=engine, threads=threads).model
-    prepared = prepared_votes(chosen, comparisons, known)
-    ran = engine_choice(engine, prepared, given, chosen.needs, threads)
-    with (
-        blas_threads(1, dense=thread_count(threads)),
-        opened_engine(engine, prepared, threads, chosen.needs, given) as machine,
-    ):
-        comparisons = gathered(comparisons, machine, MOST_VOTES)
-        with checkpointed(folder, ran.name, chosen, comparisons, progress) as kept:
-            fitted = estimated(chosen, machine, comparisons, prepared, known, start, kept)
-        fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=ran)
-        opened = partial(opened_engine, engine, threads=threads, needs=chosen.needs, options=given)
-        fitted = with_groups(fitted, rows, machine, opened, progress)
-        result = Fit(**fields_of(fitted, machine.passes, started))
+    if tune and model.tuned:
+        model = holdout.tune(comparisons, model, seed=seed, engine=engine, threads=threads).model
+    prepared = prepared_votes(model, comparisons, gold_pairs)
+    choice = engine_choice(engine, prepared, resources, model.needs, threads)
+    open_engine = partial(opened_engine, engine, threads=threads, needs=model.needs,
+                          options=resources)  # fmt: skip
+    with blas_threads(1, dense=thread_count(threads)), open_engine(prepared) as opened:
+        comparisons = gathered(comparisons, opened, MOST_VOTES)
+        with checkpointed(checkpoint, choice.name, model, comparisons, progress) as saving:
+            fitted = estimated(model, opened, comparisons, prepared, gold_pairs, start, saving)
+        fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=choice)
+        fitted = with_groups(fitted, rows, opened, open_engine, progress)
+        result = Fit(**fields_of(fitted, opened.passes, started))
     result = replace(result, **fields_of_rows(result, rows))
     if overall and comparisons.by:
-        again = partial(fit, method=chosen, level=level, engine=engine, threads=threads, seed=seed,
+        refit = partial(fit, method=model, level=level, engine=engine, threads=threads, seed=seed,
                         engine_options=engine_options, progress=progress)  # fmt: skip
-        result = replace(result, **overall_fields(result, comparisons, known, again))
+        result = replace(result, **overall_fields(result, comparisons, gold_pairs, refit))
     if is_scaled(scale, anchor):
         result = result.on_scale(scale, anchor)
     warn_of(result)

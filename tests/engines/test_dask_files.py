@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import crowdsift
-from crowdsift.engines import opened_engine, read_there
+from crowdsift.engines import opened_engine, read_by_engine
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.options import ReadOptions
 
@@ -55,7 +55,7 @@ def options(cluster, shards=3):
 
 
 def read(address, cluster, **given):
-    return read_there("dask", address, ReadOptions(), {**options(cluster), **given})
+    return read_by_engine("dask", address, ReadOptions(), {**options(cluster), **given})
 
 
 @pytest.mark.parametrize("shards", [3, 60])
@@ -185,7 +185,9 @@ def test_bad_input(folder, cluster, tmp_path):
     with pytest.raises(InputError, match="workers see no Parquet file"):
         read(str(tmp_path / "none-*.parquet"), cluster)
     with pytest.raises(RequestError, match="without where"):
-        read_there("dask", "s3://bucket/x.parquet", ReadOptions(where="a > 1"), options(cluster))
+        read_by_engine(
+            "dask", "s3://bucket/x.parquet", ReadOptions(where="a > 1"), options(cluster)
+        )
     with pytest.raises(RequestError, match="cannot be opened by the workers"):
         read("nosuch://bucket/x.parquet", cluster)
     with pytest.raises(RequestError, match="needs all votes in one place"):
@@ -246,4 +248,4 @@ def test_other_votes_are_read_here(folder, cluster, tmp_path):
         str(tmp_path / "weighted.parquet")
     )
     assert read(tmp_path / "weighted.parquet", cluster) is None
-    assert read_there("cpu", folder, ReadOptions()) is None
+    assert read_by_engine("cpu", folder, ReadOptions()) is None

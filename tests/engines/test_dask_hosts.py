@@ -98,7 +98,7 @@ def cluster(places, port=8786):
 
 def test_a_host_is_cut_off(votes, monkeypatch):
     """The cable of one of three workers is pulled in mid-fit: the right end all the same."""
-    monkeypatch.setattr(watch, "SILENCE", 2.0)
+    monkeypatch.setattr(watch, "RESPONSE_TIMEOUT", 2.0)
     monkeypatch.setattr(watch, "HEARTBEAT", 0.5)
     model = crowdsift.model("sift", tolerance=1e-3)
     with hosts(4) as places, cluster(places) as (address, _):
@@ -117,7 +117,7 @@ def test_a_host_is_cut_off(votes, monkeypatch):
 
 def test_the_scheduler_dies(votes, monkeypatch, tmp_path):
     """Killed in mid-fit: an error that says so within 30 s, and a checkpoint to go on from."""
-    monkeypatch.setattr(watch, "SILENCE", 2.0)
+    monkeypatch.setattr(watch, "RESPONSE_TIMEOUT", 2.0)
     monkeypatch.setattr(watch, "HEARTBEAT", 0.5)
     place = ("", "127.0.0.1", "")
     monkeypatch.setattr(checkpoint, "_EVERY", 0.0)

@@ -121,9 +121,9 @@ def test_memory_is_foreseen_and_its_end_has_figures(monkeypatch):
     for name in ("memory_reserved", "memory_allocated"):
         monkeypatch.setattr(torch.cuda, name, lambda at: 0)
     monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
-    device.foresee(place, 2**29, 60, "sift")
+    device.require_device_memory(place, 2**29, 60, "sift")
     with pytest.raises(ResourceError, match=r"about 30\.5 GiB on cuda:0, which has 40\.0 GiB"):
-        device.foresee(place, 2**29, 61, "sift")
+        device.require_device_memory(place, 2**29, 61, "sift")
     with pytest.raises(ResourceError, match="fit fewer votes"), device.memory_errors(place, 2**29):
         raise torch.OutOfMemoryError("CUDA out of memory")
 

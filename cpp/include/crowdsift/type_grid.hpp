@@ -60,7 +60,7 @@ public:
             lanes[j] = static_cast<float>(levels[std::min(j, half_ - 1)]);
     }
 
-    // Rising order to lanes, and back (adding).
+    // Rising order to lanes.
     template <class T>
     void to_lanes(const double* rising, T* types) const {
         for (std::size_t j = 0; j < half_; ++j) {
@@ -68,15 +68,6 @@ public:
             types[lanes_ + j] = static_cast<T>(rising[half_ - 1 - j]);
         }
         types[zero()] = static_cast<T>(rising[half_]);
-    }
-
-    template <class T>
-    void add_from_lanes(const T* types, double scale, double* rising) const {
-        for (std::size_t j = 0; j < half_; ++j) {
-            rising[half_ + 1 + j] += scale * static_cast<double>(types[j]);
-            rising[half_ - 1 - j] += scale * static_cast<double>(types[lanes_ + j]);
-        }
-        rising[half_] += scale * static_cast<double>(types[zero()]);
     }
 
     // Where the levels of an adaptive grid lie among the common ones: the same for every tie width.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.active.beliefs import vote_precision
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -23,7 +24,6 @@ __all__ = [
     "State",
     "ThompsonSampler",
     "neighbours",
-    "pair_keys",
 ]
 
 TYPES = 16  # points that stand for the distribution of a reliability
@@ -218,18 +218,6 @@ def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
         one.append(np.full(len(first) - 1, hub))
         two.append(first[first != hub])
     return np.concatenate(one), np.concatenate(two)
-
-
-def pair_keys(a: Codes, b: Codes, n_items: int) -> NDArray[np.int64]:
-    """One number a pair, whichever item comes first.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> pair_keys(np.array([0, 2]), np.array([2, 0]), 3)
-    array([2, 2])
-    """
-    return np.asarray(np.minimum(a, b) * n_items + np.maximum(a, b))
 
 
 def _join(component: Codes, a: int, b: int) -> None:

@@ -13,6 +13,7 @@ from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.results.tables import Table
+from crowdsift.votes.pairs import pair_codes
 
 __all__ = ["next_pairs", "second_opinions"]
 
@@ -102,14 +103,13 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     if data is None or not data.has_workers:
         raise RequestError("second opinions need votes with workers, and a fit that kept them")
     n = data.n_items
-    low, high = np.minimum(data.first, data.second), np.maximum(data.first, data.second)
-    keys, place = np.unique(low.astype(np.int64) * n + high, return_inverse=True)
+    keys, place = pair_codes(data.first, data.second, n)
     count = np.bincount(place, data.weight)
     labels = data.items
-    wrong = 1.0 - _surer(found, labels[keys // n].tolist(), labels[keys % n].tolist())
-    doubt, worker = _doubts(found), data.worker_codes().astype(np.int64)
+    wrong = 1.0 - _more_probable(found, labels[keys // n].tolist(), labels[keys % n].tolist())
+    doubt, worker = _verdict_entropy(found), data.worker_codes().astype(np.int64)
     # One row a pair and worker: the same worker may have judged a pair both ways.
-    rows = np.unique(place.astype(np.int64) * data.n_workers + worker)
+    rows = np.unique(place * data.n_workers + worker)
     pair, who = rows // data.n_workers, rows % data.n_workers
     queries, open_, chosen, worth = np.zeros(data.n_workers), np.ones(len(keys), bool), [], []
     for _ in range(min(int(pairs), len(keys))):
@@ -130,12 +130,12 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     })  # fmt: skip
 
 
-def _surer(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:
+def _more_probable(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:
     p = np.asarray(found.better(one, two))
     return np.asarray(np.maximum(p, 1.0 - p))
 
 
-def _doubts(found: Fit) -> np.ndarray:
+def _verdict_entropy(found: Fit) -> np.ndarray:
     """The entropy of every worker's verdict as a share of the largest; 1 where it is undecided."""
     table = found.worker_table
     known = [table[name].astype(np.float64) for name in _CHANCES if name in table]

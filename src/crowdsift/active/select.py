@@ -13,7 +13,6 @@ from crowdsift.active.batches import (
     Question,
     ThompsonSampler,
     neighbours,
-    pair_keys,
 )
 from crowdsift.active.beliefs import answer
 from crowdsift.active.labels import sorted_labels, widened
@@ -27,6 +26,7 @@ from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.labels import key_of, plain
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -53,7 +53,7 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
     """What a fit says of votes, row by row."""
     place, code = _rows_of(coded, found), item_codes(found)
     score = np.asarray(found.item_table["score"], np.float64)
-    typical, worth = _worths(coded, found)
+    typical, worth = _vote_worth(coded, found)
     rough = _rough_variance(coded, score[place], typical)
     rows = len(coded.first)
     surer, margin, soft, weight = (np.empty(rows) for _ in range(4))
@@ -118,7 +118,7 @@ def _rough_variance(
     return np.asarray(1.0 / np.maximum(total, 1e-2))
 
 
-def _worths(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
+def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
     """The reliability of a typical reliable worker, and what a vote of every worker is worth.
 
     Typical is the median of those whose interval is above 0. A vote of a worker of whom β is

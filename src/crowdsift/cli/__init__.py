@@ -20,7 +20,7 @@ from crowdsift.cli.fit import fit
 from crowdsift.cli.interrupts import (
     Interrupted,
     defer_signals,
-    heed_signals,
+    handle_signals,
     ignore_signals,
     signal_seen,
 )
@@ -72,13 +72,13 @@ app.command("next")(next_)
 
 def program() -> None:
     """Entry point of a process that is nothing but the command."""
-    with heed_signals(last=True):
+    with handle_signals(last=True):
         _run()
 
 
 def main() -> None:
     """Run a command: errors of ours become one line and status 1, never a traceback."""
-    with heed_signals():
+    with handle_signals():
         _run()
 
 

@@ -105,7 +105,7 @@ def fit(
     import crowdsift
 
     given = hyper_parameters(settings or [])
-    chosen = None if method is None else crowdsift.model(method, **given)
+    model = None if method is None else crowdsift.model(method, **given)
     _require_targets(out, report, table, votes, to_table)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
@@ -113,25 +113,22 @@ def fit(
         covariates=covariates, features=features, query=query, threads=threads,
         partitions=partitions,
     )  # fmt: skip
-    machines: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device}
-    machines["checkpoint"] = checkpoint
-    whole = bool(classes or gold or tune) or not (chosen is None or chosen.by_worker)
+    resources: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device,
+                                 "checkpoint": checkpoint}  # fmt: skip
+    needs_rows = bool(classes or gold or tune) or not (model is None or model.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
-        read, rows = read_for_fit(
-            votes, options, dependent_by, time, (engine, machines), whole=whole, quiet=quiet
-        )
-    chosen = chosen or crowdsift.model("sift" if read.has_workers else "bt", **given)
-    _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
-    with (
-        log_to_stderr(quiet),
-        fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet) as progress,
-    ):
+        read, rows = read_for_fit(votes, options, dependent_by, time, (engine, resources),
+                                  needs_rows=needs_rows, quiet=quiet)  # fmt: skip
+    model = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
+    _refuse_unused(model, covariates, classes, tune, item_features or item_text)
+    title = f"Fitting {model.name}"
+    with log_to_stderr(quiet), fit_progress(title, model, quiet=quiet) as progress:
         result = crowdsift.fit(
-            read, chosen, classes=classes, items=item_features, item_text=item_text,
+            read, model, classes=classes, items=item_features, item_text=item_text,
             item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
             scale=scale, anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
             threads=threads, seed=seed, progress=progress,
-            engine_options=machines, memory=memory or "",
+            engine_options=resources, memory=memory or "",
         )  # fmt: skip
     result = _checked(result, robustness, statistics, gold, threads, quiet)
     result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)
@@ -145,13 +142,13 @@ def _shown(as_json: bool, quiet: bool, *written: Path | str | None) -> "Shown":
 
 
 def _refuse_unused(
-    chosen: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
+    model: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
 ) -> None:
     """Refuse options that the method would ignore; the votes are read already."""
     from crowdsift.models.unused import refuse_unused
 
     refuse_unused(
-        chosen,
+        model,
         True,
         covariates=bool(covariates),
         classes=bool(classes),
@@ -168,7 +165,7 @@ def _checked(
     threads: int | None,
     quiet: bool,
 ) -> "Fit":
-    """The fit with the checks that were asked for."""
+    """The fit with robustness and statistics where these options are given."""
     if robustness:
         with step_progress("Searching for votes that the leader hangs on", quiet=quiet):
             result = result.with_robustness(gold=gold, threads=threads)

@@ -10,14 +10,14 @@ from contextlib import contextmanager
 __all__ = [
     "Interrupted",
     "defer_signals",
-    "heed_signals",
+    "handle_signals",
     "ignore_signals",
     "raise_if_seen",
     "signal_seen",
 ]
 
-_HEEDED = (signal.SIGINT, signal.SIGTERM)
-_PATIENCE = 2.0  # seconds in which cleaning up is not disturbed by a second signal
+_HANDLED = (signal.SIGINT, signal.SIGTERM)
+_GRACE_PERIOD = 2.0  # seconds in which cleaning up is not disturbed by a second signal
 _seen: list[tuple[int, float]] = []  # signals, and when they came
 _deferred: list[None] = []  # not empty: they wait
 
@@ -36,7 +36,7 @@ class Interrupted(BaseException):
 
 
 @contextmanager
-def heed_signals(last: bool = False) -> Iterator[None]:
+def handle_signals(last: bool = False) -> Iterator[None]:
     """Raise `Interrupted` at Ctrl-C and at SIGTERM meanwhile, so that files are removed.
 
     Parameters
@@ -46,7 +46,7 @@ def heed_signals(last: bool = False) -> Iterator[None]:
         handlers from before would end it with a status that says that the work was not done.
     """
     _seen.clear()
-    before = {number: signal.signal(number, _raise) for number in _HEEDED}
+    before = {number: signal.signal(number, _raise) for number in _HANDLED}
     try:
         yield
     finally:
@@ -67,7 +67,7 @@ def defer_signals() -> Iterator[None]:
 
 def ignore_signals() -> None:
     """From here on the command only says how it ends."""
-    for number in _HEEDED:
+    for number in _HANDLED:
         signal.signal(number, signal.SIG_IGN)
 
 
@@ -84,7 +84,7 @@ def raise_if_seen() -> None:
 
 def _raise(number: int, _frame: object) -> None:
     now = time.monotonic()
-    if _seen and now - _seen[-1][1] < _PATIENCE:
+    if _seen and now - _seen[-1][1] < _GRACE_PERIOD:
         return
     _seen.append((number, now))
     if not _deferred:

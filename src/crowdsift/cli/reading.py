@@ -1,4 +1,4 @@
-"""How commands read votes: options become one record, and what was read is said in a line."""
+"""How commands read votes: options become one record, and a line says what was read."""
 
 from __future__ import annotations
 
@@ -59,18 +59,18 @@ def read_for_fit(
     options: ReadOptions,
     group: str | None,
     time: str | None,
-    machines: tuple[str, dict[str, Any]],
+    engine: tuple[str, dict[str, Any]],
     *,
-    whole: bool,
+    needs_rows: bool,
     quiet: bool = False,
 ) -> tuple[Comparisons, VoteRows | None]:
     """As `read_shown`, with the columns that say which votes go together and when, if any.
 
-    By the engine of `machines` (a name and options) where it reads, unless all votes must be here.
+    Read by the `engine` (a name and options) where it can, unless rows are needed here.
     """
     from crowdsift.results.rows import votes_for_fit
 
-    comparisons, rows = votes_for_fit(votes, options, group, time, *machines, whole)
+    comparisons, rows = votes_for_fit(votes, options, group, time, *engine, needs_rows)
     _say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 

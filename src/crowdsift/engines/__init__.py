@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "named_options", "offers",
-           "opened_engine", "read_there"]  # fmt: skip
+           "opened_engine", "read_by_engine"]  # fmt: skip
 
 # Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
 _NEEDED = 80
@@ -45,7 +45,7 @@ def choose_engine(
 ) -> Engine:
     """The engine of that name over the comparisons; a device is one of PyTorch.
 
-    `needs` is the capability that will be used, for engines that foresee how much it takes.
+    `needs` is the capability that will be used, for engines that check its memory first.
 
     Examples
     --------
@@ -157,7 +157,7 @@ def opened_engine(
         made.close()
 
 
-def read_there(
+def read_by_engine(
     name: str, votes: Any, options: ReadOptions, given: Mapping[str, Any] | None = None
 ) -> Comparisons | None:
     """Votes that the engine of that name reads itself, where it does; else None.

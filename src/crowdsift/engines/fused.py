@@ -1,6 +1,6 @@
 """What an engine may do in one call beside its passes: an optional capability of the protocols.
 
-Where a call is dearer than its work, as on a GPU, a loop of passes is better done where the votes
+Where a call costs more than its work, as on a GPU, a loop of passes is better done where the votes
 are. What implements a protocol of `base`, `grid` or `operators` offers this by having the methods
 of one below, too. A solver asks with `isinstance` and does the loop itself where it is not offered,
 or where the answer is None; either way the result is the same. Shards never offer it.

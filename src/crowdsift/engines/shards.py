@@ -16,9 +16,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SharedPairs",
+    "distinct_pairs",
     "merged_components",
     "of_workers",
-    "pair_keys",
     "shared_keys",
     "shared_pairs",
     "worker_ranges",
@@ -88,10 +88,10 @@ def shared_pairs(
     The first shard that compares a pair owns it.
     """
     k = parts[0].n_items
-    return shared_keys([[pair_keys(part, 0, k) for part in parts]], k)
+    return shared_keys([[distinct_pairs(part, 0, k) for part in parts]], k)
 
 
-def pair_keys(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64]:
+def distinct_pairs(votes: Comparisons, begin: int, end: int) -> NDArray[np.int64]:
     """The distinct pairs whose lower item is in a range, as low·K + high, in order."""
     low = np.minimum(votes.first, votes.second)
     high = np.maximum(votes.first, votes.second)

@@ -39,7 +39,7 @@ _SECRETS = re.compile(r"(?i)((?:password|sslpassword|passwd)=)[^&\s'\"]*")
 _USERINFO = re.compile(r"(?i)(postgres(?:ql)?://)[^\s'\"]*@")
 # What libpq splits as we do: in another address a part of the password could pass for the host.
 _CLEAR = re.compile(r"postgres(?:ql)?://(?:[^@:/?#\s]*(?::[^@:/?#\s]*)?@)?[^@/?#\s]*(?:[/?][^@]*)?")
-_PATIENCE = 10  # seconds until a server must have answered
+_CONNECT_TIMEOUT = 10  # seconds until a server must have answered
 # Types that mean the same as labels or numbers in a Parquet file; others come as text.
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "DATE",
           "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "BLOB")  # fmt: skip
@@ -254,7 +254,7 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
             "@ : / ? # must be written as %40 %3A %2F %3F %23; better leave the password to "
             "PGPASSWORD, ~/.pgpass or a service file"
         )
-    uri = _patient(address) if postgres else f"file:{_escaped(file_of(address))}"
+    uri = _with_timeout(address) if postgres else f"file:{_escaped(file_of(address))}"
     try:
         from importlib import import_module
 
@@ -283,13 +283,13 @@ def _escaped(path: str) -> str:
     return path.replace("%", "%25").replace("?", "%3f").replace("#", "%23")
 
 
-def _patient(address: str) -> str:
+def _with_timeout(address: str) -> str:
     """The address with a limit on how long a silent server is waited for, if there is none."""
     own = ("connect_timeout=" in address, "service=" in address)
     if any(own) or {"PGCONNECT_TIMEOUT", "PGSERVICE"} & set(os.environ):
         return address
     mark = "&" if "?" in address else "?"
-    return f"{address}{mark}connect_timeout={_PATIENCE}"
+    return f"{address}{mark}connect_timeout={_CONNECT_TIMEOUT}"
 
 
 def reason(error: Exception, address: str) -> str:

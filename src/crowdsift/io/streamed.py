@@ -1,7 +1,7 @@
 """Votes that do not fit into memory: from Parquet into mapped files, sorted by worker.
 
 DuckDB gives labels their codes, in sorted order, and spills what it cannot hold. The coded rows
-are dealt into one file a range of workers; each of these fits, and is sorted and collapsed by the
+are written to one file per range of workers; each of these fits, and is sorted and collapsed by the
 same kernel as votes in memory. So the arrays are those that `crowdsift.read` makes, to the byte.
 """
 
@@ -72,8 +72,8 @@ class _Streamed(ParquetVotes):
         folder = TemporaryFolder()
         try:
             work = Path(folder.path)
-            self._deal(work, bounds)
-            offsets = _sorted(work, bounds, loads, len(items), threads)
+            self._write_ranges(work, bounds)
+            offsets = _sorted(work, bounds, len(items), threads)
             votes = _opened(work, offsets, items, workers)
         except BaseException:
             folder.close()
@@ -82,7 +82,7 @@ class _Streamed(ParquetVotes):
         weakref.finalize(held._mmap, folder.close)  # with the last of its slices
         return replace(votes, rows=rows, intake=plain_intake(rows), source=self.source)
 
-    def _deal(self, work: Path, bounds: NDArray[np.int64]) -> None:
+    def _write_ranges(self, work: Path, bounds: NDArray[np.int64]) -> None:
         """Rows as codes into a file of their range of workers."""
         files = [(work / f"range-{at}").open("wb") for at in range(len(bounds) - 1)]
         try:
@@ -105,9 +105,7 @@ def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
     return np.array([*inner, len(loads)], np.int64)
 
 
-def _sorted(
-    work: Path, bounds: NDArray[np.int64], loads: NDArray[np.int64], n_items: int, threads: int
-) -> NDArray[np.int64]:
+def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -> NDArray[np.int64]:
     """Every range sorted and collapsed, one after the other into the files of the votes."""
     offsets = [np.zeros(1, np.int64)]
     files = {name: (work / name).open("wb") for name in _COLUMNS}

@@ -14,6 +14,7 @@ from crowdsift.errors import ConvergenceWarning, CrowdsiftError, RequestError, S
 from crowdsift.models import holdout
 from crowdsift.report.leftout import predicted_probability
 from crowdsift.votes.folds import folds
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -133,8 +134,7 @@ def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> 
             raise RequestError("the votes have no workers to leave out")
         unit = votes.worker_codes().astype(np.int64)
     else:
-        low, high = np.minimum(votes.first, votes.second), np.maximum(votes.first, votes.second)
-        unit = np.unique(low.astype(np.int64) * votes.n_items + high, return_inverse=True)[1]
+        unit = pair_keys(votes.first, votes.second, votes.n_items)
     unit = np.unique(unit, return_inverse=True)[1].reshape(-1)
     number = int(unit.max()) + 1
     if number < count:
@@ -156,8 +156,8 @@ def _predicted(
 ) -> tuple[LeftOut | None, str]:
     """Predictions of all left-out votes, or why there are none."""
     chosen, note = model.relax(votes)
-    swayed = votes.features is not None and not chosen.takes_covariates
-    if swayed and chosen.prepare(votes).features is not None:
+    uses_features = votes.features is not None and not chosen.takes_covariates
+    if uses_features and chosen.prepare(votes).features is not None:
         return None, "not run: its predictions also depend on features of the votes"
     if chosen.uses_workers and not votes.has_workers:
         return None, "not run: needs workers"

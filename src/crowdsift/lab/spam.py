@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.pairs import pair_codes
 
 if TYPE_CHECKING:
     import os
@@ -92,11 +93,9 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
     """
     if votes.sides_known:
         return votes
-    low = np.minimum(votes.first, votes.second).astype(np.uint64)
-    high = np.maximum(votes.first, votes.second).astype(np.uint64)
-    _, pair = np.unique(low * np.uint64(votes.n_items) + high, return_inverse=True)
+    _, pair = pair_codes(votes.first, votes.second, votes.n_items)
     low_is_left = rng.integers(0, 2, size=int(pair.max()) + 1).astype(bool)[pair]
-    swap = (votes.first == low) != low_is_left
+    swap = (votes.first < votes.second) != low_is_left
     return Comparisons.from_codes(
         np.where(swap, votes.second, votes.first),
         np.where(swap, votes.first, votes.second),

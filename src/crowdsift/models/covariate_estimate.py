@@ -127,10 +127,10 @@ def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> V
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     variance = estimate.difference_variance(first, second)
     assert variance is not None
-    offset, unsure = found.offsets(votes)
+    offset, offset_variance = found.offsets(votes)
     worker, x = votes.worker_codes(), float(votes.sides_known)
-    beta, width, side, spread = (column[worker] for column in points)
-    v = beta**2 * variance[:, None] + x * spread + unsure
+    beta, width, side, side_variance = (column[worker] for column in points)
+    v = beta**2 * variance[:, None] + x * side_variance + offset_variance
     k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * v)
     z = beta * (estimate.scores[first] - estimate.scores[second])[:, None] + x * side + offset
     won, lost = (sigmoid(k * (sign * z - width)).mean(axis=1) for sign in (1.0, -1.0))

@@ -180,14 +180,15 @@ def _one_worker(facts: Facts) -> Check:
     population, title = facts.population, "One worker's weight"
     if not len(population.votes):
         return Check("one-worker", title, "none", "The votes do not say who gave them.")
-    who = int(np.argmax(population.say))
-    most, say = float(population.votes.max() / population.votes.sum()), float(population.say[who])
+    who = int(np.argmax(population.influence))
+    most = float(population.votes.max() / population.votes.sum())
+    influence = float(population.influence[who])
     name = shortened(label(facts.fit.worker_table["worker"][who]), 40)
     finding = (
         f"The busiest worker gave {percent(most)} of the votes; the most influential "
-        f"(“{name}”) has {percent(say)} of the say in the scores."
+        f"(“{name}”) has {percent(influence)} of the influence on the scores."
     )
-    state = _graded(max(most, say), ONE_WORKER)
+    state = _graded(max(most, influence), ONE_WORKER)
     advice = "One worker carries much of the ranking: let others judge the same pairs."
     return Check("one-worker", title, state, finding, advice if state != "good" else "")
 
@@ -230,8 +231,8 @@ def _sides(facts: Facts) -> Check:
     always = (population.decided >= DECIDED) & (
         np.abs(np.nan_to_num(population.left_share, nan=0.5) - 0.5) >= ALWAYS_ONE_SIDE - 0.5
     )
-    loud = float(population.decided[always].sum() / max(population.decided.sum(), 1.0))
-    state = _graded(max(abs(excess) if clear else 0.0, loud / 2.0), SIDE)
+    one_sided = float(population.decided[always].sum() / max(population.decided.sum(), 1.0))
+    state = _graded(max(abs(excess) if clear else 0.0, one_sided / 2.0), SIDE)
     modelled = bool(np.isfinite(facts.fit.worker_table["side_bias"].astype(float)).any())
     if modelled and state == "bad":
         state = "care"

@@ -1,4 +1,4 @@
-"""What a report says of the workers: sides, say, and the distribution of reliabilities."""
+"""What a report says of the workers: sides, influence, and the distribution of reliabilities."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ class Population:
         Whose votes are to be doubted.
     votes
         Votes each, weights counted.
-    say
+    influence
         Each worker's share of what moved the scores: votes times squared reliability.
     left_share, decided
         Share of the left item among decided votes, NaN where sides are unknown; their number.
@@ -51,7 +51,7 @@ class Population:
     verdict: NDArray[np.str_]
     flagged: NDArray[np.bool_]
     votes: NDArray[np.float64]
-    say: NDArray[np.float64]
+    influence: NDArray[np.float64]
     left_share: NDArray[np.float64]
     decided: NDArray[np.float64]
     reasons: list[list[Reason]]
@@ -84,7 +84,7 @@ def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population
         verdict=verdict,
         flagged=np.isin(verdict, FLAGGED),
         votes=count,
-        say=information / max(float(information.sum()), 1e-300),
+        influence=information / max(float(information.sum()), 1e-300),
         left_share=left,
         decided=decided,
         reasons=reasons(table, left, decided, level),

@@ -217,8 +217,8 @@ def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
     result = result.replace(" undecided", " undecided (their votes count)")
     more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
     # The harm a worker can do grows with the votes.
-    gravity = {"adversarial": 0, "one-sided": 1, "random": 2, "weak": 3}
-    rows.sort(key=lambda row: (gravity[row["verdict"]], -row["comparisons"]))
+    severity = {"adversarial": 0, "one-sided": 1, "random": 2, "weak": 3}
+    rows.sort(key=lambda row: (severity[row["verdict"]], -row["comparisons"]))
     rows = rows[:_SHOWN]
     columns = {
         "worker": [_plain(row["worker"]) for row in rows],

@@ -15,6 +15,7 @@ from crowdsift.models import model
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
 from crowdsift.results.predict import worker_draws
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -76,8 +77,8 @@ def _compared(fit: FitData, code: Codes, one: Codes, two: Codes) -> tuple[Codes,
     if votes is None or sites is None or not len(one) or not _plain(fit):
         return None
     n = votes.n_items
-    query, place = np.unique(_keys(one, two, n), return_inverse=True)
-    where = _places(query, _keys(votes.first, votes.second, n))
+    query, place = np.unique(pair_keys(one, two, n), return_inverse=True)
+    where = _places(query, pair_keys(votes.first, votes.second, n))
     rows = np.flatnonzero((where >= 0) & (votes.weight > 0.0))
     if not len(rows):
         return None
@@ -86,7 +87,7 @@ def _compared(fit: FitData, code: Codes, one: Codes, two: Codes) -> tuple[Codes,
     number = np.full(len(query), -1)
     number[compared] = np.arange(len(compared))
     winner, loser = code[sites.winner], code[sites.loser]
-    pair = _places(query, _keys(winner, loser, n))
+    pair = _places(query, pair_keys(winner, loser, n))
     mine = np.flatnonzero(pair >= 0)
     given = _Given(sites.worker[mine].astype(np.int64), pair[mine], winner[mine] < loser[mine],
                    sites.kind[mine].astype(np.int64))  # fmt: skip
@@ -120,12 +121,6 @@ def _plain(fit: FitData) -> bool:
     beside = fit.summary.get("group_effect"), fit.summary.get("dependent_by")
     apart = fit.posterior is None or fit.posterior.in_context is not None
     return fit.method == "sift" and not apart and not any(beside)
-
-
-def _keys(one: NDArray[np.integer], two: NDArray[np.integer], n: int) -> Codes:
-    """A number for every pair, whichever of the items comes first."""
-    one, two = one.astype(np.int64), two.astype(np.int64)
-    return np.asarray(np.minimum(one, two) * n + np.maximum(one, two))
 
 
 def _own_votes(

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.votes.pairs import for_lower, pair_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -39,14 +40,11 @@ class Cells(NamedTuple):
 def cells_of(votes: Comparisons, p: Vector) -> Cells:
     """The votes by pair of items and worker, ties left aside, in the order of pairs."""
     decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
-    turned = (votes.first > votes.second)[decided]
-    y = np.where(turned, 1.0 - votes.outcome[decided], votes.outcome[decided])
-    q = np.where(turned, 1.0 - p[decided], p[decided])
-    low = np.minimum(votes.first, votes.second)[decided].astype(np.int64)
-    high = np.maximum(votes.first, votes.second)[decided].astype(np.int64)
+    first, second = votes.first[decided], votes.second[decided]
+    y, q = (for_lower(first, second, x[decided]) for x in (votes.outcome, p))
     worker = votes.worker_codes().astype(np.int64)[decided]
     weight = votes.weight.astype(np.float64)[decided]
-    pair = np.unique(low * votes.n_items + high, return_inverse=True)[1].reshape(-1)
+    pair = pair_codes(first, second, votes.n_items)[1]
     key, cell = np.unique(pair * votes.n_workers + worker, return_inverse=True)
     cell = cell.reshape(-1)
     count, wins, total = (

@@ -17,19 +17,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 __all__ = [
-    "gold_note",
-    "island_note",
-    "nothing_note",
-    "one_way_notes",
-    "reasked_pairs",
-    "sign_note",
+    "advice_to_repeat_pairs",
+    "gold_diagnostics",
+    "island_diagnostics",
+    "no_information_diagnostic",
+    "one_way_diagnostics",
+    "sign_diagnostics",
 ]
 
 _NAMED = 5
 _TYPICAL = 1.25  # reliability of a worker before any vote
 
 
-def island_note(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
+def island_diagnostics(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
     """That the items fall apart into groups, more than there are contexts, which are apart."""
     if n_components <= n_contexts:
         return []
@@ -40,22 +40,22 @@ def island_note(n_components: int, n_contexts: int = 1) -> list[Diagnostic]:
     return [Diagnostic(Kind.ISLANDS, message)]
 
 
-def nothing_note(workers: int) -> Diagnostic:
+def no_information_diagnostic(workers: int) -> Diagnostic:
     """That no item is in two votes, so that no vote can be compared with another."""
     return Diagnostic(
         Kind.INFORMATION,
         "no item is in two votes: every score only repeats its vote, and nothing can be learned "
-        f"about the workers. {reasked_pairs(workers)}",
+        f"about the workers. {advice_to_repeat_pairs(workers)}",
     )
 
 
-def reasked_pairs(workers: int) -> str:
-    """How many pairs, judged again by another worker, would tell something about workers.
+def advice_to_repeat_pairs(workers: int) -> str:
+    """How many pairs, judged again by another worker, would be informative about workers.
 
     Two typical workers agree on a pair with probability q = E[p² + (1 - p)²], p = σ(βd) and
-    d ~ N(0, 2); two who click at random on every second one. A pair tells the two apart by the
-    Kullback-Leibler divergence of q from one half, on average; 3 nats are taken as enough. A pair
-    that two workers judge tells about both.
+    d ~ N(0, 2); two who click at random on every second one. A pair distinguishes
+    the two by the Kullback-Leibler divergence of q from one half, on average; 3 nats are taken as
+    enough. A pair judged by two workers is evidence about both.
     """
     nodes, weights = np.polynomial.hermite_e.hermegauss(40)
     p = sigmoid(_TYPICAL * np.sqrt(2.0) * nodes)
@@ -69,18 +69,20 @@ def reasked_pairs(workers: int) -> str:
     )
 
 
-def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> list[Diagnostic]:
+def one_way_diagnostics(
+    labels: NDArray[np.object_], flags: NDArray[np.object_]
+) -> list[Diagnostic]:
     """Which items only won, and which only lost.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.results.diagnostics import one_way_notes
-    >>> (note,) = one_way_notes(np.array(["a", "b"], object), np.array(["only won", ""], object))
-    >>> print(note)
+    >>> from crowdsift.results.diagnostics import one_way_diagnostics
+    >>> flags = np.array(["only won", ""], object)
+    >>> print(*one_way_diagnostics(np.array(["a", "b"], object), flags))
     1 item only won: a; the votes set no upper limit to its score, only the prior does
     """
-    notes = []
+    diagnostics = []
     for flag, side in (("only won", "upper"), ("only lost", "lower")):
         found = labels[flags == flag]
         if len(found):
@@ -89,11 +91,11 @@ def one_way_notes(labels: NDArray[np.object_], flags: NDArray[np.object_]) -> li
                 f"{len(found):,} item{'s' if many else ''} {flag}: {_listed(found)}; the votes set "
                 f"no {side} limit to {'their scores' if many else 'its score'}, only the prior does"
             )
-            notes.append(Diagnostic(Kind.ONE_WAY, message))
-    return notes
+            diagnostics.append(Diagnostic(Kind.ONE_WAY, message))
+    return diagnostics
 
 
-def sign_note(
+def sign_diagnostics(
     reliable: float, adversarial: float, margin: float, order_right: float
 ) -> tuple[list[Diagnostic], int | None]:
     """That the sign is not settled by the crowd, and the number of gold pairs that settle it."""
@@ -111,7 +113,7 @@ def sign_note(
     return [Diagnostic(Kind.SIGN, message)], needed
 
 
-def gold_note(method: str, found: Agreement, free_sign: bool) -> list[Diagnostic]:
+def gold_diagnostics(method: str, found: Agreement, free_sign: bool) -> list[Diagnostic]:
     """That gold and scores do not go together; `found` is about the scores as returned."""
     total = found.agree + found.disagree
     if total == 0:

@@ -24,32 +24,32 @@ if TYPE_CHECKING:
 __all__ = ["estimated", "prepared_votes", "warn_of"]
 
 
-def prepared_votes(chosen: Model, votes: Comparisons, known: Gold | None) -> Comparisons:
+def prepared_votes(model: Model, votes: Comparisons, gold: Gold | None) -> Comparisons:
     """The votes in the form that the model needs, gold included; refused where memory lacks."""
-    if known is not None and chosen.takes_gold:
-        votes = votes.with_gold(known.winner, known.loser)
-    prepared = chosen.prepare(votes)
+    if gold is not None and model.takes_gold:
+        votes = votes.with_gold(gold.winner, gold.loser)
+    prepared = model.prepare(votes)
     require_memory(
-        0 if prepared.on_disk or prepared.elsewhere is not None else chosen.memory(prepared),
-        f"fitting {chosen.name} to {len(prepared):,} comparisons",
+        0 if prepared.on_disk or prepared.elsewhere is not None else model.memory(prepared),
+        f"fitting {model.name} to {len(prepared):,} comparisons",
     )
     return prepared
 
 
 def estimated(
-    chosen: Model, machine: Engine, votes: Comparisons, prepared: Comparisons,
-    known: Gold | None, start: Any, progress: Progress | None,
+    model: Model, engine: Engine, votes: Comparisons, prepared: Comparisons,
+    gold: Gold | None, start: Any, progress: Progress | None,
 ) -> Fitted:  # fmt: skip
     """The estimate, centred, of the sign that gold gives where the method leaves it free."""
     given = votes if votes.features is None else prepared  # with rows of gold
-    estimate = estimate_from(start, chosen, machine, given, progress)
+    estimate = estimate_from(start, model, engine, given, progress)
     estimate = voters(estimate, votes.n_workers)
-    component = machine.facts.component if estimate.component is None else estimate.component
+    component = engine.facts.component if estimate.component is None else estimate.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))
-    found = None if known is None else count_gold(estimate.scores, component, known)
-    if found is not None and found.opposed and chosen.free_sign and not chosen.takes_gold:
-        estimate, found = mirror(chosen, estimate), found.turned()
-    return Fitted(votes, chosen, estimate, component, found, counts=machine.counts)
+    found = None if gold is None else count_gold(estimate.scores, component, gold)
+    if found is not None and found.opposed and model.free_sign and not model.takes_gold:
+        estimate, found = mirror(model, estimate), found.turned()
+    return Fitted(votes, model, estimate, component, found, counts=engine.counts)
 
 
 def warn_of(result: FitRecord) -> None:

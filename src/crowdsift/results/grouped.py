@@ -29,7 +29,7 @@ __all__ = ["with_groups"]
 def with_groups(
     fitted: Fitted,
     rows: VoteRows | None,
-    machine: Engine,
+    engine: Engine,
     open_engine: Callable[[Comparisons], AbstractContextManager[Engine]],
     progress: Progress | None = None,
 ) -> Fitted:
@@ -37,8 +37,8 @@ def with_groups(
 
     Votes with gold, of few groups or of many items are left to the sandwich.
     """
-    chosen, votes = fitted.model, fitted.votes
-    if rows is None or rows.group is None or not chosen.takes_groups or fitted.gold is not None:
+    model, votes = fitted.model, fitted.votes
+    if rows is None or rows.group is None or not model.takes_groups or fitted.gold is not None:
         return fitted
     if votes.features is not None:
         raise RequestError(
@@ -51,8 +51,8 @@ def with_groups(
         return fitted
     split = in_groups(votes, rows.first, rows.second, rows.worker, rows.outcome, rows.weight,
                       rows.group, fitted.threads)  # fmt: skip
-    with open_engine(split.votes) as engine:
-        found = chosen.estimate_in_groups(engine, split, machine, fitted.estimate, progress)
+    with open_engine(split.votes) as split_engine:
+        found = model.estimate_in_groups(split_engine, split, engine, fitted.estimate, progress)
     if found is None:
         return fitted
     found = voters(found, votes.n_workers)

@@ -14,6 +14,7 @@ import numpy as np
 
 from crowdsift.models import model
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.votes.pairs import for_lower, pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -125,10 +126,9 @@ class ScoreModel:
 
     def pooled(self, weight: Vector) -> tuple[ScoreModel, Vector, NDArray[np.int64]]:
         """Rows equal but for the worker as one, their weights, and the place of every row."""
-        turned = self.first > self.second  # a win of one is a loss of the other
         low, high = np.minimum(self.first, self.second), np.maximum(self.first, self.second)
-        won = np.where(turned, 1.0 - self.outcome, self.outcome)
-        keys = low * self.n_items + high
+        won = for_lower(self.first, self.second, self.outcome)
+        keys = pair_keys(low, high, self.n_items)
         for values in (won, self.slope):
             distinct, codes = np.unique(values, return_inverse=True)
             keys = keys * len(distinct) + codes.reshape(-1)

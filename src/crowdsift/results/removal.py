@@ -53,7 +53,7 @@ class VotePath:
     def taken(self, number: int) -> Vector:
         """The weight that the first so many removals take from every row."""
         cells = np.bincount(self._units[:number], self._amounts[:number], self._cells)
-        return _dealt(cells.astype(np.float64), self._weight, self._place)
+        return _taken_by_row(cells.astype(np.float64), self._weight, self._place)
 
     def fewest(self, margin: Margin, quick: Margin | None, refits: int) -> Vector | None:
         """The weight taken from every row; None where no set was found.
@@ -267,7 +267,7 @@ def _pruned(taken: Vector, weight: Vector, margin: Margin, refits: int) -> Vecto
     return taken
 
 
-def _dealt(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Vector:
+def _taken_by_row(cells: Vector, weight: Vector, place: NDArray[np.int64]) -> Vector:
     """What is taken of cells, taken of their rows one after the other."""
     order = np.argsort(place, kind="stable")
     reached = np.cumsum(weight[order])

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     Refit = Callable[[Comparisons], FitData]
 
-__all__ = ["MOST_ITEMS", "Robustness", "Turned", "robustness"]
+__all__ = ["MOST_ITEMS", "Reversal", "Robustness", "robustness"]
 
 MOST_ITEMS = 1_000  # whose Hessian is inverted
 _CHALLENGERS = 3  # that are searched, those that seem to need the fewest votes
@@ -40,8 +40,8 @@ _CHEAP = 40  # of a method whose refits are fast
 
 
 @dataclass(frozen=True)
-class Turned:
-    """What turns the order of a pair of items.
+class Reversal:
+    """The fewest votes, and workers, whose removal reverses the order of two items.
 
     Attributes
     ----------
@@ -81,26 +81,26 @@ class Robustness:
         Why there was nothing to search, or to remove; empty where there was.
     """
 
-    leader: Turned
+    leader: Reversal
     total_votes: float
     total_workers: int
     refits: int
-    neighbours: tuple[Turned, ...] = field(default=())
+    neighbours: tuple[Reversal, ...] = field(default=())
     note: str = ""
 
     def __str__(self) -> str:
-        turned = self.leader
-        if turned.votes is None:
+        reversal = self.leader
+        if reversal.votes is None:
             found = (
-                f"No set of votes was found whose removal puts another item above {turned.above}"
+                f"No set of votes was found whose removal puts another item above {reversal.above}"
             )
             return self.note or found
         text = (
-            f"Without at most {turned.votes:,g} of the {self.total_votes:,g} votes {turned.below} "
-            f"would be above {turned.above}"
+            f"Without at most {reversal.votes:,g} of the {self.total_votes:,g} votes "
+            f"{reversal.below} would be above {reversal.above}"
         )
-        if turned.workers is not None:
-            many = f"{len(turned.workers):,} of the {self.total_workers:,} workers"
+        if reversal.workers is not None:
+            many = f"{len(reversal.workers):,} of the {self.total_workers:,} workers"
             text += f"; without at most {many} some other item would be"
         return f"{text}; {self.note}" if self.note else text
 
@@ -109,16 +109,16 @@ class Robustness:
 
         Examples
         --------
-        >>> from crowdsift.results.robustness import Robustness, Turned
-        >>> Robustness(Turned("a", "b", 2.0), 30.0, 4, 1).to_json()["votes"]
+        >>> from crowdsift.results.robustness import Robustness, Reversal
+        >>> Robustness(Reversal("a", "b", 2.0), 30.0, 4, 1).to_json()["votes"]
         2.0
         """
-        turned = self.leader
-        workers = None if turned.workers is None else [str(label) for label in turned.workers]
+        reversal = self.leader
+        workers = None if reversal.workers is None else [str(label) for label in reversal.workers]
         return {
-            "leader": str(turned.above),
-            "challenger": str(turned.below),
-            "votes": turned.votes,
+            "leader": str(reversal.above),
+            "challenger": str(reversal.below),
+            "votes": reversal.votes,
             "total_votes": self.total_votes,
             "workers": workers,
             "total_workers": self.total_workers,
@@ -163,7 +163,7 @@ def robustness(
         search.votes.total_weight,
         search.votes.n_workers if search.votes.has_workers else 0,
         search.refits,
-        tuple(search.turned(above, below) for above, below in pairs),
+        tuple(search.reversal(above, below) for above, below in pairs),
         "without the only worker nothing would be left" if search.one_worker else "",
     )
 
@@ -209,9 +209,9 @@ class _Search:
         """The answer where there is nothing to search."""
         first, second = (self.votes.items[code] for code in self.order[:2])
         workers = self.votes.n_workers if self.votes.has_workers else 0
-        return Robustness(Turned(first, second), self.votes.total_weight, workers, 0, note=note)
+        return Robustness(Reversal(first, second), self.votes.total_weight, workers, 0, note=note)
 
-    def leader(self) -> Turned:
+    def leader(self) -> Reversal:
         """The challenger of the first component that needs the fewest votes."""
         group = self.component == self.component[self.order[0]]
         inside = [code for code in self.order if group[code] and self.counted[code]]
@@ -229,21 +229,24 @@ class _Search:
         held = [code for code in self.order if self.counted[code]]
         return [(a, b) for a, b in pairwise(held) if self.component[a] == self.component[b]]
 
-    def turned(self, above: int, below: int) -> Turned:
+    def reversal(self, above: int, below: int) -> Reversal:
         """The fewest votes for one pair, and the fewest workers."""
         found = self._by_votes(above, [below], np.zeros(1))
         return replace(found, workers=self._by_workers(above, [below]))
 
-    def _by_votes(self, above: int, others: list[int], needs: Vector) -> Turned:
+    def _by_votes(self, above: int, others: list[int], needs: Vector) -> Reversal:
         """The fewest votes that put one of the others above; the likeliest comes first.
 
         `needs` are how many votes each seems to need, by its first guess.
         """
-        items, best = self.votes.items, Turned(self.votes.items[above], self.votes.items[others[0]])
+        items, best = (
+            self.votes.items,
+            Reversal(self.votes.items[above], self.votes.items[others[0]]),
+        )
         for below in others:
             if self.score[above] <= self.score[below]:  # equal scores: nothing holds the order
                 nothing = self._listed(np.zeros_like(self.weight))
-                return Turned(items[above], items[below], 0.0, nothing)
+                return Reversal(items[above], items[below], 0.0, nothing)
         for below, need in zip(others, needs.tolist(), strict=True):
             if best.votes is not None and _LEAST_OF_GUESS * need >= max(best.votes, _FEW):
                 continue
@@ -254,7 +257,7 @@ class _Search:
             taken = path.fewest(*self._margins(above, below), self._budget)
             if taken is not None and (best.votes is None or taken.sum() < best.votes):
                 listed = self._listed(taken)
-                best = Turned(items[above], items[below], float(taken.sum()), listed)
+                best = Reversal(items[above], items[below], float(taken.sum()), listed)
         return best
 
     def _by_workers(self, above: int, others: list[int]) -> tuple[Any, ...] | None:
@@ -306,7 +309,7 @@ class _Search:
     def _margin(self, left: Vector, above: int, below: int) -> float:
         """The difference of two scores in a fit of the votes that are left.
 
-        Infinite where they cannot be compared any more: then nothing is turned.
+        Infinite where they cannot be compared any more: then nothing is reversed.
         """
         if not (left > 0.0).any():
             return float("inf")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines import read_there
+from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.ingest import coded_votes, read_votes
 from crowdsift.numeric.threads import thread_count
@@ -30,7 +30,7 @@ class VoteRows(NamedTuple):
     """Votes as they were read, in the codes of the comparisons made of them.
 
     `group` is the code of the value in `grouped_by`, `time` the moment of the vote; None where
-    they were not asked for.
+    no such column was named.
     """
 
     first: NDArray[np.int64]
@@ -92,7 +92,7 @@ def read_rows(
 def votes_and_rows(
     votes: Any, options: ReadOptions, group: str | VoteRows | None, time: str | None
 ) -> tuple[Comparisons, VoteRows | None]:
-    """The votes, and row by row which of them go together and when, where it was asked for."""
+    """The votes, and row by row their group and time where such columns are named."""
     if isinstance(group, VoteRows):
         return read_votes(votes, options), group
     for name, given in (("dependent_by", group), ("time_column", time)):
@@ -109,25 +109,25 @@ def votes_for_fit(
     group: str | VoteRows | None,
     time: str | None,
     engine: str,
-    given: Mapping[str, Any],
-    whole: bool,
+    engine_options: Mapping[str, Any],
+    needs_rows: bool,
 ) -> tuple[Comparisons, VoteRows | None]:
-    """As `votes_and_rows`; by the engine itself where it reads, and no row is needed here.
+    """As `votes_and_rows`; read by the engine itself where it can, and no row is needed here.
 
     Parameters
     ----------
     votes, options, group, time
         As for `votes_and_rows`.
-    engine, given
+    engine, engine_options
         The name of the engine, and its options.
-    whole
-        Whether something needs all votes here.
+    needs_rows
+        Whether something needs all rows in this process.
     """
     nothing = (None, "")  # what else is no name of a column is refused by votes_and_rows
-    if not whole and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
-        there = read_there(engine, votes, options, given)
-        if there is not None:
-            return there, None
+    if not needs_rows and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
+        read = read_by_engine(engine, votes, options, engine_options)
+        if read is not None:
+            return read, None
     return votes_and_rows(votes, options, group, time)
 
 

@@ -18,6 +18,7 @@ from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.tables import Table
 from crowdsift.results.triads import Triads, count_triads
+from crowdsift.votes.pairs import for_lower, pair_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -276,12 +277,9 @@ def agreement_alpha(votes: Comparisons) -> float | None:
     >>> agreement_alpha(crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2]))
     1.0
     """
-    turned = votes.first > votes.second
-    y = np.where(turned, 1.0 - votes.outcome, votes.outcome).astype(np.float64)
+    y = for_lower(votes.first, votes.second, votes.outcome).astype(np.float64)
     weight = votes.weight.astype(np.float64)
-    low, high = np.minimum(votes.first, votes.second), np.maximum(votes.first, votes.second)
-    _, unit = np.unique(low.astype(np.int64) * votes.n_items + high, return_inverse=True)
-    unit = unit.reshape(-1)
+    _, unit = pair_codes(votes.first, votes.second, votes.n_items)
     count, total, squares = (
         np.bincount(unit, values) for values in (weight, weight * y, weight * y * y)
     )

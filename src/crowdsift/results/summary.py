@@ -12,12 +12,12 @@ from crowdsift.numeric.threads import thread_notes
 from crowdsift.results.coefficients import covariate_notes, covariate_summary
 from crowdsift.results.crowd_side import crowd_side
 from crowdsift.results.diagnostics import (
-    gold_note,
-    island_note,
-    nothing_note,
-    one_way_notes,
-    reasked_pairs,
-    sign_note,
+    advice_to_repeat_pairs,
+    gold_diagnostics,
+    island_diagnostics,
+    no_information_diagnostic,
+    one_way_diagnostics,
+    sign_diagnostics,
 )
 from crowdsift.results.feature_table import feature_notes, feature_summary
 from crowdsift.results.sign import order_probability
@@ -85,7 +85,7 @@ def summary(
 
 def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | None]:
     """What deserves a look, the worst first, and how many gold pairs would settle the sign."""
-    votes, estimate, chosen = fitted.votes, fitted.estimate, fitted.model
+    votes, estimate, model = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
     if votes.item_features is not None:
@@ -93,20 +93,20 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
     found += [Diagnostic(Kind.FEATURES, note) for note in covariate_notes(fitted)]
     alone = fitted.compared_once and estimate.features is None
     if alone and estimate.workers.reliability is not None:
-        return [*found, nothing_note(votes.n_workers), *_unconverged(fitted)], None
+        return [*found, no_information_diagnostic(votes.n_workers), *_unconverged(fitted)], None
     found += [
         *(_with_advice(each, votes.n_workers) for each in estimate.diagnostics),
-        *island_note(int(fitted.component.max()) + 1, contexts),
-        *one_way_notes(votes.items, fitted.counted.flags),
+        *island_diagnostics(int(fitted.component.max()) + 1, contexts),
+        *one_way_diagnostics(votes.items, fitted.counted.flags),
     ]
     needed, margin = None, fitted.margin
     if fitted.gold is not None:
-        found.extend(gold_note(chosen.name, fitted.gold, chosen.free_sign))
-    elif chosen.free_sign and margin is not None and votes.n_workers > 1 and estimate.scores.any():
+        found.extend(gold_diagnostics(model.name, fitted.gold, model.free_sign))
+    elif model.free_sign and margin is not None and votes.n_workers > 1 and estimate.scores.any():
         reliable, adversarial = (
             float(workers[name].sum()) for name in ("p_reliable", "p_adversarial")
         )
-        unsettled, needed = sign_note(reliable, adversarial, margin, _order_right(fitted))
+        unsettled, needed = sign_diagnostics(reliable, adversarial, margin, _order_right(fitted))
         found = unsettled + found
     return [*found, *_unconverged(fitted)], needed
 
@@ -127,7 +127,7 @@ def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
     """That votes hold no information, with what would change that."""
     if found.kind is not Kind.INFORMATION:
         return found
-    return Diagnostic(found.kind, f"{found.message}. {reasked_pairs(workers)}")
+    return Diagnostic(found.kind, f"{found.message}. {advice_to_repeat_pairs(workers)}")
 
 
 def _order_right(fitted: Fitted) -> float:

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crowdsift.votes.pairs import for_lower, pair_codes
+
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
@@ -54,11 +56,9 @@ def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
     if k > MOST_ITEMS:
         return None
     weight = votes.weight.astype(np.float64)
-    turned = votes.first > votes.second
-    y, q = (np.where(turned, 1.0 - x, x) for x in (votes.outcome.astype(np.float64), p))
-    low, high = np.minimum(votes.first, votes.second), np.maximum(votes.first, votes.second)
-    keys, unit = np.unique(low.astype(np.int64) * k + high, return_inverse=True)
-    unit = unit.reshape(-1)
+    first, second = votes.first, votes.second
+    y, q = (for_lower(first, second, x) for x in (votes.outcome.astype(np.float64), p))
+    keys, unit = pair_codes(first, second, k)
     count, wins, total = (np.bincount(unit, v) for v in (weight, weight * y, weight * q))
     chance = np.asarray(total / count)
     decided = wins != 0.5 * count

@@ -93,8 +93,8 @@ def minimise(
         trial_value, trial_gradient = objective.evaluate(trial)
         gain = value - trial_value
         trial_size = measure(trial_gradient)
-        drowned = abs(step.expected) < 1e-9 * max(abs(value), 1.0) and trial_size <= size
-        moved = (gain >= 1e-4 * step.expected > 0.0) or drowned
+        within_rounding = abs(step.expected) < 1e-9 * max(abs(value), 1.0) and trial_size <= size
+        moved = (gain >= 1e-4 * step.expected > 0.0) or within_rounding
         if moved:
             x, value, gradient, size = trial, trial_value, trial_gradient, trial_size
             if gain > 0.5 * step.expected and step.at_boundary:

@@ -21,6 +21,7 @@ import numpy as np
 from crowdsift.engines.operators import WeightedPairs
 from crowdsift.engines.reference.operators import DenseOperator
 from crowdsift.numeric.dense import inverse_root
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -152,8 +153,7 @@ def eliminate(
     X[:, K:] = F
     whole = np.zeros((K + P, K + P))
     weight = n * A[:, 0]
-    low, high = np.minimum(winner, loser).astype(np.int64), np.maximum(winner, loser)
-    sums = np.bincount(low * K + high, weight, K * K).reshape(K, K)
+    sums = np.bincount(pair_keys(winner, loser, K), weight, K * K).reshape(K, K)
     whole[:K, :K] = np.diag(sums.sum(axis=0) + sums.sum(axis=1) + 1.0) - sums - sums.T
     whole[:K, K:] = X[:, :K].sum(axis=0)
     whole[K:, :K] = whole[:K, K:].T

@@ -26,6 +26,7 @@ from crowdsift.engines.covariates.laplace import (
 from crowdsift.engines.covariates.planes import cavities, positive, sites_of_moments
 from crowdsift.engines.grid import PairVariances, SiteSystem, SiteUpdate, TypePosteriors
 from crowdsift.engines.reference.types import TypeTable
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -113,8 +114,7 @@ class CovariateSites:
         self._V[:, 0] = variances[self._winner] + variances[self._loser]
 
     def _count_pairs(self) -> int:
-        low, high = np.minimum(self._winner, self._loser), np.maximum(self._winner, self._loser)
-        return len(np.unique(low * self._n_items + high))
+        return len(np.unique(pair_keys(self._winner, self._loser, self._n_items)))
 
     def update(
         self,
@@ -289,10 +289,10 @@ class CovariateSites:
 
     def copy(self) -> CovariateSites:
         """The same sites once more; arrays are replaced, never changed."""
-        twin = copy(self)
-        twin.types = copy(self.types)
-        twin.types.adaptive = dict(self.types.adaptive)
-        return twin
+        clone = copy(self)
+        clone.types = copy(self.types)
+        clone.types.adaptive = dict(self.types.adaptive)
+        return clone
 
     def suspend(self) -> None:
         """Nothing that is worth giving back."""

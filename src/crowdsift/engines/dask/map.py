@@ -174,7 +174,9 @@ class DaskMap:
         if worker not in await connected_workers(self._client):
             raise OSError(f"the scheduler has lost {worker}")
         # Twice as long as the scheduler has: a busy machine is slow to answer, and not lost.
-        await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), 2 * watch.SILENCE)
+        await asyncio.wait_for(
+            self._client.rpc(worker).crowdsift_alive(), 2 * watch.RESPONSE_TIMEOUT
+        )
 
     async def _start(self) -> None:
         workers = sorted(await connected_workers(self._client))
@@ -220,14 +222,14 @@ class DaskMap:
             ):
                 try:
                     await asyncio.wait_for(
-                        self._client.rpc(worker).crowdsift_alive(), watch.SILENCE / 2
+                        self._client.rpc(worker).crowdsift_alive(), watch.RESPONSE_TIMEOUT / 2
                     )
                 except (*LOST, AttributeError, ValueError):  # gone, or not yet prepared
                     continue
                 return worker
-            if time.monotonic() - began > watch.PATIENCE:
+            if time.monotonic() - began > watch.WORKER_TIMEOUT:
                 raise ResourceError(
-                    f"no worker of the cluster is left after {watch.PATIENCE:.0f} s; start "
+                    f"no worker of the cluster is left after {watch.WORKER_TIMEOUT:.0f} s; start "
                     "workers and repeat the fit"
                 )
             await asyncio.sleep(0.2)
@@ -236,6 +238,6 @@ class DaskMap:
         for worker in {place.worker for place in self.places}:
             try:
                 dropping = self._client.rpc(worker).crowdsift(what="drop", fit=self._fit, shard=0)
-                await asyncio.wait_for(dropping, watch.SILENCE / 2)
+                await asyncio.wait_for(dropping, watch.RESPONSE_TIMEOUT / 2)
             except (*LOST, ResourceError):
                 continue

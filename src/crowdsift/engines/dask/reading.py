@@ -78,7 +78,7 @@ class FileShards:
         self.total_weight = float(labels.loads.sum())
         return labels
 
-    def deal(self, ranges: Sequence[Range]) -> NDArray[np.int64]:
+    def assign(self, ranges: Sequence[Range]) -> NDArray[np.int64]:
         """Read all rows, and hold every range's votes on a worker; offsets of all."""
         self.ranges = list(ranges)
         there = sorted(self._sync(connected_workers(self.session.client)))
@@ -144,7 +144,7 @@ class FileShards:
                 if worker and worker not in there:
                     raise OSError(f"the scheduler has lost {worker}")
                 empty = (empty or time.monotonic()) if not there else None
-                if empty is not None and time.monotonic() - empty > watch.PATIENCE:
+                if empty is not None and time.monotonic() - empty > watch.WORKER_TIMEOUT:
                     raise ResourceError("no worker of the cluster is left; start some and repeat")
             return waiting.result()
         except (*LOST, CrowdsiftError):
@@ -177,7 +177,7 @@ def cluster_votes(
     made.listed = made._sync(made._result(listing))
     labels = made.find_labels()
     bounds = worker_ranges(np.concatenate([[0], np.cumsum(labels.loads)]), shards or session.count)
-    offsets = made.deal([Range(*each) for each in pairwise(bounds)])
+    offsets = made.assign([Range(*each) for each in pairwise(bounds)])
     rows, none = int(labels.loads.sum()), np.empty(0, np.uint32)
     return Comparisons(
         first=none, second=none, outcome=none.astype(np.float32), weight=none.astype(np.float32),

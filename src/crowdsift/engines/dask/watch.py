@@ -1,4 +1,4 @@
-"""How long is waited for a cluster, and what is known of its workers."""
+"""Timeouts of a cluster, and which of its workers are connected."""
 
 from __future__ import annotations
 
@@ -9,10 +9,20 @@ from distributed.comm.core import CommClosedError
 
 from crowdsift.errors import ResourceError
 
-__all__ = ["HEARTBEAT", "LOST", "PATIENCE", "SILENCE", "VoteFiles", "connected_workers"]
+__all__ = [
+    "HEARTBEAT",
+    "LOST",
+    "RESPONSE_TIMEOUT",
+    "WORKER_TIMEOUT",
+    "VoteFiles",
+    "connected_workers",
+]
 
-HEARTBEAT, SILENCE = 1.0, 10.0  # seconds between heartbeats, and until a silent worker is lost
-PATIENCE = 25.0  # seconds until a worker must have appeared where none is left
+HEARTBEAT, RESPONSE_TIMEOUT = (
+    1.0,
+    10.0,
+)  # seconds between heartbeats, and until a silent worker is lost
+WORKER_TIMEOUT = 25.0  # seconds until a worker must have appeared where none is left
 LOST = (OSError, CommClosedError, asyncio.TimeoutError)
 
 
@@ -28,7 +38,7 @@ class VoteFiles(Protocol):
 async def connected_workers(client: Any) -> dict[str, Any]:
     """The workers that the scheduler knows now; an error where it does not answer."""
     try:
-        known = await asyncio.wait_for(client.scheduler.identity(), SILENCE)
+        known = await asyncio.wait_for(client.scheduler.identity(), RESPONSE_TIMEOUT)
     except (*LOST, AttributeError):
         raise ResourceError(
             f"the scheduler {client.scheduler.address} is gone; start it and its workers again and "

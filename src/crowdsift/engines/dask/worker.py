@@ -15,7 +15,7 @@ from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import to_serialize
 
 from crowdsift.engines.dask.held import Shard
-from crowdsift.engines.shards import pair_keys
+from crowdsift.engines.shards import distinct_pairs
 from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["NAME", "ShardPlugin"]
@@ -84,7 +84,7 @@ class _Shards:
         if votes is None:
             return {"lost": True}
         if what == "pairs":
-            return {"answer": to_serialize(pair_keys(votes, *given))}
+            return {"answer": to_serialize(distinct_pairs(votes, *given))}
         columns = (votes.first, votes.second, votes.outcome, votes.weight)
         return {"answer": to_serialize(columns)}
 

@@ -133,7 +133,7 @@ class ReferenceSites:
         marked = np.ones(self._votes.n_workers, bool) if workers is None else workers
         self._votes.passes += float(marked[s].sum() / max(len(s), 1))
         types.levels = levels
-        E, V = self._pairs.posteriors(means, self._tau, self._nu)
+        E, V = self._pairs.posteriors(means)
         m, v, log_site = cavity(E, V, self._tau, self._nu)
         m_side, v_side, family = self._side_cavities(side, own)
         beta, width, only, regular = types.points()
@@ -229,10 +229,10 @@ class ReferenceSites:
 
     def copy(self) -> ReferenceSites:
         """The same sites once more; arrays are replaced, never changed."""
-        twin = copy(self)
-        twin._pairs, twin._types = copy(self._pairs), copy(self._types)
-        twin._types.adaptive = dict(self._types.adaptive)
-        return twin
+        clone = copy(self)
+        clone._pairs, clone._types = copy(self._pairs), copy(self._types)
+        clone._types.adaptive = dict(self._types.adaptive)
+        return clone
 
     def suspend(self) -> None:
         """Less memory: variances are gone; see the protocol."""

@@ -74,7 +74,7 @@ class PairTable:
             laplacian(self._n_items, self.low, self.high, owned * a / D), rhs, log_pairs
         )
 
-    def posteriors(self, means: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector]:
+    def posteriors(self, means: Vector) -> tuple[Vector, Vector]:
         """E and V of every vote's pair, winner less loser."""
         found = self.pair_posteriors(means)
         return self.sign * found.mean[self.pair], found.variance[self.pair]

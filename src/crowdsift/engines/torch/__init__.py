@@ -45,10 +45,10 @@ def engine(
     from crowdsift.engines.torch.device import (
         bytes_a_vote,
         chosen_device,
-        foresee,
         free_memory,
         make_room,
         memory_errors,
+        require_device_memory,
     )
     from crowdsift.engines.torch.torch_engine import TorchEngine
 
@@ -61,7 +61,7 @@ def engine(
         from crowdsift.engines.torch.streamed import streamed_engine
 
         return streamed_engine(comparisons, place, needs)
-    foresee(place, votes, each, "a fit")
+    require_device_memory(place, votes, each, "a fit")
     with memory_errors(place, votes, each):
         return TorchEngine(comparisons, place, shared)
 

@@ -17,8 +17,18 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["allocated", "bytes_a_vote", "chosen_device", "cuda_fault", "foresee", "free_memory",
-           "gib", "make_room", "memory_errors", "uses_triton"]  # fmt: skip
+__all__ = [
+    "allocated",
+    "bytes_a_vote",
+    "chosen_device",
+    "cuda_fault",
+    "free_memory",
+    "gib",
+    "make_room",
+    "memory_errors",
+    "require_device_memory",
+    "uses_triton",
+]  # fmt: skip
 
 # What the engine holds of a vote; and what the sites of sift add to it, each pair compared once:
 # index and sort order of pairs, sites before and after a pass, weights, variances and messages.
@@ -77,7 +87,7 @@ def make_room(device: torch.device, needed: int) -> None:
         torch.cuda.empty_cache()
 
 
-def foresee(device: torch.device, votes: int, each: int, what: str) -> None:
+def require_device_memory(device: torch.device, votes: int, each: int, what: str) -> None:
     """Refuse, before any work, what does not fit into the memory of a GPU; with figures."""
     if device.type == "cuda" and votes * each > free_memory(device):
         raise ResourceError(_too_much(device, votes, each, what))

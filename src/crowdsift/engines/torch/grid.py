@@ -25,9 +25,9 @@ if TYPE_CHECKING:
 __all__ = ["DenseFactoriser", "TorchCorrelations", "TorchGrid"]
 
 # Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may, where
-# that may be dear and where it must be cheap: there both take the same way.
+# that may be costly and where it must be cheap: there both take the same way.
 _DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
-_DEAR = 5e7
+_COSTLY = 5e7
 
 
 class TorchGrid:
@@ -53,7 +53,7 @@ class TorchGrid:
         self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
     ) -> DenseFactoriser | None:
         """By a dense inverse, for few items; see the protocol."""
-        few = n_items <= (_DENSE_ITEMS if most >= _DEAR else _FEW_ITEMS)
+        few = n_items <= (_DENSE_ITEMS if most >= _COSTLY else _FEW_ITEMS)
         return DenseFactoriser(low, high, n_items, self._votes.device) if few else None
 
 

@@ -61,9 +61,9 @@ class PairState:
 
     def copy(self) -> Self:
         """The same once more, its messages apart: they change in place."""
-        twin = copy(self)
-        twin._messages = None if self._messages is None else self._messages.copy()
-        return twin
+        clone = copy(self)
+        clone._messages = None if self._messages is None else self._messages.copy()
+        return clone
 
     def suspend(self) -> None:
         """No sums, variances and messages; `system` and what follows it make them anew."""

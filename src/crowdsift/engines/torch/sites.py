@@ -192,9 +192,9 @@ class TorchSites:
 
     def copy(self) -> TorchSites:
         """The same sites once more; see the protocol."""
-        twin = copy(self)
-        twin._pairs, twin._types = self._pairs.copy(), self._types.copy()
-        return twin
+        clone = copy(self)
+        clone._pairs, clone._types = self._pairs.copy(), self._types.copy()
+        return clone
 
     def suspend(self) -> None:
         """Less memory; see the protocol."""

@@ -109,7 +109,7 @@ class Streamed(InProcess):
             try:
                 if at >= self.resident:
                     for tensor in tensors(part, hot=frequent):
-                        _bring(tensor, self._device)
+                        _to_device(tensor, self._device)
                 result = getattr(part, name)
                 if arguments is not None:
                     result = result(**arguments)
@@ -129,12 +129,12 @@ class Streamed(InProcess):
         while allocated(self._device) > self._most and (self.resident or self.warm):
             if self.resident:
                 self.resident -= 1
-                self._let_go(self.resident, result if at == self.resident else None)
+                self._evict(self.resident, result if at == self.resident else None)
             else:
                 self.warm = min(self.warm, count) - 1
-                self._let_go(self.warm, result if at == self.warm else None)
+                self._evict(self.warm, result if at == self.warm else None)
 
-    def _let_go(self, shard: int, result: Any) -> None:
+    def _evict(self, shard: int, result: Any) -> None:
         """All that is held of a shard."""
         parts = [there() for there in self._seen.get(shard, {}).values()]
         known = [part for part in parts if part is not None]
@@ -176,7 +176,7 @@ def leave(*roots: Any, stay: Container[int] = ()) -> None:
         tensor.data = torch.empty(0, dtype=tensor.dtype, device=tensor.device)
 
 
-def _bring(tensor: Tensor, device: torch.device) -> None:
+def _to_device(tensor: Tensor, device: torch.device) -> None:
     kept = getattr(tensor, "kept", None)
     if kept is not None and not tensor.numel():
         tensor.data = staged(kept, device)

@@ -130,9 +130,9 @@ class PairMessages:
 
     def copy(self) -> PairMessages:
         """The same once more."""
-        twin = copy(self)
-        twin._to, twin._sums = [x.clone() for x in self._to], self._sums.clone()
-        return twin
+        clone = copy(self)
+        clone._to, clone._sums = [x.clone() for x in self._to], self._sums.clone()
+        return clone
 
     def propagate(
         self, weight: Tensor, diagonal: Tensor, degrees: Tensor, most: int, tolerance: float,

@@ -214,13 +214,13 @@ class TypeMatrices:
         if self._room is not None:
             self._room.take(self)
 
-    def _be_there(self) -> None:
+    def _restore(self) -> None:
         if self._room is not None and not self._room.holds(self):
             self._fill()
 
     def counts(self, prior: Tensor, workers: Tensor) -> Tensor:
         """Σ_s q_s(t) over workers marked 1."""
-        self._be_there()
+        self._restore()
         shape = _programs(self._shape[0]), self._shape[1]
         partial = torch.empty(shape, dtype=torch.float64, device=prior.device)
         size = 2 * len(self._of[4]) + 1
@@ -231,5 +231,5 @@ class TypeMatrices:
         """The same over the workers of the room; None where there is no room."""
         if self._room is None:
             return None
-        self._be_there()
+        self._restore()
         return self._room.counts(prior)

@@ -37,8 +37,7 @@ def place_among(levels, level, half):
 
 
 @triton.jit
-def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, regular, half,
-           n_regular):  # fmt: skip
+def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, half):
     """The prior masses of a worker's types, on its adaptive grid where it has one."""
     mass = tl.load(prior + t, mask=inside, other=0.0)
     if worker >= before_gold:  # gold is of the largest reliability
@@ -65,7 +64,7 @@ def _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, 
 @triton.jit
 def _posterior(
     messages, family, low, high, prior, levels, cells, place, regular, q, given, logs, tops,
-    shares, n_types, n_regular, half, before_gold, FAMILY: tl.constexpr, T: tl.constexpr,
+    shares, n_types, half, before_gold, FAMILY: tl.constexpr, T: tl.constexpr,
 ):  # fmt: skip
     """q(t) of a worker, that among regular types, log Σ prior·exp(message), largest message."""
     worker = tl.program_id(0)
@@ -74,8 +73,7 @@ def _posterior(
     row = worker.to(tl.int64) * n_types
     message = tl.load(messages + row + t, mask=inside, other=float("-inf"))
     lo, hi = tl.load(low + worker), tl.load(high + worker)
-    mass = _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, regular,
-                  half, n_regular)  # fmt: skip
+    mass = _prior(t, inside, worker, before_gold, lo, hi, prior, levels, cells, place, half)
     common = tl.load(regular + t, mask=inside, other=0.0).to(tl.float64)
     if FAMILY:
         message += common * tl.load(family + worker)
@@ -181,7 +179,7 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
     _posterior[(workers,)](
         types.messages, logs if family is None else family, types.low, types.high, prior, levels,
         types.cells(), place, regular, q, q if given is None else given, logs, tops, shares, count,
-        types.n_regular(), len(levels), types.before_gold, FAMILY=family is not None,
+        len(levels), types.before_gold, FAMILY=family is not None,
         T=triton.next_power_of_2(count),
     )  # fmt: skip
     return Posterior(q, given, logs, tops, shares)
