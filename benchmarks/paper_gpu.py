@@ -3,50 +3,53 @@
 ``python -m benchmarks.paper_gpu prepare FOLDER`` here writes the encoded votes and the truth;
 ``python benchmarks/paper_gpu.py run FOLDER OUT --processes 8 --seconds 500`` on the machine with
 the card needs torch and NumPy alone, draws crowds and spammers there as the experiments do, and
-writes one line a fit (processes share a card well only under the driver's MPS);
+writes one line a fit to OUT/records.jsonl (processes share a card well only under the driver's
+MPS); what a file ``*.jsonl`` in FOLDER or OUT holds is not done again;
 ``python -m benchmarks.paper_gpu keep OUT/records.jsonl --revision R`` here puts them among the
 finished fits of `crowdsift reproduce`, as if they had been made here: the torch engine's scores are
 those of the CPU to 1e-5 standard deviations (docs/gpu.md).
+
+``--experiments spammers-tuned`` chooses penalties of three rivals by left-out votes, on the votes
+of `spammers`; ``table FILES`` writes its fits to docs/results/spammers-tuned.csv. Its small fits
+are faster on a CPU: ``--engine cpu --data passage``.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
+import multiprocessing
 import os
-import subprocess
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
-from functools import partial
+from collections.abc import Iterable
+from concurrent.futures import ProcessPoolExecutor, as_completed
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
+ROOT = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(ROOT / name) for name in ("src", ".")]
 
 from benchmarks.gpu_bench import ARRAYS, bare  # noqa: E402
+from crowdsift.engines import choose_engine  # noqa: E402
 from crowdsift.lab.experiments.base import judged  # noqa: E402
 from crowdsift.lab.experiments.names import DEFAULT, EIGHT, Record, Setting  # noqa: E402
 from crowdsift.models import MODELS, model  # noqa: E402
+from crowdsift.models.holdout import tune  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset")
 SEEDS = 10
-# The longest first of every experiment, so that no process is left with one at the end.
-ORDER = (
-    "htcv",
-    "factor-bt",
-    "hbtl",
-    "crowd-bt",
-    "sift",
-    "bora-em",
-    "barp",
-    "rank-centrality",
-    "bt",
-)
+TUNED = "spammers-tuned"
+RIVALS = ("bora-em", "crowd-bt", "bt")
+COLUMNS = ("data", "kind", "percent", "seed", "method", "accuracy", "penalty")
+Task = tuple[str, Setting, str]  # experiment, setting, method
 
 # --- here ------------------------------------------------------------------------------------
 
@@ -65,6 +68,7 @@ def prepare(folder: Path) -> None:
         np.savez_compressed(
             folder / f"{name}.npz",
             **{array: getattr(votes, array) for array in ARRAYS},
+            workers=np.array(list(votes.workers)),
             sides=np.array(votes.sides_known),
             truth=np.array([truth[item] for item in votes.items], np.float64),
             classes=names[known.item_class] if found.classes else np.zeros(0),
@@ -77,9 +81,8 @@ def keep(files: list[Path], runs: Path, revision: str) -> None:
     from crowdsift.lab.experiments.store import Store
 
     made: dict[str, list[Record]] = {}
-    for path in files:
-        for line in path.read_text().splitlines():
-            name, record = json.loads(line)
+    for name, record in lines(files):
+        if name != TUNED:
             made.setdefault(name, []).append({**record, "revision": revision})
     for name, records in made.items():
         chosen = experiment(name, Options(seeds=SEEDS))
@@ -89,31 +92,52 @@ def keep(files: list[Path], runs: Path, revision: str) -> None:
         print(f"{name}: {len(new)} of {len(records)} fits added")
 
 
+def table(files: list[Path], path: Path) -> None:
+    """The fits with tuned penalties as a small table; of a fit made twice, the first."""
+    rows: dict[tuple[Any, ...], tuple[str, str]] = {}
+    for name, record in lines(files):
+        if name == TUNED:
+            key = (*(record["setting"][each] for each in COLUMNS[:4]), record["method"])
+            value = f"{record['figures']['accuracy']:.6g}", f"{record['penalty']:.4g}"
+            rows.setdefault(key, value)
+    order = sorted(rows, key=lambda key: (REAL.index(key[0]), *key[1:]))
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(COLUMNS)
+        writer.writerows((*key, *rows[key]) for key in order)
+    print(f"{len(rows)} fits in {path}")
+
+
+def lines(files: Iterable[Path]) -> list[tuple[str, Record]]:
+    """What files of records hold; a last line that was cut off counts for nothing."""
+    found = []
+    for path in files:
+        whole = path.read_text().rpartition("\n")[0]
+        found += [tuple(json.loads(line)) for line in whole.splitlines()]
+    return found
+
+
 # --- there -----------------------------------------------------------------------------------
 
 
-def settings(
-    name: str, folder: Path
-) -> Iterator[tuple[Setting, Callable[[Setting], tuple[Comparisons, Any]]]]:
-    """Every setting of an experiment, with what makes its votes and truth."""
+def settings(name: str) -> list[Setting]:
+    """Every setting of an experiment, whole seeds first."""
     if name == "synthetic":
         from crowdsift.lab.experiments.base import Options
         from crowdsift.lab.experiments.synthetic import Synthetic
 
-        for setting in Synthetic(Options(seeds=SEEDS)).settings():
-            yield setting, simulated
-        return
+        return Synthetic(Options(seeds=SEEDS)).settings()
     from crowdsift.lab.experiments.spammers import PERCENTS
     from crowdsift.lab.spam import KINDS
 
-    for data in REAL:
-        stored = dict(np.load(folder / f"{data}.npz"))
-        votes = bare(stored, len(stored["truth"]), bool(stored["sides"]))
-        for seed in range(SEEDS):
-            for percent in PERCENTS:
-                for kind in KINDS:
-                    setting = {"data": data, "kind": kind, "percent": percent, "seed": seed}
-                    yield setting, partial(spammed, votes, stored)
+    few = name == TUNED
+    return [
+        {"data": data, "kind": kind, "percent": percent, "seed": seed}
+        for seed in range(SEEDS)
+        for data in REAL
+        for percent in ((10, 40, 80) if few else PERCENTS)
+        for kind in (("random", "adversarial") if few else KINDS)
+    ]
 
 
 def simulated(setting: Setting) -> tuple[Comparisons, Any]:
@@ -128,110 +152,123 @@ def simulated(setting: Setting) -> tuple[Comparisons, Any]:
     return drawn.comparisons(), drawn.scores
 
 
-def spammed(
-    votes: Comparisons, stored: dict[str, Any], setting: Setting
-) -> tuple[Comparisons, Any]:
+@cache
+def loaded(path: Path) -> tuple[Comparisons, dict[str, Any]]:
+    """The votes of a data set and what belongs to them.
+
+    Workers have their own labels: those of spammers are sorted among them, and the order of rows
+    decides which votes are left out.
+    """
+    stored = dict(np.load(path))
+    votes = bare(stored, len(stored["truth"]), bool(stored["sides"]))
+    return replace(votes, workers=stored["workers"].astype(object)), stored
+
+
+def spammed(folder: Path, setting: Setting) -> tuple[Comparisons, Any]:
     """Real votes with spammers, and the truth."""
     from crowdsift.lab.spam import add_spammers
 
+    votes, stored = loaded(folder / f"{setting['data']}.npz")
     result = add_spammers(votes, setting["kind"], setting["percent"], setting["seed"])
     if len(stored["classes"]):
         result = result.with_classes(stored["classes"].tolist())
     return result, stored["truth"]
 
 
-def fitted(
-    setting: Setting, name: str, votes: Comparisons, truth: Any, options: argparse.Namespace
-) -> Record:
-    """One method on votes, its scores held against the truth."""
-    from crowdsift.engines.torch import engine
-
+def fitted(folder: Path, engine: str, until: float, task: Task) -> Record | None:
+    """One method on votes, its scores held against the truth; nothing once the time is over."""
+    if time.time() > until:
+        return None
+    warnings.simplefilter("ignore")
+    experiment, setting, name = task
+    votes, truth = simulated(setting) if experiment == "synthetic" else spammed(folder, setting)
     chosen, note = model(name).relax(votes)
-    prepared = chosen.prepare(votes)
     begun = time.perf_counter()
-    estimate = chosen.estimate(engine(prepared, 1, device=options.device, needs=chosen.needs))
+    if experiment == TUNED:
+        chosen = tune(votes, chosen, engine=engine, threads=1).model
+    machine = choose_engine(engine, chosen.prepare(votes), 1, needs=chosen.needs)
+    estimate = chosen.estimate(machine)
     took = time.perf_counter() - begun
     notes = [note] if note else []
     if not estimate.rule.converged:
         notes.append(f"not converged after {estimate.rule.iterations} iterations")
-    return judged(setting, name, estimate.scores, truth, took, "; ".join(notes))
+    record = judged(setting, name, estimate.scores, truth, took, "; ".join(notes))
+    return {**record, "penalty": getattr(chosen, chosen.tuned)} if experiment == TUNED else record
 
 
-def share(options: argparse.Namespace) -> None:
-    """One process' part of the settings, until the time is over."""
-    warnings.simplefilter("ignore")
-    until = time.time() + options.seconds
-    part, of = options.part
-    methods = options.methods.split(",")
-    with (options.out / f"records-{part}.jsonl").open("w") as file:
-        for experiment in options.experiments.split(","):
-            for number, (setting, make) in enumerate(settings(experiment, options.folder)):
-                if number % of != part or options.data not in ("", setting.get("data")):
-                    continue
-                if time.time() > until:
-                    return
-                if setting["seed"] not in range(*options.seeds):
-                    continue
-                votes, truth = make(setting)
-                for name in methods:
-                    record = fitted(setting, name, votes, truth, options)
-                    file.write(json.dumps([experiment, record]) + "\n")
-                file.flush()
+def tasks(options: argparse.Namespace) -> list[Task]:
+    """The fits that were asked for and are in no file yet, one by one."""
+    folders = {options.folder, options.out}
+    done = {
+        json.dumps([name, record["setting"], record["method"]])
+        for name, record in lines(path for each in folders for path in each.glob("*.jsonl"))
+    }
+    found = []
+    for name in options.experiments.split(","):
+        usual = RIVALS if name == TUNED else (*EIGHT, DEFAULT)
+        for setting in settings(name):
+            if options.data not in ("", setting.get("data")):
+                continue
+            if setting["seed"] in range(*options.seeds):
+                methods = options.methods.split(",") if options.methods else usual
+                found += [(name, setting, method) for method in methods]
+    return [task for task in found if json.dumps(task) not in done]
 
 
 def run(options: argparse.Namespace) -> None:
-    """All parts at once, and how many fits were made in what time."""
+    """All fits, and how many were made in what time."""
     begun = time.time()
     options.out.mkdir(parents=True, exist_ok=True)
-    count = options.processes
-    parts = [
-        subprocess.Popen([sys.executable, *sys.argv, "--part", str(each), str(count)])
-        for each in range(count)
-    ]
-    for process in parts:
-        process.wait()
     seconds: dict[tuple[str, str], list[float]] = {}
-    with (options.out / "records.jsonl").open("w") as whole:
-        for each in range(count):
-            path = options.out / f"records-{each}.jsonl"
-            for line in path.read_text().splitlines():
-                whole.write(line + "\n")
-                name, record = json.loads(line)
-                what = str(record["setting"].get("data", name))
-                seconds.setdefault((what, record["method"]), []).append(record["seconds"])
-            path.unlink()
+    work = partial(fitted, options.folder, options.engine, begun + options.seconds)
+    left = tasks(options)
+    pool = ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn"))
+    with pool, (options.out / "records.jsonl").open("a") as file:
+        jobs = {pool.submit(work, task): task for task in left}
+        for job in as_completed(jobs):
+            task = jobs[job]
+            if error := job.exception():
+                print(*task, f"{type(error).__name__}: {error}"[:300], flush=True)
+            elif record := job.result():
+                file.write(json.dumps([task[0], record]) + "\n")
+                file.flush()
+                what = str(task[1].get("data", task[0]))
+                seconds.setdefault((what, task[2]), []).append(record["seconds"])
     for key, took in sorted(seconds.items()):
         print(*key, len(took), f"fits, {np.mean(took):.3f} s each, longest {max(took):.2f}")
-    print(f"{sum(map(len, seconds.values()))} fits in {time.time() - begun:.0f} s")
+    made = sum(map(len, seconds.values()))
+    print(f"{made} fits of {len(left)} in {time.time() - begun:.0f} s")
 
 
 def main() -> None:
-    """Prepare, run or keep."""
+    """Prepare, run, keep or tabulate."""
     parser = argparse.ArgumentParser(description=__doc__)
     verbs = parser.add_subparsers(dest="verb", required=True)
     verbs.add_parser("prepare").add_argument("folder", type=Path)
     going = verbs.add_parser("run")
     going.add_argument("folder", type=Path)
     going.add_argument("out", type=Path)
-    going.add_argument("--experiments", default="spammers,synthetic")
-    going.add_argument("--methods", default=",".join((*EIGHT, DEFAULT)), help=f"of {list(MODELS)}")
+    going.add_argument("--experiments", default="spammers,synthetic", help=f"or {TUNED}")
+    going.add_argument("--methods", default="", help=f"of {list(MODELS)}; else the usual ones")
     going.add_argument("--data", default="", help="of this data set alone")
     going.add_argument("--seeds", type=int, nargs=2, default=(0, SEEDS), help="from, below")
     going.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     going.add_argument("--seconds", type=float, default=500.0)
-    going.add_argument("--device", default="cuda:0")
-    going.add_argument("--part", type=int, nargs=2, help=argparse.SUPPRESS)
+    going.add_argument("--engine", default="torch", help="torch: the card where there is one")
     kept = verbs.add_parser("keep")
     kept.add_argument("files", type=Path, nargs="+")
     kept.add_argument("--runs", type=Path, default=Path("reproduce-output"))
     kept.add_argument("--revision", default="")
+    shown = verbs.add_parser("table")
+    shown.add_argument("files", type=Path, nargs="+")
+    shown.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / f"{TUNED}.csv")
     options = parser.parse_args()
     if options.verb == "prepare":
         prepare(options.folder)
     elif options.verb == "keep":
         keep(options.files, options.runs, options.revision)
-    elif options.part:
-        share(options)
+    elif options.verb == "table":
+        table(options.files, options.out)
     else:
         run(options)
 

@@ -1,6 +1,6 @@
 """Quality of the estimators against each other, on simulated crowds and real votes.
 
-Run with ``python -m benchmarks.quality synthetic|spammers|left-out|coverage [--seeds N]``.
+Run with ``python -m benchmarks.quality synthetic|left-out|coverage [--seeds N]``.
 Every finished piece of work is kept in bench-output/quality/NAME.jsonl: a run that was stopped
 goes on where it was, and the tables are made of what is there. All methods see the same votes.
 Nothing here is used to choose a hyper-parameter.
@@ -130,41 +130,6 @@ def _keep(records: list[Record]) -> None:
                 table.writerow((*record["task"][:5], record["method"], f"{record['accuracy']:.6g}"))
 
 
-# --- spammers added to real votes ------------------------------------------------------------
-
-
-def spammer_task(task: Task) -> list[Record]:
-    data, kind, percent, seed, tune = task
-    votes = crowdsift.read(data_folder() / f"{data}.csv")
-    spammed = crowdsift.add_spammers(votes, kind, percent, seed)
-    truth = data_folder() / f"{data.removesuffix('_subset')}_items.csv"
-    methods = ("bt", "bora-em", "crowd-bt") if tune else ("sift", "bt", "bora-em", "crowd-bt")
-    rows = crowdsift.evaluate(spammed, truth, methods, threads=1, tune=tune)
-    return [{"task": task, **row} for row in rows]
-
-
-def spammers(seeds: int, tune: bool) -> None:
-    """One row a cell: mean accuracy of sift, bora-em, bt and crowd-bt."""
-    cells = [
-        (data, kind, percent)
-        for data in ("passage", "faceage_subset")
-        for kind in ("random", "adversarial")
-        for percent in (10, 40, 80)
-    ]
-    tasks = [(*cell, seed, tune) for seed in range(seeds) for cell in cells]
-    records = work("spammers-tuned" if tune else "spammers", spammer_task, tasks)
-    methods = sorted({record["method"] for record in records}, reverse=True)
-    print(f"{'data':16s}{'kind':13s}{'%':>4s}" + "".join(f"{name:>10s}" for name in methods))
-    for cell in cells:
-        means = [
-            np.mean([r["accuracy"] for r in records if r["method"] == name
-                     and tuple(r["task"][:3]) == cell and r["task"][3] < seeds])
-            for name in methods
-        ]  # fmt: skip
-        figures = "".join(f"{value:10.4f}" for value in means)
-        print(f"{cell[0]:16s}{cell[1]:13s}{cell[2]:4d}{figures}")
-
-
 # --- left-out votes --------------------------------------------------------------------------
 
 LEFT_OUT = (
@@ -283,7 +248,7 @@ def coverage(seeds: int) -> None:
 def main() -> None:
     """Run the measurement that is named."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=["synthetic", "spammers", "left-out", "coverage"])
+    parser.add_argument("name", choices=["synthetic", "left-out", "coverage"])
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--tune", action="store_true", help="penalties chosen by left-out votes")
     parser.add_argument("--rivals", default=",".join(EIGHT), help="the methods beside sift")
@@ -292,10 +257,8 @@ def main() -> None:
         left_out()
     elif options.name == "coverage":
         coverage(options.seeds)
-    elif options.name == "synthetic":
-        synthetic(options.seeds, options.tune, tuple(options.rivals.split(",")))
     else:
-        spammers(options.seeds, options.tune)
+        synthetic(options.seeds, options.tune, tuple(options.rivals.split(",")))
 
 
 if __name__ == "__main__":
