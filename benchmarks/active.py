@@ -51,9 +51,9 @@ def simulated(arm: str, seed: int) -> list[float]:
             first = random.integers(ITEMS, size=BATCH)
             second = (first + random.integers(1, ITEMS, size=BATCH)) % ITEMS
         else:
-            asked = selector.choose(BATCH, workers=workers if arm == "workers" else None)
-            first, second = (asked[name].astype(int) for name in ("first", "second"))
-            who = asked["worker"].astype(int) if arm == "workers" else who
+            batch = selector.choose(BATCH, workers=workers if arm == "workers" else None)
+            first, second = (batch[name].astype(int) for name in ("first", "second"))
+            who = batch["worker"].astype(int) if arm == "workers" else who
         chance = sigmoid(reliability[who] * (scores[first] - scores[second]))
         # The winner first: sides are not known, and an order that tells nothing is not a side.
         won = random.random(BATCH) < chance
@@ -178,8 +178,8 @@ def replay(arm: str, seed: int, order: dict[Any, float], scene: dict[Any, str]) 
             pairs = [rows[i] for i in source.random.permutation(len(rows))[:1_000]]
         else:
             among = ([items[a] for a, _ in left], [items[b] for _, b in left])
-            asked = selector.choose(1_000, among=among)
-            two = zip(asked["first"], asked["second"], strict=True)
+            batch = selector.choose(1_000, among=among)
+            two = zip(batch["first"], batch["second"], strict=True)
             coded = [(code[a], code[b]) for a, b in two]
             pairs = [(min(p), max(p)) for p in coded]
         answers = [source.answer(pair) for pair in pairs if source.left[pair]]

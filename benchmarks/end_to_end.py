@@ -58,14 +58,14 @@ def parquet(name: str) -> Path:
 
 
 def measure(name: str, method: str, memory: str = "") -> dict[str, Any]:
-    """One run of the command line, `memory` the limit that it is told."""
+    """One run of the command line, `memory` its limit of memory."""
     path = parquet(name)
     environment = {**os.environ, **({"CROWDSIFT_MEMORY": memory} if memory else {})}
     with tempfile.TemporaryDirectory(dir=OUTPUT) as folder:
         command = [Path(sys.executable).with_name("crowdsift"), "fit", path, "--method", method]
-        told = Path(folder) / "told.txt"
+        output = Path(folder) / "output.txt"
         started = time.perf_counter()
-        with told.open("w") as file:
+        with output.open("w") as file:
             run = subprocess.Popen(
                 [*map(str, command), "--out", f"{folder}/fit"],
                 env=environment, stdout=subprocess.DEVNULL, stderr=file,
@@ -74,7 +74,7 @@ def measure(name: str, method: str, memory: str = "") -> dict[str, Any]:
         seconds = time.perf_counter() - started
         run.returncode = os.waitstatus_to_exitcode(status)
         if run.returncode:
-            lines = told.read_text().strip().splitlines()
+            lines = output.read_text().strip().splitlines()
             return {"data": name, "method": method, "note": lines[-1] if lines else "failed"}
         summary = json.loads((Path(folder) / "fit" / "summary.json").read_text())
     return {

@@ -84,11 +84,11 @@ def labels(votes: Votes, arm: str) -> tuple[Floats, Floats]:
         return target, weight
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # an unsettled sign shows in the figures
-        told = crowdsift.soft_labels(
+        exported = crowdsift.soft_labels(
             {"winner": votes.winner, "loser": votes.loser, "worker": votes.worker}, threads=1
         )
-    target = target if arm == "weights" else told["soft_label"]
-    weight = weight if arm == "soft" else told["weight"]
+    target = target if arm == "weights" else exported["soft_label"]
+    weight = weight if arm == "soft" else exported["weight"]
     return target, weight / weight.mean()
 
 
@@ -108,12 +108,12 @@ def train(
         reward = x @ theta
         chance = sigmoid(reward[winner] - reward[loser])
         left = weight * (target - chance)
-        pull = np.bincount(winner, left, k) - np.bincount(loser, left, k)
+        gradient = np.bincount(winner, left, k) - np.bincount(loser, left, k)
         curved = np.bincount(pair, weight * chance * (1 - chance), k * k).reshape(k, k)
         curved += curved.T
         laplacian = np.diag(curved.sum(axis=1)) - curved
         matrix = x.T @ laplacian @ x + ridge * np.eye(len(theta))
-        step = np.linalg.solve(matrix, x.T @ pull - ridge * theta)
+        step = np.linalg.solve(matrix, x.T @ gradient - ridge * theta)
         theta += step
         if np.abs(step).max() < 1e-4:
             break
@@ -188,10 +188,12 @@ def main() -> None:
         table = np.array([[record[arm] for arm in ARMS] for record in records])
         gain = table[:, 1] - table[:, 0]
         root = np.sqrt(options.seeds)
-        told = "".join(
+        columns = "".join(
             f"{column.mean():10.4f} ± {column.std(ddof=1) / root:.4f}" for column in table.T
         )
-        print(f"{kind:14s}{told}{gain.mean():+12.4f} ± {gain.std(ddof=1) / root:.4f}", flush=True)
+        print(
+            f"{kind:14s}{columns}{gain.mean():+12.4f} ± {gain.std(ddof=1) / root:.4f}", flush=True
+        )
 
 
 if __name__ == "__main__":

@@ -36,8 +36,8 @@ from benchmarks.gpu_bench import (  # noqa: E402
     event_time,
     large,
     row_on_error,
+    shares_text,
     spent,
-    told,
 )
 from crowdsift.engines.torch import engine as engine_on  # noqa: E402
 from crowdsift.models import MODELS, Model, model  # noqa: E402
@@ -212,7 +212,7 @@ def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
             if profile and count <= 1e7:
                 with spent(bench) as shares:
                     bench.fit(model(method), votes)
-                print("         " + told(shares), flush=True)
+                print("         " + shares_text(shares), flush=True)
                 profiled(bench, model(method), votes)
 
 

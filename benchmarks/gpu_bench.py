@@ -17,7 +17,7 @@ sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("sr
 from crowdsift.models import Model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
-__all__ = ["ARRAYS", "Bench", "bare", "event_time", "large", "row_on_error", "spent", "told"]
+__all__ = ["ARRAYS", "Bench", "bare", "event_time", "large", "row_on_error", "shares_text", "spent"]
 
 ARRAYS = ("first", "second", "outcome", "weight", "offsets")
 
@@ -48,7 +48,7 @@ class Bench:
         return self.seconds - (time.time() - self.begun)
 
     def wait(self) -> None:
-        """Until the device has done what it was told."""
+        """Until the device has finished its work."""
         if self.device.startswith("cuda"):
             self.torch.cuda.synchronize()
 
@@ -178,7 +178,7 @@ def spent(bench: Bench) -> Iterator[dict[str, list[float]]]:
             setattr(holder, name, plain) if own else delattr(holder, name)
 
 
-def told(shares: dict[str, list[float]]) -> str:
+def shares_text(shares: dict[str, list[float]]) -> str:
     """Where the time went."""
     order = sorted(shares.items(), key=lambda entry: -entry[1][0])
     return "; ".join(f"{name} {took:.3f} s / {int(calls)}" for name, (took, calls) in order)

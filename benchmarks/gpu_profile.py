@@ -18,7 +18,7 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
 
-from benchmarks.gpu_bench import Bench, bare, large, row_on_error, spent, told  # noqa: E402
+from benchmarks.gpu_bench import Bench, bare, large, row_on_error, shares_text, spent  # noqa: E402
 from crowdsift.models import model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
@@ -75,7 +75,7 @@ def once(bench: Bench, method: str, size: str, rows: int) -> None:
     with spent(bench) as shares:
         kernels(bench, method, votes, rows)
     print(f"   {method} {size}, waiting after each, drawn {drawn:.1f} s; {bench.memory()}; "
-          f"{told(shares)}", flush=True)  # fmt: skip
+          f"{shares_text(shares)}", flush=True)  # fmt: skip
 
 
 def main() -> None:
@@ -119,7 +119,7 @@ def main() -> None:
                 continue
             with spent(bench) as shares:
                 took, _ = bench.fit(model(method), votes)
-            print(f"   waiting after each: {took:.3f} s; {told(shares)}", flush=True)
+            print(f"   waiting after each: {took:.3f} s; {shares_text(shares)}", flush=True)
             if given.device.startswith("cuda"):
                 kernels(bench, method, votes, given.rows)
             functions(bench, method, votes, given.rows)

@@ -18,12 +18,12 @@ import numpy as np
 import crowdsift
 
 
-def votes_of(asked: dict[str, Any]) -> Any:
+def votes_of(request: dict[str, Any]) -> Any:
     """The votes, read or made from codes."""
-    if "file" in asked:
-        by = asked.get("by")
-        return crowdsift.read(asked["file"], **({"by": by} if by else {}))
-    folder = Path(asked["arrays"])
+    if "file" in request:
+        by = request.get("by")
+        return crowdsift.read(request["file"], **({"by": by} if by else {}))
+    folder = Path(request["arrays"])
     arrays = {name: np.load(folder / f"{name}.npy") for name in ("first", "second", "outcome")}
     loads = np.diff(np.load(folder / "offsets.npy"))
     return crowdsift.Comparisons.from_codes(
@@ -45,31 +45,31 @@ def memory(name: str) -> int:
 
 
 def main() -> None:
-    """Fit as asked; the fastest of the repeats."""
-    asked = json.loads(sys.argv[1])
+    """Fit as requested; the fastest of the repeats."""
+    request = json.loads(sys.argv[1])
     warnings.simplefilter("ignore")
-    votes = votes_of(asked)
+    votes = votes_of(request)
     small = crowdsift.simulate(20, 10, 500, seed=1).comparisons()
-    crowdsift.fit(small, asked["method"], threads=1)  # loads libraries
+    crowdsift.fit(small, request["method"], threads=1)  # loads libraries
     anew = Path("/proc/self/clear_refs")
     if anew.exists():
         anew.write_text("5")  # the peak starts anew
     held = memory("VmRSS")
     seconds, processor, fit = [], [], None
-    for _ in range(asked["repeats"]):
+    for _ in range(request["repeats"]):
         fit = None
         started, used = time.perf_counter(), time.process_time()
-        fit = crowdsift.fit(votes, asked["method"], threads=asked["threads"])
+        fit = crowdsift.fit(votes, request["method"], threads=request["threads"])
         seconds.append(time.perf_counter() - started)
         processor.append(time.process_time() - used)
     summary = fit.summary if fit is not None else {}
-    told: dict[str, Any] = {
+    result: dict[str, Any] = {
         "seconds": min(seconds),
         "processor": min(processor),
         "peak": memory("VmHWM") - held,
     }
-    told |= {name: summary.get(name) for name in ("iterations", "passes", "converged")}
-    print(json.dumps({**told, "comparisons": len(votes)}))
+    result |= {name: summary.get(name) for name in ("iterations", "passes", "converged")}
+    print(json.dumps({**result, "comparisons": len(votes)}))
 
 
 if __name__ == "__main__":

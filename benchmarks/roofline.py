@@ -46,8 +46,8 @@ def machine(threads: int) -> list[dict[str, Any]]:
     source, include = ROOT / "cpp" / "bench" / "machine.cpp", ROOT / "cpp" / "include"
     flags = ["-std=c++17", "-O3", "-march=native", "-pthread", f"-I{include}"]
     subprocess.run([compiler, *flags, source, "-o", program], check=True)
-    told = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True)
-    rates: list[dict[str, Any]] = json.loads(told.stdout)
+    output = subprocess.run([program, str(threads)], check=True, capture_output=True, text=True)
+    rates: list[dict[str, Any]] = json.loads(output.stdout)
     return rates
 
 

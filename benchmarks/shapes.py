@@ -45,8 +45,8 @@ def real_shapes(versions: Sequence[Version]) -> list[Row]:
 def _fitted(
     versions: Sequence[Version], name: str, votes: Row, method: str = "sift", rounds: int = 3
 ) -> Row:
-    asked = {"method": method, "threads": THREADS, "repeats": 1, **votes}
-    return in_turn(name, versions, lambda version: fits(version, asked), rounds)
+    request = {"method": method, "threads": THREADS, "repeats": 1, **votes}
+    return in_turn(name, versions, lambda version: fits(version, request), rounds)
 
 
 def cost_of_ties_and_sides(rows: Sequence[Row], version: Version) -> list[Row]:
@@ -67,11 +67,11 @@ def convergence(version: Version, seeds: int) -> list[Row]:
     """Arena samples of so many seeds: iterations, and whether each converged."""
     rows = []
     for seed in range(1, seeds + 1):
-        asked = {"file": str(samples.arena(seed)), "method": "sift", "threads": THREADS,
+        request = {"file": str(samples.arena(seed)), "method": "sift", "threads": THREADS,
                  "repeats": 1}  # fmt: skip
-        told = fits(version, asked)
+        measured = fits(version, request)
         keys = ("iterations", "converged", "seconds", "note")
-        rows.append({"seed": seed, **{key: told.get(key) for key in keys}})
+        rows.append({"seed": seed, **{key: measured.get(key) for key in keys}})
     return rows
 
 
@@ -99,8 +99,8 @@ def commands(versions: Sequence[Version]) -> list[Row]:
 def rivals(versions: Sequence[Version]) -> list[Row]:
     """Bt with intervals on the arena sample beside evalica (scores alone) and arena-rank."""
     path = samples.arena()
-    asked = {"file": str(path), "method": "bt", "threads": THREADS, "repeats": 7}
-    rows = [in_turn("crowdsift bt", versions, lambda version: fits(version, asked), rounds=5)]
+    request = {"file": str(path), "method": "bt", "threads": THREADS, "repeats": 7}
+    rows = [in_turn("crowdsift bt", versions, lambda version: fits(version, request), rounds=5)]
     with path.open(newline="", encoding="utf-8") as file:
         votes = list(csv.DictReader(file))
     codes = {label: code for code, label in enumerate(sorted({v["left"] for v in votes}))}
@@ -141,9 +141,9 @@ def threads(version: Version, sizes: Sequence[str]) -> list[Row]:
             times = min(2, LIMITS["rounds"])
             for _ in range(times):
                 for count in taken:
-                    told = fits(version, {"arrays": str(stored(size)), "method": method,
+                    measured = fits(version, {"arrays": str(stored(size)), "method": method,
                                           "threads": count, "repeats": times})  # fmt: skip
-                    taken[count].append(told.get("seconds", float("nan")))
+                    taken[count].append(measured.get("seconds", float("nan")))
             one, two = (statistics.median(taken[count]) for count in (1, 2))
             row |= {"one thread": one, "two threads": two, "times": one / two}
             row["two processes spinning"] = side_by_side.spin_gain()
@@ -152,7 +152,7 @@ def threads(version: Version, sizes: Sequence[str]) -> list[Row]:
 
 
 def main() -> None:
-    """Measure what is asked; print and write it."""
+    """Measure what is requested; print and write it."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--against", help="another revision of this repository")
     parser.add_argument("--only", default="real,commands,rivals,many,threads,seeds")

@@ -114,9 +114,9 @@ def coverage(items: int, size: int, votes: int, differences: int) -> dict[str, A
         seed += 1
         scores, rows = islands(count, size, votes, seed)
         one, two = pairs_inside(count, size)
-        told = crowdsift.fit(rows).difference(one.tolist(), two.tolist())
+        difference = crowdsift.fit(rows).difference(one.tolist(), two.tolist())
         truth = scores[one] - scores[two]
-        held.append((told["lower"] <= truth) & (truth <= told["upper"]))
+        held.append((difference["lower"] <= truth) & (truth <= difference["upper"]))
     share = np.concatenate(held)
     return {"items": count * size, "size": size, "votes": votes, "differences": len(share),
             "covered": round(float(share.mean()), 4)}  # fmt: skip

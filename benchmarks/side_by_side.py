@@ -21,16 +21,16 @@ ONE_FIT = Path(__file__).with_name("one_fit.py")
 LIMITS = {"seconds": 600, "rounds": 5}  # of one run, and of one case
 
 
-def fits(version: Version, asked: Row) -> Row:
+def fits(version: Version, request: Row) -> Row:
     """One run of benchmarks/one_fit.py by a version."""
-    return _ran(version, [ONE_FIT, json.dumps(asked)])
+    return _ran(version, [ONE_FIT, json.dumps(request)])
 
 
 def command(version: Version, words: Sequence[object]) -> Row:
     """The whole command line, from start to exit: seconds, and the peak of all memory."""
     started = time.perf_counter()
-    told = _ran(version, ["-m", "crowdsift", *words], parse=False)
-    return {"seconds": time.perf_counter() - started, **told}
+    result = _ran(version, ["-m", "crowdsift", *words], parse=False)
+    return {"seconds": time.perf_counter() - started, **result}
 
 
 def _ran(version: Version, words: Sequence[object], parse: bool = True) -> Row:
@@ -117,5 +117,5 @@ def _cell(key: str, value: Any) -> str:
 
 
 def load() -> str:
-    """How busy the machine was when this was asked."""
+    """How busy the machine was when this was called."""
     return f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f} at the start"

@@ -123,11 +123,11 @@ def against(revision: str, names: Sequence[str], methods: Sequence[str]) -> str:
     threads, rows = min(2, available_threads()), []
     for name in names:
         quick = name in (*REAL, "1e5")
-        asked = {"arrays": str(stored(name)), "threads": threads, "repeats": 3 if quick else 1}
+        request = {"arrays": str(stored(name)), "threads": threads, "repeats": 3 if quick else 1}
         for method in methods:
 
-            def run(version: Version, method: str = method, asked: Row = asked) -> Row:
-                return side_by_side.fits(version, {**asked, "method": method})
+            def run(version: Version, method: str = method, request: Row = request) -> Row:
+                return side_by_side.fits(version, {**request, "method": method})
 
             rounds = 5 if quick else 3
             rows.append(side_by_side.in_turn(f"{name} {method}", versions, run, rounds))
@@ -220,7 +220,7 @@ def main() -> None:
     for name in (*REAL, *sizes):
         for method in options.methods.split(","):
             if name == "1e8" and method != "bora-map":
-                continue  # what is asked of that size
+                continue  # of that size only some are measured
             counts = (1, threads) if name in ("1e6", "1e7") and threads > 1 else (threads,)
             for count in counts:
                 rows.append(ours(name, method, count))

@@ -58,10 +58,10 @@ def joint(options: argparse.Namespace) -> None:
                 if name == "one by one":
                     held.setdefault("each interval" + unit, []).extend(inside.tolist())
         held.setdefault("best in group", []).append(bool(found["shares_first"][true.argmax()]))
-        said = found["above_next"][:-1]
-        held.setdefault("separations", []).append(bool((-np.diff(true)[said] > 0).all()))
+        separated = found["above_next"][:-1]
+        held.setdefault("separations", []).append(bool((-np.diff(true)[separated] > 0).all()))
         sizes.append(int(found["shares_first"].sum()))
-        apart.append(int(said.sum()))
+        apart.append(int(separated.sum()))
     print(f"{options.method}: {options.boards} boards of {options.items} items, 20 workers of "
           f"reliability {low:g} to {high:g}, {100 * options.items} votes")  # fmt: skip
     for name, values in held.items():
@@ -92,7 +92,7 @@ def dependence(options: argparse.Namespace) -> None:
     truth = {f"i{i}": value for i, value in enumerate(np.linspace(1.0, -1.0, 6))}
     print(f"{options.method}: {options.boards} boards of 6 items, 200 groups of 4 votes")
     for copied in (0.0, 0.3, 0.7, 1.0):
-        told = []
+        coverage = []
         for column in (None, "prompt"):
             held, effects, found = [], [], 0
             for seed in range(options.first, options.first + options.boards):
@@ -106,8 +106,8 @@ def dependence(options: argparse.Namespace) -> None:
                 effects.append(fit.summary.get("design_effect") or 1.0)
                 found += bool(fit.summary.get("group_effect"))
             error = np.std(held, ddof=1) / sqrt(len(held))
-            told.append(f"{100 * np.mean(held):5.1f} % ± {100 * error:.1f}")
-        print(f"  copied {copied:.1f}: votes {told[0]}, groups {told[1]}, "
+            coverage.append(f"{100 * np.mean(held):5.1f} % ± {100 * error:.1f}")
+        print(f"  copied {copied:.1f}: votes {coverage[0]}, groups {coverage[1]}, "
               f"design effect {np.mean(effects):.2f}, group effect in {found} of "
               f"{options.boards}", flush=True)  # fmt: skip
 
@@ -189,12 +189,12 @@ def planted(options: argparse.Namespace) -> None:
         copied = 0
         for row in rows:
             answer = seen.get(frozenset((row["left"], row["right"])))
-            told = {name: row[name] for name in names}
+            vote = {name: row[name] for name in names}
             if row["worker"] in copiers and answer is not None and rng.random() < 0.8:
-                told["winner"] = "left" if answer == row["left"] else "right"
+                vote["winner"] = "left" if answer == row["left"] else "right"
                 copied += 1
             for name in names:
-                votes[name].append(told[name])
+                votes[name].append(vote[name])
         found = crowdsift.fit(votes, method, threads=1).copying()
         named = {label for group in found.groups for label in group}
         noticed.append(len(named & {source, *copiers}))

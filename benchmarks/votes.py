@@ -224,12 +224,12 @@ def ties(seeds: int) -> None:
             for m in methods
         }  # fmt: skip
         half = min(loss[m] for m in methods[:2])
-        told = "holds" if loss["sift sides=False"] <= bound else f"MISSES {bound}"
-        told += ", below half-win" if loss["sift sides=False"] < half else ", NOT below half-win"
+        found = "holds" if loss["sift sides=False"] <= bound else f"MISSES {bound}"
+        found += ", below half-win" if loss["sift sides=False"] < half else ", NOT below half-win"
         if name.startswith("llmfao"):
-            told += ", sides hold" if loss["sift"] <= 0.915 else ", sides MISS .915"
+            found += ", sides hold" if loss["sift"] <= 0.915 else ", sides MISS .915"
         print(f"{name:18s}" + "".join(f"{loss[m]:18.4f}" for m in methods)
-              + f"{bound:8.3f}  {told}")  # fmt: skip
+              + f"{bound:8.3f}  {found}")  # fmt: skip
 
 
 # --- contexts: shared workers against separate fits ------------------------------------------

@@ -83,21 +83,21 @@ def spam(seeds: int) -> None:
     print(f"{'kind':12s}{'%':>5s}{'published':>11s}{'bora-em':>17s}{'sift':>17s}{'20 gold':>17s}"
           f"{'warned':>8s}  must show")  # fmt: skip
     for kind, percent in grid:
-        told = []
+        means = []
         for method in ("bora-em", "sift", "sift+20 gold"):
             mine = [
                 r["accuracy"] for r in records
                 if r["method"] == method and tuple(r["task"][:2]) == (kind, percent)
                 and r["task"][2] < seeds
             ]  # fmt: skip
-            told.append((float(np.mean(mine)), float(np.min(mine))))
+            means.append((float(np.mean(mine)), float(np.min(mine))))
         warned = np.mean([
             r["unsettled"] for r in records
             if r["method"] == "sift" and tuple(r["task"][:2]) == (kind, percent)
         ])  # fmt: skip
-        figures = "".join(f"{mean:9.4f} ({least:.3f})" for mean, least in told)
+        figures = "".join(f"{mean:9.4f} ({least:.3f})" for mean, least in means)
         print(f"{kind:12s}{percent:5d}{paper.get((kind, percent), np.nan):11.4f}{figures}"
-              f"{warned:8.0%}  {_spam_verdict(kind, percent, told[1][0], told[2][0])}")  # fmt: skip
+              f"{warned:8.0%}  {_spam_verdict(kind, percent, means[1][0], means[2][0])}")  # fmt: skip
 
 
 def _spam_verdict(kind: str, percent: int, plain: float, gold: float) -> str:

@@ -1,4 +1,4 @@
-"""Votes on the way to training: how far each can be believed, and by how much it was won."""
+"""Votes exported for training: the probability that each is right, and by what margin."""
 
 from __future__ import annotations
 
@@ -76,8 +76,8 @@ def export_votes(
     - ``margin``: the expected difference of their scores, negative where the vote is doubted;
     - ``soft_label``: the probability that a typical reliable worker prefers it, the target for a
       Bradley-Terry loss;
-    - ``weight``: what a vote of this worker tells, in votes of a typical reliable worker, times
-      the vote's own weight.
+    - ``weight``: the information in a vote of this worker, in votes of a typical reliable worker,
+      times the vote's own weight.
 
     A name that the source has already is written with ``crowdsift_`` before it.
 

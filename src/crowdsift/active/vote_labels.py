@@ -1,4 +1,4 @@
-"""How far each vote can be believed: probability, margin, soft label and weight."""
+"""What a fit implies of each vote: probability that it is right, margin, soft label, weight."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class VoteLabels(NamedTuple):
 
 
 def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
-    """What a fit says of votes, row by row."""
+    """Probability, margin, soft label and weight of votes, row by row."""
     place, code = _rows_of(coded, found), item_codes(found)
     score = np.asarray(found.item_table["score"], np.float64)
     typical, worth = _vote_worth(coded, found)
@@ -121,9 +121,9 @@ def _rough_variance(
 def _vote_worth(coded: CodedVotes, found: Fit) -> tuple[float, NDArray[np.float64]]:
     """The reliability of a typical reliable worker, and what a vote of every worker is worth.
 
-    Typical is the median of those whose interval is above 0. A vote of a worker of whom β is
-    known as a distribution tells (E β)²/4 about a close pair: near 0 for one who clicks at
-    random, and as much for one who reliably says the opposite.
+    Typical is the median of those whose interval is above 0. A vote of a worker whose β
+    has a posterior carries the information (E β)²/4 about a close pair: near 0 for one who clicks
+    at random, and as much for one who reliably answers the opposite.
     """
     table = found.worker_table
     reliability = table["reliability"].astype(np.float64)

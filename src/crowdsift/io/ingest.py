@@ -202,7 +202,7 @@ class CodedVotes:
     pair: tuple[str, str] = ("", "")  # the columns of the first and the second item
 
     def comparisons(self, threads: int) -> Comparisons:
-        """The votes as every model sees them."""
+        """The votes as every model takes them."""
         votes = Comparisons.from_codes(
             self.first,
             self.second,

@@ -43,12 +43,12 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
 
 @dataclass(frozen=True)
 class WorkerEstimate:
-    """What a method says of workers; None where it says nothing.
+    """What a method estimates of workers; None where it estimates nothing.
 
     Limits of reliability come from `quantiles` where a method has a posterior (one row a worker,
     of quantiles of equal probability), else from the standard deviation. `random_level` is the
-    reliability of a worker who clicks at random, `one_sided` the probability of seeing nothing
-    but sides, and `extra` holds further parameters by name. `typical` is the reliability of a
+    reliability of a worker who clicks at random, `one_sided` the probability that votes depend
+    on sides alone, and `extra` holds further parameters by name. `typical` is the reliability of a
     typical worker, and `class_evidence` the logarithms of how well classes of types explain a
     worker's own votes (adversarial, random, informative, one-sided): see
     `crowdsift.solvers.ep.type_classes`.

@@ -71,7 +71,7 @@ class CovariateEstimate:
         return self.mean[:, 0], self.sd[:, 0] ** 2
 
     def as_they_are(self, scores: Vector) -> Vector:
-        """Scores with what the crowd sees in an item's covariates: r + g·x̄/b."""
+        """Scores plus the mean effect of an item's covariates: r + g·x̄/b."""
         return np.asarray(scores + self.item_values @ self.crowd / max(self.typical, 1e-9))
 
     def offsets(self, votes: Comparisons) -> tuple[Vector, Vector]:

@@ -70,7 +70,7 @@ class Sift(Model):
     A worker is a point on a symmetric grid of reliabilities; the distribution of workers over it
     is learned from the votes; items have a Gaussian posterior; the two exchange messages by
     expectation propagation. Where there are ties a worker also has a tie width, and where sides
-    are known it may have a side bias, or see nothing but sides.
+    are known it may have a side bias, or votes that depend on sides alone.
 
     Parameters
     ----------

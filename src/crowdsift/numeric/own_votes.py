@@ -1,8 +1,8 @@
 """The posterior of a difference given the votes on its own pair, without a Gaussian for them.
 
-Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the rest of
-the votes says of a difference d, its cavity, is near a Gaussian N(m, v); times the likelihoods of
-the pair's own votes it is a posterior in one dimension, which is integrated here.
+Votes that all go one way leave a skewed posterior: a thin tail on the other side. What the other
+votes imply for a difference d, its cavity distribution, is near a Gaussian N(m, v); times the
+likelihoods of the pair's own votes it is a posterior in one dimension, which is integrated here.
 """
 
 from __future__ import annotations
@@ -212,7 +212,7 @@ def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) ->
 def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
     """Logarithms of the likelihoods of votes at the nodes of their pairs, a row a vote.
 
-    The posterior of a worker knows this vote, so a point counts by its weight over Z of the vote.
+    The posterior of a worker includes this vote, so a point counts by its weight over Z of it.
     """
     pair = np.repeat(np.arange(len(at)), np.diff(np.append(votes.starts, len(votes.sign))))
     spread = votes.reliability**2 * known.own_variance[:, None]

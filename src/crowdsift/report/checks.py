@@ -248,7 +248,7 @@ def _sides(facts: Facts) -> Check:
         else "No worker nearly always chose one side."
     )
     if modelled:
-        finding += " The fit knows a side bias of every worker and corrects the scores for it."
+        finding += " The fit estimates a side bias of every worker and corrects the scores for it."
     advice = "Show every pair in both orders, and look at the one-sided workers."
     return Check("sides", title, state, finding, advice if state != "good" else "")
 

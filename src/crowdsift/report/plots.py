@@ -239,7 +239,7 @@ def convergence(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
 
 
 def _votes(fit: FitRecord, votes: Comparisons | None) -> Comparisons:
-    """The votes given, or those that the fit knows."""
+    """The votes given, or those that the fit holds."""
     known = fit.votes if votes is None else votes
     if known is None:
         raise RequestError(ABSENT)

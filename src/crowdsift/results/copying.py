@@ -153,7 +153,7 @@ def _between(
 
     With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of
     n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones.
-    An effect of variance v that both workers see gives a product the mean v√(p(1-p)p'(1-p')).
+    An effect of variance v shared by both workers gives a product the mean v√(p(1-p)p'(1-p')).
     """
     starts = np.flatnonzero(np.diff(cells.unit, prepend=-1))
     sizes = np.diff([*starts, len(cells.unit)])

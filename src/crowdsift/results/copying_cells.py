@@ -1,6 +1,6 @@
-"""Votes of one worker on one pair of items, and what the rest of the crowd thinks of that pair.
+"""Votes of one worker on one pair of items, and what the votes of others imply for that pair.
 
-A pair of items may be seen otherwise than its scores say, by everybody: then all who voted on it
+Everybody may judge a pair of items otherwise than its scores imply: then all who voted on it
 are alike, and nobody has copied. So every pair of items has an effect u ~ N(0, s²) on the logit, s²
 from all votes, which is estimated for two workers from the votes of the others.
 """

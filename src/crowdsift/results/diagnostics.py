@@ -1,4 +1,4 @@
-"""What deserves a look in a fit beyond what its method says."""
+"""Diagnostics of a fit beyond those of its method."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ def gold_diagnostics(method: str, found: Agreement, free_sign: bool) -> list[Dia
     """That gold and scores do not go together; `found` is about the scores as returned."""
     total = found.agree + found.disagree
     if total == 0:
-        message = "no gold pair lies within one component, so the gold says nothing about the sign"
+        message = "no gold pair lies within one component, so gold cannot settle the sign"
         return [Diagnostic(Kind.GOLD, message)]
     if found.opposed and not free_sign:
         message = (

@@ -1,4 +1,4 @@
-"""What a fit knows beyond its tables while it is in memory."""
+"""The posterior of a fit, beyond its tables, while it is in memory."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ __all__ = ["Posterior"]
 
 @dataclass(frozen=True, eq=False)
 class Posterior:
-    """What a fit knows beyond its tables while it is in memory; codes as in the comparisons.
+    """The posterior of a fit, beyond its tables; codes are those of the comparisons.
 
     Where covariances of scores are not known their errors are taken as independent; without
     quantiles of the reliabilities (one row a worker, of equal probability) the estimates stand

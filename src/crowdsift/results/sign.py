@@ -1,4 +1,4 @@
-"""Which end of the scores is up: turned by gold, and how much the crowd itself says about it.
+"""Which end of the scores is up: settled by gold, or by the crowd itself, and how clearly.
 
 With workers of either sign, scores r and -r explain the votes alike. The crowd settles the sign
 by head-count only if honest workers are the majority; gold settles it without that assumption.
@@ -53,7 +53,7 @@ class Agreement(NamedTuple):
 
     @property
     def opposed(self) -> bool:
-        """Whether the gold says that the scores are upside down."""
+        """Whether gold contradicts the scores: they are upside down."""
         return (self.agree - self.disagree, self.margin) < (0, 0.0)
 
     def turned(self) -> Agreement:

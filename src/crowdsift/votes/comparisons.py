@@ -1,4 +1,4 @@
-"""The votes as every model sees them: validated, encoded, sorted by worker, collapsed."""
+"""The votes as every model takes them: validated, encoded, sorted by worker, collapsed."""
 
 from __future__ import annotations
 
@@ -197,11 +197,11 @@ class Comparisons(EncodedVotes):
             first, second, worker, outcome, weight, context,
             len(items), n_workers, sides_known, thread_count(threads),
         )  # fmt: skip
-        one, two, outcomes, weights, groups, turned, offsets = rows
+        one, two, outcomes, weights, groups, swapped, offsets = rows
         if len(one) == 0:
             raise InputError("no votes (all weights are 0)", source=source)
-        if table is not None:  # a vote told the other way round has the opposite features
-            table = table[groups] * (1.0 - 2.0 * turned[:, None]).astype(np.float32)
+        if table is not None:  # with its items swapped a vote has the opposite features
+            table = table[groups] * (1.0 - 2.0 * swapped[:, None]).astype(np.float32)
             table += np.float32(0.0)  # no negative zeros
         return cls(
             first=frozen(one),

@@ -1,4 +1,4 @@
-"""What posteriors over the types of many workers say, on a device."""
+"""Quantiles and summaries of the posteriors over types of many workers, on a device."""
 
 from __future__ import annotations
 
