@@ -2,7 +2,7 @@
 
 Run with ``python -m benchmarks.report_shots FOLDER [NAME=VOTES ...]``: the data sets that are
 found, and files of votes with a name. At 375, 768 and 1280 px, light and dark; all that opens is
-opened for the check of widths. Prints what is wider than its box, what the console said, and the
+opened for the check of widths. Prints what is wider than its box, messages of the console, and the
 first paint.
 """
 
@@ -63,14 +63,14 @@ def main() -> None:
                         is_mobile=width < 500,
                     )
                     page = context.new_page()
-                    said: list[Any] = []
-                    page.on("console", partial(list.append, said))
+                    messages: list[Any] = []
+                    page.on("console", partial(list.append, messages))
                     page.goto(path.as_uri())
                     paint = page.evaluate(PAINT)
                     picture = folder / f"{name}-{width}-{scheme}.png"
                     page.screenshot(path=str(picture), full_page=True)
                     page.evaluate(OPEN)
-                    words = [each.text for each in said[:3]]
+                    words = [each.text for each in messages[:3]]
                     print(f"  {scheme} {width}: wider {page.evaluate(WIDER)}, console {words}, "
                           f"paint {paint}", flush=True)  # fmt: skip
                     context.close()

@@ -96,8 +96,9 @@ def spam(seeds: int) -> None:
             if r["method"] == "sift" and tuple(r["task"][:2]) == (kind, percent)
         ])  # fmt: skip
         figures = "".join(f"{mean:9.4f} ({least:.3f})" for mean, least in means)
+        verdict = _spam_verdict(kind, percent, means[1][0], means[2][0])
         print(f"{kind:12s}{percent:5d}{paper.get((kind, percent), np.nan):11.4f}{figures}"
-              f"{warned:8.0%}  {_spam_verdict(kind, percent, means[1][0], means[2][0])}")  # fmt: skip
+              f"{warned:8.0%}  {verdict}")  # fmt: skip
 
 
 def _spam_verdict(kind: str, percent: int, plain: float, gold: float) -> str:
