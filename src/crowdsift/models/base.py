@@ -233,7 +233,7 @@ class Model(ABC):
         self,
         engine: Engine,
         groups: GroupedVotes,
-        machine: Engine,
+        whole: Engine,
         before: Estimate,
         progress: Progress | None = None,
     ) -> Estimate | None:
@@ -243,7 +243,7 @@ class Model(ABC):
         ----------
         engine, groups
             The votes in which an item in a group is an item.
-        machine, before
+        whole, before
             The engine of the votes without groups, and the estimate of those.
         """
         return None

@@ -11,7 +11,6 @@ from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start
-from crowdsift.models.covariance import level_variance
 from crowdsift.models.covariate_estimate import (
     covariate_estimate,
     refuse_covariates,
@@ -22,22 +21,19 @@ from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
 from crowdsift.models.group_estimate import with_group_estimate
 from crowdsift.models.mirror import mirror
-from crowdsift.models.precision import ScorePrecision
-from crowdsift.models.sift_summary import is_upside_down, run_diagnostics, worker_estimate
+from crowdsift.models.sift_estimate import run_estimate, worker_posteriors
+from crowdsift.models.sift_summary import is_upside_down
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.ep.contexts import MOST_NUMBERS, ContextSites, in_another
+from crowdsift.solvers.ep.contexts import MOST_NUMBERS
 from crowdsift.solvers.ep.covariate_run import with_covariates
 from crowdsift.solvers.ep.group_prior import GroupPrior
 from crowdsift.solvers.ep.group_run import run_in_groups
 from crowdsift.solvers.ep.kept_sites import kept_sites
-from crowdsift.solvers.ep.open_share import classes_of
 from crowdsift.solvers.ep.population import population_from, population_to
 from crowdsift.solvers.ep.resumed import resumed
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
-from crowdsift.solvers.ep.type_classes import typical_reliability
-from crowdsift.solvers.ep.type_summary import summarise
 from crowdsift.solvers.ep.warm import WarmStart, go_on
 from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
 from crowdsift.votes.covariates import design
@@ -218,7 +214,7 @@ class Sift(Model):
         self,
         engine: Engine,
         groups: GroupedVotes,
-        machine: Engine,
+        whole: Engine,
         before: Estimate,
         progress: Progress | None = None,
     ) -> Estimate | None:
@@ -234,10 +230,10 @@ class Sift(Model):
             return None
         prior, side, _, scale = population_from(known)
         start = WarmStart(before.scores * scale, (sd * scale) ** 2, prior, side)
-        settings = replace(self._settings(machine), contexts=False, pair_effect=False)
-        by_group = GroupPrior(groups.item, groups.group, machine.facts.n_items)
+        settings = replace(self._settings(whole), contexts=False, pair_effect=False)
+        by_group = GroupPrior(groups.item, groups.group, whole.facts.n_items)
         run = run_in_groups(engine, by_group, start, evidence, settings, progress)
-        return None if run is None else self._estimate(run, engine, None, (machine, before))
+        return None if run is None else self._estimate(run, engine, None, (whole, before))
 
     def _settings(self, engine: Engine) -> Settings:
         ties = self.ties and engine.facts.ties
@@ -255,63 +251,28 @@ class Sift(Model):
         )
 
     def _estimate(
-        self, run: Propagation, engine: Engine, features: ItemFeatures | None = None,
-        whole: tuple[Engine, Estimate] | None = None,
+        self,
+        run: Propagation,
+        engine: Engine,
+        features: ItemFeatures | None = None,
+        ungrouped: tuple[Engine, Estimate] | None = None,
         covariates: tuple[CovariateEstimate, WorkerPoints | None] | None = None,
-    ) -> Estimate:  # fmt: skip
-        """The estimate at the end of a run, of unit size and of the majority's sign."""
+    ) -> Estimate:
+        """The estimate at the end of a run, of unit size and of the majority's sign.
+
+        With what features of items, groups of votes (`ungrouped`: the engine and the estimate
+        without them) and covariates of votes add to it.
+        """
         size = run.item_prior.scale if isinstance(run.item_prior, GroupPrior) else run.scale()
-        before_gold = engine.facts.n_workers - engine.facts.n_gold
-        own = None if covariates is None or not covariates[0].names else covariates[0]
-        sides = run.side_posteriors() if own is None else own.sides()
-        summary = summarise(run.sites, run.prior, sides).scaled(size)
-        typical = typical_reliability(run.prior)
-        classes = classes_of(run, engine, typical)
-        apart = run.sites if isinstance(run.sites, ContextSites) else None
-        known = None
-        if apart is not None:
-            sides = apart.leaf_sides(engine.facts.n_gold, run.sides.mean_variance)
-            leaves = summarise(apart.leaves, run.prior, sides, apart.leaf_priors())
-            known = apart.known(leaves.scaled(size).points)
-            summary = summary._replace(points=in_another(summary.points, apart))
-        scores = _about_mean(run.means / size, engine)
-        margin = float(np.mean(summary.positive[:before_gold] - summary.negative[:before_gold]))
-        flip = not engine.facts.n_gold and is_upside_down(summary, engine)
-        pairs = run.sites.pair_posteriors(run.means) if run.pair_effect else None
-        if pairs is not None:
-            pairs = pairs._replace(mean=pairs.mean / size, variance=pairs.variance / size**2)
-        variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
-        crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
-        estimate = Estimate(
-            scores=scores,
-            log_likelihood=required(engine.slopes).log_likelihood(scores, summary.mean),
-            rule=run.rule,
-            trace=run.evidence,
-            score_sd=np.asarray(np.sqrt(variance) / size),
-            precision=ScorePrecision.of(run.system.laplacian, engine.facts, 1.0, size),
-            theta=summary.spread,
-            points=summary.points,
-            in_context=known,
-            workers=worker_estimate(summary, run.prior.types, typical * size, classes),
-            evidence=run.evidence[-1],
-            sign_margin=margin,
-            crowd_side=crowd_side if run.prior.types.sides else None,
-            details={
-                "pair_effect": run.pair_effect / size**2,
-                "context_spread": 0.0 if apart is None else apart.reliability_spread,
-                "context_side_sd": 0.0 if apart is None else float(np.sqrt(apart.side_spread)),
-            },
-            pairs=pairs,
-            population=population_to(
-                run.prior, run.sides.prior, run.pair_effect, size, apart is not None
-            ),
-            sites=None if apart is not None or own is not None else kept_sites(run.sites),
-            diagnostics=tuple(run_diagnostics(run, engine)),
-        )
+        learned = None if covariates is None or not covariates[0].names else covariates[0]
+        sides = run.side_posteriors() if learned is None else learned.sides()
+        workers, in_context = worker_posteriors(run, engine, sides, size)
+        flip = not engine.facts.n_gold and is_upside_down(workers, engine)
+        estimate = run_estimate(run, engine, workers, in_context, size, keep_sites=learned is None)
         if features is not None:
             estimate = with_feature_estimate(estimate, run, features, size)
-        if whole is not None:
-            estimate = with_group_estimate(estimate, run, *whole, size)
+        if ungrouped is not None:
+            estimate = with_group_estimate(estimate, run, *ungrouped, size)
         if covariates is not None:
             estimate = with_covariate_estimate(estimate, *covariates)
         return mirror(self, estimate) if flip else estimate
@@ -387,8 +348,3 @@ def _found(
     place = order[np.minimum(np.searchsorted(keys, wanted, sorter=order), len(keys) - 1)]
     known = keys[place] == wanted
     return known, place[known]
-
-
-def _about_mean(scores: Vector, engine: Engine) -> Vector:
-    """Scores about their mean; zeros stay exactly zero."""
-    return np.asarray(scores - scores.mean()) if scores.any() else np.zeros(engine.facts.n_items)

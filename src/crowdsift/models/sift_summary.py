@@ -1,4 +1,4 @@
-"""What is said of workers and of a run of sift as a whole."""
+"""The sign of a run of sift, the estimates of its workers, and its diagnostics."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def is_upside_down(summary: TypeSummary, engine: Engine) -> bool:
 def worker_estimate(
     summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
 ) -> WorkerEstimate:
-    """What is said of workers."""
+    """Reliabilities, side biases and tie widths of workers with their uncertainty."""
     return WorkerEstimate(
         reliability=summary.mean,
         reliability_sd=summary.sd,
