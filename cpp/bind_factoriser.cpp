@@ -32,6 +32,7 @@ public:
 
     bool possible() const { return inverse_->possible(); }
     double work() const { return inverse_->work(); }
+    double refused() const { return inverse_->refused(); }
 
     // Variances of items and of pairs, log-determinant, whether positive definite.
     nb::tuple variances(In<double> weight) {
@@ -77,5 +78,6 @@ void bind_factoriser(nb::module_& m) {
              "high"_a, "n_items"_a, "most"_a)
         .def_prop_ro("possible", &Factoriser::possible)
         .def_prop_ro("work", &Factoriser::work)
+        .def_prop_ro("refused", &Factoriser::refused)
         .def("__call__", &Factoriser::variances, "weight"_a);
 }

@@ -7,9 +7,10 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 
-from crowdsift import Comparisons
+from crowdsift import Comparisons, _core
 from crowdsift.engines.base import SlopePrior
 from crowdsift.engines.cpu import CpuEngine, engine
+from crowdsift.engines.cpu.factoriser import Factorisers
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior
 from crowdsift.engines.shards import SharedPairs
 
@@ -109,6 +110,22 @@ def test_a_large_dense_factorisation_is_refused_where_work_is_limited():
     assert grid.factoriser(low, high, 400, 4e6) is None
     assert grid.factoriser(low, high, 400, 5e7) is not None
     assert grid.factoriser(low, high, 400, 4e6) is None  # the analysis before does not matter
+
+
+def test_what_is_refused_up_to_is_refused_and_not_analysed_again(monkeypatch):
+    rng = np.random.default_rng(3)
+    low, high = np.divmod(np.unique(rng.integers(0, 4_000 * 4_000, 24_000)), 4_000)
+    apart = low != high
+    pairs = low[apart].astype(np.uint32), high[apart].astype(np.uint32), 4_000
+    refused = _core.Factoriser(*pairs, 4e6)
+    assert not refused.possible
+    assert refused.refused > 5e7
+    assert not _core.Factoriser(*pairs, 0.99 * refused.refused).possible
+    calls, analysed = [], _core.Factoriser
+    monkeypatch.setattr(_core, "Factoriser", lambda *a: calls.append(a) or analysed(*a))
+    finder = Factorisers()
+    assert [finder.find(*pairs, most) for most in (4e6, 5e7, 4e6)] == [None, None, None]
+    assert len(calls) == 1
 
 
 def test_calls_out_of_order_are_refused_and_not_undefined():

@@ -20,14 +20,15 @@ public:
     // Orders and finds the pattern; `possible` is false where the factorisation would take more
     // than `most` multiplications.
     SparseInverse(const Pairs& pairs, std::size_t n_items, double most)
-        : pairs_(pairs), n_(n_items), most_(most) {
+        : pairs_(pairs), n_(n_items), most_(most), refused_(most) {
         possible_ = !surely_dense(most) && order(most);
         if (possible_) place_entries();
     }
 
     bool possible() const { return possible_; }
     double most() const { return most_; }
-    double work() const { return work_; }  // multiplications of a factorisation
+    double work() const { return work_; }        // multiplications of a factorisation
+    double refused() const { return refused_; }  // not possible with so many either
 
     // Writes the diagonal of the inverse and the variances of pairs; false where the matrix is not
     // positive definite. `weight` holds one number a pair, `diagonal` that of L.
@@ -53,11 +54,9 @@ private:
     // the core, goes before the least degree is as large; then the core is still whole. If all of
     // a component is reached from one item in r steps, its distances from any item have at most
     // 2r + 1 levels, so one of these is wide.
-    bool surely_dense(double most) const {
-        const std::size_t core = core_size();
-        if (!too_large(static_cast<double>(core), most)) return false;
-        const double width = 2.0 * static_cast<double>(least_width());
-        return static_cast<double>(n_) * width * width > most;
+    bool surely_dense(double most) {
+        const double clique = of_clique(core_size());
+        return clique > most && refuse(most, clique, along_levels(least_width()));
     }
 
     // 0 where it is not found in a few rounds.
@@ -115,8 +114,7 @@ private:
             near[b].push_back(a);
         });
         for (std::vector<std::uint32_t>& list : near) std::sort(list.begin(), list.end());
-        const double width = 2.0 * static_cast<double>(level_width(near));
-        const bool slender = static_cast<double>(n_) * width * width <= most;
+        const double slender = along_levels(level_width(near));
         std::vector<std::vector<std::uint32_t>> by_degree(n_);
         for (std::size_t j = n_; j-- > 0;)
             by_degree[near[j].size()].push_back(static_cast<std::uint32_t>(j));
@@ -134,7 +132,8 @@ private:
             if (gone[pivot] != 0 || live[pivot] != degree) continue;  // an old entry
             const double d = static_cast<double>(degree);
             work_ += d * d;
-            if (work_ > most || d * d * d / 3.0 > most || (!slender && hopeless(degree, most)))
+            if (work_ > most || d * d * d / 3.0 > most) return false;
+            if (degree > kManyNeighbours && refuse(most, of_clique(n_ - order_.size()), slender))
                 return false;
             gone[pivot] = 1;
             order_.push_back(pivot);
@@ -184,8 +183,7 @@ private:
         return list.size();
     }
 
-    // The most items at one distance from an item at the rim: chains, bands and lattices are
-    // slender, and elimination along the distance costs about n (2 width)^2.
+    // The most items at one distance from an item at the rim.
     std::size_t level_width(const std::vector<std::vector<std::uint32_t>>& near) const {
         std::vector<std::uint32_t> seen(n_, 0), level, next;
         std::size_t widest = 0;
@@ -216,15 +214,24 @@ private:
         return widest;
     }
 
-    // Once the least degree is large, about a third of a graph without structure ends up as one
-    // clique; lattices and chains have few items left by then.
-    bool hopeless(std::size_t degree, double most) const {
-        return degree > kManyNeighbours && too_large(static_cast<double>(n_ - order_.size()), most);
+    // Chains, bands and lattices are slender: elimination along the distance costs about this.
+    double along_levels(std::size_t width) const {
+        const double both = 2.0 * static_cast<double>(width);
+        return static_cast<double>(n_) * both * both;
     }
 
-    static bool too_large(double left, double most) {
-        const double core = 0.3 * left;
-        return core * core * core / 3.0 > most;
+    // Once the least degree is large, about a third of a graph without structure ends up as one
+    // clique; lattices and chains have few items left by then.
+    static double of_clique(std::size_t left) {
+        const double core = 0.3 * static_cast<double>(left);
+        return core * core * core / 3.0;
+    }
+
+    // Whether neither way is cheap enough; remembers up to what that holds.
+    bool refuse(double most, double clique, double slender) {
+        const double least = std::min(clique, slender);
+        if (least > most) refused_ = least;
+        return least > most;
     }
 
     // Columns of the factor in elimination order, rows rising.
@@ -334,7 +341,7 @@ private:
 
     const Pairs& pairs_;
     std::size_t n_;
-    double most_, work_ = 0.0;
+    double most_, refused_, work_ = 0.0;
     bool possible_ = false;
     std::vector<std::uint32_t> order_, place_, row_;  // order_[j]: the item eliminated as j-th
     std::vector<std::size_t> start_, entry_;

@@ -211,10 +211,10 @@ def _exceedance(mean: Vector, sd: Vector) -> tuple[Vector, Vector, Vector]:
     centre, width = (np.bincount(cell, v, len(held))[full] / held[full] for v in (mean, sd))
     far = 4.0 * float(sd.max())
     x = np.linspace(mean.min() - far, mean.max() + far, _PLACES)
-    above, spread = np.zeros(_PLACES), np.zeros(_PLACES)
-    for at in range(0, _PLACES, 64):  # a part of the grid at a time
-        z = (centre[None, :] - x[at : at + 64, None]) / width[None, :]
-        p = normal_share(z)
-        above[at : at + 64] = p @ held[full]
-        spread[at : at + 64] = (p * (1.0 - p)) @ held[full]
+    above, spread, count = np.zeros(_PLACES), np.zeros(_PLACES), held[full].astype(np.float64)
+    for at in range(0, len(count), 64):  # some cells at a time, x along a row: a table's neighbours
+        here = slice(at, at + 64)
+        p = normal_share((centre[here, None] - x) / width[here, None])
+        above += count[here] @ p
+        spread += count[here] @ (p * (1.0 - p))
     return x, above, spread

@@ -39,7 +39,7 @@ class Factorisers:
             self._pairs, self._most, self._sparse = (low, high, n_items), 0.0, None
         if self._sparse is None and most > self._most:
             found = _core.Factoriser(low, high, n_items, most)
-            self._most, self._sparse = most, found if found.possible else None
+            self._most, self._sparse = found.refused, found if found.possible else None
         if self._sparse is not None and self._sparse.work <= most:
             return self._sparse
         if n_items <= _DENSE_ITEMS and most >= _DENSE_WORK:
