@@ -43,7 +43,7 @@ def export(**options):
 EXPORTS = {
     "to": (export(to="parquet"), "to must be 'plain' or 'trl', not 'parquet'"),
     "flip": (export(flip="often"), "flip must be one of"),
-    "keep": (export(keep=1.5), "keep must be a probability, not 1.5"),
+    "keep": (export(keep=1.5), "keep must be a probability from 0 to 1, as 0.8, not 1.5"),
     "texts": (export(texts="items.csv:text"), "texts are for the columns chosen and rejected"),
     "no column": (export(texts="items.csv", to="trl"), "texts are given as ITEMS.csv:COLUMN"),
     "a folder": (

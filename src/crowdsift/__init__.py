@@ -1,6 +1,13 @@
 """Scores for items and a verdict on every worker, from pairwise votes alone.
 
-Names are loaded when they are first used, so that importing the package costs nothing.
+    fit = crowdsift.fit("votes.csv")  # or a pandas, polars or Arrow frame, or a dict of columns
+    print(fit)  # the best items, the verdicts, what deserves a look
+    fit.items, fit.workers  # tables, as frames of the library that the votes came in
+    fit.better("a", "b"), fit.predict("a", "b"), fit.first_place()
+    fit.report("report.html")
+
+`help(crowdsift.fit)` and `help(crowdsift.Fit)` say more. Names are loaded when they are first used,
+so that importing the package costs nothing.
 """
 
 from importlib import import_module

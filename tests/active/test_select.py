@@ -238,6 +238,7 @@ def test_votes_without_workers():
     ("call", "match"),
     [
         (lambda s: s.choose(0), "pairs must be a whole number"),
+        (lambda s: s.choose(10**23), "at most 1,000,000, not 100,000,"),
         (lambda s: s.choose(1, workers=[]), "list is empty"),
         (lambda s: s.choose(1, workers={"w0": -1}), "capacities"),
         (lambda s: s.choose(1, workers=["nobody"]), "'nobody' is unknown"),

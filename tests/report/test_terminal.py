@@ -176,3 +176,17 @@ def test_no_column_is_empty(fit, monkeypatch):
     assert "90 % interval" in shown(fit, monkeypatch, 120).split("Workers")[0]
     without = crowdsift.fit(fit.votes, "rank-centrality")  # it knows no intervals
     assert "interval" not in shown(without, monkeypatch, 120).split("Workers")[0]
+
+
+def test_contexts_say_that_ranks_count_within_each(monkeypatch):
+    rows = [(w, x, "v", t) for t in "pq" for w, x in ("ab", "bc", "cd", "de", "ef", "fg")] * 20
+    names = ("winner", "loser", "worker", "topic")
+    votes = dict(zip(names, map(list, zip(*rows, strict=True)), strict=True))
+    text = shown(crowdsift.fit(votes, "bt", by="topic"), monkeypatch, None)
+    assert "Items, the best of each topic first, 10 of 14" in text
+    assert "group" not in text  # the column of the topic says the same
+    for name in ("winner", "loser"):  # the same as two islands of one context
+        votes[name] = [f"{x}{t}" for x, t in zip(votes[name], votes["topic"], strict=True)]
+    text = shown(crowdsift.fit(votes, "bt"), monkeypatch, None)
+    assert "Items, the best of each group first, 10 of 14" in text
+    assert "group ┃" in text

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Selector"]
 
+_MOST_PAIRS = 1_000_000  # each is chosen after the one before it, among all candidates
+
 
 class Selector:
     """Chooses comparisons by what they are expected to tell about the order of the items.
@@ -159,6 +161,11 @@ class Selector:
         """
         if not isinstance(pairs, int | np.integer) or pairs < 1:
             raise RequestError(f"pairs must be a whole number above 0, not {pairs!r}")
+        if pairs > _MOST_PAIRS:
+            raise RequestError(
+                f"pairs must be at most {_MOST_PAIRS:,}, not {pairs:,}; ask in batches: answers "
+                "change what is worth asking next"
+            )
         if self._refit > 0 and self._new and len(self._new) > self._refit * self._fitted:
             self.refit()
         candidates = self._candidates(among)

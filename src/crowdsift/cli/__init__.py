@@ -65,9 +65,29 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
-for command in (fit, update, report, predict, evaluate, spam, simulate, export, reproduce, demo):
-    app.command()(command)
-app.command("next")(next_)
+# What the list of commands has room for, and a line to begin with.
+_COMMANDS = (
+    (demo, "A crowd with spammers, simulated, fitted and shown.", ""),
+    (fit, "Scores of items, verdicts on workers.",
+     "fit votes.csv --out result --report report.html"),
+    (update, "More votes for a saved fit.", "update result new.csv"),
+    (report, "The page of a saved fit.", "report result"),
+    (predict, "How votes on pairs will go, by a saved fit.", "predict result pairs.csv"),
+    (next_, "The comparisons worth asking next.", "next votes.csv --pairs 100 --out ask.csv"),
+    (export, "Votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),
+    (evaluate, "Methods side by side.", "evaluate votes.csv --methods sift,bt"),
+    (spam, "Votes with spammers added.",
+     "spam votes.csv --kind left --percent 50 --out spammed.csv"),
+    (simulate, "Votes with a known truth.",
+     "simulate --items 40 --workers 30 --comparisons 5000 --out drawn"),
+    (reproduce, "The paper's experiments again.", "reproduce synthetic --quick"),
+)  # fmt: skip
+for _command, _short, _example in _COMMANDS:
+    app.command(
+        _command.__name__.rstrip("_"),
+        short_help=_short,
+        epilog=f"Example: crowdsift {_example}" if _example else None,
+    )(_command)
 
 
 def program() -> None:

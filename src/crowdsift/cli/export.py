@@ -16,6 +16,7 @@ from crowdsift.cli.options import (
     Threads,
     Unique,
     Values,
+    VotesOrFolder,
     Where,
     hyper_parameters,
 )
@@ -40,10 +41,6 @@ Flip = Annotated[
 ]
 
 
-VotesOrFolder = Annotated[
-    str,
-    typer.Argument(help="Votes, as for fit; or the folder of a saved fit, which is not refitted."),
-]
 Head = Annotated[
     Path | None,
     typer.Option(

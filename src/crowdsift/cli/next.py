@@ -17,15 +17,12 @@ from crowdsift.cli.options import (
     Threads,
     Unique,
     Values,
+    VotesOrFolder,
     Where,
 )
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
 
-VotesOrFolder = Annotated[
-    str,
-    typer.Argument(help="Votes, as for fit; or the folder of a saved fit, which is not refitted."),
-]
 Askable = Annotated[
     str | None,
     typer.Option(

@@ -13,18 +13,20 @@ from crowdsift.errors import RequestError
 Votes = Annotated[
     str,
     typer.Argument(
+        metavar="VOTES",
         help="CSV, TSV, JSON, JSONL or Parquet file (also .gz, also a glob in quotes), or - for "
         "standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
         "first,second,outcome,worker; and optionally weight; or one of the formats of --format, "
-        "which are recognised by their columns."
+        "which are recognised by their columns.",
     ),
 ]
 FormatName = Annotated[
     str,
     typer.Option(
         "--format",
-        help="auto, plain (the columns above), arena, arena-rank, mtbench, mtbench-pairs, trl, "
-        "mturk, toloka, crowd-kit, label-studio, argilla, rankings or evalica.",
+        help="auto (told by the columns), plain (winner,loser,worker and the like), arena, "
+        "arena-rank, mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, "
+        "rankings or evalica.",
     ),
 ]
 Values = Annotated[
@@ -68,6 +70,16 @@ Quiet = Annotated[
         "file is written that has the results.",
     ),
 ]
+FitFolder = Annotated[
+    Path, typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")
+]
+VotesOrFolder = Annotated[
+    str,
+    typer.Argument(
+        metavar="VOTES",
+        help="Votes, as for fit; or the folder of a saved fit, which is not refitted.",
+    ),
+]
 Method = Annotated[
     str | None,
     typer.Option(
@@ -81,7 +93,7 @@ Settings = Annotated[
 ]
 OutFolder = Annotated[
     Path | None,
-    typer.Option(help="Folder for items.csv, workers.csv and summary.json."),
+    typer.Option(help="Folder for items.csv, workers.csv, decisions.csv and summary.json."),
 ]
 ReportFile = Annotated[
     Path | None,

@@ -5,16 +5,17 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import AsJson
+from crowdsift.cli.options import AsJson, FitFolder
 from crowdsift.cli.terminal import print_text, say, to_json
 
 Pairs = Annotated[
     str,
     typer.Argument(
+        metavar="PAIRS",
         help="A file with a pair a row: first and second (or left and right, winner and loser, "
         "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
         "where the fit has one; or - for standard input. Of a fit with features of items also a "
-        "file with the columns item and those of the features: scores of items without votes."
+        "file with the columns item and those of the features: scores of items without votes.",
     ),
 ]
 Unknown = Annotated[
@@ -27,7 +28,7 @@ Unknown = Annotated[
 
 
 def predict(
-    directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
+    directory: FitFolder,
     pairs: Pairs,
     unknown: Unknown = "error",
     out: Annotated[Path | None, typer.Option(help="CSV file for the predictions.")] = None,

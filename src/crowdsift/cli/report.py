@@ -5,12 +5,12 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import HideWorkers, Quiet, Threads
+from crowdsift.cli.options import FitFolder, HideWorkers, Quiet, Threads
 from crowdsift.cli.terminal import command_line, say, step_progress
 
 
 def report(
-    directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
+    directory: FitFolder,
     out: Annotated[
         Path | None,
         typer.Option(help="File for the report, one HTML page; default report.html in the folder."),

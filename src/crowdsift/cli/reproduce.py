@@ -17,15 +17,17 @@ if TYPE_CHECKING:
     from crowdsift.lab.experiments.runner import Progress
 
 _RUNS = Path("reproduce-output")
+Experiment = Annotated[
+    str,
+    typer.Argument(
+        metavar="EXPERIMENT",
+        help="real, synthetic, spammers or ablations; or results, the page of all of them.",
+    ),
+]
 
 
 def reproduce(
-    experiment: Annotated[
-        str,
-        typer.Argument(
-            help="real, synthetic, spammers or ablations; or results, the page of all of them."
-        ),
-    ],
+    experiment: Experiment,
     quick: Annotated[
         bool, typer.Option("--quick", help="Two seeds and thinned grids, a few minutes.")
     ] = False,

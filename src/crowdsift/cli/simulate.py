@@ -20,9 +20,15 @@ def simulate(
     reliability: Annotated[
         str | None, typer.Option(help="Draw reliabilities from LOW,HIGH, as -1,1.")
     ] = None,
-    model: Annotated[str, typer.Option(help="The model that votes are drawn from.")] = "bora-em",
+    model: Annotated[
+        str,
+        typer.Option(
+            help="The model that votes are drawn from: bora-em, bt, rank-centrality, hbtl, htcv, "
+            "crowd-bt, factor-bt or barp."
+        ),
+    ] = "bora-em",
     like: Annotated[
-        str | None, typer.Option(help="Votes whose workers' loads are taken over.")
+        str | None, typer.Option(help="A file of votes: each worker votes as often as one in it.")
     ] = None,
     columns: Columns = None,
     seed: Seed = 0,

@@ -5,13 +5,13 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import AsJson, Columns, Gold, Quiet, Threads, Votes
+from crowdsift.cli.options import AsJson, Columns, FitFolder, Gold, Quiet, Threads, Votes
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
 
 
 def update(
-    directory: Annotated[Path, typer.Argument(help="Folder of a fit, as written by fit --out.")],
+    directory: FitFolder,
     votes: Votes,
     out: Annotated[
         Path | None, typer.Option(help="Folder for the new fit; the same folder by default.")

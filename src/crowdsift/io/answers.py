@@ -162,7 +162,8 @@ def _neither(
         for code in often
     )
     more = f" and {int((count > 0).sum()) - len(often)} more" if (count > 0).sum() > 8 else ""
-    mapped = ",".join(f"{str(answers.labels[code])[:20]}=..." for code in often[:4])
+    texts = [str(answers.labels[code])[:20] for code in often[:4]]
+    mapped = ",".join(f"{text}={'tie' if text.casefold() in TIE else '...'}" for text in texts)
     return table.fault(
         row, column,
         f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "

@@ -193,9 +193,9 @@ def source_of(source: Any) -> Source:
         if hasattr(source, "__arrow_c_stream__") or hasattr(source, "__arrow_c_array__"):
             return _source_of_arrow(source)
         raise RequestError(
-            f"votes cannot be read from a {type(source).__name__}; give a path, '-', a pandas, "
-            "polars or pyarrow frame, a data set of Hugging Face, a DuckDB relation, whatever "
-            "gives an Arrow stream, or a dict of arrays"
+            f"votes cannot be read from an object of type {type(source).__name__}; give a path, "
+            "'-', a pandas, polars or pyarrow frame, a data set of Hugging Face, a DuckDB "
+            "relation, whatever gives an Arrow stream, or a dict of arrays"
         )
     return FrameSource(frame)
 

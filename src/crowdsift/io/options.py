@@ -109,7 +109,8 @@ class ReadOptions:
         if wrong := sorted(set(reading) - set(known)):
             raise RequestError(
                 f"unknown option {', '.join(wrong)}; options of reading are "
-                f"{', '.join(sorted(known))}"
+                f"{', '.join(sorted(known))}. Parameters of a method go into the model, as in "
+                "method=crowdsift.Sift(tolerance=1e-6)"
             )
         return cls(**{**reading, "threads": threads})
 

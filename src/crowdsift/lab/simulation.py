@@ -76,6 +76,12 @@ class Simulation:
     outcome: NDArray[np.float32]
     worker: _Codes
 
+    def __repr__(self) -> str:
+        return (
+            f"Simulation({len(self.outcome)} votes by {self.model}, {len(self.scores)} items, "
+            f"{len(self.reliability)} workers, seed {self.seed}; votes: .comparisons())"
+        )
+
     @property
     def reliability(self) -> _Floats:
         """The true reliability of every worker."""

@@ -76,7 +76,7 @@ def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
             yield Diagnostic(
                 Kind.INFORMATION,
                 "the votes hold no information: the evidence for any worker seeing which item is "
-                f"better is {gain:.1f} nats",
+                f"better is {gain:z.1f} nats",
             )
     if run.pair_effect > _COPIED:
         yield Diagnostic(

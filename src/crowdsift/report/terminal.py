@@ -122,6 +122,11 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
     console = _console()
     console.print(Text("Against the truth; ± is up to the sign of all scores", style="italic"))
     console.print(table)
+    console.print(
+        "accuracy: share of pairs of items in the right order; weighted: a pair counts by how far "
+        "apart it truly is; tau: Kendall's",
+        highlight=False,
+    )
     for record in records:
         if record["note"]:
             console.print(Text(f"{record['method']}: {record['note']}"))
@@ -150,6 +155,12 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
         Text("Predictions of left-out votes; a coin has a log loss of 0.693", style="italic")
     )
     console.print(table)
+    console.print(
+        "left out: votes at random, all votes of some workers, or all on some pairs; behind: log "
+        "loss above that of the best, ± standard error; calib.: predicted less observed shares, "
+        "mean distance",
+        highlight=False,
+    )
     for note in dict.fromkeys(f"{r['method']}: {r['note']}" for r in records if r["note"]):
         console.print(Text(note))
 
@@ -157,7 +168,9 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
 def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     """The best items; labels take the room that the figures leave."""
     items, by = fit.shown_items, fit.context_columns
-    islands = fit.summary["components"] > 1
+    # Where every context is one group, its own column says so already.
+    contexts = len(set(zip(*(items[name].tolist() for name in by), strict=True))) if by else 1
+    islands = fit.summary["components"] > contexts
     points = fit.summary.get("scale") == "elo"
     form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
     best = np.lexsort((items["component"], items["rank"]))[:_SHOWN]
@@ -196,7 +209,10 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     columns = [figures.pop("rank"), *labels.values(), *figures.values()]
     for row in zip(*columns, strict=True):
         table.add_row(*map(Text, row))
-    more = f", the best {_SHOWN} of {words.count(items.height)}" if items.height > _SHOWN else ""
+    apart = fit.summary["components"] > 1
+    best_of = f"the best of each {', '.join(map(_plain, by)) or 'group'} first, " if apart else ""
+    what = f"{_SHOWN} of {words.count(items.height)}"
+    more = f", {best_of or 'the best '}{what}" if items.height > _SHOWN else ""
     return f"Items{more}", table
 
 

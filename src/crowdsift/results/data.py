@@ -6,19 +6,25 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.numeric.distributions import LEVEL
+from crowdsift.results.tables import Table
 from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.results.posterior import Posterior
-    from crowdsift.results.tables import Table
     from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend
 
 __all__ = ["FitData"]
+
+
+_PRINTED = 5  # items
+_WHERE_NEXT = (
+    "See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)"
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,6 +62,33 @@ class FitData:
     def level(self) -> float:
         """The level of the intervals."""
         return float(self.summary.get("level") or LEVEL)
+
+    def __str__(self) -> str:
+        """What `print` shows: how it went, the best items, the verdicts, warnings, where to go on.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> drawn = crowdsift.simulate(items=8, workers=9, comparisons=900, seed=1)
+        >>> print(crowdsift.fit(drawn.comparisons()))
+        Fit(sift: 8 items, 9 workers, 900 votes; converged in ... iterations)
+        item ...
+        ... 8 rows
+        workers: 5 reliable, 3 undecided, 1 random
+        See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)
+        """
+        items, verdicts = self.shown_items, self.worker_table["verdict"]
+        names = [*self.context_columns, "item", "score", "lower", "upper", "rank"]
+        lines = [repr(self), repr(Table({name: items[name][:_PRINTED] for name in names}))]
+        if items.height > _PRINTED:
+            lines.append(f"... {items.height} rows")
+        counts = [(int((verdicts == word).sum()), word) for word in dict.fromkeys(verdicts) if word]
+        if counts:
+            told = ", ".join(f"{count} {word}" for count, word in sorted(counts, reverse=True))
+            lines.append(f"workers: {told}")
+        lines += [f"warning: {note}" for note in self.warnings]
+        lines.append(_WHERE_NEXT)
+        return "\n".join(lines)
 
     @property
     def shown_items(self) -> Table:

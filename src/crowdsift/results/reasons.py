@@ -39,8 +39,8 @@ TEMPLATES = (
     "Side bias {0} (interval {1} to {2}; above 0 is to the left).",
     "The {0} alone are at least 20 times as probable from somebody who {1} as from a careful "
     "worker, but few in this crowd do: it is {2} probable that this one does.",
-    "The {0} alone do not settle it: other kinds of workers might give them, too. By what this "
-    "crowd is like, this one is {1} ({2} probable).",
+    "Not settled by {0} alone: other kinds of workers might have voted so, too. By what this crowd "
+    "is like, this one is {1} ({2} probable).",
 )
 (
     _RELIABLE, _WEAK, _BARELY, _RANDOM, _HALF, _AGAINST, _SIDED, _OPEN, _NOBODY, _AGREES, _LEFT,
@@ -52,7 +52,7 @@ SHORT = (
     "{0} sure; {1} × typical", "{0} sure; {1} of typical", "unclear by how much", "{0} sure",
     "at best half of typical", "{0} sure", "{0} sure", "useful {1}, random {2}, against {3}",
     "nobody can be judged", "", "", "bias {1} to {2}", "by these votes; in this crowd {2}",
-    "open by its votes alone; by the crowd {1} {2}",
+    "not settled by its votes alone; in this crowd {1} with {2}",
 )  # fmt: skip
 
 # What a class does of which its votes speak (a Bayes factor of 3 nats is one of 20).
@@ -190,7 +190,8 @@ def _side_bias(table: Table, row: int) -> list[Reason]:
     """The side bias, where it is clear."""
     low, high = float(table["side_lower"][row]), float(table["side_upper"][row])
     if low > 0.0 or high < 0.0:
-        figures = (f"{value:+.1f}" for value in (table["side_bias"][row], low, high))
+        digits = 1 if f"{low:.1f}" != f"{high:.1f}" else 2  # +0.08 to +0.12, not +0.1 to +0.1
+        figures = (f"{value:+.{digits}f}" for value in (table["side_bias"][row], low, high))
         return [Reason(_SIDE_BIAS, tuple(figures))]
     return []
 

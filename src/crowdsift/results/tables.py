@@ -45,6 +45,8 @@ class Table(Mapping[str, NDArray[Any]]):
             column.setflags(write=False)
 
     def __getitem__(self, name: str) -> NDArray[Any]:
+        if name not in self._columns:
+            raise KeyError(f"no column {name!r}; the columns are {', '.join(self._columns)}")
         return self._columns[name]
 
     def __iter__(self) -> Iterator[str]:
