@@ -48,7 +48,7 @@ def found(library: str, votes: crowdsift.Comparisons, truth: dict[str, float]) -
 
 
 def main() -> None:
-    """Print a row a library."""
+    """Print a row per library."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--only", default=",".join(LIBRARIES), help="these libraries")

@@ -37,7 +37,7 @@ Rows = NDArray[np.int64]
 
 
 class Votes(NamedTuple):
-    """One entry a vote: winner, loser and worker by code."""
+    """One entry per vote: winner, loser and worker by code."""
 
     winner: Rows
     loser: Rows

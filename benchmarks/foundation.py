@@ -63,7 +63,7 @@ def million_rows(folder: Path) -> Path:
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Print one row a measurement."""
+    """Print one row per measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.parse_args(arguments)
     rows: list[tuple[str, float, float]] = [

@@ -207,7 +207,7 @@ def read(files: list[Path]) -> dict[tuple[str, int, int], dict[str, Any]]:
 
 
 def table(files: list[Path]) -> None:
-    """A line a row: means over seeds of the mean over the five parts.
+    """A line per row: means over seeds of the mean over the five parts.
 
     The last columns are what an oracle would have on the same splits, and sift without those fits
     whose scores are upside down, where which end is up is not settled.

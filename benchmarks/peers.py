@@ -143,7 +143,7 @@ def ours(votes: crowdsift.Comparisons, method: crowdsift.models.Model) -> dict[s
 
 
 def compare(name: str, votes: crowdsift.Comparisons) -> list[dict[str, object]]:
-    """One row a library: seconds, yardstick, and how many times slower than ours."""
+    """One row per library: seconds, yardstick, and how many times slower than ours."""
     pooled = votes.pooled()
     mine = crowdsift.BradleyTerry(penalty=PENALTY)
     ours(votes, mine)  # the first call loads libraries

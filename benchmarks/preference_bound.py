@@ -31,7 +31,7 @@ NODES, WEIGHTS = np.polynomial.hermite_e.hermegauss(31)
 
 
 def log_likelihoods(drawn: Preferences, share: float, points: np.ndarray) -> np.ndarray:
-    """Of every annotator's votes, a column a reliability: Σ log ∫ σ(β(d + e)) N(e; 0, 2s).
+    """Of every annotator's votes, a column per reliability: Σ log ∫ σ(β(d + e)) N(e; 0, 2s).
 
     An answer is in one vote, so that what it has of its own, of the variance s = 1 - share, is
     integrated vote by vote. Integrals are interpolated in d.

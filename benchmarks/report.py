@@ -60,7 +60,7 @@ def paint(page: Path, runs: int) -> tuple[float, float]:
 
 
 def main() -> None:
-    """Print one row a measurement."""
+    """Print one row per measurement."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--items", type=int, default=10_000)
     parser.add_argument("--workers", type=int, default=5_000)

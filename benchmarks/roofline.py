@@ -52,7 +52,7 @@ def machine(threads: int) -> list[dict[str, Any]]:
 
 
 def passes(name: str, rates: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Every pass on a data set, one row a thread count: nanoseconds a comparison, and the floor."""
+    """Every pass on a data set, one row per thread count: ns per comparison, and the floor."""
     votes = votes_of(stored(name))
     rows = []
     for rate in rates:

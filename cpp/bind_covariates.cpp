@@ -21,7 +21,7 @@ public:
         : kept_{starts, C, weight, side, tied}, pool_(threads) {
         const std::size_t n = weight.shape(0);
         if (C.shape(0) != n || C.shape(1) == 0 || C.shape(1) > kMostCovariates)
-            throw std::invalid_argument("covariates need one row a vote, and 1 to 64 columns");
+            throw std::invalid_argument("covariates need one row per vote, and 1 to 64 columns");
         require(side, n, "side");
         require(tied, n, "tied");
         if (starts.shape(0) < 2) throw std::invalid_argument("at least one worker is needed");

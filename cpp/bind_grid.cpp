@@ -40,7 +40,7 @@ OwnPriors own_priors(const Sites& self, const std::optional<GivenPriors>& given,
         throw std::invalid_argument("own priors are three arrays");  // None passes for an array
     const std::size_t rows = masses.shape(0);
     if (rows != self.sites.crowd() && rows != self.workers())
-        throw std::invalid_argument("own priors need one row a worker");
+        throw std::invalid_argument("own priors need one row per worker");
     require(masses, rows, types, "masses");
     require(mean, rows, "side_mean");
     require(variance, rows, "side_variance");
@@ -130,7 +130,7 @@ nb::tuple posteriors(Sites& self, In<double> prior, std::size_t begin, std::size
 }
 
 // Reliabilities, masses by reliability, by width and of side-only types, and `chosen` types at
-// evenly spaced quantiles, a row a worker.
+// evenly spaced quantiles, a row per worker.
 nb::tuple marginals(Sites& self, In<double> prior, std::size_t begin, std::size_t end,
                     std::size_t chosen, std::optional<GivenPriors> own) {
     require_types(self, prior);
@@ -155,7 +155,7 @@ nb::tuple marginals(Sites& self, In<double> prior, std::size_t begin, std::size_
                           hand_over<std::int64_t, 2>(std::move(found), {rows, chosen}));
 }
 
-// Quantiles of masses at points, a row a worker.
+// Quantiles of masses at points, a row per worker.
 nb::ndarray<nb::numpy, double, nb::ndim<2>> quantiles(Sites& self, Matrix<double> points,
                                                       Matrix<double> masses, In<double> levels,
                                                       In<double> atom) {

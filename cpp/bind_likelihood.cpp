@@ -43,7 +43,7 @@ nb::object with_likelihood(const std::string& name, const Task& task) {
     throw std::invalid_argument("unknown likelihood " + name);
 }
 
-// How many parameters a worker has.
+// How many parameters per worker has.
 template <class Likelihood>
 std::size_t require_theta(const Core& core, const Matrix<double>& theta) {
     const std::size_t p = Likelihood::parameters(core.likelihood->features());

@@ -138,7 +138,7 @@ void bind_rows(nb::module_& m) {
                                   hand_over(std::move(out.weight)));
         },
         "first"_a, "second"_a, "outcome"_a, "weight"_a, "n_items"_a,
-        "One row a pair, the preferred item first: first, second, mean outcome, sum of weights.");
+        "One row per pair, the preferred item first: first, second, mean outcome, sum of weights.");
 
     m.def(
         "components",

@@ -37,7 +37,7 @@ public:
         require(weight, n, "weight");
         if (offsets.shape(0) < 2) throw std::invalid_argument("at least one worker is needed");
         if (features && features->shape(0) != n)
-            throw std::invalid_argument("features need one row a comparison");
+            throw std::invalid_argument("features need one row per comparison");
         if (features && features->shape(1) >= kMostParameters)
             throw std::invalid_argument("at most " + std::to_string(kMostParameters - 1) +
                                         " features");

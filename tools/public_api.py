@@ -1,4 +1,4 @@
-"""The public interface in one text, a line a name: `tests/public_api.txt` is what was promised.
+"""The public interface in one text, a line per name: `tests/public_api.txt` is what was promised.
 
 ``python tools/public_api.py --accept`` writes it again, for changes made on purpose.
 """

@@ -27,7 +27,7 @@ double best(const std::function<void()>& task) {
     return least;
 }
 
-// Bytes a second of a = b + s c, the triad of the stream benchmark; 24 bytes an entry.
+// Bytes a second of a = b + s c, the triad of the stream benchmark; 24 bytes per entry.
 double stream(ThreadPool& pool) {
     const std::size_t n = std::size_t{1} << 24;
     std::vector<double> a(n, 0.0), b(n, 1.0), c(n, 2.0);

@@ -120,7 +120,7 @@ class PairwiseRanker(ClassifierMixin, BaseEstimator):
         return self
 
     def predict_proba(self, X: Any) -> NDArray[np.float64]:
-        """Probabilities that the second, and that the first item is preferred, a row a pair.
+        """Probabilities that the second, and that the first item is preferred, a row per pair.
 
         Given that the worker decides; see `crowdsift.Fit.predict`.
         """

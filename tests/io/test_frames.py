@@ -138,7 +138,7 @@ def test_rows_are_not_taken_for_columns(rows: int) -> None:
 
 
 def test_arrays_of_unequal_length() -> None:
-    with pytest.raises(InputError, match="one entry a vote"):
+    with pytest.raises(InputError, match="one entry per vote"):
         read({"winner": ["a"], "loser": ["b", "c"], "worker": ["x"]})
 
 

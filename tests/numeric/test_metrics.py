@@ -153,7 +153,7 @@ def test_equal_scores_are_all_wrong_and_have_no_tau():
         ([1.0, 2.0], [math.nan, 2], "row 1: a true score that is not a finite number"),
         ([1.0, 2.0], [1, math.inf], "row 2: a true score that is not a finite number"),
         ([1.0, 2.0, 3.0], [1, 2], "3 scores but 2 true scores"),
-        ([[1.0, 2.0]], [1, 2], "scores need one entry an item"),
+        ([[1.0, 2.0]], [1, 2], "scores need one entry per item"),
         (["good", "bad"], [1, 2], "scores are not all numbers"),
     ],
 )

@@ -21,7 +21,7 @@ from crowdsift import Comparisons, RequestError
 from crowdsift.io.files import require_file
 from crowdsift.report import columns as page_columns
 from crowdsift.report.checks import run_checks
-from crowdsift.report.facts import gather, settled
+from crowdsift.report.facts import gather, refit_model
 from crowdsift.results.tables import Table
 
 
@@ -179,15 +179,15 @@ def test_refits_that_take_long_are_left_out_with_the_reason(facts, monkeypatch):
 
 
 def test_refits_keep_the_habits_that_were_found_and_drop_the_others(facts):
-    rule = settled(facts.fit)  # a crowd without side biass or repeated pairs
+    rule = refit_model(facts.fit)  # a crowd without side biases or repeated pairs
     assert (rule.sides, rule.pair_effect, rule.ties) == (False, False, True)
     sided = replace(
         facts.fit,
         worker_table=Table({**facts.fit.worker_table, "side_bias": np.ones(80)}),
         summary={**facts.fit.summary, "pair_effect": 0.5},
     )
-    assert settled(sided).sides
-    assert settled(sided).pair_effect
+    assert refit_model(sided).sides
+    assert refit_model(sided).pair_effect
 
 
 def test_long_tables_are_cut_with_a_note(crowd, monkeypatch):

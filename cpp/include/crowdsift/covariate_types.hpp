@@ -20,7 +20,7 @@ constexpr double kSmoothingOfTypes = 3.14159 / 8.0;
 // Of exponents, and of a product of 1/Z before its logarithm is taken: neither overflows.
 constexpr double kFarthest = 300.0, kLargest = 1e150;
 
-// Votes ordered by worker; covariates of the winner less the loser, one row a vote.
+// Votes ordered by worker; covariates of the winner less the loser, one row per vote.
 struct CovariateVotes {
     std::size_t n, workers, covariates;
     const std::int64_t* starts;
@@ -28,7 +28,7 @@ struct CovariateVotes {
     const std::uint8_t* tied;
 };
 
-// Types: beta one row a worker; side-only ones, not regular, see nothing but sides.
+// Types: beta one row per worker; side-only ones, not regular, see nothing but sides.
 struct CovariateTypes {
     std::size_t count;
     const double *beta, *width, *only;

@@ -130,7 +130,7 @@ public:
         });
     }
 
-    // Marginals of the same, a row a worker of [begin, end).
+    // Marginals of the same, a row per worker of [begin, end).
     void marginals(const double* prior, const OwnPriors& own, std::size_t begin, std::size_t end,
                    const MarginalRows& out) {
         types_.set_prior(prior);

@@ -101,7 +101,7 @@ private:
     bool all_zero_ = false;
 };
 
-// A number an item for each range of rows, added up in the order of ranges: the same bytes for the
+// A number per item for each range of rows, added up in the order of ranges: the same bytes for the
 // same number of threads. One pass at a time may use it.
 class ItemSums {
 public:

@@ -8,7 +8,7 @@
 
 namespace crowdsift {
 
-// Sums over workers of a number a type: float32 partial sums of a few hundred workers.
+// Sums over workers of a number per type: float32 partial sums of a few hundred workers.
 class LaneCounts {
 public:
     explicit LaneCounts(std::size_t size) : partial_(size, 0.0F), total_(size, 0.0) {}

@@ -3,7 +3,7 @@
 //     [ A   B ]   A: Laplacian over items, B: items x workers, D: one small block a worker,
 //     [ B'  D ]
 // and workers are eliminated from a Newton step: S = A - B D^-1 B'. A product with S is one pass
-// over what derivatives() kept: A's and B's entries, 4 (1 + p) bytes a comparison.
+// over what derivatives() kept: A's and B's entries, 4 (1 + p) bytes per comparison.
 //
 // Rows are taken in blocks of whole workers, which are gathered once and evaluated in lanes;
 // workers with more rows than a block in pieces, gathered anew where they are needed again.

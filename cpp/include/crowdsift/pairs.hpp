@@ -144,7 +144,7 @@ struct PooledPairs {
     std::size_t size() const { return first.size(); }
 };
 
-// One row a pair in the order of (lower, higher) item, the preferred item named first (a tie: the
+// One row per pair in the order of (lower, higher) item, the preferred item named first (a tie: the
 // lower). The votes are brought together by their lower item, each such run is sorted in the
 // cache. Pairs without weight are left out.
 inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
@@ -193,7 +193,7 @@ inline PooledPairs sum_pairs(std::size_t n, std::size_t n_items, const std::uint
     return out;
 }
 
-// One row a pair: the sum of weights and the mean outcome for the preferred item, in the order
+// One row per pair: the sum of weights and the mean outcome for the preferred item, in the order
 // of (first, second). The codes must be below n_items.
 inline PooledPairs pool_pairs(std::size_t n, std::size_t n_items, const std::uint32_t* first,
                               const std::uint32_t* second, const float* outcome,

@@ -27,7 +27,7 @@ struct UpdateRequest {
     const std::uint8_t* marked;  // the workers whose sites move; null: all
 };
 
-// What an update adds up to; a number a worker in the last three.
+// What an update adds up to; a number per worker in the last three.
 struct UpdateResult {
     explicit UpdateResult(std::size_t workers)
         : regular(workers, 0.0), side_tau(workers, 0.0), side_nu(workers, 0.0) {}

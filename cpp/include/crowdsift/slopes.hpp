@@ -2,8 +2,8 @@
 // worker's slope is at the optimum of its own votes and prior, or all slopes are one number.
 //
 // With the negative Hessian [A B; B' D] over scores and slopes, D diagonal, the Hessian of what is
-// left is S = A - B D^-1 B'. A pass keeps the entries of A and B, 8 bytes a comparison, and a
-// product with S streams these and the item codes, 16 bytes a comparison, once. Nothing is sorted
+// left is S = A - B D^-1 B'. A pass keeps the entries of A and B, 8 bytes per comparison, and a
+// product with S streams these and the item codes, 16 bytes per comparison, once. Nothing is sorted
 // or grouped by pairs, so a fit starts at once. Rows are taken in blocks of whole workers, whose
 // temporaries stay in the first-level cache; longer runs are gathered anew instead of kept.
 #pragma once

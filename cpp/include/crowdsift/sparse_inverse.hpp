@@ -31,7 +31,7 @@ public:
     double refused() const { return refused_; }  // not possible with so many either
 
     // Writes the diagonal of the inverse and the variances of pairs; false where the matrix is not
-    // positive definite. `weight` holds one number a pair, `diagonal` that of L.
+    // positive definite. `weight` holds one number per pair, `diagonal` that of L.
     bool invert(const double* weight, const double* diagonal, double* item_variance,
                 double* pair_variance, double* log_determinant) {
         if (!factor(weight, diagonal)) return false;

@@ -131,7 +131,7 @@ public:
         in_order([&](std::size_t t) { return static_cast<double>(prior_[t]) * sums[t]; }, masses);
     }
 
-    // Sums over workers of a number a type.
+    // Sums over workers of a number per type.
     void add_sums(const double* sums, double* masses) const {
         in_order([&](std::size_t t) { return sums[t]; }, masses);
     }

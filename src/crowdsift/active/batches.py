@@ -39,7 +39,7 @@ class State:
     belief: Belief
     component: Codes
     population: Vector  # types of a worker of whom nothing is known, of equal shares
-    types: Vector  # one row a worker
+    types: Vector  # one row per worker
     share: Vector
     votes: Vector  # how many votes every worker gave
 

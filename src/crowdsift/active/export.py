@@ -69,7 +69,7 @@ def export_votes(
 ) -> Exported:
     """Write every vote with the probability that it is right, for a reward model or DPO.
 
-    All columns of the source are kept, one row a vote, in its order. Added are, for the item that
+    All columns of the source are kept, one row per vote, in its order. Added are, for the item that
     the vote prefers (for a tie the first one) over the other:
 
     - ``probability``: that the preferred item is truly better, given all votes;
@@ -163,7 +163,7 @@ def _saved(folder: str | os.PathLike[str], fitted: Any, method: Any) -> Fit:
 def soft_labels(
     votes: Any, method: str | Model | None = None, *, threads: int | None = None, **reading: Any
 ) -> dict[str, NDArray[np.float64]]:
-    """The columns that `export_votes` adds, for votes in memory: one entry a row, in their order.
+    """The columns that `export_votes` adds, for votes in memory: one entry per row, in their order.
 
     Examples
     --------

@@ -108,7 +108,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     labels = data.items
     wrong = 1.0 - _more_probable(found, labels[keys // n].tolist(), labels[keys % n].tolist())
     doubt, worker = _verdict_entropy(found), data.worker_codes().astype(np.int64)
-    # One row a pair and worker: the same worker may have judged a pair both ways.
+    # One row per pair and worker: the same worker may have judged a pair both ways.
     rows = np.unique(place * data.n_workers + worker)
     pair, who = rows // data.n_workers, rows % data.n_workers
     queries, open_, chosen, worth = np.zeros(data.n_workers), np.ones(len(keys), bool), [], []

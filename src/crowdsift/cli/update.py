@@ -35,8 +35,8 @@ def update(
     named = bool(earlier.summary.get("workers"))
     options = read_options(columns=columns, by=earlier.by, no_workers=not named, threads=threads)
     new = read_shown(votes, options, quiet=quiet)
-    rule = crowdsift.model(earlier.method, **earlier.parameters)
-    with fit_progress(f"Updating {rule.name}", rule, quiet=quiet) as progress:
+    model = crowdsift.model(earlier.method, **earlier.parameters)
+    with fit_progress(f"Updating {model.name}", model, quiet=quiet) as progress:
         result = earlier.update(new, gold=gold, threads=threads, progress=progress, again=again)
     result.save(out or directory)
     warn(result.warnings)

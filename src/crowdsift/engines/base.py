@@ -252,7 +252,7 @@ class Curvature(NamedTuple):
 
 
 class Likelihood(Protocol):
-    """Likelihoods of `crowdsift.numeric.likelihoods.LIKELIHOODS`, with p parameters a worker."""
+    """Likelihoods of `crowdsift.numeric.likelihoods.LIKELIHOODS`, with p parameters per worker."""
 
     def derivatives(self, likelihood: str, scores: Items, theta: Workers) -> Curvature:
         """Value and derivatives in scores and workers' parameters."""

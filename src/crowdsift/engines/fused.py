@@ -36,7 +36,7 @@ class FusedEStep(Protocol):
 
 
 class ReliabilitySummary(NamedTuple):
-    """Of every worker: mean, sd, P(β > 0), P(β < 0), and quantiles, a row a worker."""
+    """Of every worker: mean, sd, P(β > 0), P(β < 0), and quantiles, a row per worker."""
 
     mean: Vector
     sd: Vector
@@ -65,14 +65,14 @@ class FusedSites(Protocol):
         """Posteriors of all workers and their quantiles, where a type is a reliability alone."""
 
     def class_masses(self, prior: Vector, zone: float) -> Vector | None:
-        """P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row a worker; for the same types."""
+        """P(β < -zone), P(|β| ≤ zone) and P(β > zone), a row per worker; for the same types."""
 
     def idle_threads(self) -> int:
         """How many threads of the host have nothing to do while a pass runs."""
 
 
 class TypeMarginals(NamedTuple):
-    """Of posteriors over types, a row a worker: what they say of one thing at a time.
+    """Of posteriors over types, a row per worker: what they say of one thing at a time.
 
     `points` are the reliabilities, `reliability` their masses over all tie widths, `width` those of
     tie widths over all reliabilities, `side_only` those of side-only types; `chosen` are types at

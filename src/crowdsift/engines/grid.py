@@ -192,7 +192,7 @@ class TypePosteriors(NamedTuple):
 
 
 class WorkerPoints(NamedTuple):
-    """Posteriors of workers given by points of equal probability, one row a worker each.
+    """Posteriors of workers given by points of equal probability, one row per worker each.
 
     Reliability β, tie width δ, and mean and variance of the side bias γ.
     """
@@ -280,7 +280,7 @@ class GridSites(Protocol):
         """
 
     def pair_sums(self) -> Shared:
-        """Σ n·τ and Σ ±n·ν of pairs that several shards have, a row a pair."""
+        """Σ n·τ and Σ ±n·ν of pairs that several shards have, a row per pair."""
 
     @changes
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:

@@ -44,13 +44,13 @@ class Kind(Enum):
     """How an argument is shared out among shards, and how results are put together."""
 
     SAME = "sent to all; of results, that of the first"  # what has no annotation
-    ITEMS = "an entry an item: sent whole; results are added"
-    WORKERS = "a row a worker: split among shards; results are joined"
+    ITEMS = "an entry per item: sent whole; results are added"
+    WORKERS = "a row per worker: split among shards; results are joined"
     ROWS = "a range of workers: each shard gets its part; results are joined"
-    PAIRS = "an entry a pair compared in a shard: split and joined, shard by shard"
-    SHARED = "an entry a pair compared in several shards: each its own; results are added"
+    PAIRS = "an entry per pair compared in a shard: split and joined, shard by shard"
+    SHARED = "an entry per pair compared in several shards: each its own; results are added"
     TOTAL = "a number or table: sent to all; results are added"
-    VOTES = "an entry a vote, only where few: split and joined, shard by shard"
+    VOTES = "an entry per vote, only where few: split and joined, shard by shard"
 
 
 # To a reader of types these are arrays and numbers; at run time the annotation is the kind.

@@ -36,7 +36,7 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Added:
-    """What is written beside the loaded columns, one entry a row that is written.
+    """What is written beside the loaded columns, one entry per row that is written.
 
     Attributes
     ----------

@@ -51,7 +51,7 @@ def read(
     memory: str = "",
     threads: int | None = None,
 ) -> Comparisons:
-    """Read votes, one row a vote, from a file, a data frame or arrays.
+    """Read votes, one row per vote, from a file, a data frame or arrays.
 
     The columns are ``winner, loser, worker``; or ``left, right, winner, worker``, where the
     winner is ``left``, ``right``, ``tie`` (in any case) or the item's own label; or ``first,

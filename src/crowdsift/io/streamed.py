@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["mapped_votes", "streamed_votes"]
 
-_NEEDED = 80  # bytes a row that reading into memory takes, at its peak
+_NEEDED = 80  # bytes per row that reading into memory takes, at its peak
 _COLUMNS = {"first": np.uint32, "second": np.uint32, "outcome": np.float32, "weight": np.float32}
 
 

@@ -80,7 +80,7 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
     _refuse_binary(head, source)
     start = head.removeprefix(_BOM).lstrip()
     if not start:
-        raise InputError("the file is empty; it needs a header and one row a vote", source=source)
+        raise InputError("the file is empty; it needs a header and one row per vote", source=source)
     stem = name.lower().removesuffix(".gz")
     if stem.endswith((".csv", ".tsv")):
         return "csv", zipped

@@ -155,11 +155,11 @@ def _predicted(
     seed: int,
 ) -> tuple[LeftOut | None, str]:
     """Predictions of all left-out votes, or why there are none."""
-    chosen, note = model.relax(votes)
-    uses_features = votes.features is not None and not chosen.takes_covariates
-    if uses_features and chosen.prepare(votes).features is not None:
+    relaxed, note = model.relax(votes)
+    uses_features = votes.features is not None and not relaxed.takes_covariates
+    if uses_features and relaxed.prepare(votes).features is not None:
         return None, "not run: its predictions also depend on features of the votes"
-    if chosen.uses_workers and not votes.has_workers:
+    if relaxed.uses_workers and not votes.has_workers:
         return None, "not run: needs workers"
     found = []
     with warnings.catch_warnings():
@@ -167,13 +167,13 @@ def _predicted(
             warnings.simplefilter("ignore", kind)
         for kept, left_out in parts:
             try:
-                rule = chosen
-                if tune and rule.tuned:
-                    tuned = holdout.tune(kept, rule, seed=seed, engine=engine, threads=threads)
-                    rule = tuned.model
-                machine = choose_engine(engine, rule.prepare(kept), threads)
-                estimate = rule.estimate_votes(machine, kept)
-                p = predicted_probability(left_out, rule, estimate)
+                fitted = relaxed
+                if tune and relaxed.tuned:
+                    tuned = holdout.tune(kept, relaxed, seed=seed, engine=engine, threads=threads)
+                    fitted = tuned.model
+                opened = choose_engine(engine, fitted.prepare(kept), threads)
+                estimate = fitted.estimate_votes(opened, kept)
+                p = predicted_probability(left_out, fitted, estimate)
             except CrowdsiftError as error:
                 return None, f"not run: {error}"
             found.append((p, left_out.outcome, left_out.weight))

@@ -72,9 +72,9 @@ def evaluate(
     Returns
     -------
     list of dict
-        One record a method: method, accuracy, weighted_accuracy, kendall_tau, the same three
+        One record per method: method, accuracy, weighted_accuracy, kendall_tau, the same three
         with _up_to_sign (of the better of the two signs of the scores), seconds, note. Figures
-        that do not exist are None. Without a truth one record a method and what is left out
+        that do not exist are None. Without a truth one record per method and what is left out
         (votes, workers, pairs), with log_loss, brier, calibration, accuracy and behind.
 
     Examples

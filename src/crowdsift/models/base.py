@@ -45,7 +45,7 @@ _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
 class WorkerEstimate:
     """What a method estimates of workers; None where it estimates nothing.
 
-    Limits of reliability come from `quantiles` where a method has a posterior (one row a worker,
+    Limits of reliability come from `quantiles` where a method has a posterior (one row per worker,
     of quantiles of equal probability), else from the standard deviation. `random_level` is the
     reliability of a worker who clicks at random, `one_sided` the probability that votes depend
     on sides alone, and `extra` holds further parameters by name. `typical` is the reliability of a
@@ -72,7 +72,7 @@ class WorkerEstimate:
 class Estimate:
     """What a model estimates, by code: labels and tables are made of it later.
 
-    `theta` holds the workers' parameters as the likelihood takes them, one row a worker; `points`
+    `theta` holds the workers' parameters as the likelihood takes them, one row per worker; `points`
     stand for their joint posterior where they have one. Where workers differ by context, `points`
     are for a context in which a worker was not seen, and `in_context` for the others.
     """

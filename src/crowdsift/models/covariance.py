@@ -34,7 +34,7 @@ _BATCHED = 48  # items up to which components of one size are inverted together
 
 
 class Block(NamedTuple):
-    """Components of one size: their items, one row a component, and R with RᵀR the covariance.
+    """Components of one size: their items, one row per component, and R with RᵀR the covariance.
 
     That of the level of a component is included, which is independent of the differences.
     """

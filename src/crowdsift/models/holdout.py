@@ -42,8 +42,8 @@ def left_out_log_likelihood(
     total = 0.0
     for kept, left_out in folds(votes, count, seed):
         estimate = model.estimate_votes(choose_engine(engine, model.prepare(kept), threads), kept)
-        machine = choose_engine(engine, model.prepare(left_out), threads)
-        total += model.left_out_votes(machine, left_out, estimate)
+        others = choose_engine(engine, model.prepare(left_out), threads)
+        total += model.left_out_votes(others, left_out, estimate)
     return total / votes.total_weight
 
 

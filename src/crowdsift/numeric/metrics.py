@@ -285,5 +285,5 @@ def _numbers(values: ArrayLike, name: str) -> NDArray[np.float64]:
     except (TypeError, ValueError):
         raise InputError(f"the {name} are not all numbers") from None
     if array.ndim != 1:
-        raise InputError(f"the {name} need one entry an item, not shape {array.shape}")
+        raise InputError(f"the {name} need one entry per item, not shape {array.shape}")
     return array

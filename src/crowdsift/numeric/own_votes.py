@@ -179,7 +179,7 @@ def _chances(mean: Values, variance: Values, votes: OwnVotes, effect: float) -> 
 
 
 def _nodes(mean: Values, sd: Values) -> tuple[Values, Values]:
-    """Nodes and weights of Gauss and Legendre below and above 0, a row a pair.
+    """Nodes and weights of Gauss and Legendre below and above 0, a row per pair.
 
     Where all that counts is on one side, the next standard deviation beyond 0 stands for the other.
     """
@@ -210,7 +210,7 @@ def _cavities(mean: Values, variance: Values, votes: OwnVotes, effect: float) ->
 
 
 def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
-    """Logarithms of the likelihoods of votes at the nodes of their pairs, a row a vote.
+    """Logarithms of the likelihoods of votes at the nodes of their pairs, a row per vote.
 
     The posterior of a worker includes this vote, so a point counts by its weight over Z of it.
     """

@@ -37,7 +37,7 @@ READABILITY = (
 
 
 def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
-    """Signed hashes of character n-grams, one row a text: Σ ±(1 + log count) in `size` columns.
+    """Signed hashes of character n-grams, one row per text: Σ ±(1 + log count) in `size` columns.
 
     An n-gram belongs to one column and has one sign, both from its hash, so that those that share
     a column cancel in the mean (Weinberger et al. 2009).

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.models import model
 from crowdsift.report.disputes import Dispute, disputed_pairs
 from crowdsift.report.evidence import Evidence
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
 from crowdsift.report.population import Population, describe_population
+from crowdsift.results.data import model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.votes.labels import key_of
 from crowdsift.votes.mapped import parts
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "settled"]
+__all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "refit_model"]
 
 ABSENT = (
     "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read "
@@ -127,16 +127,16 @@ def gather(
             f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
             "fit.report(..., refit=True) in Python does it."
         )
-    rule, seed = settled(fit), int(fit.summary.get("seed", 0))
+    model, seed = refit_model(fit), int(fit.summary.get("seed", 0))
     return Facts(
         fit=fit,
         votes=votes,
         population=population,
         code=code,
-        calibration=skipped or calibrate(votes, rule, seed=seed, threads=threads),
+        calibration=skipped or calibrate(votes, model, seed=seed, threads=threads),
         without=(skipped if population.flagged.any() else "")
         or fit_without(
-            votes, rule, population.flagged, scores, mirror=has_gold(fit), threads=threads
+            votes, model, population.flagged, scores, mirror=has_gold(fit), threads=threads
         ),
         disputes=disputed_pairs(votes, population.flagged),
         side_excess=_side_excess(fit, votes, scores),
@@ -145,20 +145,20 @@ def gather(
     )
 
 
-def settled(fit: FitRecord) -> Model:
+def refit_model(fit: FitRecord) -> Model:
     """The model of a fit without the worker types that it looked for and did not find.
 
     They cost many times the rest, and are not found in a part of the votes if not in all.
     """
-    rule: Any = model(fit.method, **fit.parameters)
+    model: Any = model_of(fit)
     changes = {}
-    if getattr(rule, "sides", False) and not _has_sides(fit):
+    if getattr(model, "sides", False) and not _has_sides(fit):
         changes["sides"] = False
-    if getattr(rule, "pair_effect", False) and not fit.summary.get("pair_effect"):
+    if getattr(model, "pair_effect", False) and not fit.summary.get("pair_effect"):
         changes["pair_effect"] = False
-    if getattr(rule, "contexts", False) and not fit.summary.get("context_spread"):
+    if getattr(model, "contexts", False) and not fit.summary.get("context_spread"):
         changes["contexts"] = False
-    found: Model = replace(rule, **changes)
+    found: Model = replace(model, **changes)
     return found
 
 
@@ -217,7 +217,7 @@ def _side_excess(
     worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
     beta = reliability[worker] if votes.has_workers else np.full(len(votes), np.nan)
     difference = scores[votes.first.astype(np.int64)] - scores[votes.second.astype(np.int64)]
-    p = model(fit.method, **fit.parameters).probability(difference, beta)
+    p = model_of(fit).probability(difference, beta)
     left = votes.outcome > 0.5
     excess = float((counted * (left - p)).sum()) / total
     error = float(np.sqrt((counted * p * (1.0 - p)).sum())) / total

@@ -40,7 +40,7 @@ def what_is_followed(fit: FitRecord) -> dict[str, Any] | None:
 
 
 def _judges(fit: FitRecord) -> list[dict[str, Any]]:
-    """Coefficients of the workers with the most votes, a row a worker and covariate."""
+    """Coefficients of the workers with the most votes, a row per worker and covariate."""
     table = fit.coefficients
     if table is None:
         return []

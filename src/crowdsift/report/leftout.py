@@ -91,22 +91,22 @@ class Without:
 
 
 def calibrate(
-    votes: Comparisons, rule: Model, *, seed: int = 0, threads: int | None = None
+    votes: Comparisons, model: Model, *, seed: int = 0, threads: int | None = None
 ) -> Calibration | str:
     """Fit four fifths of the votes and compare predictions with the rest, or say why not."""
-    if (votes.features is not None and not rule.takes_covariates) or votes.item_class is not None:
+    if (votes.features is not None and not model.takes_covariates) or votes.item_class is not None:
         return "The method's predictions also depend on features or classes of the votes."
     if votes.total_weight < PARTS * _FEWEST:
         return f"Fewer than {PARTS * _FEWEST} votes: too few to leave a part out."
     kept, left_out = next(folds(votes, PARTS, seed))
-    prepared = rule.prepare(kept)
+    prepared = model.prepare(kept)
     try:
-        estimate = rule.estimate_votes(choose_engine("auto", prepared, threads), kept)
+        estimate = model.estimate_votes(choose_engine("auto", prepared, threads), kept)
     except CrowdsiftError as error:
         return f"The part that was kept could not be fitted: {error}"
     if estimate.points is None and estimate.workers.side_bias is not None:
         return "Predictions by the side biases of this method are not made here."
-    p = predicted_probability(left_out, rule, estimate)
+    p = predicted_probability(left_out, model, estimate)
     outcome, weight = left_out.outcome.astype(np.float64), left_out.weight.astype(np.float64)
     follows = np.where(p > 0.5, outcome, np.where(p < 0.5, 1.0 - outcome, 0.5))
     surer = np.maximum(p, 1.0 - p)
@@ -129,7 +129,7 @@ def calibrate(
 
 
 def predicted_probability(
-    votes: Comparisons, rule: Model, estimate: Estimate
+    votes: Comparisons, model: Model, estimate: Estimate
 ) -> NDArray[np.float64]:
     """The expected outcome of every vote, a tie being one half, averaged over what is not known.
 
@@ -145,7 +145,7 @@ def predicted_probability(
     known = None if points is None else estimate.difference_variance(first, second)
     if points is None or known is None:
         beta = np.ones(votes.n_workers) if found.reliability is None else found.reliability
-        return rule.probability(difference, beta[worker])
+        return model.probability(difference, beta[worker])
     variance = known + (estimate.details.get("pair_effect") or 0.0)
     side = 1.0 if votes.sides_known else 0.0
     if estimate.in_context is not None:
@@ -169,7 +169,7 @@ def predicted_probability(
 
 def fit_without(
     votes: Comparisons,
-    rule: Model,
+    model: Model,
     flagged: NDArray[np.bool_],
     scores: NDArray[np.float64],
     *,
@@ -180,7 +180,7 @@ def fit_without(
 
     Parameters
     ----------
-    votes, rule
+    votes, model
         As they were fitted.
     flagged
         Which workers to leave out.
@@ -196,7 +196,7 @@ def fit_without(
         return "All votes come from flagged workers; without them nothing is left."
     kept = votes.select(keep)
     try:
-        estimate = rule.estimate_votes(choose_engine("auto", rule.prepare(kept), threads), kept)
+        estimate = model.estimate_votes(choose_engine("auto", model.prepare(kept), threads), kept)
     except CrowdsiftError as error:
         return f"The remaining votes could not be fitted: {error}"
     k = votes.n_items

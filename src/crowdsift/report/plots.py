@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import Z90
-from crowdsift.report.facts import ABSENT, codes, has_gold, settled
+from crowdsift.report.facts import ABSENT, codes, has_gold, refit_model
 from crowdsift.report.figures import trace_name
 from crowdsift.report.leftout import calibrate, fit_without
 from crowdsift.report.population import VERDICTS, describe_population
@@ -150,7 +150,7 @@ def calibration(
     """
     votes = _votes(fit, votes)
     codes(fit, votes)  # refuses votes of another fit
-    found = calibrate(votes, settled(fit), seed=int(fit.summary.get("seed", 0)))
+    found = calibrate(votes, refit_model(fit), seed=int(fit.summary.get("seed", 0)))
     if isinstance(found, str):
         raise RequestError(found)
     ax = _axes(ax, height=4.5)
@@ -189,7 +189,7 @@ def without_flagged(
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
     flagged = describe_population(fit, votes).flagged
-    found = fit_without(votes, settled(fit), flagged, scores, mirror=has_gold(fit))
+    found = fit_without(votes, refit_model(fit), flagged, scores, mirror=has_gold(fit))
     if isinstance(found, str):
         raise RequestError(found)
     rows = np.argsort(found.before[code], kind="stable")[:top].tolist()

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width, normal_quantiles
+from crowdsift.results.data import model_of
 from crowdsift.results.reasons import Reason, random_level, reasons
 
 if TYPE_CHECKING:
@@ -74,7 +74,7 @@ def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population
     """What can be said of the workers of a fit, with its votes or without."""
     table = fit.worker_table
     count = table["comparisons"].astype(np.float64)
-    level = random_level(model(fit.method, **fit.parameters))
+    level = random_level(model_of(fit))
     left, decided = _left_shares(votes, table.height)
     verdict = table["verdict"].astype(str)
     information = (

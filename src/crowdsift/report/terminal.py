@@ -100,7 +100,7 @@ def _covariate_table(fit: FitRecord) -> tuple[str, Table]:
 
 
 def show_evaluation(records: list[dict[str, Any]]) -> None:
-    """Print one row a method."""
+    """Print one row per method."""
     if records and "left_out" in records[0]:
         _show_left_out(records)
         return
@@ -133,7 +133,7 @@ def show_evaluation(records: list[dict[str, Any]]) -> None:
 
 
 def _show_left_out(records: list[dict[str, Any]]) -> None:
-    """Print one row a method and scheme, the best method first."""
+    """Print one row per method and scheme, the best method first."""
     table = Table()
     table.add_column("left out")
     table.add_column("method")

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.models import model
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
+from crowdsift.results.data import model_of
 from crowdsift.results.predict import worker_draws
 from crowdsift.votes.pairs import pair_keys
 
@@ -135,8 +135,8 @@ def _own_votes(
 
     None where some vote has no site.
     """
-    rule = model(fit.method, **fit.parameters)
-    widths = rule.tie_column == "tie_width" and votes.ties_are_outcomes
+    model = model_of(fit)
+    widths = model.tie_column == "tie_width" and votes.ties_are_outcomes
     outcome, weight = (part[rows].astype(np.float64) for part in (votes.outcome, votes.weight))
     tie = (outcome == 0.5) & widths
     both = (outcome > 0.0) & (outcome < 1.0) & ~tie
@@ -164,7 +164,7 @@ def _own_votes(
         tau[site],
         towards * nu[site],
         worker,
-        *_points(fit, worker_draws(fit, rule), ties=widths),
+        *_points(fit, worker_draws(fit, model), ties=widths),
     )
 
 

@@ -18,11 +18,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.models import model
 from crowdsift.numeric.saddle_point import saddle_point
 from crowdsift.results.copying_cells import SLIP, Effects, careful, cells_of, residuals
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
 from crowdsift.results.copying_ratio import outcomes, ratio_with_group, ratio_z
+from crowdsift.results.data import model_of
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.tables import Table
 
@@ -101,9 +101,9 @@ def _probability(fit: FitData, votes: Comparisons) -> Vector:
     place = places_of(fit.labels)
     row = np.array([place[key] for key in keys_of(votes.items)])
     score = fit.item_table["score"].astype(np.float64)[row]
-    chosen = model(fit.method, **fit.parameters)
+    model = model_of(fit)
     reliability = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]
-    p = chosen.probability(score[votes.first] - score[votes.second], reliability)
+    p = model.probability(score[votes.first] - score[votes.second], reliability)
     return np.clip(np.asarray(p, np.float64), SLIP, 1.0 - SLIP)
 
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from crowdsift.models import model
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.tables import Table
 from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
+    from crowdsift.models import Model
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.results.posterior import Posterior
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend
 
-__all__ = ["FitData"]
+__all__ = ["FitData", "model_of"]
 
 
 _PRINTED = 5  # items
@@ -43,7 +45,7 @@ class FitData:
     sites: SavedSites | None = None
     votes: Comparisons | None = None
     taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update
-    shown: Table | None = None  # the items on a scale that was asked for
+    shown: Table | None = None  # the items on a scale other than the standard one
     features: FeatureEstimate | None = None  # what features of items say of their scores
     overall_ranking: FitData | None = None  # of items over all contexts
     coefficients: Table | None = None  # of workers, for covariates of votes
@@ -137,3 +139,8 @@ class FitData:
         ('topic',)
         """
         return context_names(self.summary.get("by"))
+
+
+def model_of(fit: FitData) -> Model:
+    """The method of a fit as a model, with the hyper-parameters that it had."""
+    return model(fit.method, **fit.parameters)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.models import model
+from crowdsift.results.data import model_of
 from crowdsift.results.reasons import random_level, reasons
 from crowdsift.results.tables import Table
 
@@ -23,7 +23,7 @@ _SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_ad
 
 
 def decisions(fit: FitData) -> Table:
-    """A row a worker: worker, verdict, reason, votes, median_seconds, suggestion.
+    """A row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
     Votes that are random, one-sided or adversarial suggest a review; to block takes that verdict
     with 99 % and at least 20 votes. All others are paid: who is undecided is never blocked.
@@ -82,7 +82,7 @@ def pseudonyms(labels: NDArray[np.object_]) -> NDArray[np.object_]:
 def reason_texts(fit: FitData) -> NDArray[np.object_]:
     """Why every worker has its verdict, in a sentence or two."""
     table = fit.worker_table
-    level = random_level(model(fit.method, **fit.parameters))
+    level = random_level(model_of(fit))
     nobody = np.full(table.height, np.nan)
     texts = np.empty(table.height, dtype=object)
     found = reasons(table, nobody, np.zeros(table.height), level)

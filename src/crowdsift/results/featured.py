@@ -33,7 +33,7 @@ class FeaturedRecord(CheckedRecord):
         ----------
         items
             A table as it was given to `fit`, with the same columns; where features were one group
-            of numbers also a matrix with one row an item.
+            of numbers also a matrix with one row per item.
 
         Examples
         --------

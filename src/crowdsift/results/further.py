@@ -11,9 +11,9 @@ from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import model
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.checked import CheckedRecord
+from crowdsift.results.data import model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
@@ -47,12 +47,12 @@ def updated(
         new = with_classes(read_votes(votes, how), classes)
     if not again:
         refuse_repeated(earlier, new)
-    chosen = model(earlier.method, **earlier.parameters)
+    model = model_of(earlier)
     as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
     given = {**{name: value for name, value in as_before.items() if value}, **given}
     resumes = earlier.population is not None and earlier.summary.get("version") == __version__
     start = earlier if resumes else None
-    found = fit(earlier.votes.extended(new), chosen, start=start, **given)
+    found = fit(earlier.votes.extended(new), model, start=start, **given)
     found = _without_groups(earlier, found)
     summary = with_history(earlier, found)
     return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))
@@ -82,7 +82,7 @@ def refitter(
     fit: Callable[..., Result],
 ) -> Callable[[Comparisons], Result]:  # fmt: skip
     """What fits the method of a fit to other votes, without a word."""
-    chosen, seed = model(earlier.method, **earlier.parameters), int(earlier.summary["seed"])
+    model, seed = model_of(earlier), int(earlier.summary["seed"])
 
     def refit(votes: Comparisons) -> Result:
         if earlier.features is not None and votes.item_features is None:
@@ -94,7 +94,7 @@ def refitter(
             if start is not None and 2.0 * votes.total_weight < start.summary["votes"]:
                 given = None
             return fit(
-                votes, chosen, gold=gold, start=given, threads=threads, seed=seed, overall=False
+                votes, model, gold=gold, start=given, threads=threads, seed=seed, overall=False
             )
 
     return refit

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.models import model
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.data import model_of
 from crowdsift.votes.pairs import for_lower, pair_keys
 
 if TYPE_CHECKING:
@@ -33,10 +33,10 @@ _MOST_STEPS = 50
 
 def worker_slopes(fit: FitData, votes: Comparisons) -> Vector:
     """Logits a unit of score, for every worker of the votes: 4 dP/dd at d = 0."""
-    chosen, table = model(fit.method, **fit.parameters), fit.worker_table
+    model, table = model_of(fit), fit.worker_table
     count = votes.n_workers
     reliability = table["reliability"].astype(np.float64) if table.height else np.full(count, 0.0)
-    ends = [chosen.probability(np.full(count, step), reliability) for step in (_STEP, -_STEP)]
+    ends = [model.probability(np.full(count, step), reliability) for step in (_STEP, -_STEP)]
     slopes = np.asarray(2.0 * (ends[0] - ends[1]) / _STEP)
     return np.where(np.isfinite(slopes), slopes, 1.0)
 
@@ -48,7 +48,7 @@ class ScoreModel:
     Attributes
     ----------
     first, second, outcome, slope
-        One entry a row of votes.
+        One entry per row of votes.
     n_items
         How many items there are.
     prior

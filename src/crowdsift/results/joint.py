@@ -35,7 +35,7 @@ _PLACES = 4_001  # at which a probability is computed; between them it is interp
 
 
 class JointErrors(NamedTuple):
-    """Draws of the errors of scores about the mean of their component, one row a draw.
+    """Draws of the errors of scores about the mean of their component, one row per draw.
 
     `sd` is that of every score, `variance` that of every difference, None where items are many and
     errors count as independent.

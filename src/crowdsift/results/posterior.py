@@ -19,7 +19,7 @@ class Posterior:
     """The posterior of a fit, beyond its tables; codes are those of the comparisons.
 
     Where covariances of scores are not known their errors are taken as independent; without
-    quantiles of the reliabilities (one row a worker, of equal probability) the estimates stand
+    quantiles of the reliabilities (one row per worker, of equal probability) the estimates stand
     alone.
     `points` stand for the joint posterior of reliability, tie width and side bias, where there
     is one; where workers differ by context, for a context in which they were not seen, and

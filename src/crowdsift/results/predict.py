@@ -8,8 +8,8 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width
+from crowdsift.results.data import model_of
 from crowdsift.results.query import as_list, is_sequence, keys_of, places_of
 from crowdsift.results.tables import Table
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
@@ -89,19 +89,19 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
 
 def outcomes(fit: FitData, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
     """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
-    rule = model(fit.method, **fit.parameters)
-    draws = worker_draws(fit, rule)
+    model = model_of(fit)
+    draws = worker_draws(fit, model)
     if effect := 2.0 * float(fit.summary.get("group_effect") or 0.0):  # two items in a new group
         spread = draws.side_variance + effect * draws.reliability**2
         draws = draws._replace(side_variance=spread)
-    if decided and rule.tie_column == "tie_rate":
+    if decided and model.tie_column == "tie_rate":
         draws = draws._replace(width=np.zeros_like(draws.width))
     result = np.empty((3, len(query.difference)))
     n_workers = max(fit.worker_table.height, 1)
     for begin in range(0, result.shape[1], _BLOCK):
         named = begin + np.flatnonzero(query.worker[begin : begin + _BLOCK] >= 0)
         difference, code = query.difference[named][:, None], query.worker[named]
-        parts = rule.outcome_probabilities(difference, *(column[code] for column in draws))
+        parts = model.outcome_probabilities(difference, *(column[code] for column in draws))
         result[:, named] = [np.broadcast_to(part, parts[0].shape).mean(axis=1) for part in parts]
     # By anyone of the crowd: the mean over all of it, once for every distance.
     nobody = np.flatnonzero(query.worker < 0)
@@ -111,7 +111,7 @@ def outcomes(fit: FitData, query: Question, *, decided: bool = False) -> NDArray
     step = max(_NUMBERS // np.broadcast(*columns).size, 1)
     for begin in range(0, len(apart), step):
         some = slice(begin, begin + step)
-        parts = rule.outcome_probabilities(apart[some, None, None], *columns)
+        parts = model.outcome_probabilities(apart[some, None, None], *columns)
         found[:, some] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
     result[:, nobody] = found[:, place.reshape(-1)]
     return result
@@ -120,7 +120,7 @@ def outcomes(fit: FitData, query: Question, *, decided: bool = False) -> NDArray
 def predictions(
     fit: FitData, first: Any, second: Any, worker: Any, unknown: str = "error"
 ) -> Table:
-    """A row a pair: its labels, the probability of `Fit.predict`, and win, tie and loss.
+    """A row per pair: its labels, the probability of `Fit.predict`, and win, tie and loss.
 
     Examples
     --------
@@ -173,7 +173,7 @@ def differences(fit: FitData, first: Any, second: Any) -> tuple[NDArray[Any], ..
     return one, two, score[one] - score[two], difference_sd(fit, one, two)
 
 
-def worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
+def worker_draws(fit: FitData, model: Model) -> WorkerPoints:
     """Points of every worker's posterior, one row each; its tie parameter for the width.
 
     Where workers differ by context, rows of workers in contexts follow.
@@ -188,12 +188,12 @@ def worker_draws(fit: FitData, rule: Model) -> WorkerPoints:
         return table[name].astype(np.float64)[:, None]
 
     rate = float(fit.summary.get("tie_rate") or 0.0)
-    tie = column(rule.tie_column, rate if rule.tie_column == "tie_rate" else 0.0)
+    tie = column(model.tie_column, rate if model.tie_column == "tie_rate" else 0.0)
     if known is not None and known.points is not None:
         points, apart = known.points, known.in_context
         if apart is not None:
             points, tie = apart.below(points), np.concatenate([tie, tie[apart.worker]])
-        return points._replace(width=points.width if rule.tie_column == "tie_width" else tie)
+        return points._replace(width=points.width if model.tie_column == "tie_width" else tie)
     reliability = column("reliability", np.nan)
     if known is not None and known.quantiles is not None:
         reliability = known.quantiles

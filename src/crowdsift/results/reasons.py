@@ -74,7 +74,7 @@ class Reason(NamedTuple):
         return TEMPLATES[self.code].format(*self.figures)
 
 
-def random_level(rule: Model) -> float:
+def random_level(model: Model) -> float:
     """The reliability of a worker who clicks at random: the one at which all votes are even.
 
     Examples
@@ -85,7 +85,7 @@ def random_level(rule: Model) -> float:
     (0.0, 0.5)
     """
     levels = np.array([0.0, 0.5])
-    even = np.abs(rule.probability(np.ones(2), levels) - 0.5)
+    even = np.abs(model.probability(np.ones(2), levels) - 0.5)
     return float(levels[np.argmin(even)])
 
 
@@ -197,7 +197,7 @@ def _side_bias(table: Table, row: int) -> list[Reason]:
 
 
 def _chances(table: Table) -> NDArray[np.float64]:
-    """Probabilities of being reliable, random, adversarial and one-sided, one row a worker."""
+    """Probabilities of being reliable, random, adversarial and one-sided, one row per worker."""
     names = ("p_reliable", "p_random", "p_adversarial", "p_one_sided")
     nothing = np.full(table.height, np.nan)
     return np.stack([table.get(name, nothing) for name in names], axis=1)

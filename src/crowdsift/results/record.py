@@ -107,7 +107,7 @@ class FitRecord(FitData):
     ) -> Table:
         """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
 
-        The columns are win, tie and loss, one row a pair; what may be asked is as in `predict`.
+        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`.
         A method for which a tie is an outcome of its own gives its own probabilities. For the
         others, where it counts as half a win, the tie has the rate of the worker (`tie_rate` in
         the workers' table), and the rest is shared as `predict` says.
@@ -148,7 +148,7 @@ class FitRecord(FitData):
     def difference(self, first: Any, second: Any) -> Table:
         """How far `first` is above `second`, with an interval: difference, lower, upper.
 
-        Labels must be of one component; sequences of labels give a row a pair. On the scales
+        Labels must be of one component; sequences of labels give a row per pair. On the scales
         elo and logit the difference is in their units, else in those of the method.
 
         Examples
@@ -329,7 +329,7 @@ class FitRecord(FitData):
     def joint(self, level: float | None = None, top: int = 3) -> Table:
         """What can be said of all items at once, at one level for the whole statement.
 
-        One row an item, the best first within its component: lower and upper, simultaneous
+        One row per item, the best first within its component: lower and upper, simultaneous
         intervals, which hold for all items together; p_best and p_top_3, the probabilities of
         being the best and among the best three; shares_first, whether no other item is clearly
         better (the best item is among these at the level); above_next, whether it is clearly

@@ -15,8 +15,8 @@ import numpy as np
 from crowdsift.engines import opened_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.gold import read_gold
-from crowdsift.models import model
 from crowdsift.numeric.threads import blas_threads, thread_count
+from crowdsift.results.data import model_of
 from crowdsift.results.estimated import prepared_votes
 from crowdsift.results.start import starting_point
 
@@ -56,7 +56,7 @@ class Nearby:
 
     def __init__(self, earlier: FitData, gold: Any, threads: int | None) -> None:
         self._earlier, self._gold, self._threads = earlier, gold, threads
-        self._model = model(earlier.method, **earlier.parameters)
+        self._model = model_of(earlier)
         self._near: Start | None = None
 
     def series(self) -> Nearby:
@@ -74,27 +74,27 @@ class Nearby:
 
     def quick(self, votes: Comparisons) -> Rescored | None:
         """The scores; None where they were not found, and a whole fit is needed."""
-        with self._opened(votes) as machine:
+        with self._opened(votes) as engine:
             start = self._start(votes)
             if start is None:
                 return None
-            found = self._model.rescore(machine, start, decide=self._near is None)
+            found = self._model.rescore(engine, start, decide=self._near is None)
             if found is None:
                 return None
             self._near = self._near or found[1]
-            return Rescored(found[0], machine.facts.component)
+            return Rescored(found[0], engine.facts.component)
 
     def whole(self, votes: Comparisons) -> Rescored | None:
         """The scores of a fit that decides everything for these votes, from the nearest start."""
-        with self._opened(votes) as machine:
+        with self._opened(votes) as engine:
             start = self._start(votes)
             if start is None:
                 return None
             if self._sign_stays(votes):  # else the workers must be counted, which takes as long
-                found = self._model.rescore(machine, start, decide=True)
+                found = self._model.rescore(engine, start, decide=True)
                 if found is not None:
-                    return Rescored(found[0], machine.facts.component)
-            return Rescored(self._model.resume(machine, start).scores, machine.facts.component)
+                    return Rescored(found[0], engine.facts.component)
+            return Rescored(self._model.resume(engine, start).scores, engine.facts.component)
 
     def _sign_stays(self, votes: Comparisons) -> bool:
         """Whether no removal of so little can turn which end is up.
@@ -120,6 +120,6 @@ class Nearby:
         prepared, threads = prepared_votes(self._model, votes, known), self._threads
         with (
             blas_threads(1, dense=thread_count(threads)),
-            opened_engine("auto", prepared, threads, self._model.needs) as machine,
+            opened_engine("auto", prepared, threads, self._model.needs) as engine,
         ):
-            yield machine
+            yield engine

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.models import model
 from crowdsift.numeric.distributions import LEVEL
+from crowdsift.results.data import model_of
 from crowdsift.results.query import keys_of
 from crowdsift.results.tables import Table
 from crowdsift.results.words import label
@@ -128,9 +128,9 @@ def typical_reliability(fit: FitData) -> float:
 
 def slope_of(fit: FitData) -> float:
     """Logits a unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
-    chosen, step = model(fit.method, **fit.parameters), np.array([_STEP, -_STEP])
+    model, step = model_of(fit), np.array([_STEP, -_STEP])
     typical = np.full(2, typical_reliability(fit))
-    up, down = chosen.probability(step, typical)
+    up, down = model.probability(step, typical)
     return float(4.0 * (up - down) / (2.0 * _STEP))
 
 
@@ -262,7 +262,7 @@ def _positive_slope(fit: FitData, scale: str) -> float:
 
 def _win_rates(fit: FitData, wanted: dict[str, Vector]) -> dict[str, Vector]:
     """Scores or limits as shares of wins against the others, who stay where they are."""
-    table, chosen = fit.item_table, model(fit.method, **fit.parameters)
+    table, model = fit.item_table, model_of(fit)
     reliability = typical_reliability(fit)
     component = table["component"].astype(np.int64)
     values = {name: np.full(table.height, np.nan) for name in wanted}
@@ -271,11 +271,11 @@ def _win_rates(fit: FitData, wanted: dict[str, Vector]) -> dict[str, Vector]:
         score = table["score"][inside].astype(np.float64)
         for name, column in wanted.items():
             at = column[inside].astype(np.float64)
-            values[name][inside] = _against(at, score, chosen, reliability)
+            values[name][inside] = _against(at, score, model, reliability)
     return values
 
 
-def _against(at: Vector, score: Vector, chosen: Model, reliability: float) -> Vector:
+def _against(at: Vector, score: Vector, model: Model, reliability: float) -> Vector:
     """Mean probability of winning against all other items, of items that were at `at`."""
     others = len(score) - 1
     if not others:
@@ -283,7 +283,7 @@ def _against(at: Vector, score: Vector, chosen: Model, reliability: float) -> Ve
 
     def probability(difference: Vector) -> Vector:
         typical = np.full(difference.shape, reliability)
-        return np.asarray(chosen.probability(difference, typical), np.float64)
+        return np.asarray(model.probability(difference, typical), np.float64)
 
     if len(at) * len(score) <= _MOST_PAIRS:
         total = probability(at[:, None] - score[None, :]).sum(axis=1)

@@ -1,4 +1,4 @@
-"""The sites of a fit as a Parquet file, one row a vote."""
+"""The sites of a fit as a Parquet file, one row per vote."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.errors import CrowdsiftError, RequestError
-from crowdsift.models import model
 from crowdsift.numeric.distributions import half_width
+from crowdsift.results.data import model_of
 from crowdsift.results.query import keys_of, places_of
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.tables import Table
@@ -132,11 +132,11 @@ def fit_statistics(
         correlation = split_half(votes, refit, halves, seed)
     workers, items = mean_squares(fit, votes)
     scores = _by_code(fit, votes)
-    chosen = model(fit.method, **fit.parameters)
+    model = model_of(fit)
     table = fit.worker_table
     reliability = table["reliability"].astype(np.float64) if table.height else np.full(1, np.nan)
     own = reliability[votes.worker_codes()] if table.height else np.full(len(votes), np.nan)
-    p = chosen.probability(scores[votes.first] - scores[votes.second], own)
+    p = model.probability(scores[votes.first] - scores[votes.second], own)
     return FitStatistics(
         separation=found,
         split_half=correlation,
@@ -220,9 +220,9 @@ def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
     variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score.
     """
     scores = _by_code(fit, votes)
-    chosen = model(fit.method, **fit.parameters)
+    model = model_of(fit)
     typical = np.full(len(votes), typical_reliability(fit))
-    p = np.asarray(chosen.probability(scores[votes.first] - scores[votes.second], typical))
+    p = np.asarray(model.probability(scores[votes.first] - scores[votes.second], typical))
     p = np.clip(p, _LEAST, 1.0 - _LEAST)
     variance, weight = p * (1.0 - p), votes.weight.astype(np.float64)
     if votes.ties_are_outcomes:

@@ -77,7 +77,7 @@ def mode_with_features(
     engine
         The passes over the votes.
     groups
-        X_g, one row an item, columns centred, rows of mean square norm 1.
+        X_g, one row per item, columns centred, rows of mean square norm 1.
     mean, sd
         μ and σ of the prior of slopes.
     rule

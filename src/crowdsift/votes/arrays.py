@@ -50,11 +50,11 @@ def single(
 
 
 def table_of_numbers(features: ArrayLike) -> NDArray[np.float64]:
-    """Features as an array of numbers, one row a vote."""
+    """Features as an array of numbers, one row per vote."""
     try:
         return np.array(features, dtype=np.float64)
     except (TypeError, ValueError):
-        raise InputError("the features are not a table of numbers, one row a vote") from None
+        raise InputError("the features are not a table of numbers, one row per vote") from None
 
 
 def single_features(
@@ -63,7 +63,7 @@ def single_features(
     """Features in float32, a copy, checked before they are rounded."""
     if features.ndim != 2 or len(features) != rows:
         raise InputError(
-            f"features need one row a vote, {rows} in all, not shape {features.shape}",
+            f"features need one row per vote, {rows} in all, not shape {features.shape}",
             source=source,
         )
     if (place := first_outside(features, "feature")) is not None:

@@ -102,7 +102,7 @@ class Comparisons(EncodedVotes):
         feature_names: Sequence[str] = (),
         threads: int | None = None,
     ) -> Comparisons:
-        """Comparisons from arrays of labels, one entry a vote.
+        """Comparisons from arrays of labels, one entry per vote.
 
         Parameters
         ----------
@@ -117,7 +117,7 @@ class Comparisons(EncodedVotes):
         sides_known
             Whether `first` was shown on the left.
         features
-            Nuisance features in favour of `first`, one row a vote.
+            Nuisance features in favour of `first`, one row per vote.
         feature_names
             A name for each feature.
         threads

@@ -160,7 +160,7 @@ class EncodedVotes:
     def with_features(
         self, features: NDArray[np.float32] | None, names: tuple[str, ...] = ()
     ) -> Self:
-        """The same comparisons with other features, one row a comparison.
+        """The same comparisons with other features, one row per comparison.
 
         Examples
         --------

@@ -36,7 +36,7 @@ class FeatureGroup:
     rarity
         For n-grams: the weight of every column, which is larger the fewer texts have it.
     values
-        The standardised features, one row an item of the votes; empty where they were not kept.
+        The standardised features, one row per item of the votes; empty where they were not kept.
     """
 
     name: str
@@ -81,7 +81,7 @@ def standardised_group(
     raw: NDArray[Any],
     rarity: Vector | None = None,
 ) -> FeatureGroup:
-    """A group of raw features, one row an item; NaN where one is not known.
+    """A group of raw features, one row per item; NaN where one is not known.
 
     Examples
     --------

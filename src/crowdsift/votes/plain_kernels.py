@@ -98,7 +98,7 @@ def collapse(
 def pool_pairs(
     first: Codes, second: Codes, outcome: Single, weight: Single, n_items: int
 ) -> tuple[Codes, Codes, Single, Single]:
-    """One row a pair, the preferred item first; see `crowdsift._core.pool_pairs`."""
+    """One row per pair, the preferred item first; see `crowdsift._core.pool_pairs`."""
     low, high = np.minimum(first, second).astype(np.int64), np.maximum(first, second)
     share = np.where(first < second, outcome, np.float32(1.0) - outcome).astype(np.float64)
     pairs, place = np.unique(low * n_items + high, return_inverse=True)

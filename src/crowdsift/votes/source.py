@@ -229,7 +229,7 @@ class ArraySource(Source):
         shapes = {name: column.shape for name, column in self._columns.items()}
         if len(set(shapes.values())) > 1 or any(len(shape) != 1 for shape in shapes.values()):
             raise InputError(
-                f"every column needs one entry a vote; the shapes are {shapes}", source=source
+                f"every column needs one entry per vote; the shapes are {shapes}", source=source
             )
 
     def load(

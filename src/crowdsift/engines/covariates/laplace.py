@@ -59,7 +59,7 @@ class WorkerLaplace(NamedTuple):
 
 
 class Types(NamedTuple):
-    """β (a row a worker), tie width, side of side-only types, and whether a type is regular."""
+    """β (a row per worker), tie width, side of side-only types, and whether a type is regular."""
 
     beta: Vector
     width: Vector

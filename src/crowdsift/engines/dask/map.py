@@ -1,7 +1,7 @@
 """Shards on a cluster of Dask: the map between the sharded engine and worker processes.
 
-A pass is one call a shard, all at once. Every call is watched by heartbeats. A worker that is lost
-loses nothing: its shards are made anew on others, and the calls that left something behind there
+A pass is one call per shard, all at once. Every call is watched by heartbeats. A worker that is
+lost loses nothing: its shards are made anew on others, and the calls that left something behind there
 are repeated, in their order, with the same arguments; so the fit goes on to the same bytes.
 """
 

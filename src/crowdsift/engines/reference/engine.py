@@ -23,7 +23,7 @@ __all__ = ["ReferenceEngine", "engine"]
 
 
 class ReferenceEngine:
-    """All capabilities in NumPy, one line an equation."""
+    """All capabilities in NumPy, one line per equation."""
 
     def __init__(
         self,

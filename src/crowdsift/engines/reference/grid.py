@@ -1,4 +1,4 @@
-"""The specification of expectation propagation over worker types: one line an equation."""
+"""The specification of expectation propagation over worker types: one line per equation."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The specification of tallies and of the logistic model, one line an equation."""
+"""The specification of tallies and of the logistic model, one line per equation."""
 
 from __future__ import annotations
 

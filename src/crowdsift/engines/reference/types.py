@@ -28,7 +28,7 @@ class TypeTable:
         self.adaptive: dict[int, Vector] = {}
 
     def points(self) -> tuple[Vector, Vector, Vector, Vector]:
-        """β (a row a worker), δ, γ of side-only types, and whether a type is regular."""
+        """β (a row per worker), δ, γ of side-only types, and whether a type is regular."""
         widths, side_only, side_only_widths, _ = self.shape
         own = self.reliabilities()
         beta = np.tile(own, (1, len(widths)))

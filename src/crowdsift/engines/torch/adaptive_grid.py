@@ -29,7 +29,7 @@ CONSTANTS = _NARROW, _SPAN, _SLACK = 1.0, 7.0, 0.15
 
 
 def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
-    """The levels between the ends, a row a worker."""
+    """The levels between the ends, a row per worker."""
     place = torch.arange(half, dtype=torch.float64, device=low.device) / max(half - 1, 1)
     levels: Tensor = low[:, None] + (high - low)[:, None] * place[None, :]
     return levels
@@ -81,7 +81,7 @@ def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
 
 
 class Transfer(NamedTuple):
-    """What prior mass at a type and at its two neighbours adds to a type's share, a row a worker.
+    """What prior mass at a type and at its two neighbours adds to a type's share, a row per worker.
 
     Interpolating the prior to a worker's grid, weighing by the likelihood and sharing out among
     neighbours again couples a type of the common grid with its neighbours only.
@@ -92,7 +92,7 @@ class Transfer(NamedTuple):
     below: Tensor
 
     def total(self, prior: Tensor, size: int) -> Tensor:
-        """Σ over types, of every worker; `prior` is common or a row a worker."""
+        """Σ over types, of every worker; `prior` is common or a row per worker."""
         up, down = _neighbours(prior, size)
         if prior.dim() == 1:
             return self.same @ prior + self.above @ up + self.below @ down

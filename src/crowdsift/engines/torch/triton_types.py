@@ -1,6 +1,6 @@
 """Triton kernels over workers and types: posteriors, counts of types, adaptive grids.
 
-They compute what `types.TypeState` does in plain torch, one program a worker, in double precision
+They compute what `types.TypeState` does in plain torch, one program per worker, in double precision
 and with sums in a fixed order.
 """
 
@@ -154,7 +154,7 @@ def _refine(
 class Posterior(NamedTuple):
     """Posteriors over types, `given` those among regular types where sides are used.
 
-    A number a worker each: the log of the normaliser, the largest message, P(regular).
+    A number per worker each: the log of the normaliser, the largest message, P(regular).
     """
 
     q: Tensor

@@ -33,7 +33,7 @@ _FEW_NUMBERS = 8_000_000  # of workers and types, up to which counts are recorde
 
 
 class Points(NamedTuple):
-    """Tie widths, side biases of side-only types, and which types are regular, an entry a type."""
+    """Tie widths, side biases of side-only types, and which are regular, an entry per type."""
 
     width: Tensor
     side_only: Tensor

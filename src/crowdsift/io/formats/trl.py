@@ -30,7 +30,7 @@ _TURNS = ("\n\nAssistant:", "<|assistant|>", "<|im_start|>assistant", "[/INST]")
 
 
 def implicit_prompts(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
-    """One row a vote, with the prompt that chosen and rejected share."""
+    """One row per vote, with the prompt that chosen and rejected share."""
     given = [role for role in ("winner", "loser", "worker", "weight") if role in roles]
     names = [roles[role] for role in given]
     columns: dict[str, list[Any]] = {role: [] for role in (*given, "prompt")}

@@ -1,6 +1,6 @@
 """Finished settings, kept in a folder so that a run that was stopped goes on where it was.
 
-``run.json`` says what the folder holds, ``finished.jsonl`` has one line a method and setting,
+``run.json`` says what the folder holds, ``finished.jsonl`` has one line per method and setting,
 added the moment it is done. A line that was cut off when the run was killed is dropped. All
 tables are made of these two, in the order of the settings and not of their completion.
 """

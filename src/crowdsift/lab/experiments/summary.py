@@ -107,7 +107,7 @@ def mean_rows(
     names: Sequence[str],
     published: Callable[[Key, str, str], tuple[float, float] | None],
 ) -> list[dict[str, Any]]:
-    """One row a setting and method: means, deviations, and the published figure beside.
+    """One row per setting and method: means, deviations, and the published figure beside.
 
     `published` gives the mean and the standard deviation (or NaN) of a metric.
     """
