@@ -1,8 +1,8 @@
 """Shards on a cluster of Dask: the map between the sharded engine and worker processes.
 
-A pass is one call per shard, all at once. Every call is watched by heartbeats. A worker that is
-lost loses nothing: its shards are made anew on others, and the calls that left something behind there
-are repeated, in their order, with the same arguments; so the fit goes on to the same bytes.
+A pass is one call per shard, all at once. Every call is watched by heartbeats. Where a worker is
+lost, its shards are rebuilt on others and the calls that left something behind there are repeated,
+in their order, with the same arguments; so the fit ends with the same bytes.
 """
 
 from __future__ import annotations
