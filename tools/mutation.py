@@ -42,6 +42,7 @@ CONTEXTS = "tests/solvers/test_contexts.py"
 FEATURES = "tests/solvers/test_item_features.py"
 GRID = "tests/engines/test_grid_passes.py"
 GROUPS = "tests/solvers/test_group_prior.py"
+TRIAL = "tests/solvers/test_context_trial.py"
 SIFT = "tests/models/test_sift.py"
 # What is mutated, and the tests that must notice, the fastest first; its own doctests always belong
 # to them. More tests would notice more: these are the ones that are about the file.
@@ -56,15 +57,19 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "solvers/convergence.py": ("tests/solvers/test_newton.py",),
     "solvers/elimination.py": (STEPS, OPTIMUM),
     "solvers/em.py": (STEPS, OPTIMUM),
-    "solvers/ep/context_sides.py": ("tests/solvers/test_context_sides.py",),
+    "solvers/ep/context_sides.py": (
+        "tests/solvers/test_context_sides.py",
+        f"{TRIAL}::test_gains_of_sides_are_differences_of_evidence",
+    ),
     "solvers/ep/context_types.py": (
         f"{CONTEXTS}::test_types_by_enumeration",
         f"{CONTEXTS}::test_workers_of_one_leaf_need_no_tree",
         f"{CONTEXTS}::test_the_spread_is_where_the_evidence_is_largest",
+        f"{CONTEXTS}::test_votes_that_say_nothing_leave_the_spread_at_its_prior",
         f"{CONTEXTS}::test_likelihoods_on_the_common_grid_keep_products_with_a_prior",
-        "tests/solvers/test_context_trial.py::test_gains_are_differences_of_evidence",
+        f"{TRIAL}::test_gains_are_differences_of_evidence",
     ),
-    "solvers/ep/effect_step.py": ("tests/models/test_pair_effect.py",),
+    "solvers/ep/effect_step.py": ("tests/solvers/test_effect_step.py",),
     "solvers/ep/group_prior.py": (
         f"{GROUPS}::test_leaves_integrated_out_block_by_block_are_those_of_dense_matrices",
         f"{GROUPS}::test_groups_of_one_pair_have_the_algebra_of_the_pair_effect",

@@ -104,6 +104,27 @@ def test_pairs_given_twice_add_up_in_a_factorisation():
         assert log_determinant == pytest.approx(np.linalg.slogdet(L)[1])
 
 
+def test_many_pairs_of_many_items_are_factorised_as_one_matrix():
+    """Where a sparse factor would cost too much; also to say that sites are improper."""
+    n = 600
+    low, high = (part.astype(np.uint32) for part in np.triu_indices(n, 1))
+    rng = np.random.default_rng(2)
+    weight = rng.uniform(-0.01, 0.05, len(low))
+    factorise = made().grid.factoriser(high, low, n, 5e7)  # whichever end is told first
+    assert not isinstance(factorise, _core.Factoriser)
+    items, pairs, log_determinant, definite = factorise(weight)
+    W = np.zeros((n, n))
+    W[low, high] = weight
+    W += W.T
+    L = np.diag(W.sum(axis=1)) - W + np.eye(n)
+    S = np.linalg.inv(L)
+    assert definite
+    np.testing.assert_allclose(items, np.diag(S), rtol=1e-9)
+    np.testing.assert_allclose(pairs, items[low] + items[high] - 2 * S[low, high], rtol=1e-9)
+    assert log_determinant == pytest.approx(np.linalg.slogdet(L)[1])
+    assert not factorise(weight - 0.1)[3]
+
+
 def test_a_large_dense_factorisation_is_refused_where_work_is_limited():
     low, high = (part.astype(np.uint32) for part in np.triu_indices(400, 1))
     grid = made().grid

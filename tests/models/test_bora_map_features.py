@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -56,6 +58,82 @@ def test_the_mode_is_that_of_the_stated_posterior():
     assert np.linalg.solve(C, r) == pytest.approx(slope, abs=1e-4)
     workers = np.bincount(who, push * d, votes.n_workers)
     assert (beta - MEAN) / SD**2 == pytest.approx(workers, abs=1e-3)
+
+
+def test_the_evidence_is_laplaces_written_out():
+    """-V - ½log|L + C⁻¹| - ½log|C| - ½Σ log h; and what follows about the mode is of L + C⁻¹."""
+    votes, X, _ = drawn(0)
+    mode, engine, values = found_mode(votes, X)
+    rho = float(mode.item_prior.shares[0])
+    plain = minimise_with_slopes(
+        engine, penalty=1.0, mean=MEAN, sd=SD, rule=StoppingRule("", 1e-8, 200)
+    )
+    modes = [
+        (rho * values.astype(float) @ values.T + (1 - rho) * np.eye(60), mode.means, mode.at),
+        (np.eye(60), *plain[:2]),
+    ]
+    found = [mode.evidence, feature_map.plain_evidence(engine, *plain[:2], plain[2][-1])]
+    first, second, who, n = votes.first, votes.second, votes.worker_codes(), votes.weight
+    for (C, r, at), evidence in zip(modes, found, strict=True):
+        beta, inverse = at.slopes, np.linalg.inv(C)
+        d = r[first] - r[second]
+        p = 1 / (1 + np.exp(-beta[who] * d))
+        value = -np.sum(n * np.log(np.where(votes.outcome > 0.5, p, 1 - p)))
+        value += 0.5 * r @ inverse @ r + 0.5 * np.sum((beta - MEAN) ** 2) / SD**2
+        D = np.eye(60)[first] - np.eye(60)[second]
+        precision = D.T @ ((n * beta[who] ** 2 * p * (1 - p))[:, None] * D) + inverse
+        h = np.bincount(who, n * d**2 * p * (1 - p), len(beta)) + 1 / SD**2
+        logs = np.linalg.slogdet(precision)[1] + np.linalg.slogdet(C)[1] + np.log(h).sum()
+        assert evidence == pytest.approx(-value - 0.5 * logs, abs=1e-3)
+        if at is mode.at:
+            sigma = np.linalg.inv(precision)
+            assert mode.variances == pytest.approx(np.diag(sigma), rel=1e-5)
+            assert mode.item_prior.covariance == pytest.approx(sigma, abs=1e-6)
+            assert sigma @ mode.system.rhs == pytest.approx(r, abs=1e-5)
+
+
+@pytest.mark.parametrize("best", [-2.6, -0.7, 0.0, 0.6])
+def test_the_sum_of_the_shares_is_found_by_golden_section(best):
+    """Of an evidence whose maximum is known, in the log-odds of the sum."""
+    asked = []
+
+    def settled(shares):
+        asked.append(shares)
+        total = shares.sum()
+        return SimpleNamespace(evidence=-((np.log(total / (1 - total)) - best) ** 2))
+
+    start = np.array([0.3, 0.2])
+    found = feature_map._best_sum(
+        settled, SimpleNamespace(item_prior=SimpleNamespace(shares=start))
+    )
+    assert len(asked) == 12  # two, and one a section
+    assert found.evidence > -((4.0 * 0.618**11) ** 2)
+    assert all(each[0] / each[1] == pytest.approx(1.5) for each in asked)
+
+
+def test_shares_under_a_fixed_sum_have_one_multiplier():
+    """v = v|·|²/(γ + λ) with one λ for all, so that they add up to 1; none is below its least."""
+    groups = [np.array([[1.0], [-1.0]])] * 2
+    for shares, squares, determined in (
+        ([0.3, 0.2], [1.2, 0.4, 0.9], [0.8, 0.5, 1.1]),
+        ([0.5, 0.1], [0.1, 5.0, 1.0], [2.0, 0.1, 0.4]),
+        ([0.3, 0.2], [8.0, 0.0, 3.0], [0.8, 0.5, 1.1]),
+    ):
+        prior = feature_map._FixedScale(groups, np.array(shares))
+        top = np.append(prior.shares, prior.own) * squares
+        told = np.array(squares), np.array(determined)
+        prior._squares = lambda run, told=told: told
+        prior.learn(None)
+        found = np.append(prior.shares, prior.own)
+        assert found.sum() == pytest.approx(1.0)
+        inside = top > 0.0
+        multiplier = top[inside] / found[inside] - np.array(determined)[inside]
+        np.testing.assert_allclose(multiplier, multiplier[0], rtol=1e-4)
+        np.testing.assert_allclose(found[~inside], 1e-6, rtol=1e-3)
+    prior = feature_map._FixedScale(groups, np.array([0.5, 0.48]))
+    prior._squares = lambda run: (np.array([1.0, 1.0, 1e-3]), np.ones(3))
+    prior.learn(None)
+    assert prior.own == pytest.approx(0.02, rel=0.03)  # what items have of their own stays
 
 
 def test_shares_maximise_the_evidence():

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 from scipy.special import erfcx, expit, log_expit, log_ndtr
 
-from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean, probit, sigmoid
+from crowdsift.numeric.likelihoods import (
+    PROBIT_SMOOTHING,
+    logistic,
+    polya_gamma_mean,
+    probit,
+    sigmoid,
+)
 
 FAR = np.array([-700.0, -100.0, -38.0, -36.001, -36.0, -35.9, -8.0, -1.5, -1e-9])
 POINTS = np.concatenate([FAR, [0.0], -FAR[::-1]])
@@ -50,3 +56,14 @@ def test_the_mean_of_a_polya_gamma_variable_has_no_seam():
     summed = (1.0 / ((k - 0.5) ** 2 + x**2 / (4 * np.pi**2))).sum(axis=0) + 1.0 / n
     np.testing.assert_allclose(polya_gamma_mean(x), summed / (2 * np.pi**2), rtol=1e-12)
     assert (np.diff(polya_gamma_mean(np.linspace(9e-4, 1.1e-3, 21))) < 0.0).all()
+
+
+@pytest.mark.parametrize("variance", [0.1, 1.0, 9.0, 1e4])
+def test_smoothing_is_the_mean_over_a_gaussian(variance):
+    """E σ(x) of x ~ N(m, v), by quadrature, is within two hundredths of σ(m/√(1 + cv))."""
+    m = np.linspace(-4.0, 4.0, 9) * np.sqrt(1.0 + variance)
+    z = np.linspace(-9.0, 9.0, 4001)
+    mass = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
+    exact = expit(m[:, None] + np.sqrt(variance) * z) @ mass
+    smoothed = sigmoid(m / np.sqrt(1.0 + PROBIT_SMOOTHING * variance))
+    np.testing.assert_allclose(smoothed, exact, atol=0.02)

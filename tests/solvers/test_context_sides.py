@@ -49,6 +49,22 @@ def test_messages_against_the_joint_gaussian(w, t2):
         assert tree.evidence(np.eye(2)[s], w) == pytest.approx(evidence - 0.5 * w, abs=1e-9)
 
 
+@pytest.mark.parametrize("w", [0.15, 0.0])
+@pytest.mark.parametrize("t2", [0.2, 0.0])
+def test_what_is_not_known_of_the_crowd_adds_to_the_variance_of_a_leaf(w, t2):
+    """A leaf's mean is linear in g0: the variance of g0 enters by the square of that slope."""
+    a, h = leaf_sums(7)
+    means = []
+    for g0 in (0.0, 1.0):
+        side = SidePrior(g0, t2)
+        tree = SideTree(WHOLE, 2)
+        tree.spread = w
+        tree.gather(a, h, side)
+        means.append(tree.leaf_posteriors(0.0)[0])
+    sure, unsure = (tree.leaf_posteriors(variance)[1] for variance in (0.0, 0.04))
+    np.testing.assert_allclose(unsure - sure, 0.04 * (means[1] - means[0]) ** 2, rtol=1e-9)
+
+
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 0.3]), st.sampled_from([0.0, 0.2]))
 def test_the_slope_is_a_finite_difference(seed, w, t2):
     a, h = leaf_sums(seed)

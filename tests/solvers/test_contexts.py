@@ -115,6 +115,19 @@ def test_the_spread_is_where_the_evidence_is_largest():
     assert best == pytest.approx(0.3, abs=0.08)
 
 
+@pytest.mark.parametrize("start", [0.03, 1.5])
+def test_votes_that_say_nothing_leave_the_spread_at_its_prior(start):
+    """Where the evidence is flat, -log κ - ½(.1/κ)² is largest at κ = .1."""
+    levels = power_grid(9)
+    tree = TypeTree(np.array([0, 0, 1, 1, 1]), 2, RELIABILITY_ONLY)
+    tree.spread = start
+    prior = np.full(9, 1 / 9)
+    for _ in range(40):
+        tree.gather(np.ones((5, 9)), levels, np.zeros(2))
+        tree.learn(prior)
+    assert tree.spread == pytest.approx(0.1, rel=1e-3)
+
+
 def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
     """Σ prior·L on own levels is that of the likelihood shared by common levels."""
     votes = draw_votes(0.2, 0.0, seed=6, each=300, workers=2, contexts=1)
@@ -128,18 +141,19 @@ def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
     low, high = (np.array([grids[s][end] for s in (0, 1)]) for end in (0, -1))
     sites.set_vote_sites(sites.vote_sites()._replace(low=low, high=high), 12)
     means = crowdsift.fit(votes, "bt").scores_of(votes.items)
-    sites.update(levels, prior, means, damping=0.0, clip=True, side=SidePrior())
-    messages = sites._types.messages
-    found = likelihoods(sites, levels, RELIABILITY_ONLY, np.arange(2))
-    ratios = []
-    for other in (prior, prior[::-1] + prior):
-        fine = [
-            float(interpolated_prior(levels, other, grids[s])
-                  @ np.exp(messages[s] - messages[s].max()))
-            for s in (0, 1)
-        ]  # fmt: skip
-        ratios.append(found @ other / fine)
-    np.testing.assert_allclose(ratios[0], ratios[1], rtol=1e-6)
+    for sign in (1.0, -1.0):  # the workers are right, or all of them adversaries
+        sites.update(levels, prior, sign * means, damping=0.0, clip=True, side=SidePrior())
+        messages = sites._types.messages
+        found = likelihoods(sites, levels, RELIABILITY_ONLY, np.arange(2))
+        ratios = []
+        for other in (prior, prior[::-1] + prior):
+            fine = [
+                float(interpolated_prior(levels, other, grids[s])
+                      @ np.exp(messages[s] - messages[s].max()))
+                for s in (0, 1)
+            ]  # fmt: skip
+            ratios.append(found @ other / fine)
+        np.testing.assert_allclose(ratios[0], ratios[1], rtol=1e-6)
 
 
 # --- fits -------------------------------------------------------------------------------------

@@ -12,6 +12,7 @@ from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.fused import pair_distances, solve_rows
 from crowdsift.engines.grid import RELIABILITY_ONLY, mirrored
+from crowdsift.solvers.ep import low_rank_features
 from crowdsift.solvers.ep.item_features import DensePrior
 from crowdsift.solvers.ep.low_rank_features import LowRankPrior
 from crowdsift.solvers.ep.state import Propagation, Settings
@@ -73,6 +74,7 @@ def test_posterior_and_evidence_are_those_of_dense_algebra(kind, engine):
     means, sigma, evidence = dense(run, SHARES)
     assert abs(run.means - means).max() < 1e-5
     found = run.item_prior.pair_variances(run)
+    assert found.definite
     assert found.items == pytest.approx(np.diag(sigma), rel=1e-3)
     first, second, _, variance = run.sites.pair_posteriors(run.means)[:4]
     wanted = np.array([sigma[a, a] + sigma[b, b] - 2 * sigma[a, b]
@@ -187,6 +189,29 @@ def test_shares_at_rest_stay_until_one_has_far_to_go():
     assert stepped(0.02) == (True, False)
 
 
+def test_many_features_of_many_pairs_are_dear(monkeypatch):
+    monkeypatch.setattr(low_rank_features, "_DEAR", 50)
+    prior = LowRankPrior(groups_of(12))  # five features
+    assert not prior.is_dear(10)
+    assert prior.is_dear(11)
+
+
+def test_shares_of_many_features_wait_for_what_they_are_learned_from():
+    """T and S are made anew where sites or shares have moved; in between shares stay."""
+    run = run_of(LowRankPrior)
+    prior = run.item_prior
+    del prior.learn  # that of its class again
+    before = prior.shares.copy()
+    prior.learn(run)
+    moved = prior.shares.copy()
+    assert np.abs(moved - before).max() > 1e-3
+    prior.learn(run)
+    np.testing.assert_array_equal(prior.shares, moved)
+    prior.solve(run.system, run.means, 1e-9)
+    prior.learn(run)
+    assert np.abs(prior.shares - moved).max() > 1e-4
+
+
 def test_shares_rest_where_items_have_nothing_of_their_own():
     """With s at its least, steps that all groups share are undone by the sum, and are none."""
     prior = DensePrior([np.array([[1.0], [-1.0]])] * 2, np.array([0.5, 0.48]))
@@ -194,6 +219,11 @@ def test_shares_rest_where_items_have_nothing_of_their_own():
     prior.learn(None)
     assert prior.at_rest
     assert prior.shares == pytest.approx([0.5, 0.48])
+    prior._squares = lambda run: (np.exp([-0.05, 0.0, 0.3]), np.ones(3))
+    grown = DensePrior([np.array([[1.0], [-1.0]])] * 2, np.array([0.5, 0.48]))
+    grown._squares = prior._squares
+    grown.learn(None)
+    assert grown.own > 0.021  # the least is no trap
     prior._squares = lambda run: (np.exp([0.01, -0.03, -0.02]), np.ones(3))
     prior.learn(None)
     assert not prior.at_rest

@@ -115,6 +115,18 @@ def test_one_slope_for_all_is_bradley_terry_and_its_first_scores_are_near():
     )
 
 
+def test_first_scores_of_items_that_always_win_or_lose_are_finite_and_mirror_images():
+    others = [f"b{k}" for k in range(30)]
+    votes = crowdsift.Comparisons.from_arrays(
+        ["a"] * 30 + others, others + ["z"] * 30, worker=["v"] * 60, weight=[20.0] * 60
+    )
+    first = CommonSlope(choose_engine("cpu", votes, 1), penalty=1e-3, slope=2.0).first_scores()
+    place = votes.items.tolist().index
+    assert first[place("a")] == pytest.approx(np.log(9.0) / 2.0)  # a share of nine tenths at most
+    assert first[place("z")] == pytest.approx(-np.log(9.0) / 2.0)
+    np.testing.assert_allclose(first[[place(b) for b in others]], 0.0, atol=1e-6)
+
+
 @pytest.mark.parametrize(("mean", "sd"), [(1.25, 0.7), (0.6, 2.0)])
 def test_own_slopes_end_where_both_gradients_vanish(mean, sd):
     rule = StoppingRule("step", 1e-9, 99)
@@ -230,6 +242,28 @@ def test_the_spectral_start_is_the_leading_eigenvector(n):
     rough = Dense(matrix, degrees)
     spectral_scores(rough, n)
     assert rough.products <= operator.products
+
+
+@pytest.mark.parametrize("tolerance", [0.05, 1e-2, 1e-4])
+def test_the_spectral_start_takes_hardly_more_steps_than_its_tolerance_needs(tolerance):
+    """To a residual of so many times the eigenvalue, which is looked at every few steps."""
+    n = 150
+    root = np.linalg.qr(np.random.default_rng(3).normal(size=(n, n)))[0]
+    root[:, 0] = 0.0
+    root -= root.mean(axis=0)  # scores are centred, and so are these vectors
+    root = np.linalg.qr(root[:, 1:])[0]
+    matrix = (root * np.linspace(0.0, 1.0, n - 1)) @ root.T
+
+    def residual(steps):
+        operator = Dense(matrix, np.ones(n))
+        x = spectral_scores(operator, n, steps=steps, tolerance=tolerance) / np.sqrt(n)
+        value = x @ matrix @ x
+        return float(np.linalg.norm(matrix @ x - value * x)) / value, operator.products
+
+    found, products = residual(60)
+    assert found <= 1.05 * tolerance
+    assert products < 60
+    assert residual(products - 5)[0] > 0.95 * tolerance
 
 
 @pytest.mark.parametrize("n", [2, 3, 6, 7])

@@ -171,3 +171,42 @@ def test_a_majority_of_adversaries_is_the_majority():
         prior = prior.updated(counts)
     assert prior.centre == pytest.approx(-1.5, abs=0.1)
     assert prior.shares[0] > 0.9
+
+
+@pytest.mark.parametrize("known", [False, True])
+def test_a_rescaled_prior_is_the_distribution_of_scaled_reliabilities(known):
+    """Its moments are scaled, and it learns from counts what it would have learned unscaled."""
+    prior = WorkerPrior.start(power_grid(9), 1.0, 0.5, worker_types(ties=True, sides=True))
+    counts = np.random.default_rng(3).gamma(0.5, size=len(prior.masses))
+    prior = prior.updated(counts) if known else prior
+    factor = 0.4
+    wide = prior.rescaled(factor)
+    np.testing.assert_allclose(mirrored(wide.levels), factor * mirrored(prior.levels))
+    np.testing.assert_array_equal(wide.masses, prior.masses)
+    assert (wide.centre is None) == (not known)
+    if known:
+        assert wide.centre == pytest.approx(factor * prior.centre)
+    one, two = prior.updated(counts).rescaled(factor), wide.updated(counts)
+    np.testing.assert_allclose(one.masses, two.masses, rtol=1e-9)
+    assert one.centre == pytest.approx(two.centre)
+    assert one.spread == pytest.approx(two.spread)
+
+
+def test_a_prior_without_sides_is_that_of_the_regular_types():
+    prior = WorkerPrior.start(power_grid(9), 1.0, 0.5, worker_types(ties=True, sides=True))
+    plain = prior.without_sides(worker_types(ties=True, sides=False))
+    regular = prior.by_width(prior.masses)
+    assert prior.masses.sum() - regular.sum() > 0.005  # some of it was of side-only types
+    assert plain.masses.sum() == pytest.approx(1.0)
+    given = regular / regular.sum()
+    np.testing.assert_allclose(plain.by_width(plain.masses), given, rtol=1e-12)
+
+
+def test_types_are_a_grid_of_rising_widths_and_side_only_types_at_every_second():
+    types = worker_types(ties=True, sides=True)
+    assert (np.diff(types.widths) > 0.0).all()
+    assert types.widths[0] > 0.0
+    pairs = set(zip(types.side_only, types.side_only_widths, strict=True))
+    assert len(pairs) == len(types.side_only) == 6 * 7
+    assert {width for _, width in pairs} == set(types.widths[::2])
+    assert {-lean for lean, _ in pairs} == {lean for lean, _ in pairs}  # both sides alike
