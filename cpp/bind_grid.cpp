@@ -25,7 +25,7 @@ struct Sites {
 
     std::size_t items() const { return core->votes.n_items; }
     std::size_t workers() const { return core->votes.n_workers; }
-    std::size_t pairs() const { return sites.world().pairs.size(); }
+    std::size_t pairs() const { return sites.graph().pairs.size(); }
 };
 using SitesPointer = std::shared_ptr<Sites>;
 
@@ -39,7 +39,7 @@ OwnPriors own_priors(const Sites& self, const std::optional<GivenPriors>& given,
     if (!masses.is_valid() || !mean.is_valid() || !variance.is_valid())
         throw std::invalid_argument("own priors are three arrays");  // None passes for an array
     const std::size_t rows = masses.shape(0);
-    if (rows != self.sites.crowd() && rows != self.workers())
+    if (rows != self.sites.before_gold() && rows != self.workers())
         throw std::invalid_argument("own priors need one row per worker");
     require(masses, rows, types, "masses");
     require(mean, rows, "side_mean");
@@ -71,7 +71,7 @@ SitesPointer new_sites(CorePointer core, std::vector<double> widths, std::vector
     TypeShape shape{std::move(widths), std::move(side_only), std::move(side_only_widths), sides};
     return core->run([&] {
         return std::make_shared<Sites>(
-            Sites{core, GridSites(core->votes, core->world(), core->shared, core->split(ties),
+            Sites{core, GridSites(core->votes, core->graph(), core->shared, core->split(ties),
                                   std::move(shape), n_gold, variance)});
     });
 }
@@ -204,7 +204,7 @@ nb::tuple pair_posteriors(Sites& self, In<double> means) {
     Vec mean(self.pairs()), variance(self.pairs());
     const auto [slope, information] = self.core->run(
         [&] { return self.sites.pair_posteriors(means.data(), mean.data(), variance.data()); });
-    const Pairs& pairs = self.sites.world().pairs;
+    const Pairs& pairs = self.sites.graph().pairs;
     std::vector<std::uint32_t> low(pairs.size());
     pairs.each([&](std::size_t p, std::uint32_t j, std::uint32_t) { low[p] = j; });
     return nb::make_tuple(hand_over(std::move(low)), hand_copy(pairs.high),
@@ -289,7 +289,7 @@ void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau
     self.core->require_workers(high, "high");
     if (half > TypeGrid::kMostLevels) throw std::invalid_argument("at most 1,024 levels");
     const auto has = [&](std::size_t s) { return std::isfinite(low.data()[s]); };
-    for (std::size_t s = 0; s < self.sites.crowd(); ++s)
+    for (std::size_t s = 0; s < self.sites.before_gold(); ++s)
         if (has(s) && (half < 2 || !(low.data()[s] >= 0.0) || !(high.data()[s] > low.data()[s]) ||
                        !std::isfinite(high.data()[s])))
             throw std::invalid_argument("an adaptive grid rises and has two levels or more");
@@ -297,7 +297,7 @@ void set_vote_sites(Sites& self, In<float> tau, In<float> nu, In<float> side_tau
         self.sites.set_sites(tau.data(), nu.data());
         self.sites.set_side_sites(side_tau.data(), side_nu.data());
         self.sites.clear_grids();
-        for (std::size_t s = 0; s < self.sites.crowd(); ++s)
+        for (std::size_t s = 0; s < self.sites.before_gold(); ++s)
             if (has(s)) self.sites.set_grid(s, low.data()[s], high.data()[s], half);
     });
 }
@@ -313,7 +313,7 @@ double likelihood_of(Sites& self, In<double> differences, In<double> variances,
         require(points, self.workers(), count, "points");
     return self.core->run([&] {
         return self.sites.pair_likelihood(
-            self.sites.crowd(), differences.data(), variances.data(),
+            self.sites.before_gold(), differences.data(), variances.data(),
             {reliability.data(), width.data(), side.data(), side_variance.data(), count});
     });
 }
@@ -368,7 +368,7 @@ void bind_grid(nb::module_& m, nb::class_<Core>& core) {
                 if (self.sited)
                     throw std::invalid_argument("shared pairs are set before there are sites");
                 self.run([&] {
-                    self.shared = SharedPairs(self.world().pairs, self.votes.n_items, low.shape(0),
+                    self.shared = SharedPairs(self.graph().pairs, self.votes.n_items, low.shape(0),
                                               low.data(), high.data(), owner.data());
                 });
             },

@@ -64,18 +64,18 @@ public:
     }
 
     // These are for passes, inside run().
-    crowdsift::PairWorld& world() {
-        if (!world_)
-            world_ = std::make_unique<crowdsift::PairWorld>(
+    crowdsift::PairGraph& graph() {
+        if (!graph_)
+            graph_ = std::make_unique<crowdsift::PairGraph>(
                 votes.n_items,
                 crowdsift::group_by_pair(votes.n, votes.n_items, votes.first, votes.second, pool),
                 pool, sums);
-        return *world_;
+        return *graph_;
     }
 
     crowdsift::LaplacianPasses& laplacians() {
         if (!laplacians_)
-            laplacians_ = std::make_unique<crowdsift::LaplacianPasses>(votes, world());
+            laplacians_ = std::make_unique<crowdsift::LaplacianPasses>(votes, graph());
         return *laplacians_;
     }
 
@@ -88,7 +88,7 @@ public:
     std::shared_ptr<const crowdsift::SplitVotes> split(bool ties) {
         std::shared_ptr<const crowdsift::SplitVotes>& found = split_[ties ? 1 : 0];
         if (!found)
-            found = std::make_shared<const crowdsift::SplitVotes>(votes, world().pairs, ties, pool);
+            found = std::make_shared<const crowdsift::SplitVotes>(votes, graph().pairs, ties, pool);
         return found;
     }
 
@@ -117,7 +117,7 @@ public:
     bool sited = false;  // sites refer to the shared pairs, which stay from then on
 
 private:
-    std::unique_ptr<crowdsift::PairWorld> world_;
+    std::unique_ptr<crowdsift::PairGraph> graph_;
     std::unique_ptr<crowdsift::LaplacianPasses> laplacians_;
     std::unique_ptr<crowdsift::SlopePasses> slopes_;
     std::shared_ptr<const crowdsift::SplitVotes> split_[2];

@@ -23,7 +23,7 @@ struct Setting {
     const Sample sample{20000, 500, 300, pool};
     const Votes& votes = sample.votes;
     ItemSums sums{votes.n_items};
-    PairWorld world{votes.n_items, group_by_pair(votes.n, votes.n_items, votes.first, votes.second),
+    PairGraph graph{votes.n_items, group_by_pair(votes.n, votes.n_items, votes.first, votes.second),
                     pool, sums};
     std::vector<double> scores = normals(votes.n_items, 1), out = scores;
     std::vector<double> slopes = normals(votes.n_workers, 2), curvature = slopes;
@@ -45,15 +45,15 @@ int main(int count, char** names) {
     const double middle = 0.8;
     const std::vector<double> alike(at.votes.n_workers, middle);
     std::vector<double> theta(alike), of_workers(alike), blocks(alike);
-    LaplacianPasses em(at.votes, at.world);
+    LaplacianPasses em(at.votes, at.graph);
     Array<float> precision(at.votes.n);
     ItemSystem system;
     double value = 0.0, total = 0.0;
     const SharedPairs none;
     const auto sites_of = [&](const TypeShape& shape) {
-        return GridSites(at.votes, at.world, none,
-                         std::make_shared<SplitVotes>(at.votes, at.world.pairs,
-                                                      shape.widths[0] > 0.0, at.world.pool),
+        return GridSites(at.votes, at.graph, none,
+                         std::make_shared<SplitVotes>(at.votes, at.graph.pairs,
+                                                      shape.widths[0] > 0.0, at.graph.pool),
                          shape, 0, 2.0);
     };
     GridSites sites = sites_of({{0.0}, {}, {}, false});

@@ -89,7 +89,7 @@ struct Sample {
     ThreadPool pool;
     Votes votes{};
     ItemSums sums;
-    std::unique_ptr<PairWorld> world;
+    std::unique_ptr<PairGraph> graph;
 
     explicit Sample(Input& in) : Sample(in, 2 + in.below(9), 1 + in.below(200)) {}
 
@@ -111,7 +111,7 @@ struct Sample {
         votes = {rows,          items,          workers,       first.data(),
                  second.data(), outcome.data(), weight.data(), offsets.data()};
         votes.validate(pool);
-        world = std::make_unique<PairWorld>(
+        graph = std::make_unique<PairGraph>(
             items, group_by_pair(rows, items, first.data(), second.data()), pool, sums);
     }
     Sample(const Sample&) = delete;

@@ -31,7 +31,7 @@ void slopes(Input& in, Sample& at) {
 
 void em(Input& in, Sample& at) {
     const std::size_t items = at.votes.n_items;
-    LaplacianPasses passes(at.votes, *at.world);
+    LaplacianPasses passes(at.votes, *at.graph);
     const std::vector<double> scores = in.numbers(items);
     std::vector<double> slopes = in.numbers(at.votes.n_workers), x = in.numbers(items),
                         information(slopes.size()), gradient(items);

@@ -44,9 +44,9 @@ void collapse_all(const RowInput& rows, ThreadPool& pool) {
 
 // Variances of pairs under L + I are those of a solve.
 void invert(Input& in, const Sample& sample) {
-    SparseInverse inverse(sample.world->pairs, sample.votes.n_items, in.flag() ? 1e9 : 10.0);
+    SparseInverse inverse(sample.graph->pairs, sample.votes.n_items, in.flag() ? 1e9 : 10.0);
     if (!inverse.possible()) return;
-    const Pairs& pairs = sample.world->pairs;
+    const Pairs& pairs = sample.graph->pairs;
     const std::vector<double> weights =
         in.flag() ? in.positives(pairs.size()) : in.numbers(pairs.size());
     std::vector<double> diagonal(sample.votes.n_items, 0.0), items(diagonal.size()),
@@ -87,7 +87,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const Votes& votes = sample.votes;
     const PooledPairs pooled =
         pool_pairs(votes.n, votes.n_items, votes.first, votes.second, votes.outcome, votes.weight);
-    REQUIRE(pooled.first.size() == sample.world->pairs.size());
+    REQUIRE(pooled.first.size() == sample.graph->pairs.size());
     REQUIRE(components(votes.n_items, votes.n, votes.first, votes.second).size() == votes.n_items);
     const std::vector<double> rank = in.numbers(votes.n_items);
     const Tally found = tally(votes, sample.pool, rank.data());

@@ -17,7 +17,7 @@ struct Life {
         std::vector<std::uint32_t> low, high;
         std::vector<std::uint8_t> mine;
         if (in.flag())
-            at.world->pairs.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
+            at.graph->pairs.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
                 if (!in.flag()) return;
                 low.push_back(a);
                 high.push_back(b);
@@ -25,7 +25,7 @@ struct Life {
             });
         const std::unique_ptr<bool[]> owner(new bool[mine.size() + 1]);
         for (std::size_t k = 0; k < mine.size(); ++k) owner[k] = mine[k] != 0;
-        shared = SharedPairs(at.world->pairs, at.votes.n_items, low.size(), low.data(), high.data(),
+        shared = SharedPairs(at.graph->pairs, at.votes.n_items, low.size(), low.data(), high.data(),
                              owner.get());
         TypeShape shape;
         shape.widths = {in.flag() ? 0.0 : in.number()};
@@ -35,9 +35,9 @@ struct Life {
             shape.side_only_widths.push_back(in.number());
         }
         shape.sides = in.flag();
-        auto split = std::make_shared<const SplitVotes>(at.votes, at.world->pairs,
-                                                        shape.widths[0] > 0.0, at.world->pool);
-        sites = std::make_unique<GridSites>(at.votes, *at.world, shared, split, shape,
+        auto split = std::make_shared<const SplitVotes>(at.votes, at.graph->pairs,
+                                                        shape.widths[0] > 0.0, at.graph->pool);
+        sites = std::make_unique<GridSites>(at.votes, *at.graph, shared, split, shape,
                                             in.below(at.votes.n_workers + 1), in.number());
     }
 
@@ -80,7 +80,7 @@ struct Life {
     }
 
     void pairs(Input& in) {
-        const std::size_t items = at.votes.n_items, count = at.world->pairs.size();
+        const std::size_t items = at.votes.n_items, count = at.graph->pairs.size();
         const std::vector<double> sums = in.numbers(2 * shared.size()), means = in.numbers(items);
         sites->system(sums.data(), in.flag() ? 0.0 : in.positive());
         std::vector<double> mean(count), variance(count), out(items), of_shared(shared.size());
@@ -100,7 +100,7 @@ struct Life {
         sites->set_side_sites(nu.data(), tau.data());
         sites->clear_grids();
         const std::size_t levels = 2 + in.below(30);
-        for (std::size_t s = 0; s < sites->crowd(); ++s)
+        for (std::size_t s = 0; s < sites->before_gold(); ++s)
             if (in.flag()) sites->set_grid(s, in.positive(), 5.0 + in.positive(), levels);
     }
 };
@@ -120,7 +120,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
         if (kind == 6) life.sites->transform({in.positive(), in.flag(), in.flag(), in.flag()});
         if (kind == 7) life.sites = std::make_unique<GridSites>(*life.sites);
         if (kind == 8) {
-            const std::vector<double> variances = in.numbers(at.world->pairs.size());
+            const std::vector<double> variances = in.numbers(at.graph->pairs.size());
             life.sites->suspend();
             if (in.flag()) life.sites->set_pair_variances(variances.data());
         }

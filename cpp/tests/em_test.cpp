@@ -107,8 +107,8 @@ void test_passes(std::size_t n, std::size_t items, std::size_t workers, std::siz
     const Sample sample(n, items, workers, pool);
     const Votes& votes = sample.votes;
     ItemSums sums(items);
-    PairWorld world(items, group_by_pair(votes.n, items, votes.first, votes.second), pool, sums);
-    LaplacianPasses passes(votes, world);
+    PairGraph graph(items, group_by_pair(votes.n, items, votes.first, votes.second), pool, sums);
+    LaplacianPasses passes(votes, graph);
     const std::vector<double> scores = normals(items, 7);
     const std::vector<double> slopes = normals(workers, 8);
     test_derivatives(votes, pool, passes, scores, slopes);

@@ -38,7 +38,7 @@ bool settle(SiteSample& at, GridSites& sites, const Laplacian& laplacian) {
 void test_grid(std::size_t n, std::size_t items, std::size_t workers, std::size_t threads) {
     SiteSample at(n, items, last_has_none(n, workers), 5, threads, 20);
     GridSites sites = at.sites(kReliabilityOnly, 0);
-    const Pairs& pairs = at.world->pairs;
+    const Pairs& pairs = at.graph->pairs;
     SparseInverse inverse(pairs, items, 1e9);
     NEAR(inverse.possible(), 1.0, 0.0);
     std::vector<double> counts(at.prior.size()), exact(items), variances(pairs.size());
@@ -115,18 +115,18 @@ void test_shards() {
         std::copy(whole.second.begin() + from, whole.second.begin() + to, part.second.begin());
         std::copy(whole.outcome.begin() + from, whole.outcome.begin() + to, part.outcome.begin());
         std::copy(whole.weight.begin() + from, whole.weight.begin() + to, part.weight.begin());
-        part.world = std::make_unique<PairWorld>(
+        part.graph = std::make_unique<PairGraph>(
             items, group_by_pair(half_votes, items, part.first.data(), part.second.data()),
             part.pool, part.sums);
         if (shard == 0)
-            part.world->pairs.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
+            part.graph->pairs.each([&](std::size_t, std::uint32_t a, std::uint32_t b) {
                 low.push_back(a);
                 high.push_back(b);
             });
         const std::unique_ptr<bool[]> owner(new bool[low.size()]);
         for (std::size_t k = 0; k < low.size(); ++k) owner[k] = (k % 2 == 0) == (shard == 0);
         part.shared =
-            SharedPairs(part.world->pairs, items, low.size(), low.data(), high.data(), owner.get());
+            SharedPairs(part.graph->pairs, items, low.size(), low.data(), high.data(), owner.get());
         sites.push_back(part.sites(kReliabilityOnly, 0));
         sites.back().update(part.request(1.0, true));
         sums.emplace_back(2 * low.size());

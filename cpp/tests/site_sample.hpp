@@ -17,7 +17,7 @@ struct SiteSample {
     std::vector<std::int64_t> offsets;
     Votes votes{};
     ItemSums sums;
-    std::unique_ptr<PairWorld> world;
+    std::unique_ptr<PairGraph> graph;
     SharedPairs shared;
     std::vector<double> levels, prior, means;
 
@@ -41,7 +41,7 @@ struct SiteSample {
                  weight.data(),
                  offsets.data()};
         votes.validate(pool);
-        world = std::make_unique<PairWorld>(
+        graph = std::make_unique<PairGraph>(
             items, group_by_pair(n, items, first.data(), second.data()), pool, sums);
         for (std::size_t j = 0; j < half; ++j)
             levels[j] = 6.0 * static_cast<double>(j + 1) / static_cast<double>(half);
@@ -50,8 +50,8 @@ struct SiteSample {
     }
 
     GridSites sites(const TypeShape& shape, std::size_t n_gold) {
-        auto split = std::make_shared<SplitVotes>(votes, world->pairs, shape.widths[0] > 0.0, pool);
-        GridSites made(votes, *world, shared, split, shape, n_gold, 2.0);
+        auto split = std::make_shared<SplitVotes>(votes, graph->pairs, shape.widths[0] > 0.0, pool);
+        GridSites made(votes, *graph, shared, split, shape, n_gold, 2.0);
         const std::size_t types = made.types().n_types(levels.size());
         prior.assign(types, 1.0 / static_cast<double>(types));
         return made;

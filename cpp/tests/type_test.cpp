@@ -165,7 +165,7 @@ void test_sites(std::size_t n, std::size_t threads, const TypeShape& shape, std:
         NEAR(total, 1.0, 1e-5);
         if (s + n_gold >= workers) NEAR(masses[s * types + points - 1], 1.0, 1e-6);
     }
-    const std::size_t pairs = sample.world->pairs.size();
+    const std::size_t pairs = sample.graph->pairs.size();
     std::vector<double> differences(pairs), spread(pairs);
     sites.pair_posteriors(sample.means.data(), differences.data(), spread.data());
     const std::vector<double> ones(workers * 2, 1.0), zeros(workers * 2, 0.0);
@@ -184,7 +184,7 @@ void test_equal_workers() {
     SiteSample sample(workers, 3, offsets, 3, 2, 5);
     const TypeShape shape{{0.1, 0.4}, {-2.0, 2.0}, {0.1, 0.4}, true};
     GridSites together = sample.sites(shape, 1), apart = sample.sites(shape, 1);
-    NEAR(EqualWorkers(together.split(), {0, workers}, workers).pays(), 1.0, 0.0);
+    NEAR(EqualWorkers(together.split(), {0, workers}, workers).is_worthwhile(), 1.0, 0.0);
     const std::vector<std::uint8_t> all(workers, 1);
     for (int round = 0; round < 3; ++round) {
         UpdateRequest request = sample.request(0.7, true);

@@ -73,7 +73,7 @@ inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTR
 
 // Levels and growths of one block, and the weighted Polya-Gamma means n tanh(eta/2)/(2 eta).
 CROWDSIFT_CLONES
-inline void expect_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
+inline void e_step_block(std::size_t count, const double* CROWDSIFT_RESTRICT eta,
                          const float* CROWDSIFT_RESTRICT outcome,
                          const float* CROWDSIFT_RESTRICT weight, double* CROWDSIFT_RESTRICT level,
                          double* CROWDSIFT_RESTRICT growth, double* CROWDSIFT_RESTRICT precision) {
@@ -158,17 +158,17 @@ struct ItemSystem {
 // Passes that leave a Laplacian: one weight a comparison, then summed by pair.
 class LaplacianPasses {
 public:
-    LaplacianPasses(const Votes& votes, PairWorld& world)
-        : votes_(votes), world_(world), pool_(world.pool), sums_(world.sums),
-          ranges_(votes.worker_ranges(world.pool.size())),
-          row_ranges_(shared_ranges(votes.n, kManyRows, world.pool)) {}
+    LaplacianPasses(const Votes& votes, PairGraph& graph)
+        : votes_(votes), graph_(graph), pool_(graph.pool), sums_(graph.sums),
+          ranges_(votes.worker_ranges(graph.pool.size())),
+          row_ranges_(shared_ranges(votes.n, kManyRows, graph.pool)) {}
 
     // The sums over the comparisons of every pair, in double precision.
     template <class Real>
     std::shared_ptr<Laplacian> laplacian_of(const Array<Real>& entries) {
-        auto made = std::make_shared<Laplacian>(world_);
+        auto made = std::make_shared<Laplacian>(graph_);
         Array<double>& weights = made->weights();
-        const Pairs& pairs = world_.pairs;
+        const Pairs& pairs = graph_.pairs;
         const std::vector<std::size_t> parts = shared_ranges(pairs.size(), kManyPairs, pool_);
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
@@ -197,7 +197,7 @@ public:
             [&](std::size_t range, std::size_t worker, std::size_t at, std::size_t count,
                 const double* eta, double* sums) {
                 double level[kBlock], growth[kBlock], mean[kBlock];
-                expect_block(count, eta, votes_.outcome + at, votes_.weight + at, level, growth,
+                e_step_block(count, eta, votes_.outcome + at, votes_.weight + at, level, growth,
                              mean);
                 part[2 * range] += log_likelihood_of(count, level, growth, votes_.weight + at);
                 part[2 * range + 1] += sum_block(mean, count);
@@ -341,7 +341,7 @@ private:
     }
 
     const Votes& votes_;
-    PairWorld& world_;
+    PairGraph& graph_;
     ThreadPool& pool_;
     ItemSums& sums_;
     const std::vector<std::size_t> ranges_, row_ranges_;

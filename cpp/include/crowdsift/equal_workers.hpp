@@ -42,7 +42,7 @@ public:
     std::size_t row(std::size_t s) const { return row_[s]; }
     std::size_t rows() const { return rows_; }
 
-    bool pays() const { return 10 * saved_ > first_.size(); }
+    bool is_worthwhile() const { return 10 * saved_ > first_.size(); }
 
 private:
     static constexpr std::size_t kMostVotes = 4;

@@ -26,19 +26,19 @@ namespace crowdsift {
 // and are not counted.
 class GridSites : public SiteStore {
 public:
-    GridSites(const Votes& votes, PairWorld& world, const SharedPairs& shared,
+    GridSites(const Votes& votes, PairGraph& graph, const SharedPairs& shared,
               std::shared_ptr<const SplitVotes> split, TypeShape shape, std::size_t n_gold,
               double variance)
-        : SiteStore(votes, world, shared, std::move(split), variance), types_(std::move(shape)),
-          grids_(votes.n_workers), crowd_(votes.n_workers - n_gold),
+        : SiteStore(votes, graph, shared, std::move(split), variance), types_(std::move(shape)),
+          grids_(votes.n_workers), before_gold_(votes.n_workers - n_gold),
           side_tau_(types_.sides() ? split_.size() : 0, 0.0F), side_nu_(side_tau_.size(), 0.0F),
-          equal_(std::make_shared<const EqualWorkers>(split_, ranges_, crowd_)) {
-        if (!equal_->pays()) equal_.reset();
+          equal_(std::make_shared<const EqualWorkers>(split_, ranges_, before_gold_)) {
+        if (!equal_->is_worthwhile()) equal_.reset();
     }
 
     const WorkerTypes& types() const { return types_; }
     const AdaptiveGrids& grids() const { return grids_; }
-    std::size_t crowd() const { return crowd_; }
+    std::size_t before_gold() const { return before_gold_; }
     bool updated() const { return !likelihood_.empty(); }
 
     // Sites on the side bias, in the order of the votes; none where there is no such bias.
@@ -152,7 +152,7 @@ public:
             TypeGrid::Choice choice;
             std::vector<double> levels;
         };
-        const std::vector<std::size_t> ranges = worker_parts(0, crowd_);
+        const std::vector<std::size_t> ranges = worker_parts(0, before_gold_);
         std::vector<std::vector<Change>> changes(ranges.size() - 1);
         pool_.run(changes.size(), [&](std::size_t range) {
             std::vector<double> levels;
@@ -309,12 +309,12 @@ private:
     }
 
     bool counted(std::size_t s) const {
-        return s < crowd_ && split_.start[s] < split_.start[s + 1];
+        return s < before_gold_ && split_.start[s] < split_.start[s + 1];
     }
     const double* levels_of(std::size_t s) const { return grids_.has(s) ? grids_.of(s) : nullptr; }
 
     const float* prior_of(std::size_t s, const OwnPriors& own, std::vector<float>& room) const {
-        if (s >= crowd_)
+        if (s >= before_gold_)
             types_.gold_prior(room.data());
         else if (own.masses != nullptr)
             types_.spread_prior(own.masses + s * types_.n_types(), levels_of(s), room.data());
@@ -384,7 +384,7 @@ private:
             types_.add_sums(lanes, parts[range].counts.data());
         };
         rhs_.resize(votes_.n_items);
-        world_.sums.add(parts.size(), pool_, pass, rhs_.data());
+        graph_.sums.add(parts.size(), pool_, pass, rhs_.data());
         if (effect_.on()) rhs_.clear();
         for (const Partial& part : parts) {
             out.log_messages += part.log_messages;
@@ -402,7 +402,7 @@ private:
     void update_worker(std::size_t s, const UpdateRequest& request, Scratch<Kernel>& at,
                        Partial& out, UpdateResult& rows) {
         const std::size_t begin = split_.start[s], count = split_.start[s + 1] - begin;
-        const bool sided = types_.sides() && s < crowd_;
+        const bool sided = types_.sides() && s < before_gold_;
         const float* level = types_.levels();
         if (grids_.has(s)) {
             types_.spread(grids_.of(s), at.levels.data());
@@ -472,7 +472,7 @@ private:
     }
 
     void add_sides(std::size_t s, UpdateResult& out) const {
-        if (!types_.sides() || s >= crowd_) return;
+        if (!types_.sides() || s >= before_gold_) return;
         const PairSums sums = side_sums(s);
         out.side_tau[s] = sums.tau;
         out.side_nu[s] = sums.nu;
@@ -509,7 +509,8 @@ private:
                            Scratch<Kernel>& at, Partial& out) {
         float* const likelihood = likelihood_of(s);
         PriorSums found;
-        if (s >= crowd_ || !at.kernel.few(evidence, sided, prior, likelihood, at.q.data(), found)) {
+        if (s >= before_gold_ ||
+            !at.kernel.few(evidence, sided, prior, likelihood, at.q.data(), found)) {
             at.kernel.finish(evidence);
             found = many_posterior(s, prior, sided, at, out);
         }
@@ -528,7 +529,7 @@ private:
         if (n_regular < size)
             top = std::min(top, least(size - n_regular, at.total.data() + n_regular));
         float* const likelihood = likelihood_of(s);
-        if (s < crowd_) {
+        if (s < before_gold_) {
             relative(top, at.total, at.cost, likelihood);
         } else {  // of one type, however unlikely
             top = at.total[types_.gold()];
@@ -561,7 +562,7 @@ private:
 
     WorkerTypes types_;
     AdaptiveGrids grids_;
-    std::size_t crowd_;  // workers before gold
+    std::size_t before_gold_;  // workers before gold
     Array<float> side_tau_, side_nu_, likelihood_;
     Array<float> over_widths_;  // likelihoods of reliabilities; empty: these are all types
     std::shared_ptr<const EqualWorkers> equal_;  // null where all differ, or may

@@ -39,9 +39,9 @@ CROWDSIFT_INLINE double both_ways(const double* CROWDSIFT_RESTRICT weight,
     return (chain[0] + chain[1]) + (chain[2] + chain[3]);
 }
 
-// What Laplacians of the same votes share.
-struct PairWorld {
-    PairWorld(std::size_t n_items, Pairs&& given, ThreadPool& threads, ItemSums& items)
+// The graph of compared pairs, and what passes over it share: threads, sums over items, buffers.
+struct PairGraph {
+    PairGraph(std::size_t n_items, Pairs&& given, ThreadPool& threads, ItemSums& items)
         : pairs(std::move(given)), n(n_items), pool(threads), sums(items),
           ranges(pairs.row_ranges(threads.size())) {}
 
@@ -69,13 +69,13 @@ struct PairWorld {
 
 class Laplacian {
 public:
-    explicit Laplacian(PairWorld& world)
-        : world_(world), weight_(world.buffers.take(world.pairs.size())), diagonal_(world.n) {}
-    ~Laplacian() { world_.buffers.give(std::move(weight_)); }
+    explicit Laplacian(PairGraph& graph)
+        : graph_(graph), weight_(graph.buffers.take(graph.pairs.size())), diagonal_(graph.n) {}
+    ~Laplacian() { graph_.buffers.give(std::move(weight_)); }
     Laplacian(const Laplacian&) = delete;
     Laplacian& operator=(const Laplacian&) = delete;
 
-    const Pairs& pairs() const { return world_.pairs; }
+    const Pairs& pairs() const { return graph_.pairs; }
     // One weight a pair, for whoever makes the Laplacian; close() when all are there.
     Array<double>& weights() { return weight_; }
     const Array<double>& weights() const { return weight_; }
@@ -88,7 +88,7 @@ public:
                 double own = 0.0;
                 for (std::size_t k = from; k < from + count; ++k) {
                     own += weight_[k];
-                    sums[world_.pairs.high[k]] += weight_[k];
+                    sums[graph_.pairs.high[k]] += weight_[k];
                 }
                 sums[j] += own;
             },
@@ -99,35 +99,35 @@ public:
     void multiply(double shift, const double* x, double* y) const {
         over_rows(
             [&](std::size_t j, std::size_t from, std::size_t count, double* sums) {
-                sums[j] += both_ways(weight_.data() + from, world_.pairs.high.data() + from, count,
+                sums[j] += both_ways(weight_.data() + from, graph_.pairs.high.data() + from, count,
                                      x[j], x, sums);
             },
             y);
-        for (std::size_t j = 0; j < world_.n; ++j) y[j] = (diagonal_[j] + shift) * x[j] - y[j];
+        for (std::size_t j = 0; j < graph_.n; ++j) y[j] = (diagonal_[j] + shift) * x[j] - y[j];
     }
 
     SolveReport solve(double shift, const double* rhs, double* x, double tolerance,
                       std::size_t most) const {
         return conjugate_gradient(
-            world_.n, [&](const double* v, double* out) { multiply(shift, v, out); },
+            graph_.n, [&](const double* v, double* out) { multiply(shift, v, out); },
             diagonal_.data(), shift, rhs, x, tolerance, most);
     }
 
 private:
     template <class Row>
     void over_rows(const Row& row, double* out) const {
-        const std::vector<std::size_t>& ranges = world_.ranges;
-        world_.sums.add(
-            ranges.size() - 1, world_.pool,
+        const std::vector<std::size_t>& ranges = graph_.ranges;
+        graph_.sums.add(
+            ranges.size() - 1, graph_.pool,
             [&](std::size_t range, double* sums) {
-                const std::vector<std::uint32_t>& start = world_.pairs.row;
+                const std::vector<std::uint32_t>& start = graph_.pairs.row;
                 for (std::size_t j = ranges[range]; j < ranges[range + 1]; ++j)
                     row(j, start[j], start[j + 1] - start[j], sums);
             },
             out);
     }
 
-    PairWorld& world_;
+    PairGraph& graph_;
     Array<double> weight_;
     std::vector<double> diagonal_;
 };

@@ -32,7 +32,7 @@ namespace crowdsift {
 struct SchurEntries {
     std::size_t p = 0;
     Array<float> a, b;
-    std::vector<std::uint8_t> bends;
+    std::vector<std::uint8_t> curved;
 };
 
 class LikelihoodPasses {
@@ -52,7 +52,7 @@ public:
         kept.p = p;
         kept.a.resize(votes_.n);
         kept.b.resize(votes_.n * p);
-        kept.bends.assign(votes_.n_workers, 0);
+        kept.curved.assign(votes_.n_workers, 0);
         std::vector<double> part(ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, double* gradient) {
             const auto room = std::make_unique<Room>();
@@ -70,8 +70,8 @@ public:
                     over_workers(from, to, at, count, [&](std::size_t s, Rows rows) {
                         add_gradient<Likelihood>(at, rows, room->out, 1.0, worker_gradient + s * p);
                         add_hessian<Likelihood>(at, rows, room->out, blocks + s * p * p);
-                        for (std::size_t j = rows.begin; j < rows.end && kept.bends[s] == 0; ++j)
-                            kept.bends[s] = room->out.dd[j] != 0.0 ? 1 : 0;
+                        for (std::size_t j = rows.begin; j < rows.end && kept.curved[s] == 0; ++j)
+                            kept.curved[s] = room->out.dd[j] != 0.0 ? 1 : 0;
                     });
                     keep<Likelihood>(at, count, room->out, kept);
                     push(at, count, room->out.d, gradient);
@@ -422,7 +422,7 @@ private:
         const std::size_t size = kept.p * kept.p;
         const auto active = [&](std::size_t s) {
             const double* const block = inverse + s * size;
-            return kept.bends[s] != 0 ||
+            return kept.curved[s] != 0 ||
                    std::any_of(block, block + size, [](double entry) { return entry != 0.0; });
         };
         votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {

@@ -63,21 +63,21 @@ public:
     // New messages and their sums by item; those of a pair without proper Gaussian are 0. Pairs for
     // which skip(p) holds send none.
     template <class Skip>
-    SweepReport sweep(PairWorld& world, const Array<double>& weight, const double* precision,
+    SweepReport sweep(PairGraph& graph, const Array<double>& weight, const double* precision,
                       const double* settled, const Skip& skip, double* sums_out) {
-        Values& at = own(world.pairs.size());
-        look_at(world.n, precision, settled);
-        std::vector<SweepReport> parts(world.ranges.size() - 1);
-        world.sums.add(
-            parts.size(), world.pool,
+        Values& at = own(graph.pairs.size());
+        set_items(graph.n, precision, settled);
+        std::vector<SweepReport> parts(graph.ranges.size() - 1);
+        graph.sums.add(
+            parts.size(), graph.pool,
             [&](std::size_t range, double* sums) {
                 std::int64_t unsettled = 0, improper = 0;
                 MessageBlock block;
-                over(world, range, [&](std::size_t from, std::size_t count, std::size_t row) {
-                    gather(world.pairs, from, count, row, skip, block);
+                over(graph, range, [&](std::size_t from, std::size_t count, std::size_t row) {
+                    gather(graph.pairs, from, count, row, skip, block);
                     send_messages(count, weight.data() + from, block, at.to_low.data() + from,
                                   at.to_high.data() + from, &unsettled, &improper);
-                    add(world.pairs, from, count, row, at, sums);
+                    add(graph.pairs, from, count, row, at, sums);
                 });
                 // Once a range: threads would take the line from each other.
                 parts[range].unsettled = static_cast<std::size_t>(unsettled);
@@ -90,12 +90,12 @@ public:
     // The last sweep leaves messages as they are and calls found(p, variance); the pairs' part of
     // Bethe's form of log|L + I| is the sum of log(la lb - W^2).
     template <class Skip, class Found>
-    SweepReport finish(PairWorld& world, const Array<double>& weight, const double* precision,
+    SweepReport finish(PairGraph& graph, const Array<double>& weight, const double* precision,
                        const Skip& skip, const Found& found, double* sums_out) {
-        const Values& at = own(world.pairs.size());
-        std::vector<SweepReport> parts(world.ranges.size() - 1);
-        world.sums.add(
-            parts.size(), world.pool,
+        const Values& at = own(graph.pairs.size());
+        std::vector<SweepReport> parts(graph.ranges.size() - 1);
+        graph.sums.add(
+            parts.size(), graph.pool,
             [&](std::size_t range, double* sums) {
                 double product = 1.0, sum = 0.0;
                 std::size_t improper = 0;
@@ -119,7 +119,7 @@ public:
                         product = 1.0;
                     }
                 };
-                world.pairs.each(world.ranges[range], world.ranges[range + 1], close);
+                graph.pairs.each(graph.ranges[range], graph.ranges[range + 1], close);
                 parts[range] = {0, improper, sum + std::log(product)};
             },
             sums_out);
@@ -137,7 +137,7 @@ private:
         double precision, settled;
     };
 
-    void look_at(std::size_t n, const double* precision, const double* settled) {
+    void set_items(std::size_t n, const double* precision, const double* settled) {
         items_.resize(n);
         for (std::size_t j = 0; j < n; ++j) items_[j] = {precision[j], settled[j]};
     }
@@ -152,10 +152,10 @@ private:
 
     // visit(first pair, how many, the row of the first) for blocks of the pairs of a range.
     template <class Visit>
-    static void over(const PairWorld& world, std::size_t range, const Visit& visit) {
-        const std::vector<std::uint32_t>& start = world.pairs.row;
-        std::size_t row = world.ranges[range];
-        const std::size_t end = start[world.ranges[range + 1]];
+    static void over(const PairGraph& graph, std::size_t range, const Visit& visit) {
+        const std::vector<std::uint32_t>& start = graph.pairs.row;
+        std::size_t row = graph.ranges[range];
+        const std::size_t end = start[graph.ranges[range + 1]];
         for (std::size_t p = start[row]; p < end; p += MessageBlock::kSize) {
             while (start[row + 1] <= p) ++row;
             visit(p, std::min(MessageBlock::kSize, end - p), row);

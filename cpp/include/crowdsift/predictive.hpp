@@ -24,9 +24,9 @@ inline double logistic(double x) {
     return (x > 0.0 ? 1.0 : e) / (1.0 + e);
 }
 
-// Sum of n log mean_j Z_j. Workers from `crowd` on have no side.
+// Sum of n log mean_j Z_j. Workers from `before_gold` on have no side.
 inline double pair_likelihood(const SplitVotes& votes, const std::vector<std::size_t>& ranges,
-                              ThreadPool& pool, std::size_t crowd, const double* differences,
+                              ThreadPool& pool, std::size_t before_gold, const double* differences,
                               const double* variances, const WorkerPoints& points) {
     std::vector<double> part(ranges.size() - 1, 0.0);
     pool.run(ranges.size() - 1, [&](std::size_t range) {
@@ -35,7 +35,7 @@ inline double pair_likelihood(const SplitVotes& votes, const std::vector<std::si
                 const double straight = votes.straight(i) ? 1.0 : -1.0;
                 const double d = straight * differences[votes.pair[i]];
                 const double v = variances[votes.pair[i]];
-                const double x = s < crowd ? static_cast<double>(votes.side(i)) : 0.0;
+                const double x = s < before_gold ? static_cast<double>(votes.side(i)) : 0.0;
                 double sum = 0.0;
                 for (std::size_t j = s * points.count; j < (s + 1) * points.count; ++j) {
                     const double b = points.reliability[j];

@@ -46,19 +46,19 @@ struct Transform {
 
 class SiteStore {
 public:
-    SiteStore(const Votes& votes, PairWorld& world, const SharedPairs& shared,
+    SiteStore(const Votes& votes, PairGraph& graph, const SharedPairs& shared,
               std::shared_ptr<const SplitVotes> split, double variance)
-        : votes_(votes), world_(world), shared_(shared), pool_(world.pool),
+        : votes_(votes), graph_(graph), shared_(shared), pool_(graph.pool),
           split_kept_(std::move(split)), split_(*split_kept_),
-          ranges_(votes.worker_ranges(world.pool.size())), tau_(split_.size(), 0.0F),
+          ranges_(votes.worker_ranges(graph.pool.size())), tau_(split_.size(), 0.0F),
           nu_(split_.size(), 0.0F),
-          pair_variance_(world.pairs.size(), static_cast<float>(variance)),
+          pair_variance_(graph.pairs.size(), static_cast<float>(variance)),
           shared_sums_(shared.size()) {}
 
     const SplitVotes& split() const { return split_; }
-    const PairWorld& world() const { return world_; }
-    std::size_t n_pairs() const { return world_.pairs.size() - shared_.foreign(); }
-    bool suspended() const { return pair_variance_.size() != world_.pairs.size(); }
+    const PairGraph& graph() const { return graph_; }
+    std::size_t n_pairs() const { return graph_.pairs.size() - shared_.foreign(); }
+    bool suspended() const { return pair_variance_.size() != graph_.pairs.size(); }
 
     // Sites in the order of the votes.
     const Array<float>& tau() const { return tau_; }
@@ -80,8 +80,8 @@ public:
 
     SiteSystem system(const double* shared, double pair_effect) {
         system_.reset();  // so that its weights can be used again
-        auto made = std::make_shared<Laplacian>(world_);
-        effect_.set(pair_effect, world_.pairs.size());
+        auto made = std::make_shared<Laplacian>(graph_);
+        effect_.set(pair_effect, graph_.pairs.size());
         SiteSystem out{nullptr, std::vector<double>(votes_.n_items), 0.0};
         for (std::size_t k = 0; k < shared_.size(); ++k)
             shared_sums_[k] = {shared[2 * k], shared[2 * k + 1]};
@@ -106,7 +106,7 @@ public:
             slope += gap * gap - left;
             information += left * left;
         };
-        world_.pairs.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
+        graph_.pairs.each([&](std::size_t p, std::uint32_t low, std::uint32_t high) {
             float e = static_cast<float>(means[low] - means[high]);
             float v = pair_variance_[p];
             if (effect_.on()) effect_.posterior(p, 1.0F, e, v);
@@ -121,12 +121,12 @@ public:
 
     // Variances of all pairs, of shared ones.
     void set_pair_variances(const double* variances) {
-        pair_variance_.resize(world_.pairs.size());
+        pair_variance_.resize(graph_.pairs.size());
         for (std::size_t p = 0; p < pair_variance_.size(); ++p)
             pair_variance_[p] = static_cast<float>(variances[p]);
     }
     void set_shared_variances(const double* variances) {
-        pair_variance_.resize(world_.pairs.size(), 0.0F);
+        pair_variance_.resize(graph_.pairs.size(), 0.0F);
         for (std::size_t k = 0; k < shared_.size(); ++k)
             pair_variance_[shared_.pair(k)] = static_cast<float>(variances[k]);
     }
@@ -135,15 +135,15 @@ public:
     SweepReport sweep(const double* precision, const double* settled, bool fresh, double* sums) {
         require_system();
         if (fresh) messages_.forget();
-        return messages_.sweep(world_, system_->weights(), precision, settled,
+        return messages_.sweep(graph_, system_->weights(), precision, settled,
                                shared_.foreign_pairs(), sums);
     }
     SweepReport finish(const double* precision, bool fresh, double* sums, double* shared) {
         require_system();
         if (fresh) messages_.forget();
-        pair_variance_.resize(world_.pairs.size(), 0.0F);
+        pair_variance_.resize(graph_.pairs.size(), 0.0F);
         const SweepReport report = messages_.finish(
-            world_, system_->weights(), precision, shared_.foreign_pairs(),
+            graph_, system_->weights(), precision, shared_.foreign_pairs(),
             [&](std::size_t p, double variance) {
                 pair_variance_[p] = static_cast<float>(variance);
             },
@@ -157,7 +157,7 @@ public:
     void degrees(double* out) {
         if (degrees_.empty()) {
             degrees_.resize(votes_.n_items);
-            world_.add_to_items(
+            graph_.add_to_items(
                 [&](std::size_t p, std::uint32_t low, std::uint32_t high, double* sums) {
                     if (shared_.is_foreign(p)) return;
                     sums[low] += 1.0;
@@ -169,10 +169,10 @@ public:
     }
 
     // Of the votes, for differences (lower less higher item) and variances of pairs.
-    double pair_likelihood(std::size_t crowd, const double* differences, const double* variances,
-                           const WorkerPoints& points) const {
-        return crowdsift::pair_likelihood(split_, ranges_, pool_, crowd, differences, variances,
-                                          points);
+    double pair_likelihood(std::size_t before_gold, const double* differences,
+                           const double* variances, const WorkerPoints& points) const {
+        return crowdsift::pair_likelihood(split_, ranges_, pool_, before_gold, differences,
+                                          variances, points);
     }
 
 protected:
@@ -231,7 +231,7 @@ protected:
     }
 
     const Votes& votes_;
-    PairWorld& world_;
+    PairGraph& graph_;
     const SharedPairs& shared_;
     ThreadPool& pool_;
     const std::shared_ptr<const SplitVotes> split_kept_;
@@ -261,7 +261,7 @@ private:
     void gather(Array<double>& weights, std::vector<double>& rhs) {
         const std::size_t last = split_.size() - 1;
         const std::vector<std::size_t> parts =
-            shared_ranges(world_.pairs.size(), kManyPairs, pool_);
+            shared_ranges(graph_.pairs.size(), kManyPairs, pool_);
         const bool single = split_.single();  // then weights need not be gathered
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
@@ -281,7 +281,7 @@ private:
             weights[shared_.pair(k)] = shared_.owned(k) ? shared_sums_[k].tau : 0.0;
         if (rhs_.empty()) {
             rhs_.resize(votes_.n_items);
-            world_.sums.add(
+            graph_.sums.add(
                 ranges_.size() - 1, pool_,
                 [&](std::size_t range, double* sums) {
                     const std::size_t end = split_.start[ranges_[range + 1]];
@@ -294,7 +294,7 @@ private:
 
     void gather_effect(Array<double>& weights, SiteSystem& out) {
         const std::vector<std::size_t> parts =
-            shared_ranges(world_.pairs.size(), kManyPairs, pool_);
+            shared_ranges(graph_.pairs.size(), kManyPairs, pool_);
         std::vector<double> logs(parts.size() - 1, 0.0);
         pool_.run(parts.size() - 1, [&](std::size_t part) {
             for (std::size_t p = parts[part]; p < parts[part + 1]; ++p) {
@@ -310,7 +310,7 @@ private:
             weights[shared_.pair(k)] = shared_.owned(k) ? weight : 0.0;
             if (shared_.owned(k)) out.log_pairs += effect_.evidence(shared_sums_[k]);
         }
-        world_.add_to_items(
+        graph_.add_to_items(
             [&](std::size_t p, std::uint32_t low, std::uint32_t high, double* sums) {
                 if (shared_.is_foreign(p)) return;
                 sums[low] += effect_.nu(p);

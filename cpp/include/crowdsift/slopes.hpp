@@ -48,7 +48,7 @@ public:
     double common(const double* scores, double slope, double resolution, double* gradient,
                   SlopeHessian& hessian) {
         hessian.own = false;
-        look_at(scores, resolution);
+        set_scores(scores, resolution);
         hessian.a.resize(votes_.n);
         std::vector<double> part(row_ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, auto& lane) {
@@ -78,7 +78,7 @@ public:
     double own(const double* scores, const SlopePrior& prior, double resolution, double* slopes,
                double* gradient, double* curvature, SlopeHessian& hessian) {
         hessian.own = true;
-        look_at(scores, resolution);
+        set_scores(scores, resolution);
         hessian.a.resize(votes_.n);
         hessian.b.resize(votes_.n);
         hessian.inverse.resize(votes_.n_workers);
@@ -169,7 +169,7 @@ public:
     }
 
 private:
-    void look_at(const double* scores, double resolution) {
+    void set_scores(const double* scores, double resolution) {
         scores_ = scores;
         fixed_ = votes_.n_items >= kMixedFrom && resolution >= kMixedResolution &&
                  fixed_scores_.set(scores, votes_.n_items);

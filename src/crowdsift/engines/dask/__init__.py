@@ -75,7 +75,7 @@ class DaskEngine(ShardedEngine):
     def gathered(self, votes: Comparisons) -> Comparisons:
         """Votes that workers have read, here as well: for tables of few votes."""
         link: DaskMap = self._plan.map  # type: ignore[assignment]
-        columns = zip(*link.ask("votes"), strict=True)
+        columns = zip(*link.query_votes("votes"), strict=True)
         names = ("first", "second", "outcome", "weight")
         made: dict[str, Any] = {
             name: np.concatenate(each) for name, each in zip(names, columns, strict=True)
@@ -113,8 +113,8 @@ def engine(
     """
     try:
         from crowdsift.engines.dask.cluster import Session
-        from crowdsift.engines.dask.held import Recipe, without_labels
         from crowdsift.engines.dask.map import DaskMap
+        from crowdsift.engines.dask.shard import Recipe, without_labels
     except ImportError:
         raise RequestError("the engine dask needs Dask; pip install 'crowdsift[dask]'") from None
     given = comparisons.elsewhere
@@ -156,10 +156,10 @@ def _share(link: DaskMap, n_items: int, rows: int, needs: str) -> tuple[list[Any
         return [], 0
     steps = -(-rows // _KEYS)
     edges = np.linspace(0, n_items, steps + 1).astype(int).tolist()
-    keys = (link.ask("pairs", each) for each in pairwise(edges))
+    keys = (link.query_votes("pairs", each) for each in pairwise(edges))
     lists, places, count = shared_keys(keys, n_items)
-    for place, shared in zip(link.places, lists, strict=True):
-        place.recipe = replace(place.recipe, shared=shared)
+    for shard, shared in zip(link.shards, lists, strict=True):
+        shard.recipe = replace(shard.recipe, shared=shared)
     return places, count
 
 

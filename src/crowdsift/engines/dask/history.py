@@ -1,20 +1,20 @@
-"""What was left behind with a shard, and the calls that would make it anew elsewhere."""
+"""What was left behind with a shard, and the calls that would rebuild it elsewhere."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 
-from crowdsift.engines.dask.held import ENGINE, Call, Recipe
+from crowdsift.engines.dask.shard import ENGINE, Call, Recipe
 from crowdsift.engines.grid import GridSites
 
-__all__ = ["Place"]
+__all__ = ["ShardRecord"]
 
 _CHANGING = {name for name, each in vars(GridSites).items() if getattr(each, "changes", False)}
 
 
 @dataclass
-class _Kept:
-    """How something that lives with a shard came to be: calls, and what it was made of."""
+class _Origin:
+    """How an object of a shard came to be: its calls, and the object that they were made on."""
 
     parent: int
     calls: list[Call]
@@ -23,15 +23,15 @@ class _Kept:
 
 
 @dataclass
-class Place:
+class ShardRecord:
     """A shard: how it is made, where it lives, and what was left behind there."""
 
     at: int
     recipe: Recipe
     worker: str = ""
-    following: int = ENGINE + 1
+    next_number: int = ENGINE + 1
     unused: list[int] = field(default_factory=list)
-    kept: dict[int, _Kept] = field(default_factory=lambda: {ENGINE: _Kept(-1, [])})
+    kept: dict[int, _Origin] = field(default_factory=lambda: {ENGINE: _Origin(-1, [])})
 
     def free(self) -> tuple[int, ...]:
         """Numbers that nobody needs any more, forgotten here."""
@@ -53,12 +53,12 @@ class Place:
             self.kept[record.parent].children -= 1
             self._forget(record.parent)
 
-    def note(self, call: Call, left: list[int]) -> None:
+    def remember(self, call: Call, left: list[int]) -> None:
         """Remember a call that left something behind, or changed what it was made on."""
         call = replace(call, free=())
-        self.following += len(left)
+        self.next_number += len(left)
         for number in left:
-            self.kept[number] = _Kept(call.number, [call])
+            self.kept[number] = _Origin(call.number, [call])
             self.kept[call.number].children += 1
         if call.name in _CHANGING:
             self.kept[call.number].calls.append(call)

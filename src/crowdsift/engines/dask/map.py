@@ -18,8 +18,8 @@ import numpy as np
 from distributed.protocol import to_serialize
 
 from crowdsift.engines.dask import watch
-from crowdsift.engines.dask.held import ENGINE, Call, Held, Recipe, copied, left_in, size
-from crowdsift.engines.dask.history import Place
+from crowdsift.engines.dask.history import ShardRecord
+from crowdsift.engines.dask.shard import ENGINE, Call, Handle, Recipe, copied, handles_in, size
 from crowdsift.engines.dask.watch import LOST, VoteFiles, connected_workers
 from crowdsift.errors import ResourceError
 
@@ -31,14 +31,14 @@ _MOST_LOSSES = 100  # of one call, before a fit that kills its workers is given 
 
 
 class Remote:
-    """Something that lives with a shard; let go there when nobody needs it here."""
+    """An object of a shard, released there when nobody needs it here."""
 
-    def __init__(self, place: Place, number: int, laplacian: bool = False) -> None:
-        self.place, self.number, self.laplacian = place, number, laplacian
+    def __init__(self, shard: ShardRecord, number: int, laplacian: bool = False) -> None:
+        self.shard, self.number, self.laplacian = shard, number, laplacian
 
     def __del__(self) -> None:
         if self.number != ENGINE:
-            self.place.unused.append(self.number)
+            self.shard.unused.append(self.number)
 
 
 @dataclass
@@ -60,8 +60,8 @@ class DaskMap:
     ) -> None:
         self._client, self._fit, self._order, self._files = client, fit, 0, files
         there = files.workers if files is not None else [""] * len(recipes)
-        self.places = [
-            Place(at, recipe, worker)
+        self.shards = [
+            ShardRecord(at, recipe, worker)
             for at, (recipe, worker) in enumerate(zip(recipes, there, strict=True))
         ]
         self.traffic = Traffic()
@@ -69,10 +69,10 @@ class DaskMap:
     def start(self) -> list[Remote]:
         """Build all shards, spread over the workers; their engines."""
         self._client.sync(self._start)
-        return [Remote(place, ENGINE) for place in self.places]
+        return [Remote(shard, ENGINE) for shard in self.shards]
 
     def close(self) -> None:
-        """Let go of all shards."""
+        """Release all shards."""
         self._client.sync(self._close)
 
     def call(self, parts: Sequence[Any], name: str, calls: Sequence[dict[str, Any]]) -> list[Any]:
@@ -86,19 +86,21 @@ class DaskMap:
         """An attribute of every part."""
         return self._sync(parts, name, [None] * len(parts))
 
-    def ask(self, what: str, given: Any = None) -> list[Any]:
-        """What the process of every shard says of its votes."""
+    def query_votes(self, what: str, given: Any = None) -> list[Any]:
+        """What the process of every shard answers about its votes."""
 
         async def every() -> list[Any]:
             return list(
-                await asyncio.gather(*(self._reach(each, what, given) for each in self.places))
+                await asyncio.gather(
+                    *(self._request_or_recover(each, what, given) for each in self.shards)
+                )
             )
 
         return [found["answer"] for found in self._client.sync(every)]
 
     def gathers(self, parts: Sequence[Remote]) -> bool:
         """Whether fetching all pairs of a Laplacian once is cheaper than many products there."""
-        rows = sum(place.recipe.rows for place in self.places)
+        rows = sum(shard.recipe.rows for shard in self.shards)
         return rows <= _FEW_ROWS and all(part.laplacian for part in parts)
 
     def _sync(self, parts: Sequence[Remote], name: str, calls: Sequence[Any]) -> list[Any]:
@@ -106,44 +108,46 @@ class DaskMap:
 
         async def every() -> list[Any]:
             jobs = zip(parts, calls, strict=True)
-            return list(await asyncio.gather(*(self._one(part, name, each) for part, each in jobs)))
+            return list(
+                await asyncio.gather(*(self._call_shard(part, name, each) for part, each in jobs))
+            )
 
         answers = self._client.sync(every)
-        return [self._here(part.place, each) for part, each in zip(parts, answers, strict=True)]
+        return [self._wrapped(part.shard, each) for part, each in zip(parts, answers, strict=True)]
 
-    async def _one(self, part: Remote, name: str, arguments: dict[str, Any] | None) -> Any:
-        place = part.place
-        free = place.free()
-        call = Call(part.number, name, arguments, place.following, self._order, free)
-        answer = (await self._reach(place, "call", call))["answer"]
-        place.note(call, left_in(answer))
+    async def _call_shard(self, part: Remote, name: str, arguments: dict[str, Any] | None) -> Any:
+        shard = part.shard
+        free = shard.free()
+        call = Call(part.number, name, arguments, shard.next_number, self._order, free)
+        answer = (await self._request_or_recover(shard, "call", call))["answer"]
+        shard.remember(call, handles_in(answer))
         self.traffic.sent += size(arguments)
         self.traffic.received += size(answer)
         return answer
 
-    async def _reach(self, place: Place, what: str, given: Any) -> Any:
+    async def _request_or_recover(self, shard: ShardRecord, what: str, given: Any) -> Any:
         """The answer of a shard's process, of another one where it is lost."""
         for _ in range(_MOST_LOSSES):
             try:
-                found = await self._ask(place.worker, what, place.at, given)
+                found = await self._request(shard.worker, what, shard.at, given)
                 if "answer" in found:
                     return found
                 error: BaseException = OSError("its process was started anew")
             except LOST as lost:
                 error = lost
-            await self._recover(place, error)
+            await self._recover(shard, error)
         raise ResourceError(
             f"workers were lost {_MOST_LOSSES} times during one pass; they may lack memory: use "
             "more workers or more shards"
         )
 
-    def _here(self, place: Place, answer: Any) -> Any:
-        """An answer in which what lives with a shard can be called."""
-        if isinstance(answer, Held):
-            remote = Remote(place, answer.number, answer.laplacian)
+    def _wrapped(self, shard: ShardRecord, answer: Any) -> Any:
+        """An answer whose handles are objects that can be called."""
+        if isinstance(answer, Handle):
+            remote = Remote(shard, answer.number, answer.laplacian)
             return self._function(remote) if answer.function else remote
         if isinstance(answer, tuple):
-            parts = [self._here(place, part) for part in answer]
+            parts = [self._wrapped(shard, part) for part in answer]
             return type(answer)(*parts) if hasattr(answer, "_fields") else tuple(parts)
         if isinstance(answer, np.ndarray) and not answer.flags.writeable:
             return answer.copy()
@@ -155,20 +159,20 @@ class DaskMap:
 
         return call
 
-    async def _ask(self, worker: str, what: str, shard: int, given: Any = None) -> Any:
+    async def _request(self, worker: str, what: str, shard: int, given: Any = None) -> Any:
         """Send a call and wait as long as the worker's heart beats."""
-        asking = asyncio.ensure_future(
+        request = asyncio.ensure_future(
             self._client.rpc(worker).crowdsift(
                 what=what, fit=self._fit, shard=shard, given=to_serialize(given)
             )
         )
         try:
-            while not (await asyncio.wait({asking}, timeout=watch.HEARTBEAT))[0]:
+            while not (await asyncio.wait({request}, timeout=watch.HEARTBEAT))[0]:
                 await self._heartbeat(worker)
-            return asking.result()
+            return request.result()
         finally:
-            if not asking.done():
-                asking.cancel()
+            if not request.done():
+                request.cancel()
 
     async def _heartbeat(self, worker: str) -> None:
         if worker not in await connected_workers(self._client):
@@ -180,43 +184,43 @@ class DaskMap:
 
     async def _start(self) -> None:
         workers = sorted(await connected_workers(self._client))
-        for place in self.places:
-            place.worker = place.worker or workers[place.at % len(workers)]
+        for shard in self.shards:
+            shard.worker = shard.worker or workers[shard.at % len(workers)]
 
-        async def build(place: Place) -> None:
+        async def build(shard: ShardRecord) -> None:
             try:
-                if "answer" in await self._ask(place.worker, "build", place.at, place.recipe):
+                if "answer" in await self._request(shard.worker, "build", shard.at, shard.recipe):
                     return
                 raise OSError("its process was started anew")
             except LOST as error:
-                await self._recover(place, error)
+                await self._recover(shard, error)
 
-        await asyncio.gather(*(build(place) for place in self.places))
+        await asyncio.gather(*(build(shard) for shard in self.shards))
 
-    async def _recover(self, place: Place, error: BaseException) -> None:
+    async def _recover(self, shard: ShardRecord, error: BaseException) -> None:
         """Make a shard anew on a worker that lives, and repeat what is needed of its history."""
-        began, lost = time.monotonic(), place.worker
-        LOG.warning("shard %d of %s is lost (%s); it is made anew", place.at, lost, error)
+        began, lost = time.monotonic(), shard.worker
+        LOG.warning("shard %d of %s is lost (%s); it is made anew", shard.at, lost, error)
         while True:
             worker = await self._least_busy(began)
             try:
                 if self._files is not None:
-                    await self._files.supply(place.at, worker)
-                await self._ask(worker, "build", place.at, place.recipe)
-                await self._ask(worker, "replay", place.at, place.history())
+                    await self._files.supply(shard.at, worker)
+                await self._request(worker, "build", shard.at, shard.recipe)
+                await self._request(worker, "replay", shard.at, shard.history())
             except LOST:
                 continue
-            place.worker = worker
+            shard.worker = worker
             break
         taken = time.monotonic() - began
         self.traffic.recovered += 1
         self.traffic.longest_recovery = max(self.traffic.longest_recovery, taken)
-        LOG.warning("shard %d is on %s after %.1f s", place.at, place.worker, taken)
+        LOG.warning("shard %d is on %s after %.1f s", shard.at, shard.worker, taken)
 
     async def _least_busy(self, began: float) -> str:
         """A living worker with the fewest shards; waits a while for one to appear."""
         while True:
-            held = [place.worker for place in self.places]
+            held = [shard.worker for shard in self.shards]
             for worker in sorted(
                 await connected_workers(self._client), key=lambda each: (held.count(each), each)
             ):
@@ -235,7 +239,7 @@ class DaskMap:
             await asyncio.sleep(0.2)
 
     async def _close(self) -> None:
-        for worker in {place.worker for place in self.places}:
+        for worker in {shard.worker for shard in self.shards}:
             try:
                 dropping = self._client.rpc(worker).crowdsift(what="drop", fit=self._fit, shard=0)
                 await asyncio.wait_for(dropping, watch.RESPONSE_TIMEOUT / 2)

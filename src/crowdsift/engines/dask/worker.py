@@ -14,7 +14,7 @@ from typing import Any
 from distributed.diagnostics.plugin import WorkerPlugin
 from distributed.protocol import to_serialize
 
-from crowdsift.engines.dask.held import Shard
+from crowdsift.engines.dask.shard import Shard
 from crowdsift.engines.shards import distinct_pairs
 from crowdsift.votes.comparisons import Comparisons
 

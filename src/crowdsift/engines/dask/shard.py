@@ -1,8 +1,8 @@
-"""A shard where it lives: an engine over some workers' votes, and what its passes leave behind.
+"""A shard in a worker process: an engine over some votes, and what its passes leave behind.
 
-Numbers and arrays travel; everything else (an engine, an operator, sites) stays here, and a number
-stands for it. Numbers are given by the caller, so that the same calls on a shard made anew give
-the same things the same numbers.
+Numbers and arrays travel; everything else (an engine, an operator, sites) stays here, and a handle
+with a number stands for it. The caller gives the numbers, so that the same calls on a rebuilt shard
+give the same objects the same numbers.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from crowdsift.votes.comparisons import Comparisons
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
 
-__all__ = ["Call", "Held", "Recipe", "Shard", "copied", "left_in", "size", "without_labels"]
+__all__ = ["Call", "Handle", "Recipe", "Shard", "copied", "handles_in", "size", "without_labels"]
 
 _DATA = (np.ndarray, np.generic, int, float, bool, str, slice, Facts, type(None))
 ENGINE = 0  # the number of the engine itself
 
 
 @dataclass(frozen=True)
-class Held:
-    """Stands for something that stays with a shard."""
+class Handle:
+    """Stands for an object that stays with a shard."""
 
     number: int
     function: bool = False
@@ -37,7 +37,7 @@ class Held:
 
 @dataclass(frozen=True)
 class Call:
-    """A method (or, without arguments, an attribute) of something held.
+    """A method (or, without arguments, an attribute) of an object that a shard holds.
 
     What the answer leaves behind is numbered from `first`; `free` are numbers no longer needed.
     """
@@ -92,7 +92,7 @@ class Shard:
         return cls({ENGINE: recipe.engine(read)})
 
     def call(self, call: Call) -> Any:
-        """The answer to a call, what stays here as `Held`."""
+        """The answer to a call; what stays here is a `Handle` in it."""
         for number in call.free:
             self.held.pop(number, None)
         found = getattr(self.held[call.number], call.name)
@@ -116,7 +116,7 @@ class Shard:
         number = following[0]
         following[0] += 1
         self.held[number] = value
-        return Held(number, callable(value), isinstance(value, CpuLaplacian))
+        return Handle(number, callable(value), isinstance(value, CpuLaplacian))
 
 
 def copied(value: Any, copies: dict[int, Any]) -> Any:
@@ -131,11 +131,11 @@ def copied(value: Any, copies: dict[int, Any]) -> Any:
     return copies[id(value)][1]
 
 
-def left_in(answer: Any) -> list[int]:
-    """The numbers of what an answer left behind."""
-    if isinstance(answer, Held):
+def handles_in(answer: Any) -> list[int]:
+    """The numbers of the handles in an answer."""
+    if isinstance(answer, Handle):
         return [answer.number]
-    return [n for part in answer for n in left_in(part)] if isinstance(answer, tuple) else []
+    return [n for part in answer for n in handles_in(part)] if isinstance(answer, tuple) else []
 
 
 def size(value: Any) -> int:
