@@ -1,4 +1,4 @@
-"""Gaussian beliefs about scores, and what they say of the order.
+"""Gaussian beliefs about scores, and what they imply for the order.
 
 Two items with a difference d ~ N(m, s²) end in the wrong order with a probability that, once the
 remaining uncertainty is f, averages ∫ p(d) Φ(-|d|/f) dd ≈ p(0) f √(2/π). Its derivative by f² is

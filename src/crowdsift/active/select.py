@@ -275,7 +275,7 @@ class Selector:
         if -1 in codes:
             raise RequestError(
                 f"the {kind} {listed[codes.index(-1)]!r} is unknown; {kind}s without votes are "
-                f"told at the start, as {kind}s=[...]"
+                f"named at the start, as {kind}s=[...]"
             )
         return np.array(codes, dtype=np.int64)
 

@@ -24,7 +24,7 @@ FormatName = Annotated[
     str,
     typer.Option(
         "--format",
-        help="auto (told by the columns), plain (winner,loser,worker and the like), arena, "
+        help="auto (recognised by the columns), plain (winner,loser,worker and the like), arena, "
         "arena-rank, mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, "
         "rankings or evalica.",
     ),

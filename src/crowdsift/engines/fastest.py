@@ -1,4 +1,4 @@
-"""Which engine is used where none was asked for: that whose fit is expected to end first."""
+"""Which engine is used where none is named: the one whose fit is expected to end first."""
 
 from __future__ import annotations
 

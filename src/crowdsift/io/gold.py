@@ -131,7 +131,7 @@ def _refuse_cycle(
     winner: NDArray[np.int64],
     loser: NDArray[np.int64],
 ) -> None:
-    """Refuse a > b > ... > a, which no order satisfies; a pair told both ways is the shortest."""
+    """Refuse a > b > ... > a, which no order satisfies; a pair in both orders is the shortest."""
     row_of: dict[tuple[int, int], int] = {}
     for row, pair in enumerate(zip(winner.tolist(), loser.tolist(), strict=True)):
         row_of.setdefault(pair, row)
@@ -141,7 +141,7 @@ def _refuse_cycle(
             raise table.fault(
                 second, None,
                 f"the gold contradicts row {table.place(first)[1]}: {items[better]!r} and "
-                f"{items[worse]!r} are each told to be the better one; remove one of the rows",
+                f"{items[worse]!r} are each given as the better one; remove one of the rows",
             )  # fmt: skip
     cycle = _cycle(list(row_of))
     if cycle:

@@ -1,4 +1,4 @@
-"""Memory and disk: what there is, and what is said before work starts that needs more."""
+"""Memory and disk: what there is, and errors before work starts that needs more."""
 
 from __future__ import annotations
 

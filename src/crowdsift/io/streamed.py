@@ -155,7 +155,7 @@ def mapped_votes(work: Path, votes: Comparisons) -> Comparisons:
 
 @contextmanager
 def _limited(memory: str) -> Iterator[None]:
-    """DuckDB takes half of what it is told there is."""
+    """Give DuckDB this limit of memory, of which it takes half."""
     before = os.environ.get("CROWDSIFT_MEMORY")
     os.environ["CROWDSIFT_MEMORY"] = memory
     try:

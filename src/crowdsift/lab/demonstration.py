@@ -1,4 +1,4 @@
-"""The demo: a crowd of known honesty, fitted without telling."""
+"""The demo: a simulated crowd whose spammers are known, fitted without that knowledge."""
 
 from __future__ import annotations
 

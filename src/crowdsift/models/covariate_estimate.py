@@ -1,4 +1,4 @@
-"""What votes with covariates say of workers and items: coefficients with their uncertainty."""
+"""Estimates from votes with covariates: coefficients of workers with their uncertainty."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CrowdBT: a worker tells the truth with a probability of its own."""
+"""CrowdBT: every worker votes truthfully with a probability of its own."""
 
 from __future__ import annotations
 

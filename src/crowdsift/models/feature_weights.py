@@ -1,4 +1,4 @@
-"""What features of items say of their scores: weights, shares, scores of items without votes."""
+"""What features of items imply for their scores: weights, shares, scores of items without votes."""
 
 from __future__ import annotations
 

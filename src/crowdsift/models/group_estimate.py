@@ -25,7 +25,7 @@ MOST_NUMBERS = 20_000_000  # in the covariances of items within groups
 def with_group_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, before: Estimate, size: float
 ) -> Estimate:
-    """The estimate of a run over items in groups, told of the items themselves.
+    """The estimate of a run over items in groups, as one of the items themselves.
 
     Rows of P - I add up to 0: it is the Laplacian of weights over pairs of items, which is how
     covariances are kept. `design_effect` is how much the mean variance has grown over that of the

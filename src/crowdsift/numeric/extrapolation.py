@@ -1,4 +1,4 @@
-"""Where a fixed-point iteration x ← G(x) is going, from its last steps."""
+"""Anderson acceleration: the limit of a fixed-point iteration x ← G(x), from its last steps."""
 
 from __future__ import annotations
 

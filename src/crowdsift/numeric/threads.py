@@ -49,7 +49,7 @@ def thread_count(threads: int | None) -> int:
 
 
 def thread_notes(threads: int | None) -> list[str]:
-    """What to tell who asked for more threads than there are cores.
+    """A message where more threads are requested than there are cores.
 
     Examples
     --------
@@ -106,7 +106,7 @@ def dense_algebra() -> Iterator[None]:
 
 
 class _Limit:
-    """What one call asks for; told apart from an equal one by being another."""
+    """The threads that one call requests; compared by identity, not by value."""
 
     def __init__(self, count: int, dense: int) -> None:
         self.count, self.dense = count, dense

@@ -80,7 +80,7 @@ def covariate_notes(fitted: Fitted) -> Iterator[str]:
     for name in found.by_items:
         yield (
             f"the covariate {name} is constant for an item: what the crowd makes of it cannot be "
-            "told from the scores, which hold it; only how workers differ is estimated"
+            "separated from the scores, which include it; only how workers differ is estimated"
         )
     left = [name for name in found.gains if name not in found.names and name != "side"]
     if left:

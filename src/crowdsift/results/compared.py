@@ -34,7 +34,7 @@ _JOINT = 16  # of a posterior of reliability, tie width and side bias
 
 
 class Pairs(NamedTuple):
-    """Pairs of items that are asked for: rows of the item table, differences, and their sd."""
+    """Pairs of items in a query: rows of the item table, differences, and their sd."""
 
     first: Codes
     second: Codes
@@ -98,7 +98,7 @@ def _compared(fit: FitData, code: Codes, one: Codes, two: Codes) -> tuple[Codes,
 
 
 class _Given(NamedTuple):
-    """What tells votes apart: worker, pair, whether its first item won, and the kind of a site."""
+    """What identifies a vote: worker, pair, whether its first item won, and the kind of a site."""
 
     worker: Codes
     pair: Codes

@@ -86,15 +86,17 @@ class FitData:
             lines.append(f"... {items.height} rows")
         counts = [(int((verdicts == word).sum()), word) for word in dict.fromkeys(verdicts) if word]
         if counts:
-            told = ", ".join(f"{count} {word}" for count, word in sorted(counts, reverse=True))
-            lines.append(f"workers: {told}")
+            verdict_counts = ", ".join(
+                f"{count} {word}" for count, word in sorted(counts, reverse=True)
+            )
+            lines.append(f"workers: {verdict_counts}")
         lines += [f"warning: {note}" for note in self.warnings]
         lines.append(_WHERE_NEXT)
         return "\n".join(lines)
 
     @property
     def shown_items(self) -> Table:
-        """The items on the scale that was asked for; `item_table` has the method's own."""
+        """The items on the scale of the fit; `item_table` has the method's own."""
         return self.item_table if self.shown is None else self.shown
 
     @property

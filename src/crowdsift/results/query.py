@@ -1,4 +1,4 @@
-"""Labels as a caller gives them: one or many, found by what tells labels apart."""
+"""Labels as a caller gives them, one or many, found by their keys."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def as_list(value: Any) -> list[Any]:
 
 
 def keys_of(labels: Iterable[Any]) -> list[Any]:
-    """What tells labels apart; see `crowdsift.votes.labels`."""
+    """The keys by which labels are distinguished; see `crowdsift.votes.labels`."""
     try:
         keys = [key_of(label) for label in plain(labels)]
         hash(tuple(keys))

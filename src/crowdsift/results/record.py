@@ -44,7 +44,7 @@ class FitRecord(FitData):
 
     @property
     def items(self) -> Any:
-        """The items, the best first, on the scale that was asked for."""
+        """The items, the best first, on the scale of the fit."""
         return self._native(self.shown_items)
 
     @property

@@ -72,7 +72,7 @@ class Robustness:
     leader
         What turns the leader and the item that comes closest to taking its place.
     neighbours
-        What turns every item and the next, where it was asked for.
+        The same for every item and the next, where these were requested.
     total_votes, total_workers
         How many there are.
     refits

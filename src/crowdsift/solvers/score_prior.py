@@ -1,4 +1,4 @@
-"""Gaussian priors of scores in a penalised likelihood: ½rᵀPr with P = λI, or what features say."""
+"""Gaussian priors of scores in a penalised likelihood: ½rᵀPr, P = λI or by features of items."""
 
 from __future__ import annotations
 

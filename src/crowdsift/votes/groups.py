@@ -39,7 +39,7 @@ def in_groups(
     group: NDArray[np.int64],
     threads: int | None = None,
 ) -> GroupedVotes:
-    """The rows that the votes were made of, with items told apart by group.
+    """The rows that the votes were made of, with items distinguished by group.
 
     Examples
     --------

@@ -1,4 +1,4 @@
-"""Means over seeds, and who is ahead."""
+"""Means over seeds, and which method is best."""
 
 from __future__ import annotations
 
