@@ -86,10 +86,8 @@ class FitData:
             lines.append(f"... {items.height} rows")
         counts = [(int((verdicts == word).sum()), word) for word in dict.fromkeys(verdicts) if word]
         if counts:
-            verdict_counts = ", ".join(
-                f"{count} {word}" for count, word in sorted(counts, reverse=True)
-            )
-            lines.append(f"workers: {verdict_counts}")
+            words = ", ".join(f"{count} {word}" for count, word in sorted(counts, reverse=True))
+            lines.append(f"workers: {words}")
         lines += [f"warning: {note}" for note in self.warnings]
         lines.append(_WHERE_NEXT)
         return "\n".join(lines)

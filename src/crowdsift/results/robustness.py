@@ -70,7 +70,7 @@ class Robustness:
     Attributes
     ----------
     leader
-        What turns the leader and the item that comes closest to taking its place.
+        What reverses the order of the leader and the item that comes closest to taking its place.
     neighbours
         The same for every item and the next, where these were requested.
     total_votes, total_workers
