@@ -65,7 +65,7 @@ class Nearby:
 
     @property
     def possible(self) -> bool:
-        """Whether the method, and this fit, can be resumed; else only a fit from scratch will do."""
+        """Whether the method, and this fit, can be resumed; else a fit from scratch is needed."""
         earlier, votes = self._earlier, self._earlier.votes
         if earlier.population is None or earlier.population.get("by_context") or votes is None:
             return False
