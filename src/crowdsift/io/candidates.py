@@ -36,7 +36,7 @@ def read_labels(source: Any, column: str = "item") -> list[Any]:
     >>> read_labels({"item": ["b", "a", "b"]})
     ['a', 'b']
     """
-    table = open_source(source)
+    table = open_source(source, called=f"{column}s")
     try:
         name = resolve_column(table, column, f"the {column}s")
         refuse_empty(table, table.load([name]), f"{column}s")
@@ -53,7 +53,7 @@ def read_capacities(source: Any) -> list[Any] | dict[Any, int]:
     >>> read_capacities({"worker": ["ann", "bob"], "capacity": [3, 5]})
     {'ann': 3, 'bob': 5}
     """
-    table = open_source(source)
+    table = open_source(source, called="workers")
     try:
         worker = resolve_column(table, "worker", "the workers")
         limited = any(name.strip().casefold() == "capacity" for name in table.names)
@@ -104,7 +104,7 @@ def read_pair_queries(
     >>> read_pair_queries({"first": ["1"], "second": ["b"]}, [1, "b"], [])
     PairQueries(first=[1], second=['b'], worker=[None])
     """
-    table = open_source(source)
+    table = open_source(source, called="pairs")
     try:
         pair = _pair(table)
         who = next((name for name in _WORKERS if lookup(table, table.names, name)), "")

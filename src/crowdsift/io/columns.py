@@ -24,8 +24,12 @@ def open_source(
     partitions: bool = False,
     skip_bad: bool = False,
     query: str = "",
+    called: str = "",
 ) -> Source:
-    """The table behind a path, a frame or arrays; nothing is read yet."""
+    """The table behind a path, a frame or arrays; nothing is read yet.
+
+    Errors name the file; a frame has no name, and is `called` what it holds, else votes.
+    """
     if _in_database(source, query):
         from crowdsift.io.databases import DatabaseSource
 
@@ -36,7 +40,10 @@ def open_source(
 
         path = os.fsdecode(source)
         return FileSource(path, thread_count(threads), partitions=partitions, skip_bad=skip_bad)
-    return source_of(source)
+    table = source_of(source)
+    if called and table.source == "votes":
+        table.source = called
+    return table
 
 
 def _in_database(source: Any, query: str) -> bool:

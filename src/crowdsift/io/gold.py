@@ -64,9 +64,7 @@ def read_gold(source: Any, votes: Comparisons) -> Gold:
     """
     if isinstance(source, Gold):
         return source
-    table = open_source(source)
-    if table.source == "votes":  # the name of a frame
-        table.source = "gold"
+    table = open_source(source, called="gold")
     try:
         names = [resolve_column(table, role, f"the {role} of the gold") for role in _ROLES]
         for name in context_names(votes.by):

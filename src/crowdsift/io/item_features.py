@@ -160,7 +160,7 @@ def read_features_table(groups: Sequence[FeatureGroup], items: Any) -> ItemsTabl
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = ()) -> ItemsTable:
-    table = open_source(source)
+    table = open_source(source, called="items")
     try:
         item = resolve_column(table, "item", "the items")
         names = [resolve_column(table, name, f"the feature {name!r}") for name in wanted]

@@ -44,7 +44,7 @@ def read_item_values(
     >>> read_item_values({"item": ["a", "b"], "score": [1, 2.5]})
     (array(['a', 'b'], dtype=object), array([1. , 2.5]))
     """
-    table = open_source(source)
+    table = open_source(source, called="items")
     try:
         item = resolve_column(table, "item", "the items")
         name = resolve_column(table, column, f"the values {column!r}")
