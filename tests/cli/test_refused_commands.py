@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 
 import pytest
@@ -47,3 +48,26 @@ def test_commands_that_are_refused(name, run, tmp_path):
     assert status == 1
     assert message in re.sub(r"\s+", " ", err)
     assert [each.name for each in tmp_path.iterdir()] == ["votes.csv"]
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "fit VOTES --report VOTES",
+        "fit VOTES --table VOTES",
+        "fit FOLDER/votes.parquet --out FOLDER",
+        "next VOTES --out VOTES",
+        "export VOTES --out VOTES",
+        "spam VOTES --kind left --percent 50 --out VOTES",
+    ],
+)
+def test_the_votes_are_not_written_over(run, tmp_path, command):
+    places = {"VOTES": str(tmp_path / "votes.csv"), "FOLDER": str(tmp_path)}
+    for path in (tmp_path / "votes.csv", tmp_path / "votes.parquet"):
+        path.write_text("winner,loser,worker\na,b,x\nb,c,y\n")
+    for name, place in places.items():
+        command = command.replace(name, place)
+    status, _, err = run(*command.split())
+    assert status == 1
+    assert "holds the votes that are read; write somewhere else" in err
+    assert sorted(os.listdir(tmp_path)) == ["votes.csv", "votes.parquet"]

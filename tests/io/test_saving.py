@@ -360,3 +360,15 @@ def test_labels_of_any_length_come_back(tmp_path):
     assert back.labels == fit.labels
     assert set(back.labels) == set(long)
     assert back.worker_table["worker"].tolist() == fit.worker_table["worker"].tolist()
+
+
+@pytest.mark.parametrize("name", ["items.csv", "votes.parquet"])
+def test_files_of_others_are_not_overwritten(tmp_path, name):
+    fit = small()
+    (tmp_path / name).write_text("mine")
+    with pytest.raises(RequestError, match=f"{name} is there and would be overwritten"):
+        fit.save(tmp_path)
+    assert (tmp_path / name).read_text() == "mine"
+    assert os.listdir(tmp_path) == [name]
+    fit.save(tmp_path / "fit")
+    fit.save(tmp_path / "fit")  # a fit over a fit is no loss

@@ -88,7 +88,9 @@ def export(
 ) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
+    from crowdsift.io.files import require_other
 
+    require_other(votes, out)
     if out is None:
         _write_head(fitted or Path(votes), head)
         return

@@ -210,10 +210,14 @@ def _require_targets(
     out: Path | None, report: Path | None, table: Path | None, votes: str, to_table: str | None
 ) -> None:
     """Refuse what cannot be written before any work is done."""
-    from crowdsift.io.files import require_file, require_folder
+    from crowdsift.io.files import require_file, require_folder, require_other
 
+    require_other(votes, report, table)
     if out is not None:
+        from crowdsift.results.store import require_target
+
         require_folder(out)
+        require_target(out, votes)
     if report is not None:
         require_file(report)
     if to_table is not None:

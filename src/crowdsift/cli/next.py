@@ -77,8 +77,9 @@ def next_(
     import crowdsift
     from crowdsift.active.next_pairs import next_pairs, second_opinions
     from crowdsift.io.candidates import read_capacities, read_labels
-    from crowdsift.io.files import replace_file
+    from crowdsift.io.files import replace_file, require_other
 
+    require_other(votes, out)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, threads=threads,

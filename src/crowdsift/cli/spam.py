@@ -21,8 +21,10 @@ def spam(
 ) -> None:
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
+    from crowdsift.io.files import require_other
     from crowdsift.lab.spam import write_votes
 
+    require_other(votes, out)
     comparisons = crowdsift.read(votes, columns=mapping(columns))
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
     write_votes(spammed, out)

@@ -22,6 +22,7 @@ __all__ = [
     "replace_file",
     "require_file",
     "require_folder",
+    "require_other",
     "sync_folder",
     "write_folder",
     "write_through",
@@ -193,6 +194,26 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
     nearest = next(place for place in (folder, *folder.absolute().parents) if place.exists())
     if not nearest.is_dir() or not os.access(nearest, os.W_OK | os.X_OK):
         raise RequestError(f"cannot write to {folder}: no permission in {nearest}")
+
+
+def require_other(source: str, *targets: str | os.PathLike[str] | None) -> None:
+    """Refuse to write over the file that is read.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from crowdsift.io.files import require_other
+    >>> with tempfile.NamedTemporaryFile() as votes:
+    ...     require_other(votes.name, "other.csv", None)
+    ...     require_other(votes.name, votes.name)
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: ... holds the votes that are read; write somewhere else
+    """
+    for target in targets:
+        with suppress(OSError):  # one of them is no file, so they are not the same
+            if target is not None and os.path.samefile(source, target) and os.path.isfile(target):
+                raise RequestError(f"{target} holds the votes that are read; write somewhere else")
 
 
 def require_file(path: str | os.PathLike[str]) -> None:

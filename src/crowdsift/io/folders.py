@@ -18,9 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.files import locked, new_folder, replace_file, sync_folder
+from crowdsift.io.files import locked, new_folder, replace_file, require_other, sync_folder
 
-__all__ = ["RecordedFolder", "write_recorded"]
+__all__ = ["RecordedFolder", "require_own", "write_recorded"]
 
 _FILES = "files"  # the key of the record under which the files stand
 _MARK = ".crowdsift-new"  # how the hidden names end
@@ -152,6 +152,7 @@ def write_recorded(
         if os.path.lexists(folder / each) and not (folder / each).is_file():
             what = "is a folder" if (folder / each).is_dir() else "is no regular file"
             raise RequestError(f"{folder / each} {what}; write somewhere else")
+    require_own(folder, name, files)
     digest = {each: hashlib.sha256(content).hexdigest() for each, content in files.items()}
     listed = {each: {"bytes": len(files[each]), "sha256": digest[each]} for each in files}
     text = json.dumps({**record, _FILES: listed}, indent=2, allow_nan=False) + "\n"
@@ -176,6 +177,45 @@ def write_recorded(
         for each in stale:
             (folder / each).unlink(missing_ok=True)
         sync_folder(folder)
+
+
+def require_own(
+    directory: str | os.PathLike[str], name: str, files: Iterable[str], source: str = ""
+) -> None:
+    """Refuse a folder in which files would be lost that are not ours, or that are being read.
+
+    Without a record nothing in the folder was written by `write_recorded`.
+
+    Parameters
+    ----------
+    directory, name
+        The folder, and the name of the record.
+    files
+        The names of the files that would be written.
+    source
+        The file that is read, if any.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from crowdsift.io.folders import require_own
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     require_own(folder, "all.json", ["a.txt"])
+    ...     pathlib.Path(folder, "a.txt").touch()
+    ...     require_own(folder, "all.json", ["a.txt"])
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: .../a.txt is there and would be overwritten, ...
+    """
+    folder = Path(directory)
+    require_other(source, *(folder / each for each in files))
+    if os.path.lexists(folder / name):
+        return
+    if found := [each for each in files if os.path.lexists(folder / each)]:
+        raise RequestError(
+            f"{folder / found[0]} is there and would be overwritten; this is no folder of a fit "
+            f"(it has no {name}); give another folder, or move the file"
+        )
 
 
 def _prepare(folder: Path, name: str, ours: Iterable[str]) -> set[str]:

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import InputError
-from crowdsift.io.folders import RecordedFolder, write_recorded
+from crowdsift.io.folders import RecordedFolder, require_own, write_recorded
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.coefficients import COEFFICIENTS
 from crowdsift.results.data import FitData
@@ -37,7 +37,7 @@ from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
 
-__all__ = ["FORMAT", "load", "save"]
+__all__ = ["FORMAT", "load", "require_target", "save"]
 
 # Number of the layout of a saved fit. Format 1 had no list of files: of such a folder the tables
 # are read, and nothing to start from, since that may be of another fit.
@@ -101,6 +101,11 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     kept, details = kept_files(fit)
     record["kept"] = {**details, "taken": list(taken_by(fit)) if "votes" in details else []}
     write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
+
+
+def require_target(directory: str | os.PathLike[str], source: str) -> None:
+    """Refuse early a folder in which saving a fit would overwrite files of somebody else."""
+    require_own(directory, _SUMMARY, _OURS, source)
 
 
 def load(directory: str | os.PathLike[str]) -> FitData:
