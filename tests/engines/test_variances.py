@@ -48,8 +48,10 @@ def test_variances_are_within_five_percent(design):
     sites.update(np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(K), damping=1.0,
                  clip=True, side=SidePrior())  # fmt: skip
     laplacian = sites.system(sites.pair_sums()).laplacian
-    found = Factorisation(engine).variances(sites, laplacian, exact=True)
+    exact = Factorisation(engine)
+    found = exact.variances(sites, laplacian, exact=True)
     assert found is not None or design is random_design  # a sparse factor of a chain or a lattice
+    assert exact.possible(sites, laplacian) == (found is not None)
     if found is None:
         found, _ = loopy_bp(sites, laplacian, None)
     assert found.definite

@@ -11,6 +11,7 @@ import pytest
 import crowdsift
 from crowdsift.engines.grid import SiteSystem
 from crowdsift.engines.reference.operators import laplacian
+from crowdsift.solvers.ep.effect_step import scoring_step
 from crowdsift.solvers.ep.group_prior import GroupPrior
 
 S = 0.3
@@ -72,6 +73,15 @@ def test_leaves_integrated_out_block_by_block_are_those_of_dense_matrices(smalle
     one = np.eye(n)
     up, down = (log_evidence(C + e * one, L, b) for e in (h, -h))
     assert step == pytest.approx((up - down) / (2 * h), rel=1e-6)
+    unexplained = L - L @ sigma @ L
+    information = 0.5 * np.sum(unexplained[group[:, None] == group] ** 2)
+    prior.learn(SimpleNamespace())  # type: ignore[arg-type]
+    assert prior.variance == pytest.approx(scoring_step(step, information, S), rel=1e-9)
+    prior.variance = S
+    prior.rescale(2.0)
+    assert prior.variance == pytest.approx(S / 4.0)
+    size = (prior.item_means @ prior.item_means + np.trace(prior.covariance)) / 5.0
+    assert prior.drift(SimpleNamespace()) == pytest.approx(np.sqrt(size))  # type: ignore[arg-type]
 
 
 def test_groups_of_one_pair_have_the_algebra_of_the_pair_effect() -> None:

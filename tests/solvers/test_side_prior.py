@@ -73,7 +73,11 @@ def test_posteriors_of_workers():
 
 def test_nothing_is_learned_of_no_sites():
     none = np.zeros(3)
-    assert learn_sides(none, none, np.ones(3), SidePrior(0.1, 0.2)).prior == (0.1, 0.2)
+    side = learn_sides(none, none, np.ones(3), SidePrior(0.1, 0.2))
+    assert side.prior == (0.1, 0.2)
+    mean, variance = side.posteriors(none, none)
+    assert mean.tolist() == [0.1] * 3
+    assert variance == pytest.approx([1.2] * 3)  # what is known of g0 is its prior, N(0, 1)
 
 
 def test_one_pass_moves_a_variance_by_a_factor_of_4_at_most():

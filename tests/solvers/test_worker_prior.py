@@ -173,6 +173,20 @@ def test_a_majority_of_adversaries_is_the_majority():
     assert prior.shares[0] > 0.9
 
 
+@pytest.mark.parametrize(("ties", "sides"), [(False, False), (True, True)])
+def test_a_prior_starts_as_a_gaussian_and_a_little_of_everything(ties, sides):
+    levels, types = power_grid(25), worker_types(ties=ties, sides=sides)
+    prior = WorkerPrior.start(levels, 1.0, 0.5, types)
+    points, n = mirrored(levels), len(prior.masses)
+    density = np.exp(-0.5 * ((points - 1.0) / 0.5) ** 2) * np.gradient(points)
+    table = prior.by_width(prior.masses)
+    given = 0.97 * density / density.sum() / len(types.widths) + 0.03 / n
+    np.testing.assert_allclose(table, np.tile(given, (len(types.widths), 1)), rtol=1e-12)
+    np.testing.assert_allclose(prior.masses[table.size :], 0.03 / n, rtol=1e-12)
+    assert prior.masses.sum() == pytest.approx(1.0)
+    np.testing.assert_allclose(levels, 6.0 * (np.arange(1, 13) / 12) ** 1.5, rtol=1e-12)
+
+
 @pytest.mark.parametrize("known", [False, True])
 def test_a_rescaled_prior_is_the_distribution_of_scaled_reliabilities(known):
     """Its moments are scaled, and it learns from counts what it would have learned unscaled."""

@@ -1,0 +1,81 @@
+"""Sites that outlive their run, against plain dictionaries of votes."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from crowdsift.engines.grid import RELIABILITY_ONLY, VoteSites
+from crowdsift.solvers.ep.kept_sites import SavedSites, carried_over, recoded, worker_codes
+from crowdsift.solvers.ep.worker_prior import worker_types
+
+ITEMS, WORKERS = 4, 3
+
+
+def kept(rng, n):
+    """Sites of votes, of which equal ones have equal sites."""
+    worker = rng.integers(0, WORKERS, n)
+    winner = rng.integers(0, ITEMS, n)
+    loser = (winner + rng.integers(1, ITEMS, n)) % ITEMS
+    kind = rng.choice([1, -1, 2], n)
+    tau = 0.1 + worker + 10.0 * winner + 100.0 * loser + 1000.0 * kind
+    values = [(tau + shift).astype(np.float32) for shift in (0.0, 1.0, 2.0, 3.0)]
+    codes = (each.astype(np.uint32) for each in (worker, winner, loser))
+    ends = rng.random((2, WORKERS + 1))
+    return SavedSites(*codes, kind.astype(np.int8), *values, *ends)
+
+
+def votes_of(sites):
+    """The same as an engine has them: ordered by worker, how many a worker has."""
+    order = np.argsort(sites.worker, kind="stable")
+    held = np.bincount(sites.worker, minlength=WORKERS)
+    return VoteSites(
+        held, *(each[order] for each in sites[1:4]), *np.zeros((4, len(order)), np.float32),
+        *np.full((2, WORKERS), np.nan),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("sides", [False, True])
+@pytest.mark.parametrize("before", [0, 1, 40])
+def test_equal_votes_take_over_their_sites(sides, before):
+    types = worker_types(ties=False, sides=True) if sides else RELIABILITY_ONLY
+    rng = np.random.default_rng(before)
+    earlier, votes = kept(rng, before), votes_of(kept(rng, 60))
+
+    def key(worker, winner, loser, kind):
+        return int(worker), int(winner), int(loser), int(kind if sides else abs(kind))
+
+    known = {}
+    for worker, winner, loser, kind, *values in zip(*earlier[:8], strict=True):
+        known.setdefault(key(worker, winner, loser, kind), values)
+    found = carried_over(earlier, votes, types)
+    there = 0
+    for place, worker in enumerate(worker_codes(votes)):
+        at = key(worker, votes.winner[place], votes.loser[place], votes.kind[place])
+        there += at in known
+        assert [each[place] for each in found[4:8]] == list(known.get(at, [0.0] * 4))
+    assert (0 < there < 60) == (before == 40)
+    for one, two in zip(found[:4], votes[:4], strict=True):
+        np.testing.assert_array_equal(one, two)
+    np.testing.assert_array_equal(found.low, earlier.low[:WORKERS])  # one more: gold
+    np.testing.assert_array_equal(found.high, earlier.high[:WORKERS])
+
+
+def test_sites_under_other_codes():
+    sites = kept(np.random.default_rng(5), 50)
+    item, worker = np.array([2, -1, 0, 5]), np.array([4, 0, -1, 2])
+    found = recoded(sites, item, worker, 6)
+    expected = [
+        (worker[s], item[i], item[j], *rest)
+        for s, i, j, *rest in zip(*sites[:8], strict=True)
+        if worker[s] >= 0 and item[i] >= 0 and item[j] >= 0
+    ]
+    assert 0 < len(expected) < 50
+    assert list(zip(*found[:8], strict=True)) == expected
+    assert found.worker.dtype == found.winner.dtype == found.loser.dtype == np.uint32
+    for own, given in ((found.low, sites.low), (found.high, sites.high)):
+        np.testing.assert_array_equal(own[[4, 0, 2]], given[[0, 1, 3]])
+        assert np.isnan(own[[1, 3, 5]]).all()
+    same = recoded(sites, np.arange(4), np.arange(4), 4)
+    for one, two in zip(same, sites, strict=True):
+        np.testing.assert_array_equal(one, two)
