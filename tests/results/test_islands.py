@@ -10,7 +10,7 @@ from strategies import comparisons
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.models import MODELS
-from crowdsift.votes import plain_kernels
+from crowdsift.votes import numpy_kernels
 from crowdsift.votes.graph import components
 from crowdsift.votes.tally import tally
 
@@ -122,6 +122,6 @@ def test_components_without_the_core_are_the_same(seed):
         items=np.arange(k).astype(object),
         workers=np.array([None], object),
     )
-    assert (plain_kernels.components(one, two, k) == components(votes)).all()
+    assert (numpy_kernels.components(one, two, k) == components(votes)).all()
     path = rng.permutation(k)
-    assert not plain_kernels.components(path[1:], path[:-1], k).any()
+    assert not numpy_kernels.components(path[1:], path[:-1], k).any()

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from crowdsift import _core
-from crowdsift.votes import plain_kernels
+from crowdsift.votes import numpy_kernels
 
 THREADS = 2
 
@@ -39,7 +39,7 @@ def test_collapse_in_numpy_is_that_of_the_core(
     workers = 7 if votes["worker"] is not None else 1  # the last has no votes
     ours, theirs = (
         collapse(*votes.values(), 9, workers, oriented, THREADS)
-        for collapse in (plain_kernels.collapse, _core.collapse)
+        for collapse in (numpy_kernels.collapse, _core.collapse)
     )
     for one, two in zip(ours, theirs, strict=True):
         assert one.dtype == two.dtype
@@ -51,7 +51,7 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
     votes = drawn(seed)
     one, two, outcome, weight, _, _, offsets = _core.collapse(*votes.values(), 9, 6, False, THREADS)
     for ours, theirs in zip(
-        plain_kernels.pool_pairs(one, two, outcome, weight, 9),
+        numpy_kernels.pool_pairs(one, two, outcome, weight, 9),
         _core.pool_pairs(one, two, outcome, weight, 9),
         strict=True,
     ):
@@ -59,7 +59,7 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     rank = np.random.default_rng(seed).permutation(9).astype(np.uint32) // 2
     for ours, theirs in zip(
-        plain_kernels.tally(one, two, outcome, weight, offsets, rank, THREADS),
+        numpy_kernels.tally(one, two, outcome, weight, offsets, rank, THREADS),
         _core.tally(one, two, outcome, weight, offsets, rank, THREADS),
         strict=True,
     ):
@@ -67,11 +67,11 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     few = np.arange(6) * (len(one) // 6)  # else every item has votes of several workers
     ends = np.searchsorted(few, offsets)
-    ours = plain_kernels.judged_by_one(one[few], two[few], ends, 9)
+    ours = numpy_kernels.judged_by_one(one[few], two[few], ends, 9)
     assert ours.any()
     assert (ours == _core.judged_by_one(one[few], two[few], ends, 9)).all()
     sparse = slice(0, 6)
-    ours = plain_kernels.components(one[sparse], two[sparse], 9)
+    ours = numpy_kernels.components(one[sparse], two[sparse], 9)
     assert (ours == _core.components(one[sparse], two[sparse], 9)).all()
 
 
@@ -87,7 +87,7 @@ def test_faults_found_in_numpy_are_those_of_the_core(column: str, value: float) 
         votes[column][row] = value
         if row == 17:
             votes["second"][300] = votes["first"][300]
-        ours = plain_kernels.find_fault(*votes.values(), 9, 6)
+        ours = numpy_kernels.find_fault(*votes.values(), 9, 6)
         assert ours == _core.find_fault(*votes.values(), 9, 6)
         assert ours[1] == row
 
@@ -96,7 +96,7 @@ def test_an_item_compared_with_itself_is_found() -> None:
     votes = drawn(3)
     votes.pop("context")
     votes["second"][5] = votes["first"][5]
-    assert plain_kernels.find_fault(*votes.values(), 9, 6) == (3, 5)
+    assert numpy_kernels.find_fault(*votes.values(), 9, 6) == (3, 5)
 
 
 def test_votes_are_read_without_the_compiled_core(tmp_path: Any) -> None:

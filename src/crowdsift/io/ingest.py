@@ -86,7 +86,8 @@ def read(
     sides
         Whether the first item was shown on the left. By default this is so for ``left`` and
         ``right`` only: many files with ``first`` and ``second`` have the winner always first, and
-        would look like a crowd that always presses left. True believes them, False never does.
+        would look like a crowd that always presses left. True takes ``first`` as the left all the
+        same, False takes no side as known.
     covariates
         Names of further columns of numbers, in favour of the first item.
     by

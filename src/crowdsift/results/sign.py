@@ -36,8 +36,8 @@ __all__ = [
     "voters",
 ]
 
-# What is believed of the share of honest workers among those of a clear sign before any vote:
-# Beta(3.5, 0.5), the 5·(.7, .1) pseudo-counts of the prior of `sift`.
+# Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the
+# 5·(.7, .1) pseudo-counts of the prior of `sift`.
 _HONEST, _ADVERSARIAL = 3.5, 0.5
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
 _PAIRS = 5_000  # drawn to see how often the order of a pair is right

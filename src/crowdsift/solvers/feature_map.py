@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 __all__ = ["FeatureMode", "mode_with_features", "plain_evidence"]
 
-_ROUNDS = 60  # of a mode and a step of the shares
+_MOST_ALTERNATIONS = 60  # of a mode and a step of the shares
 _REST = 1e-3  # shares that move by less are at rest
 _SECTIONS = 10  # of the search for the sum of the shares
 _LEAST, _LEAST_OWN = 1e-6, 0.02  # of ρ and of s
@@ -87,7 +87,7 @@ def mode_with_features(
     """
     prior: DensePrior = _FixedScale(groups)
     at = start
-    for _ in range(_ROUNDS):
+    for _ in range(_MOST_ALTERNATIONS):
         found = _settled(engine, prior, mean, sd, rule, at)
         at, before = (found.means, found.at.slopes), prior.shares
         prior = copy(found.item_prior)

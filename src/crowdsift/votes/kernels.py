@@ -18,7 +18,7 @@ try:
 
     COMPILED = True
 except ImportError:  # no wheel for this machine, or a source tree that was not built
-    from crowdsift.votes.plain_kernels import (
+    from crowdsift.votes.numpy_kernels import (
         collapse,
         components,
         find_fault,
