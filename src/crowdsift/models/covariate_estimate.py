@@ -16,11 +16,16 @@ from crowdsift.solvers.ep.type_summary import chosen_types
 from crowdsift.votes.covariates import SIDE
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.engines.base import Engine
+    from crowdsift.engines.grid import TypePosteriors
     from crowdsift.models.base import Estimate
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.covariate_run import CovariateRun
+    from crowdsift.solvers.ep.state import Propagation
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.covariates import Design
 
 __all__ = [
     "MOST_ITEMS",
@@ -62,58 +67,100 @@ def refuse_covariates(engine: Engine, votes: Comparisons, *, contexts: bool) -> 
 def covariate_estimate(
     found: CovariateRun, engine: Engine, nothing: tuple[str, ...]
 ) -> tuple[CovariateEstimate, WorkerPoints | None]:
-    """Coefficients at the end of a run, and points of the workers' posteriors."""
-    run, design = found.run, found.design
-    m, size = engine.facts.n_workers, run.scale()
-    typical = typical_reliability(run.prior) * size
-    if design is None:
+    """Coefficients at the end of a run, and points of the workers' posteriors.
+
+    Parameters
+    ----------
+    found, engine
+        The run, and the votes it is of.
+    nothing
+        Names of covariates that are 0 for every vote.
+    """
+    run, m = found.run, engine.facts.n_workers
+    typical = typical_reliability(run.prior) * run.scale()
+    if found.design is None:
         none, empty = np.zeros((m, 0)), np.zeros(0)
         return CovariateEstimate(
             (), empty, empty, empty, none, none, np.zeros((m, 1, 0)), np.zeros((m, 0, 0)),
             np.zeros((engine.facts.n_items, 0)), typical, found.gains, found.by_items, nothing,
         ), None  # fmt: skip
-    sites, scale = found.sites, design.scale
+    posterior = found.sites.posteriors(run.prior.masses, slice(0, m))
+    chosen = chosen_types(posterior.masses, _POINTS)
+    estimate = _coefficients(found, found.design, posterior, chosen, engine.facts.n_items, typical)
+    estimate = replace(estimate, nothing=nothing)
+    return estimate, _points(run, posterior, chosen, estimate)
+
+
+def _n_regular(run: Propagation, posterior: TypePosteriors) -> int:
+    """The number of types with a reliability; side-only types follow them."""
+    return len(run.prior.types.widths) * int(posterior.points.shape[1])
+
+
+def _coefficients(
+    found: CovariateRun,
+    design: Design,
+    posterior: TypePosteriors,
+    chosen: NDArray[np.intp],
+    n_items: int,
+    typical: float,
+) -> CovariateEstimate:
+    """Posterior means and covariances of the coefficients, in the units of the covariates.
+
+    Given the scores; what scores and the mean coefficients g leave open, and all workers share,
+    comes on top. `chosen` are the types at the points of every worker's posterior.
+    """
+    sites, scale, n_regular = found.sites, design.scale, _n_regular(found.run, posterior)
     assert sites.laplace is not None
     assert sites.joint is not None
-    posterior = sites.posteriors(run.prior.masses, slice(0, m))
-    widths = run.prior.types.widths
-    n_regular = len(widths) * posterior.points.shape[1]
     q = posterior.masses[:, :n_regular]
     q = q / np.maximum(q.sum(axis=1, keepdims=True), 1e-300)
     by_type, within = sites.laplace.mean[:, :n_regular], sites.laplace.covariance[:, :n_regular]
-    # Given the scores; what scores and g leave open, and all workers share, comes on top.
     mean = np.einsum("st,stp->sp", q, by_type)
     about = by_type - mean[:, None]
     shared = sites.joint.coefficients - sites.joint.given
     covariance = np.einsum("st,stpq->spq", q, within) + shared
     variance = np.einsum("st,stp->sp", q, about**2) + np.einsum("spp->sp", covariance)
-    chosen = chosen_types(posterior.masses, _POINTS)
-    row = np.arange(m)[:, None]
+    row = np.arange(len(chosen))[:, None]
     regular = chosen < n_regular
     gamma = np.where(regular[..., None], by_type[row, np.minimum(chosen, n_regular - 1)], 0.0)
-    free = ~design.by_items
-    g_sd = np.sqrt(np.diag(sites.joint.covariance)[engine.facts.n_items :])
-    estimate = CovariateEstimate(
-        names=design.names, crowd=sites.effects.mean * free / scale, crowd_sd=g_sd / scale,
-        spread=np.sqrt(sites.effects.variance) / scale, mean=mean / scale,
-        sd=np.sqrt(variance) / scale, points=gamma / scale,
-        covariance=covariance / (scale[:, None] * scale), item_values=design.item_values,
-        typical=typical, gains=found.gains, by_items=found.by_items, nothing=nothing,
-    )  # fmt: skip
-    side = np.zeros(chosen.shape)
-    spread = np.zeros(chosen.shape)
-    types = run.prior.types
-    if SIDE in design.names:
-        own = np.append(np.zeros(n_regular), types.side_only)[chosen]
-        side = np.where(regular, estimate.points[:, :, 0], own)
-        spread = np.where(regular, estimate.covariance[:, :1, 0], 0.0)
-    column = chosen % posterior.points.shape[1]
-    points = WorkerPoints(
-        np.where(regular, posterior.points[row, column], 0.0) * size,
-        np.append(np.repeat(widths, posterior.points.shape[1]), types.side_only_widths)[chosen],
-        side, spread,
-    )  # fmt: skip
-    return estimate, points
+    g_sd = np.sqrt(np.diag(sites.joint.covariance)[n_items:])
+    return CovariateEstimate(
+        names=design.names,
+        crowd=sites.effects.mean * ~design.by_items / scale,
+        crowd_sd=g_sd / scale,
+        spread=np.sqrt(sites.effects.variance) / scale,
+        mean=mean / scale,
+        sd=np.sqrt(variance) / scale,
+        points=gamma / scale,
+        covariance=covariance / (scale[:, None] * scale),
+        item_values=design.item_values,
+        typical=typical,
+        gains=found.gains,
+        by_items=found.by_items,
+    )
+
+
+def _points(
+    run: Propagation,
+    posterior: TypePosteriors,
+    chosen: NDArray[np.intp],
+    estimate: CovariateEstimate,
+) -> WorkerPoints:
+    """Reliability, tie width and side bias of the chosen types of every worker."""
+    types, n_regular = run.prior.types, _n_regular(run, posterior)
+    regular, levels = chosen < n_regular, posterior.points.shape[1]
+    side, side_variance = np.zeros(chosen.shape), np.zeros(chosen.shape)
+    if SIDE in estimate.names:
+        side_only = np.append(np.zeros(n_regular), types.side_only)[chosen]
+        side = np.where(regular, estimate.points[:, :, 0], side_only)
+        side_variance = np.where(regular, estimate.covariance[:, :1, 0], 0.0)
+    row = np.arange(len(chosen))[:, None]
+    return WorkerPoints(
+        np.where(regular, posterior.points[row, chosen % levels], 0.0) * run.scale(),
+        np.append(np.repeat(types.widths, levels), types.side_only_widths)[chosen],
+        side,
+        side_variance,
+    )
 
 
 def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> Vector:

@@ -168,31 +168,9 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
 def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     """The best items; labels take the room that the figures leave."""
     items, by = fit.shown_items, fit.context_columns
-    # Where every context is one group, its own column says so already.
-    contexts = len(set(zip(*(items[name].tolist() for name in by), strict=True))) if by else 1
-    islands = fit.summary["components"] > contexts
-    points = fit.summary.get("scale") == "elo"
-    form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
     best = np.lexsort((items["component"], items["rank"]))[:_SHOWN]
     shown = _Rows({name: column[best] for name, column in items.items()}).records()
-    figures = {
-        "rank": [words.count(row["rank"]) for row in shown],
-        score_name(fit): [form.format(row["score"]) for row in shown],
-        f"{level_text(fit.level)} interval": [
-            _span(row["lower"], row["upper"], ends) for row in shown
-        ],
-        **(
-            {"as is": [form.format(row["score_as_is"]) for row in shown]}
-            if "score_as_is" in items and fit.shown is None
-            else {}
-        ),
-        "ranks": [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown],
-        "votes": [words.count(row["comparisons"]) for row in shown],
-    }
-    if islands:
-        figures["group"] = [words.count(row["component"]) for row in shown]
-    # Some methods, and very many items, have no intervals.
-    figures = {name: texts for name, texts in figures.items() if any(texts)}
+    figures = _item_figures(fit, shown)
     room = width - 1 - sum(max(map(len, [name, *texts])) + 3 for name, texts in figures.items())
     labels = {name: [_plain(row[name]) for row in shown] for name in (*by, "item")}
     for name, texts in list(labels.items()):  # a context, if there is one, has a third
@@ -214,6 +192,30 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     what = f"{_SHOWN} of {words.count(items.height)}"
     more = f", {best_of or 'the best '}{what}" if items.height > _SHOWN else ""
     return f"Items{more}", table
+
+
+def _item_figures(fit: FitData, shown: list[dict[str, Any]]) -> dict[str, list[str]]:
+    """The texts of every column of figures, the rank first; columns without any are left out."""
+    items, by = fit.shown_items, fit.context_columns
+    points = fit.summary.get("scale") == "elo"
+    form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
+    figures = {
+        "rank": [words.count(row["rank"]) for row in shown],
+        score_name(fit): [form.format(row["score"]) for row in shown],
+        f"{level_text(fit.level)} interval": [
+            _span(row["lower"], row["upper"], ends) for row in shown
+        ],
+    }
+    if "score_as_is" in items and fit.shown is None:
+        figures["as is"] = [form.format(row["score_as_is"]) for row in shown]
+    figures["ranks"] = [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown]
+    figures["votes"] = [words.count(row["comparisons"]) for row in shown]
+    # Where every context is one group, its own column says so already.
+    contexts = len(set(zip(*(items[name].tolist() for name in by), strict=True))) if by else 1
+    if fit.summary["components"] > contexts:
+        figures["group"] = [words.count(row["component"]) for row in shown]
+    # Some methods, and very many items, have no intervals.
+    return {name: texts for name, texts in figures.items() if any(texts)}
 
 
 def _most_label(width: int) -> int:
