@@ -4,34 +4,14 @@ from typing import Annotated
 
 import typer
 
+from crowdsift.cli import options as opt
 from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
-from crowdsift.cli.options import (
-    AsJson,
-    BadRows,
-    Classes,
-    Columns,
-    Covariates,
-    EngineName,
-    FormatName,
-    NoWorkers,
-    OldFeatures,
-    Quiet,
-    Seed,
-    Sides,
-    SkipBad,
-    Threads,
-    Tune,
-    Unique,
-    Values,
-    Votes,
-    Where,
-)
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, step_progress, to_json
 
 
 def evaluate(
-    votes: Votes,
+    votes: opt.Votes,
     truth: Annotated[
         str | None,
         typer.Option(
@@ -39,27 +19,27 @@ def evaluate(
         ),
     ] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
-    tune: Tune = False,
-    format_: FormatName = "auto",
-    columns: Columns = None,
-    values: Values = None,
-    where: Where = None,
-    unique: Unique = None,
-    skip_bad: SkipBad = False,
-    bad_rows: BadRows = None,
-    covariates: Covariates = None,
-    features: OldFeatures = None,
-    classes: Classes = None,
+    tune: opt.Tune = False,
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    covariates: opt.Covariates = None,
+    features: opt.OldFeatures = None,
+    classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None,
     item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error",
-    as_json: AsJson = False,
-    no_workers: NoWorkers = False,
-    sides: Sides = None,
-    engine: EngineName = "auto",
-    threads: Threads = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    as_json: opt.AsJson = False,
+    no_workers: opt.NoWorkers = False,
+    sides: opt.Sides = None,
+    engine: opt.EngineName = "auto",
+    threads: opt.Threads = None,
+    seed: opt.Seed = 0,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Compare methods by the true scores of items, or by how they predict left-out votes."""
     import crowdsift

@@ -5,21 +5,8 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import (
-    BadRows,
-    Columns,
-    FormatName,
-    NoWorkers,
-    Settings,
-    Sides,
-    SkipBad,
-    Threads,
-    Unique,
-    Values,
-    VotesOrFolder,
-    Where,
-    hyper_parameters,
-)
+from crowdsift.cli import options as opt
+from crowdsift.cli.options import hyper_parameters
 from crowdsift.cli.reading import read_options
 from crowdsift.cli.terminal import fit_progress, say, warn
 from crowdsift.errors import RequestError
@@ -64,27 +51,27 @@ Fitted = Annotated[
 
 
 def export(
-    votes: VotesOrFolder,
+    votes: opt.VotesOrFolder,
     out: Target = None,
     method: Method = None,
-    settings: Settings = None,
+    settings: opt.Settings = None,
     to: To = "plain",
     flip: Flip = "always",
     keep: Annotated[float, typer.Option(help="Drop rows less probable than this, as 0.8.")] = 0.0,
     texts: Texts = None,
     fitted: Fitted = None,
     head: Head = None,
-    format_: FormatName = "auto",
-    columns: Columns = None,
-    values: Values = None,
-    where: Where = None,
-    unique: Unique = None,
-    skip_bad: SkipBad = False,
-    bad_rows: BadRows = None,
-    no_workers: NoWorkers = False,
-    sides: Sides = None,
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    no_workers: opt.NoWorkers = False,
+    sides: opt.Sides = None,
     by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
-    threads: Threads = None,
+    threads: opt.Threads = None,
 ) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift

@@ -5,21 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import (
-    AsJson,
-    BadRows,
-    Columns,
-    FormatName,
-    NoWorkers,
-    Quiet,
-    Seed,
-    SkipBad,
-    Threads,
-    Unique,
-    Values,
-    VotesOrFolder,
-    Where,
-)
+from crowdsift.cli import options as opt
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.terminal import print_text, say, to_json
 
@@ -53,25 +39,25 @@ Reask = Annotated[
 
 
 def next_(
-    votes: VotesOrFolder,
+    votes: opt.VotesOrFolder,
     pairs: Annotated[int, typer.Option(help="How many comparisons.", min=1)] = 10,
     workers: Askable = None,
     items: Items = None,
     keep_islands: KeepIslands = False,
     reask: Reask = False,
     out: Annotated[Path | None, typer.Option(help="CSV file for the questions.")] = None,
-    format_: FormatName = "auto",
-    columns: Columns = None,
-    values: Values = None,
-    where: Where = None,
-    unique: Unique = None,
-    skip_bad: SkipBad = False,
-    bad_rows: BadRows = None,
-    no_workers: NoWorkers = False,
-    as_json: AsJson = False,
-    threads: Threads = None,
-    seed: Seed = 0,
-    quiet: Quiet = False,
+    format_: opt.FormatName = "auto",
+    columns: opt.Columns = None,
+    values: opt.Values = None,
+    where: opt.Where = None,
+    unique: opt.Unique = None,
+    skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None,
+    no_workers: opt.NoWorkers = False,
+    as_json: opt.AsJson = False,
+    threads: opt.Threads = None,
+    seed: opt.Seed = 0,
+    quiet: opt.Quiet = False,
 ) -> None:
     """Choose the comparisons worth asking next, and whom to ask."""
     import crowdsift
