@@ -6,8 +6,6 @@ import numpy as np
 
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes
 
-# Sites are in single precision in the core.
-CLOSE = {"rtol": 2e-4, "atol": 2e-5}
 SIDES, WIDTHS = np.array([-2.0, 1.0, 4.0]), np.array([0.02, 0.4, 2.0])
 NONE = np.empty(0)
 SHAPES = [

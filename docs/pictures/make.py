@@ -61,10 +61,10 @@ def main() -> None:
             fits[name] = crowdsift.fit(votes)
             fits[name].report(Path(folder) / f"{name}.html", title=title)
 
-        def opened(name: str, scheme: str = "light", width: int = 1000, height: int = 860) -> Page:
+        def opened(name: str, scheme: str = "light") -> Page:
             context = browser.new_context(
                 color_scheme=scheme,  # type: ignore[arg-type]
-                viewport={"width": width, "height": height},
+                viewport={"width": 1000, "height": 860},
                 device_scale_factor=1.4,
             )
             page = context.new_page()
@@ -73,7 +73,6 @@ def main() -> None:
 
         shot(opened("demo"), "report-light")
         shot(opened("demo", "dark"), "workers-dark", "#workers", 900)
-        shot(opened("demo", width=390, height=860), "report-phone")
         shot(opened("demo"), "without", "#without", 620)
         shot(opened("llmfao"), "llmfao-leaderboard", "#leaderboard", 900)
         shot(opened("llmfao"), "llmfao-workers", "#workers", 860)

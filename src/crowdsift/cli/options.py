@@ -66,7 +66,7 @@ Quiet = Annotated[
     bool,
     typer.Option(
         "--quiet",
-        help="Print warnings and errors only: no intake, no progress, and tables only where no "
+        help="Print warnings and errors only: no counts of rows, no progress, and tables only where no "
         "file is written that has the results.",
     ),
 ]
@@ -171,7 +171,7 @@ Memory = Annotated[
 ]
 Shards = Annotated[
     int | None,
-    typer.Option(help="In how many parts --engine dask cuts the votes; default one a process."),
+    typer.Option(help="In how many parts --engine dask cuts the votes; default one per process."),
 ]
 Checkpoint = Annotated[
     Path | None,

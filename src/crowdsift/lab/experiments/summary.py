@@ -135,7 +135,6 @@ class Standing:
     ties: int = 0
     loses: int = 0
     worst: float = math.inf
-    worst_at: Key = ()
 
     def __str__(self) -> str:
         return f"beats {self.beats}, ties {self.ties}, loses {self.loses}"
@@ -153,7 +152,7 @@ def standing(
 ) -> Standing:
     """Compare the means, setting by setting; the best rival is picked after the fact."""
     counts = {"beats": 0, "ties": 0, "loses": 0}
-    worst, worst_at = math.inf, ()
+    worst = math.inf
     for key, methods in found.items():
         name = figure if isinstance(figure, str) else figure(key)
         known = [methods[m].mean(name) for m in rivals if m in methods]
@@ -164,6 +163,5 @@ def standing(
         gain = ours - max(known)
         verdict = "beats" if gain > MARGIN else "loses" if gain < -MARGIN else "ties"
         counts[verdict] += 1
-        if gain < worst:
-            worst, worst_at = gain, key
-    return Standing(**counts, worst=worst, worst_at=worst_at)
+        worst = min(worst, gain)
+    return Standing(**counts, worst=worst)
