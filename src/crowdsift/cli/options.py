@@ -66,8 +66,8 @@ Quiet = Annotated[
     bool,
     typer.Option(
         "--quiet",
-        help="Print warnings and errors only: no counts of rows, no progress, and tables only where no "
-        "file is written that has the results.",
+        help="Print warnings and errors only: no counts of rows, no progress, and tables only "
+        "where no file is written that has the results.",
     ),
 ]
 FitFolder = Annotated[

@@ -134,7 +134,6 @@ class Standing:
     beats: int = 0
     ties: int = 0
     loses: int = 0
-    worst: float = math.inf
 
     def __str__(self) -> str:
         return f"beats {self.beats}, ties {self.ties}, loses {self.loses}"
@@ -152,7 +151,6 @@ def standing(
 ) -> Standing:
     """Compare the means, setting by setting; the best rival is picked after the fact."""
     counts = {"beats": 0, "ties": 0, "loses": 0}
-    worst = math.inf
     for key, methods in found.items():
         name = figure if isinstance(figure, str) else figure(key)
         known = [methods[m].mean(name) for m in rivals if m in methods]
@@ -163,5 +161,4 @@ def standing(
         gain = ours - max(known)
         verdict = "beats" if gain > MARGIN else "loses" if gain < -MARGIN else "ties"
         counts[verdict] += 1
-        worst = min(worst, gain)
-    return Standing(**counts, worst=worst)
+    return Standing(**counts)
