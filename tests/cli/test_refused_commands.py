@@ -71,3 +71,9 @@ def test_the_votes_are_not_written_over(run, tmp_path, command):
     assert status == 1
     assert "holds the votes that are read; write somewhere else" in err
     assert sorted(os.listdir(tmp_path)) == ["votes.csv", "votes.parquet"]
+
+
+def test_many_files_are_told_to_be_a_glob(run):
+    status, _, err = run("fit", "a.csv", "b.csv")
+    assert status == 2
+    assert 'a glob in quotes: "votes-*.csv"' in re.sub(r"\s+", " ", err)

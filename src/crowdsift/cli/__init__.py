@@ -9,9 +9,10 @@ import tempfile
 import warnings
 from contextlib import suppress
 from importlib import import_module
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
@@ -65,6 +66,20 @@ def options(
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
 
 
+class _Command(TyperCommand):
+    """A command that says what to do where the shell has made many files of a glob."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        try:
+            return super().parse_args(ctx, args)
+        except Exception as error:
+            if "unexpected extra argument" in (said := str(getattr(error, "message", ""))):
+                error.message = (  # type: ignore[attr-defined]
+                    f'{said}; one file is read, or a glob in quotes: "votes-*.csv"'
+                )
+            raise
+
+
 # What the list of commands has room for, and a line to begin with.
 _COMMANDS = (
     (demo, "A crowd with spammers, simulated, fitted and shown.", ""),
@@ -87,6 +102,7 @@ for _command, _short, _example in _COMMANDS:
         _command.__name__.rstrip("_"),
         short_help=_short,
         epilog=f"Example: crowdsift {_example}" if _example else None,
+        cls=_Command,
     )(_command)
 
 

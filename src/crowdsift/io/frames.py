@@ -206,7 +206,8 @@ def _source_of_list(columns: Sequence[Any]) -> Source:
         if isinstance(row, tuple | Mapping):
             raise RequestError(
                 f"a list of rows ({type(row).__name__}s) is not read; give columns, as in "
-                "{'winner': [...], 'loser': [...], 'worker': [...]}, or a data frame"
+                "{'winner': [...], 'loser': [...], 'worker': [...]}, or a data frame. Rows become "
+                "columns by dict(zip(('winner', 'loser', 'worker'), zip(*rows)))"
             )
     if len(columns) not in (2, 3) or not all(_is_array(column) for column in columns):
         raise RequestError(

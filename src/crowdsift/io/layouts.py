@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import InputError, RequestError
@@ -91,7 +92,7 @@ def not_found(table: Source, hint: str) -> InputError:
         f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
     ]
     hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
-    if not any(near.values()) and len(table.names) in (2, 3, 4):
+    if not any(near.values()) and len(table.names) in (2, 3, 4) and os.path.isfile(table.source):
         hints = " (or is that the first vote? Then put a header above it, as winner,loser,worker)"
     return InputError(
         f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
