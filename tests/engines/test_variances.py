@@ -94,6 +94,12 @@ def test_messages_go_on_where_they_were():
     anew, _ = loopy_bp(sites, laplacian, None)  # whatever was there before
     assert sites.sweeps > 4
     np.testing.assert_array_equal(anew.items, first.items)
+    needed, sites.sweeps = sites.sweeps, 0
+    inner.transform(scale=8.0)  # all precisions times 64: what is settled is relative to them
+    wide = inner.system(inner.pair_sums()).laplacian
+    scaled, _ = loopy_bp(sites, wide, None, shift=64.0)
+    assert sites.sweeps == needed
+    np.testing.assert_allclose(64.0 * scaled.items, first.items, rtol=1e-5)
 
 
 def band_design(rng):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -187,6 +188,29 @@ def test_shares_at_rest_stay_until_one_has_far_to_go():
     assert stepped(0.0015) == (False, True)
     assert stepped(0.004) == (False, True)
     assert stepped(0.02) == (True, False)
+
+
+def test_variances_by_messages_are_those_of_a_factorisation_on_a_chain():
+    """Where there are no loops belief propagation is exact, features or not."""
+    votes = Comparisons.from_arrays(
+        np.tile(np.arange(11), 4), np.tile(np.arange(1, 12), 4), worker=np.arange(44) % 5
+    )
+    engine = choose_engine("reference", votes, 1)
+    run = Propagation.begin("flat", engine, power_grid(17), Settings(solve_tolerance=1e-12),
+                            RELIABILITY_ONLY, None, Factorisation(engine))  # fmt: skip
+    run.item_prior = LowRankPrior(groups_of(12), SHARES.copy())
+    run.item_prior.learn = lambda run: None
+    for _ in range(3):
+        run.iterate()
+    run.exact, found, pairs = True, [], []
+    for exact in (run.factorisation, SimpleNamespace(variances=lambda *given, **named: None)):
+        run.factorisation, run.messages = exact, None
+        found.append(run.item_prior.pair_variances(run))
+        pairs.append(run.sites.pair_posteriors(run.means).variance.copy())
+    assert found[1].definite
+    assert found[1].items == pytest.approx(found[0].items, rel=1e-3)
+    assert pairs[1] == pytest.approx(pairs[0], rel=1e-3)
+    assert found[1].log_determinant == pytest.approx(found[0].log_determinant, abs=1e-2)
 
 
 def test_many_features_of_many_pairs_are_dear(monkeypatch):

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from crowdsift.engines.grid import RELIABILITY_ONLY, VoteSites
-from crowdsift.solvers.ep.kept_sites import SavedSites, carried_over, recoded, worker_codes
+from crowdsift.solvers.ep import kept_sites as module
+from crowdsift.solvers.ep.kept_sites import (
+    SavedSites,
+    carried_over,
+    kept_sites,
+    recoded,
+    worker_codes,
+)
 from crowdsift.solvers.ep.worker_prior import worker_types
 
 ITEMS, WORKERS = 4, 3
@@ -79,3 +88,15 @@ def test_sites_under_other_codes():
     same = recoded(sites, np.arange(4), np.arange(4), 4)
     for one, two in zip(same, sites, strict=True):
         np.testing.assert_array_equal(one, two)
+
+
+def test_sites_are_kept_unless_there_are_too_many(monkeypatch):
+    votes = votes_of(kept(np.random.default_rng(6), 20))
+    sites = SimpleNamespace(n_votes=20, vote_sites=lambda: votes)
+    monkeypatch.setattr(module, "KEPT_SITES", 20)
+    found = kept_sites(sites)
+    np.testing.assert_array_equal(found.worker, np.repeat(np.arange(WORKERS), votes.held))
+    for one, two in zip(found[1:], votes[1:], strict=True):
+        np.testing.assert_array_equal(one, two)
+    monkeypatch.setattr(module, "KEPT_SITES", 19)
+    assert kept_sites(sites) is None

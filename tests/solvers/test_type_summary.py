@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
+from crowdsift.engines.fused import ReliabilitySummary
 from crowdsift.engines.grid import TypePosteriors, mirrored
 from crowdsift.solvers.ep import type_classes, type_summary
-from crowdsift.solvers.ep.side_hint import side_scores
+from crowdsift.solvers.ep.side_hint import hints_at_sides, side_scores
 from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
 from crowdsift.solvers.ep.type_summary import chosen_types, quantiles, summarise
 from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
@@ -69,18 +70,81 @@ def test_summaries_are_sums_over_types(ties, sides, monkeypatch):
             square += sum(p * lean**2 * (1 + 1 / 9) for lean, p in odd)
             assert found.side[s] == pytest.approx(side)
             assert found.side_sd[s] == pytest.approx(np.sqrt(square - side**2))
-        elif ties:  # types that stand for all: each is as frequent as it is probable
+        else:
+            assert not found.side.any()
+            assert not found.points.side.any()
+            assert not found.points.side_variance.any()
+        if ties and not sides:  # types that stand for all: each is as frequent as it is probable
             beta, width = found.points.reliability[s], found.points.width[s]
             assert len(beta) == 64
             for level, own, _, p in types:
                 assert np.mean((beta == level) & (width == own)) == pytest.approx(p, abs=1 / 64)
         ends = [found.spread[s, 0], found.lower[s], found.upper[s], found.spread[s, -1]]
         assert ends == sorted(ends)  # at 1/32, 1/20, 19/20 and 31/32
+    if not ties:  # a type is a reliability: its quantiles stand for all
+        np.testing.assert_array_equal(found.points.reliability, found.spread)
+        assert found.spread.shape == (WORKERS, 16)
     twice = found.scaled(2.0)
     for name in ("mean", "sd", "lower", "upper", "spread"):
         np.testing.assert_allclose(getattr(twice, name), 2.0 * getattr(found, name))
     np.testing.assert_allclose(twice.points.reliability, 2.0 * found.points.reliability)
     np.testing.assert_array_equal(twice.positive, found.positive)
+
+
+class OnDevice:
+    """Sites that sum up and look up by themselves, here by NumPy; `asked` is what of them."""
+
+    def __init__(self, prior, *, whole):
+        self._inner, self._prior, self._whole = posteriors(prior), prior, whole
+        self.asked = []
+
+    def posteriors(self, masses, rows, own=None):
+        return self._inner.posteriors(masses, rows, own)
+
+    def summary(self, masses, levels):
+        self.asked.append("summary")
+        if not self._whole:
+            return None
+        told = self.posteriors(masses, slice(0, WORKERS))
+        mean = (told.points * told.masses).sum(axis=1)
+        return ReliabilitySummary(
+            mean, np.sqrt((told.points**2 * told.masses).sum(axis=1) - mean**2),
+            (told.masses * (told.points > 0)).sum(axis=1),
+            (told.masses * (told.points < 0)).sum(axis=1),
+            quantiles(told.points, told.masses, levels),
+        )  # fmt: skip
+
+    def quantiles(self, points, masses, levels, atom):
+        self.asked.append("quantiles")
+        return quantiles(points, masses, levels, atom)
+
+    def class_masses(self, masses, zone):
+        told = self.posteriors(masses, slice(0, WORKERS))
+        inside = told.points < -zone, np.abs(told.points) <= zone, told.points > zone
+        return np.stack([(told.masses * own).sum(axis=1) for own in inside], axis=1)
+
+    def loopy_bp(self, tolerance, sweeps, *, fresh):
+        return None
+
+    def idle_threads(self):
+        return 3
+
+
+@pytest.mark.parametrize(("ties", "whole"), [(False, True), (False, False), (True, False)])
+def test_what_an_engine_sums_up_by_itself_is_the_same(ties, whole, monkeypatch):
+    prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=ties, sides=ties))
+    sides = np.linspace(-1.0, 1.0, WORKERS), np.full(WORKERS, 0.3)
+    plain = summarise(posteriors(prior), prior, sides)
+    monkeypatch.setattr(type_summary, "_MANY", WORKERS)
+    monkeypatch.setattr(type_summary, "_BLOCK", 2 * len(mirrored(LEVELS)))  # several threads
+    sites = OnDevice(prior, whole=whole)
+    found = summarise(sites, prior, sides)
+    assert sites.asked == (["summary"] if whole else ["summary", "quantiles"])
+    for one, two in zip([*found[:-1], *found.points], [*plain[:-1], *plain.points], strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-12)
+    if whole:
+        zones = [class_evidence(each, prior, 1.2, WORKERS) for each in (sites, posteriors(prior))]
+        np.testing.assert_allclose(zones[0], zones[1], rtol=1e-9)
 
 
 def test_side_only_types_among_the_points_of_a_worker():
@@ -175,3 +239,25 @@ def test_scores_of_sides_are_standardised():
     np.testing.assert_allclose(chance @ scores**2, 1.0, rtol=1e-12)
     assert side_scores(np.zeros(2), np.zeros(2)) == (0.0, 0.0)
     assert side_scores(np.ones(2), np.array([1.0, -1.0])) == (0.0, 0.0)  # one vote each: no spread
+
+
+@pytest.mark.parametrize(
+    ("decided", "leaning", "hint"),
+    [
+        (4, [2] * 20 + [0] * 80, False),  # ΣS/√Σn is 2
+        (4, [2] * 21 + [0] * 79, True),
+        (4, [-2] * 21 + [0] * 79, True),
+        (9, [5, -5] * 5 + [3, -3] * 45, False),  # some lean to either side: 1.33
+        (9, [5, -5] * 6 + [3, -3] * 44, True),  # 1.6
+    ],
+)
+def test_sides_are_hinted_at_by_all_or_by_some_of_either_side(decided, leaning, hint):
+    """The row of gold does not count."""
+    told = SimpleNamespace(
+        decided=np.append(np.full(100, float(decided)), 90.0), leaning=np.append(leaning, 90.0)
+    )
+    engine = SimpleNamespace(
+        facts=SimpleNamespace(n_items=3, n_workers=101, n_gold=1),
+        counts=SimpleNamespace(tally=lambda scores: told),
+    )
+    assert hints_at_sides(engine) is hint

@@ -130,6 +130,11 @@ def test_learning_ends_where_plain_steps_do():
     assert fast.spread == pytest.approx(plain.spread, abs=1e-7)
     assert calls < 0.5 * slow
     assert fast.masses.min() > 0.0
+    soon, calls, likelihood = calls, 0, likelihood[:, ::-1]
+    turned = start.flipped().learned(counts, 1_000, 1e-11, ahead=True)  # all are adversaries
+    np.testing.assert_allclose(turned.masses, fast.masses[::-1], atol=1e-8)
+    assert turned.centre == pytest.approx(-fast.centre)
+    assert calls <= soon + 2
 
 
 @pytest.mark.parametrize("ahead", [False, True])
