@@ -52,7 +52,7 @@ SHORT = (
     "{0} sure; {1} × typical", "{0} sure; {1} of typical", "unclear by how much", "{0} sure",
     "at best half of typical", "{0} sure", "{0} sure", "useful {1}, random {2}, against {3}",
     "nobody can be judged", "", "", "bias {1} to {2}", "by these votes; in this crowd {2}",
-    "not settled by its votes alone; in this crowd {1} with {2}",
+    "but in this crowd {1} ({2})",
 )  # fmt: skip
 
 # What a class does of which its votes speak (a Bayes factor of 3 nats is one of 20).
