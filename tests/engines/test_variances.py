@@ -102,6 +102,21 @@ def test_messages_go_on_where_they_were():
     np.testing.assert_allclose(64.0 * scaled.items, first.items, rtol=1e-5)
 
 
+@pytest.mark.parametrize("name", ["cpu", "reference"])
+@pytest.mark.parametrize("shift", [1.0, 2.0, 0.3])
+def test_messages_on_a_chain_are_exact_with_any_shift(name, shift):
+    votes = Comparisons.from_arrays(np.arange(9), np.arange(1, 10), worker=np.zeros(9, int))
+    sites = choose_engine(name, votes, 1).grid.sites(RELIABILITY_ONLY, 2.0)
+    sites.update(np.array([0.5, 1.0]), np.array([0, 0, 0, 0, 1.0]), np.zeros(10),
+                 damping=1.0, clip=True, side=SidePrior())  # fmt: skip
+    laplacian = sites.system(sites.pair_sums()).laplacian
+    found, _ = loopy_bp(sites, laplacian, None, shift=shift)
+    dense = np.stack([laplacian.multiply(unit) for unit in np.eye(10)]) + shift * np.eye(10)
+    assert found.definite
+    np.testing.assert_allclose(found.items, np.diag(np.linalg.inv(dense)), rtol=1e-4)
+    assert found.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-3)
+
+
 def band_design(rng):
     """Everyone with the twenty next ones: many neighbours, and yet a chain."""
     first = np.repeat(np.arange(K - 20), 20)

@@ -178,3 +178,20 @@ def test_a_run_that_was_cut_short_goes_on_from_its_scores_and_slopes():
     assert again.iterations == 0
     assert engine.slopes.asked[0][0] is scores
     assert engine.slopes.asked[0][1] is at.slopes
+
+
+def test_from_scores_of_nothing_there_is_a_step_downhill():
+    """At 0 there is no direction along the scores, and its curvature is 0."""
+    objective = WorkerSlopes(choose_engine("reference", VOTES, 1), 0.3, 1.5, 0.1)
+    value, gradient = objective.evaluate(np.zeros(8))
+    step = objective.step(np.inf, 1e-10).x
+    assert np.isfinite(step).all()
+    assert step @ gradient < 0.0
+    assert objective.evaluate(step)[0] < value
+    # Newton's on the Schur complement: where all differences are 0, slopes bend by their prior.
+    n, y, who = VOTES.weight.astype(float), VOTES.outcome.astype(float), VOTES.worker_codes()
+    X = np.eye(8)[VOTES.first] - np.eye(8)[VOTES.second]
+    B = np.zeros((8, 5))
+    np.add.at(B.T, who, -(n * (y - 0.5))[:, None] * X)
+    schur = 1.5**2 / 4.0 * X.T @ (n[:, None] * X) + 0.3 * np.eye(8) - 0.1**2 * B @ B.T
+    np.testing.assert_allclose(step, np.linalg.solve(schur, -gradient), rtol=1e-6)
