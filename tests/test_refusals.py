@@ -96,7 +96,7 @@ REFUSED = {
     ),
     "reliabilities": (
         lambda *_: crowdsift.simulate(5, 3, 9, reliabilities=[1.0]),
-        "either a range of reliability or one reliability a worker",
+        "either a range of reliability or one reliability per worker",
     ),
     "classes": (
         lambda *_: crowdsift.read(VOTES).with_classes(["fruit"]),

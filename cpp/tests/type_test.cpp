@@ -227,7 +227,7 @@ void test_types() {
     for (const TypeShape& shape : shapes)
         for (const std::size_t n_gold : {0U, 1U}) {
             test_sites(1, 1, shape, n_gold);
-            test_sites(900, 1, shape, n_gold);   // several blocks a worker, adaptive grids
+            test_sites(900, 1, shape, n_gold);   // several blocks per worker, adaptive grids
             test_sites(2000, 3, shape, n_gold);  // threads
         }
 }

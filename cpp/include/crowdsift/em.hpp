@@ -155,7 +155,7 @@ struct ItemSystem {
     std::vector<double> rhs;
 };
 
-// Passes that leave a Laplacian: one weight a comparison, then summed by pair.
+// Passes that leave a Laplacian: one weight per comparison, then summed by pair.
 class LaplacianPasses {
 public:
     LaplacianPasses(const Votes& votes, PairGraph& graph)

@@ -2,7 +2,7 @@
 //
 // Among tens of thousands of items it is the cache that limits a pass. Scores are then read as
 // fixed point numbers of 31 bits, and sums are float32 partial sums, added to totals in double
-// precision after every few rows an item. With fewer items, or one that is in a large part of all
+// precision after every few rows per item. With fewer items, or one that is in a large part of all
 // rows, both are double.
 #pragma once
 
@@ -27,8 +27,8 @@ constexpr std::size_t kMixedFrom = 40000;
 // enough.
 constexpr double kMixedResolution = 1e-7;
 
-// After how many rows an item partial sums are added to the totals, and after how many additions to
-// one item at the latest: their rounding errors add up.
+// After how many rows per item partial sums are added to the totals, and after how many additions
+// to one item at the latest: their rounding errors add up.
 struct PartialLength {
     std::size_t rows_an_item, most_additions;
 };

@@ -1,5 +1,5 @@
 // Laplacians of the comparison graph, (Lx)_j = sum_k w_jk (x_j - x_k): weights of their own over
-// pairs that all of them share. Nothing is held beside one weight a pair and the diagonal: pairs
+// pairs that all of them share. Nothing is held beside one weight per pair and the diagonal: pairs
 // lie in the order of their lower item, and each is read once for both of its items.
 #pragma once
 

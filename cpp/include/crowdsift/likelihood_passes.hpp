@@ -1,6 +1,6 @@
 // Passes for likelihoods with parameters of workers. A worker's parameters are met by its own
 // comparisons only, so the Hessian of -log-likelihood is
-//     [ A   B ]   A: Laplacian over items, B: items x workers, D: one small block a worker,
+//     [ A   B ]   A: Laplacian over items, B: items x workers, D: one small block per worker,
 //     [ B'  D ]
 // and workers are eliminated from a Newton step: S = A - B D^-1 B'. A product with S is one pass
 // over what derivatives() kept: A's and B's entries, 4 (1 + p) bytes per comparison.
@@ -28,7 +28,7 @@
 
 namespace crowdsift {
 
-// Entries of A and B, p a comparison of the latter; for every worker whether any of A's is not 0.
+// Entries of A and B, p per comparison of the latter; for every worker whether any of A's is not 0.
 struct SchurEntries {
     std::size_t p = 0;
     Array<float> a, b;
@@ -122,7 +122,8 @@ public:
         });
     }
 
-    // (A - B inverse B') v, where inverse holds a p x p block a worker; zeros hold a worker fixed.
+    // (A - B inverse B') v, where inverse holds a p x p block per worker; zeros hold a worker
+    // fixed.
     void reduced(const SchurEntries& kept, const double* v, const double* inverse,
                  double* out) const {
         const auto pass = [&](std::size_t range, double* sums) {

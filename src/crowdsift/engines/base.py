@@ -131,7 +131,7 @@ class Counts(Protocol):
         """Count votes, and those that agree with the ranks (1 is best; equal: no order)."""
 
     def margins(self, prior: float) -> Operator:
-        """The antisymmetric matrix of smoothed margins, for votes with one comparison a pair.
+        """The antisymmetric matrix of smoothed margins, for votes with one comparison per pair.
 
         A comparison with c = (n·y + prior)/(n + 2·prior) - ½ adds c·x[second] to first and takes
         c·x[first] from second.
@@ -231,7 +231,7 @@ class Schur(Protocol):
     """The second derivatives of a likelihood: blocks A (items), B (mixed) and D (workers)."""
 
     def reduced(self, inverse: Workers | None) -> Operator:
-        """A - B·inverse·B', the inverse given as a p x p block a worker; None: A, a Laplacian.
+        """A - B·inverse·B', the inverse given as a p x p block per worker; None: A, a Laplacian.
 
         Its diagonal is that of the Laplacian of |a|, a preconditioner.
         """

@@ -286,7 +286,7 @@ class GridSites(Protocol):
     def system(self, shared: Shared, pair_effect: float = 0.0) -> SiteSystem:
         """What items receive from the sites as they stand, given the `pair_sums` of all shards.
 
-        Adds u ~ N(0, s) to the difference of every pair, one u a pair, s being `pair_effect`: with
+        Adds to every pair's difference a u ~ N(0, s) of its own, s being `pair_effect`: with
         a = Σ n·τ, H = Σ ±n·ν of a pair and D = 1 + s·a, at least `LEAST_DENOMINATOR`, the Laplacian
         gets a/D, rhs the signed H/D; from now on cavities start from E = (E_r + s·H)/D and
         V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the evidence gains

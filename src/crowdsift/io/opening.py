@@ -66,6 +66,6 @@ def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
     reading = scan(part, sample=SAMPLE if part.sampled else -1)
     rows = run(part, f"DESCRIBE SELECT * FROM {reading}").fetchall()
     part.types = {name: "BIGINT" if kind in INTEGERS else kind for name, kind, *_ in rows}
-    if part.kind == "json" and list(part.types) == ["json"]:  # not one object a row
+    if part.kind == "json" and list(part.types) == ["json"]:  # not one object per row
         raise explain_json(part.path, part.zipped, part.source, "it holds no rows")
     return part

@@ -328,6 +328,6 @@ def _explain_array(text: str, source: str, reason: str) -> InputError:
     for row, record in enumerate(records, start=1):
         if not isinstance(record, dict):
             return InputError(
-                "not an object; the list needs one object a vote", source=source, row=row
+                "not an object; the list needs one object per vote", source=source, row=row
             )
     return InputError(f"the file cannot be read as JSON: {reason}", source=source)

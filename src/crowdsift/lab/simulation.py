@@ -214,7 +214,7 @@ def simulate(
     given = None if reliabilities is None else _numbers("reliabilities", reliabilities)
     if given is not None:
         if given.shape != (workers,) or not workers or reliability is not None:
-            raise RequestError("give either a range of reliability or one reliability a worker")
+            raise RequestError("give either a range of reliability or one reliability per worker")
         reliability = float(given.min()), float(given.max())
     items = whole_number("items", items, 2)
     workers = whole_number("workers", workers, 1)

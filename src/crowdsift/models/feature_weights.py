@@ -54,7 +54,7 @@ class FeatureEstimate:
     def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
         """Means and standard deviations of scores, about the mean of the fitted items.
 
-        For standardised features, a matrix a group. The level of the fitted items is independent
+        For standardised features, a matrix per group. The level of the fitted items is independent
         of the weights and has the variance s/K.
         """
         parts = [np.sqrt(rho) * each for rho, each in zip(self.shares, values, strict=True)]

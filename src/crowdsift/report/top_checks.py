@@ -70,7 +70,7 @@ def _separation(facts: Facts) -> Check | None:
     halves = (facts.fit.summary.get("statistics") or {}).get("split_half_reliability")
     if halves is not None:
         finding += f" Two halves of the workers agree to {halves:.2f}, stepped up to all."
-    advice = "More votes an item would tell the items apart." if state != "good" else ""
+    advice = "More votes per item would separate the items." if state != "good" else ""
     return Check("separation", "Separation of the items", state, finding, advice)
 
 

@@ -94,7 +94,7 @@ def joint_table(fit: FitData, level: float | None = None, top: int = 3) -> Table
 
 
 def first_place(fit: FitData, level: float | None = None) -> list[list[Any]]:
-    """The items that may be the best, a list a component; see `Fit.first_place`."""
+    """The items that may be the best, a list per component; see `Fit.first_place`."""
     level = fit.level if level is None else checked_level(level)
     found, labels = [], fit.labels
     for rows in _components(fit):

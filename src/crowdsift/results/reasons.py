@@ -1,7 +1,7 @@
 """Why a worker has its verdict, in words.
 
 A reason is a template and the figures that fill it, so that a page can hold those of many
-thousand workers: the templates once, and a few numbers a worker.
+thousand workers: the templates once, and a few numbers per worker.
 """
 
 from __future__ import annotations

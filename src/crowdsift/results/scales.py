@@ -158,7 +158,7 @@ def scaled_fields(
     scale
         One of `SCALES`.
     anchor
-        The value that an item shall have, one item a component. An item that is in several
+        The value that an item shall have, one item per component. An item that is in several
         contexts has it in each of them.
     """
     if not isinstance(scale, str) or scale not in SCALES:

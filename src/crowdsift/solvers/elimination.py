@@ -45,7 +45,7 @@ class WorkerElimination:
     """F(r) = min over θ of -log-likelihood + ½λ‖r‖² + ½λ‖θ - θ₀‖², θ within bounds.
 
     A worker's parameters are met by its own votes only, so the inner minimum is one tiny problem
-    a worker. At it the gradient of F is the partial one in r, and the Hessian is
+    per worker. At it the gradient of F is the partial one in r, and the Hessian is
     S = A - B D⁻¹ B' of the blocks [A B; B' D]; workers at a bound drop out of the second term.
 
     While `hold_workers` is set θ stays at θ₀. The first steps need it: at r = 0 nothing is known

@@ -262,7 +262,7 @@ class Comparisons(EncodedVotes):
         return replace(whole, intake=self.intake + other.intake)
 
     def pooled(self) -> Comparisons:
-        """All votes as of one voter, one comparison a pair with the mean outcome.
+        """All votes as of one voter, one comparison per pair with the mean outcome.
 
         Sufficient for a logistic model without workers and sides, in which only the number of
         votes on a pair and their sum matter; for nothing else, since a win and a loss become a
