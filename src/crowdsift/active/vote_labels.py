@@ -11,7 +11,7 @@ from crowdsift.io.item_values import match_labels
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 from crowdsift.results.compared import Pairs, better
 from crowdsift.results.predict import item_codes
-from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.query import positions
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -79,8 +79,7 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
 
 def _rows_of(coded: CodedVotes, found: Fit) -> NDArray[np.int64]:
     """The row in the table of items for every code of the votes."""
-    known = places_of(found.labels)
-    place = np.array([known.get(key, -1) for key in keys_of(list(coded.items))], dtype=np.int64)
+    place = positions(list(coded.items), found.labels, missing=-1)
     if (place < 0).any():
         missing = coded.items[place < 0]
         raise RequestError(

@@ -23,7 +23,7 @@ from crowdsift.results.copying_cells import SLIP, Effects, careful, cells_of, re
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
 from crowdsift.results.copying_ratio import outcomes, ratio_with_group, ratio_z
 from crowdsift.results.data import model_of
-from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.query import positions
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
@@ -98,8 +98,7 @@ def copying(fit: FitData) -> Copying:
 
 def _probability(fit: FitData, votes: Comparisons) -> Vector:
     """P(first preferred) of every vote by its own worker, never quite sure."""
-    place = places_of(fit.labels)
-    row = np.array([place[key] for key in keys_of(votes.items)])
+    row = positions(votes.items, fit.labels)
     score = fit.item_table["score"].astype(np.float64)[row]
     model = model_of(fit)
     reliability = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]

@@ -18,7 +18,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.drift import drift
 from crowdsift.results.influence import ScoreModel, worker_slopes
 from crowdsift.results.item_table import limits
-from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.query import positions
 from crowdsift.results.ranking import rank_limits
 from crowdsift.results.tables import Table, whole
 
@@ -115,8 +115,7 @@ def dependent_fields(fit: FitData, rows: VoteRows) -> dict[str, Any]:
     standing = ScoreModel.of(fit, votes)
     slope = worker_slopes(fit, votes)[rows.worker]
     model = ScoreModel(rows.first, rows.second, rows.outcome, slope, votes.n_items, standing.prior)
-    place = places_of(fit.labels)
-    row = np.array([place[key] for key in keys_of(votes.items)])
+    row = positions(votes.items, fit.labels)
     scores = model.scores(rows.weight, fit.item_table["score"].astype(np.float64)[row])
     component = fit.item_table["component"].astype(np.int64)[row] - 1
     wide = _about_means(sandwich(model, rows.weight, rows.group, scores), component)

@@ -10,7 +10,7 @@ from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.influence import worker_slopes
-from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.query import positions
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ def drift(fit: FitData, rows: VoteRows) -> Drift:
     votes = fit.votes
     if votes is None or rows.time is None:
         raise RequestError("drift needs the votes and a column of times")
-    place = places_of(fit.labels)
-    row = np.array([place[key] for key in keys_of(votes.items)])
+    row = positions(votes.items, fit.labels)
     score = fit.item_table["score"].astype(np.float64)[row]
     slopes = worker_slopes(fit, votes)
     decided = (rows.outcome == 0.0) | (rows.outcome == 1.0)

@@ -10,7 +10,7 @@ from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.data import model_of
-from crowdsift.results.query import as_list, is_sequence, keys_of, places_of
+from crowdsift.results.query import as_list, is_sequence, keys_of, places_of, positions
 from crowdsift.results.tables import Table
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 
@@ -248,5 +248,4 @@ def difference_sd(
 def item_codes(fit: FitData) -> NDArray[np.int64]:
     """The codes of the rows of the item table, as the votes and the posterior have them."""
     items = fit.labels if fit.posterior is None else fit.posterior.items
-    code = places_of(items)
-    return np.array([code[key] for key in keys_of(fit.labels)], dtype=np.int64)
+    return positions(fit.labels, items)

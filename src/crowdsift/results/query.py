@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.votes.labels import LabelError, key_of, plain
 
-__all__ = ["as_list", "is_sequence", "keys_of", "places_of"]
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+__all__ = ["as_list", "is_sequence", "keys_of", "places_of", "positions"]
 
 
 def is_sequence(value: Any) -> bool:
@@ -42,3 +45,23 @@ def keys_of(labels: Iterable[Any]) -> list[Any]:
 def places_of(labels: Iterable[Any]) -> dict[Any, int]:
     """The place of every label in a list, by its key."""
     return {key: place for place, key in enumerate(keys_of(labels))}
+
+
+def positions(
+    wanted: Iterable[Any], labels: Iterable[Any], *, missing: int | None = None
+) -> NDArray[np.int64]:
+    """Where wanted labels stand in a list.
+
+    `missing` stands for those that are not there; without it one that is not there is a KeyError.
+
+    Examples
+    --------
+    >>> from crowdsift.results.query import positions
+    >>> positions(["b", "c"], ["a", "b"], missing=-1).tolist()
+    [1, -1]
+    """
+    place = places_of(labels)
+    keys = keys_of(wanted)
+    if missing is None:
+        return np.array([place[key] for key in keys], np.int64)
+    return np.array([place.get(key, missing) for key in keys], np.int64)

@@ -15,7 +15,7 @@ from crowdsift.results.decisions import decisions, pseudonyms
 from crowdsift.results.joint import first_place, joint_table, win_matrix
 from crowdsift.results.leaderboard import leaderboard
 from crowdsift.results.predict import differences, item_codes, outcomes, question
-from crowdsift.results.query import is_sequence, keys_of, places_of
+from crowdsift.results.query import is_sequence, positions
 from crowdsift.results.scales import scaled_fields
 from crowdsift.results.store import save
 from crowdsift.results.tables import Table
@@ -177,9 +177,8 @@ class FitRecord(FitData):
         >>> fit.scores_of(["b", "a"]).round(2)
         array([-1.96,  1.96])
         """
-        place = places_of(self.labels)
         padded = np.append(self.shown_items["score"], np.nan)
-        return np.asarray(padded[[place.get(key, -1) for key in keys_of(items)]])
+        return np.asarray(padded[positions(items, self.labels, missing=-1)])
 
     def save(self, directory: str | os.PathLike[str]) -> None:
         """Write items.csv, workers.csv, decisions.csv and summary.json; all of them or none.

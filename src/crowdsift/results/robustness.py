@@ -16,7 +16,7 @@ import numpy as np
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results.influence import ScoreModel
-from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.query import positions
 from crowdsift.results.removal import VotePath, WorkerPath
 from crowdsift.results.tables import Table
 
@@ -190,8 +190,7 @@ class _Search:
         self.fit, self.votes, self.refits = fit, fit.votes, 0
         self._refit = refit
         self._near = near if near is not None and near.possible else None
-        place = places_of(fit.labels)
-        row = np.array([place[key] for key in keys_of(fit.votes.items)])
+        row = positions(fit.votes.items, fit.labels)
         self.score = fit.item_table["score"].astype(np.float64)[row]
         self.component = fit.item_table["component"][row]
         self.counted = fit.item_table["comparisons"][row] > 0
@@ -318,10 +317,7 @@ class _Search:
             fit = self._refit(self._votes_left(left))
         except CrowdsiftError:
             return float("inf")
-        place = places_of(fit.labels)
-        one, two = (
-            place[key] for key in keys_of([self.votes.items[above], self.votes.items[below]])
-        )
+        one, two = positions([self.votes.items[above], self.votes.items[below]], fit.labels)
         table = fit.item_table
         apart = table["component"][one] != table["component"][two]
         if apart or not table["comparisons"][one] or not table["comparisons"][two]:

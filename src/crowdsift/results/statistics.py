@@ -14,7 +14,7 @@ import numpy as np
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.data import model_of
-from crowdsift.results.query import keys_of, places_of
+from crowdsift.results.query import positions
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.tables import Table
 from crowdsift.results.triads import Triads, count_triads
@@ -258,8 +258,7 @@ def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
     count = votes.n_workers if votes.has_workers else 0
     who = votes.worker_codes().astype(np.int64)
     of_items = table("item", votes.items, [votes.first, votes.second])
-    place = places_of(votes.items.tolist())
-    row = np.array([place[key] for key in keys_of(fit.labels)])
+    row = positions(fit.labels, votes.items.tolist())
     of_items = Table({name: column[row] for name, column in of_items.items()})
     return table("worker", votes.workers[:count], [who] if count else []), of_items
 
@@ -297,8 +296,7 @@ def agreement_alpha(votes: Comparisons) -> float | None:
 
 def _by_code(fit: FitData, votes: Comparisons) -> Vector:
     """The scores of the items of the votes; NaN for those without."""
-    place = places_of(fit.labels)
     padded = np.append(fit.item_table["score"].astype(np.float64), np.nan)
     held = np.append(fit.item_table["comparisons"] > 0, False)
-    row = np.array([place.get(key, -1) for key in keys_of(votes.items)])
+    row = positions(votes.items, fit.labels, missing=-1)
     return np.where(held[row], padded[row], np.nan)
