@@ -66,6 +66,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{CONTEXTS}::test_types_by_enumeration",
         f"{CONTEXTS}::test_workers_of_one_leaf_need_no_tree",
         f"{CONTEXTS}::test_the_spread_is_where_the_evidence_is_largest",
+        f"{CONTEXTS}::test_leaves_that_contradict_each_other_leave_no_type_without_a_prior",
         f"{CONTEXTS}::test_votes_that_say_nothing_leave_the_spread_at_its_prior",
         f"{CONTEXTS}::test_likelihoods_on_the_common_grid_keep_products_with_a_prior",
         f"{TRIAL}::test_gains_are_differences_of_evidence",

@@ -92,21 +92,24 @@ def test_the_evidence_is_laplaces_written_out():
             assert sigma @ mode.system.rhs == pytest.approx(r, abs=1e-5)
 
 
-@pytest.mark.parametrize("best", [-2.6, -0.7, 0.0, 0.6])
-def test_the_sum_of_the_shares_is_found_by_golden_section(best):
+@pytest.mark.parametrize(
+    ("total", "best"), [(0.5, -2.6), (0.5, -0.7), (0.5, 0.0), (0.5, 0.6), (0.96, 3.85)]
+)
+def test_the_sum_of_the_shares_is_found_by_golden_section(total, best):
     """Of an evidence whose maximum is known, in the log-odds of the sum."""
     asked = []
 
     def settled(shares):
         asked.append(shares)
-        total = shares.sum()
-        return SimpleNamespace(evidence=-((np.log(total / (1 - total)) - best) ** 2))
+        share = shares.sum()
+        return SimpleNamespace(evidence=-((np.log(share / (1 - share)) - best) ** 2))
 
-    start = np.array([0.3, 0.2])
+    start = total * np.array([0.6, 0.4])
     found = feature_map._best_sum(
         settled, SimpleNamespace(item_prior=SimpleNamespace(shares=start))
     )
     assert len(asked) == 12  # two, and one a section
+    assert max(each.sum() for each in asked) <= 0.98  # items have something of their own
     assert found.evidence > -((4.0 * 0.618**11) ** 2)
     assert all(each[0] / each[1] == pytest.approx(1.5) for each in asked)
 

@@ -128,6 +128,17 @@ def test_votes_that_say_nothing_leave_the_spread_at_its_prior(start):
     assert tree.spread == pytest.approx(0.1, rel=1e-3)
 
 
+def test_leaves_that_contradict_each_other_leave_no_type_without_a_prior():
+    levels = power_grid(9)
+    tree = TypeTree(np.array([0, 0]), 1, RELIABILITY_ONLY)
+    tree.spread = 0.02
+    tree.gather(np.eye(9)[[0, 8]], levels, np.zeros(1))
+    found = tree.leaf_priors(np.full(9, 1 / 9))
+    assert (found > 0.0).all()
+    np.testing.assert_allclose(found.sum(axis=1), 1.0)
+    assert found.argmax(axis=1).tolist() == [8, 0]  # each what the other one says
+
+
 def test_likelihoods_on_the_common_grid_keep_products_with_a_prior():
     """Σ prior·L on own levels is that of the likelihood shared by common levels."""
     votes = draw_votes(0.2, 0.0, seed=6, each=300, workers=2, contexts=1)
