@@ -95,7 +95,7 @@ def test_answers_that_are_neither_side_are_all_listed(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"row 1, column 'Answer.choice'") as caught:
         crowdsift.read(path)
     assert "'C' (20 rows), 'dunno' (4 rows)" in str(caught.value)
-    assert "--values C=...,dunno=..." in str(caught.value)
+    assert '--values "C=...,dunno=..."' in str(caught.value)
     votes = crowdsift.read(path, values={"c": "tie", "dunno": "empty"})
     assert votes.intake is not None
     assert (votes.intake.empty, votes.intake.used) == (4, len(rows) - 4)

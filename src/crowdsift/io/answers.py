@@ -168,8 +168,8 @@ def _neither(
         row, column,
         f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "
         f"right, tie, {shown(items[first[row]])} or {shown(items[second[row]])}. Answers that are "
-        f"neither: {listed}{more}; correct the cells, say what they mean with --values {mapped} "
-        "(left, right, tie or empty), or set such rows aside with --skip-bad",
+        f"neither: {listed}{more}; correct the cells, say what they mean with --values "
+        f'"{mapped}" (left, right, tie or empty), or set such rows aside with --skip-bad',
     )  # fmt: skip
 
 

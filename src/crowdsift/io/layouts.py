@@ -92,8 +92,11 @@ def not_found(table: Source, hint: str) -> InputError:
         f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
     ]
     hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
-    if not any(near.values()) and len(table.names) in (2, 3, 4) and os.path.isfile(table.source):
-        hints = " (or is that the first vote? Then put a header above it, as winner,loser,worker)"
+    if not any(near.values()) and os.path.isfile(table.source):
+        if len(table.names) == 1:
+            hints = " (the first line must be the header: is there a title or a comment above it?)"
+        elif len(table.names) <= 4:
+            hints = " (or is that the first vote? Then put winner,loser,worker or such above it)"
     return InputError(
         f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
         "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "

@@ -33,7 +33,7 @@ def expanded(source: str) -> list[str]:
         if found:
             return found
         raise InputError("no file matches this pattern", source=source)
-    hint = "; an address is read by the workers of a cluster: --engine dask"
+    hint = "; download it first, or let the workers of a cluster read it: --engine dask"
     raise InputError(f"no such file{hint if '://' in source else ''}", source=source)
 
 

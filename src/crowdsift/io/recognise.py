@@ -141,7 +141,8 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
 
 
 def _half(found: Found) -> str:
-    there = f"{', '.join(found.there)} are there, " if found.there else ""
+    verb = "is" if len(found.there) == 1 else "are"
+    there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
     return f"{there}{' and '.join(found.lacking)} missing"
 
 
