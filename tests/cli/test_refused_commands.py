@@ -20,6 +20,10 @@ COMMANDS = {
         "fit VOTES --to-table board",
         "use --out DIR",
     ),
+    "two kinds of tables in one folder": (
+        "fit VOTES --out OUT --excel-safe OUT",
+        "give each its own folder",
+    ),
     "another engine": (
         "fit VOTES --engine abacus",
         "unknown engine 'abacus'",

@@ -19,6 +19,7 @@ from crowdsift.cli.terminal import (
     to_json,
     warn,
 )
+from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
     from crowdsift import Fit
@@ -55,7 +56,7 @@ def fit(
 
     given = hyper_parameters(settings or [])
     model = None if method is None else crowdsift.model(method, **given)
-    _require_targets(out, report, table, votes, to_table)
+    _require_targets(out, report, table, excel_safe, votes, to_table)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
@@ -156,7 +157,12 @@ def _for_workers(
 
 
 def _require_targets(
-    out: Path | None, report: Path | None, table: Path | None, votes: str, to_table: str | None
+    out: Path | None,
+    report: Path | None,
+    table: Path | None,
+    excel_safe: Path | None,
+    votes: str,
+    to_table: str | None,
 ) -> None:
     """Refuse what cannot be written before any work is done."""
     from crowdsift.io.files import require_file, require_folder, require_other
@@ -167,6 +173,8 @@ def _require_targets(
 
         require_folder(out)
         require_target(out, votes)
+        if excel_safe is not None and out.resolve() == excel_safe.resolve():
+            raise RequestError(f"--out and --excel-safe are both {out}; give each its own folder")
     if report is not None:
         require_file(report)
     if to_table is not None:
