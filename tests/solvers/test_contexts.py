@@ -86,33 +86,35 @@ def test_workers_of_one_leaf_need_no_tree(engine):
         np.testing.assert_allclose(masses, q[rows], rtol=1e-5, atol=1e-9)
 
 
-def test_the_spread_is_where_the_evidence_is_largest():
+@pytest.mark.parametrize("workers", [30, 2])  # of two the prior says as much as the votes
+def test_the_spread_is_where_the_evidence_is_largest(workers):
     """EM from both sides ends at the maximum of evidence and prior over a fine range of κ."""
     rng = np.random.default_rng(5)
     levels = power_grid(49)
     points = mirrored(levels)
-    whole = np.repeat(np.arange(30), 5)
-    centre = rng.uniform(1.0, 3.0, 30)[whole] * (1.0 + 0.3 * rng.normal(size=len(whole)))
+    whole = np.repeat(np.arange(workers), 5 if workers == 30 else 2)
+    centre = rng.uniform(1.0, 3.0, workers)[whole] * (1.0 + 0.3 * rng.normal(size=len(whole)))
     leaf = np.exp(-0.5 * ((points - centre[:, None]) / 0.25) ** 2)
     prior = np.where(points > 0, np.gradient(points), 1e-9)
     prior /= prior.sum()
 
     def value(spread):
-        tree = TypeTree(whole, 30, RELIABILITY_ONLY)
+        tree = TypeTree(whole, workers, RELIABILITY_ONLY)
         tree.spread = spread
-        tree.gather(leaf, levels, np.zeros(30))
+        tree.gather(leaf, levels, np.zeros(workers))
         return tree.posterior(prior)[1] - np.log(spread) - 0.5 * (0.1 / spread) ** 2
 
-    tried = np.exp(np.linspace(np.log(0.1), np.log(0.8), 400))
+    tried = np.exp(np.linspace(np.log(0.04), np.log(0.8), 400))
     best = tried[np.argmax([value(x) for x in tried])]
     for start in (0.1, 0.8):
-        tree = TypeTree(whole, 30, RELIABILITY_ONLY)
+        tree = TypeTree(whole, workers, RELIABILITY_ONLY)
         tree.spread = start
         for _ in range(60):
-            tree.gather(leaf, levels, np.zeros(30))
+            tree.gather(leaf, levels, np.zeros(workers))
             tree.learn(prior)
         assert tree.spread == pytest.approx(best, rel=0.01)
-    assert best == pytest.approx(0.3, abs=0.08)
+    if workers == 30:
+        assert best == pytest.approx(0.3, abs=0.08)
 
 
 @pytest.mark.parametrize("start", [0.03, 1.5])
