@@ -57,7 +57,7 @@ class Plan:
 
 
 def plan_reading(table: Source, options: ReadOptions) -> Plan:
-    """Recognise the format of a table by its columns, or take the one that was asked for."""
+    """Recognise the format of a table by its columns, or take the one that the options name."""
     name = options.format.replace("_", "-").lower()
     if name == "auto":
         return _recognised(table, options)
@@ -66,14 +66,17 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
             f"unknown format {options.format!r}; the formats are auto, {', '.join(NAMES)}"
         )
     if name == "plain":
-        return _plain(table, options) or _raise(not_found(table, ""))
+        plain = _plain(table, options)
+        if plain is None:
+            raise not_found(table, "")
+        return plain
     wanted = [each for each in FORMATS if each.name == name]
     found = [_found(table, each, options) for each in wanted]
     best = next((each for each in found if not each.lacking), None)
     if best is None:
         best = max(found, key=lambda each: len(each.there))
         raise InputError(
-            f"not in the format {name} ({best.format.title}): {_half(best)}; the columns are "
+            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the columns are "
             f"{listed(table)}. Name the columns with --columns ROLE=NAME, or choose another format",
             source=table.source,
         )
@@ -81,6 +84,7 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
 
 
 def _recognised(table: Source, options: ReadOptions) -> Plan:
+    """Our own columns where they are there, else the first format whose columns are."""
     plain = _plain(table, options)
     fitting = [each for each in FORMATS if each.fits(table.names, _mapped(table, each, options))]
     if plain is not None:
@@ -96,16 +100,18 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     if fitting:
         return _plan(table, _found(table, fitting[0], options), options)
     known = [_found(table, each, options) for each in FORMATS]
-    near = [each for each in known if each.lacking and _half_there(each)]
+    near = [each for each in known if each.lacking and _is_near(each)]
     if not near:
         raise not_found(table, "")
     best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
     raise not_found(
-        table, f". It is nearly the format {best.format.name} ({best.format.title}): {_half(best)}"
+        table,
+        f". It is nearly the format {best.format.name} ({best.format.title}): {_missing_columns(best)}",
     )
 
 
 def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]:
+    """The columns that the user names, by role."""
     nested = form.unfold is not None and bool(form.marks)
     try:
         return mapped_roles(table, options.columns, nested=nested)
@@ -114,11 +120,13 @@ def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]
 
 
 def _found(table: Source, form: Format, options: ReadOptions) -> Found:
+    """Which columns of a format are there, and which are missing."""
     nested = form.unfold is not None and bool(form.marks)
     return form.find(table.names, mapped_roles(table, options.columns, nested=nested))
 
 
 def _plain(table: Source, options: ReadOptions) -> Plan | None:
+    """The plan for our own columns, in any layout; None where they are not there."""
     nested = {"data", "annotations"} <= set(table.names)
     mapped = mapped_roles(table, options.columns, nested=nested)
     roles = find_roles(table, mapped)
@@ -127,6 +135,7 @@ def _plain(table: Source, options: ReadOptions) -> Plan | None:
 
 
 def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
+    """The plan for a format whose columns were found; an error where workers are missing."""
     form, roles = found.format, dict(found.roles)
     if form.unfold is not None:
         if "worker" in form.columns and "worker" not in roles and options.workers:
@@ -140,13 +149,14 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
     return Plan(form, layout, roles, roles.get("context", ""))
 
 
-def _half(found: Found) -> str:
+def _missing_columns(found: Found) -> str:
+    """What is there of a format and what is missing, for a message."""
     verb = "is" if len(found.there) == 1 else "are"
     there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
     return f"{there}{' and '.join(found.lacking)} missing"
 
 
-def _half_there(found: Found) -> bool:
+def _is_near(found: Found) -> bool:
     """Half of the columns, or two of which one is a mark of the format."""
     marked = any(mark in found.there for mark in found.format.marks)
     return 2 * len(found.there) >= _size(found) or (marked and len(found.there) >= 2)
@@ -154,7 +164,3 @@ def _half_there(found: Found) -> bool:
 
 def _size(found: Found) -> int:
     return len(found.there) + len(found.lacking)
-
-
-def _raise(error: Exception) -> Plan:
-    raise error

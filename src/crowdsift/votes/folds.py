@@ -19,7 +19,7 @@ def folds(
 ) -> Iterator[tuple[Comparisons, Comparisons]]:
     """Split votes at random: each part is left out once, the rest is to be fitted.
 
-    Equal votes of a worker that were collapsed into one comparison are dealt out one by one
+    Equal votes of a worker that were collapsed into one comparison are assigned one by one
     (those of fractional weight as a whole). Items and workers keep their codes.
 
     Examples
@@ -35,8 +35,8 @@ def folds(
     rng = np.random.Generator(np.random.PCG64(seed))
     weight = votes.weight.astype(np.float64)
     whole = weight == np.floor(weight)
-    dealt = rng.multinomial(np.where(whole, weight, 1).astype(np.int64), [1.0 / count] * count)
-    shares = np.where(whole[:, None], dealt, dealt * weight[:, None])
+    drawn = rng.multinomial(np.where(whole, weight, 1).astype(np.int64), [1.0 / count] * count)
+    shares = np.where(whole[:, None], drawn, drawn * weight[:, None])
     for part in range(count):
         yield _with_weight(votes, weight - shares[:, part]), _with_weight(votes, shares[:, part])
 
