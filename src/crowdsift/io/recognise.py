@@ -76,8 +76,8 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
     if best is None:
         best = max(found, key=lambda each: len(each.there))
         raise InputError(
-            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the columns are "
-            f"{listed(table)}. Name the columns with --columns ROLE=NAME, or choose another format",
+            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
+            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose another format",
             source=table.source,
         )
     return _plan(table, best, options)
@@ -104,10 +104,8 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
     if not near:
         raise not_found(table, "")
     best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
-    raise not_found(
-        table,
-        f". It is nearly the format {best.format.name} ({best.format.title}): {_missing_columns(best)}",
-    )
+    name = f"{best.format.name} ({best.format.title})"
+    raise not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
 
 
 def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]:
