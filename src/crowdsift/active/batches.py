@@ -156,6 +156,7 @@ class BatchSelection:
         return chosen
 
     def _next(self, precision: Vector, who: int) -> Question:
+        """The pair of largest gain among those chosen least so far, links of islands first."""
         gain = self._gain(precision)
         allowed = precision > 0.0
         fresh = allowed & (self._times_chosen == self._times_chosen[allowed].min())

@@ -267,6 +267,7 @@ class Selector:
         return sorted_labels(items), sorted_labels(names)
 
     def _codes(self, labels: Any, known: dict[Any, int], kind: str) -> NDArray[np.int64]:
+        """The codes of labels; an error for one that is unknown."""
         many = hasattr(labels, "__iter__") and not isinstance(labels, str | bytes | tuple)
         listed = plain(labels if many else [labels])
         if kind == "worker" and not self._has_workers:
@@ -280,6 +281,7 @@ class Selector:
         return np.array(codes, dtype=np.int64)
 
     def _with_new(self) -> Comparisons:
+        """The votes of the start and those added since, as one."""
         a, b, s, y = (np.array(column) for column in zip(*self._new, strict=True))
         one, two, who = (code.astype(np.uint32) for code in (a, b, s))
         outcome, weight = y.astype(np.float32), np.ones(len(a), np.float32)
@@ -320,6 +322,7 @@ class Selector:
         return a, b
 
     def _sampler(self, workers: Sequence[Any] | Mapping[Any, int]) -> ThompsonSampler:
+        """The sampler of workers, with their capacities; checked."""
         if not self._has_workers:
             raise RequestError("these votes have no workers to choose from")
         codes = self._codes(list(workers), self._worker_code, "worker")

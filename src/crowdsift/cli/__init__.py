@@ -119,6 +119,7 @@ def main() -> None:
 
 
 def _run() -> None:
+    """Run the command; every error becomes a line on standard error and an exit status."""
     forget_written()
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
     for stream in (sys.stdout, sys.stderr):

@@ -48,6 +48,7 @@ class OnDisk(InProcess):
             return self._one_by_one(parts, name, calls)
 
     def _one_by_one(self, parts: Sequence[Any], name: str, calls: Sequence[Any]) -> list[Any]:
+        """Call every part in turn, the next one being read from disk meanwhile."""
         found = []
         for at, (part, arguments) in enumerate(zip(parts, calls, strict=True)):
             if at + 1 < len(parts):

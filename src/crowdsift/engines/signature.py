@@ -78,6 +78,7 @@ def _hints(of: Any, protocol: type) -> dict[str, Any]:
 
 
 def _form(hint: Any, protocol: type) -> Form:
+    """The form of an annotation: its kind, or the record or protocol that it names."""
     origin = get_origin(hint)
     if origin in (Union, UnionType):
         (hint,) = (part for part in get_args(hint) if part is not NoneType)

@@ -154,6 +154,7 @@ def _neither(
     first: NDArray[np.uint32],
     second: NDArray[np.uint32],
 ) -> InputError:
+    """The error for answers that are neither a side nor a tie, the most frequent listed."""
     row = int(np.argmax(bad))
     count = np.bincount(answers.codes[bad], minlength=len(answers.labels))
     often = np.argsort(-count, kind="stable")[: min(8, int((count > 0).sum()))].tolist()

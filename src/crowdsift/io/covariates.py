@@ -69,6 +69,7 @@ def covariate_columns(
 
 
 def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
+    """The columns of one covariate: its own, one for each item, or an equality of two."""
     whole = lookup(table, table.names, name)
     if whole is not None:
         return CovariateColumns(whole, None)

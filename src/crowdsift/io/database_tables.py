@@ -57,6 +57,7 @@ def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str
 
 
 def _through_adbc(address: str, schema: str, tables: Mapping[str, Any]) -> None:
+    """Write the tables to PostgreSQL or SQLite, all in one transaction."""
     kind = kind_of_database(address) or ""
     with connected(address, read_only=False) as connection, connection.cursor() as cursor:
         for name, table in tables.items():
@@ -74,6 +75,7 @@ def _through_adbc(address: str, schema: str, tables: Mapping[str, Any]) -> None:
 
 
 def _to_duckdb(path: str, schema: str, tables: Mapping[str, Any]) -> None:
+    """Write the tables to a file of DuckDB, all in one transaction."""
     import duckdb
 
     try:

@@ -109,6 +109,7 @@ def _refuse_unknown(
     pair: list[NDArray[np.uint32]],
     place: NDArray[np.int64],
 ) -> None:
+    """Refuse gold about items that are not among the votes."""
     unknown = [place[codes] < 0 for codes in pair]
     rows = unknown[0] | unknown[1]
     if not rows.any():

@@ -160,6 +160,7 @@ def read_features_table(groups: Sequence[FeatureGroup], items: Any) -> ItemsTabl
 
 
 def _read(source: Any, wanted: Sequence[str], texts: Sequence[str] = ()) -> ItemsTable:
+    """Read a table of items: labels, and columns of numbers, lists or texts."""
     table = open_source(source, called="items")
     try:
         item = resolve_column(table, "item", "the items")
@@ -285,6 +286,7 @@ def _groups(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[
 
 
 def _text_groups(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureGroup]:
+    """Two groups of features of texts: weighted character n-grams, and readability."""
     (column, given), absent = next(iter(table.columns.items())), place < 0
     absent = absent | _unknown(table, True)[place]
     texts = ["" if gone else given[at] for at, gone in zip(place.tolist(), absent, strict=True)]

@@ -121,6 +121,7 @@ def _records(part: Part) -> int:
 
 
 def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
+    """Refuse columns that appear only after the rows from which types were inferred."""
     if not late:
         return
     found = ", ".join(f"bool_or(l{place})" for place in range(len(late)))

@@ -77,7 +77,8 @@ def plan_reading(table: Source, options: ReadOptions) -> Plan:
         best = max(found, key=lambda each: len(each.there))
         raise InputError(
             f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
-            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose another format",
+            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
+            "another format",
             source=table.source,
         )
     return _plan(table, best, options)

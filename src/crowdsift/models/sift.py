@@ -236,6 +236,7 @@ class Sift(Model):
         return None if run is None else self._estimate(run, engine, None, (whole, before))
 
     def _settings(self, engine: Engine) -> Settings:
+        """The settings of a run: tolerances, starts, and the families of worker types to try."""
         ties = self.ties and engine.facts.ties
         families = [worker_types(ties=ties, sides=False)]
         if self.sides and engine.facts.sides_known and hints_at_sides(engine):

@@ -161,6 +161,7 @@ def times_of(labels: Iterable[Any], column: str) -> Vector:
 
 
 def _time(label: Any, column: str) -> float:
+    """A time as a number: seconds of a date, a number as it is."""
     if isinstance(label, datetime):
         return label.timestamp()
     if isinstance(label, date):

@@ -121,6 +121,7 @@ def load(directory: str | os.PathLike[str]) -> FitData:
 
 
 def _loaded(saved: RecordedFolder) -> FitData:
+    """The fields of a saved fit; an error where the format is unknown or a file is damaged."""
     record, found = dict(saved.record), saved.record.get("format")
     if found not in (1, FORMAT):
         raise InputError(
@@ -249,6 +250,7 @@ def _sites(
 
 
 def _table(content: bytes, types: dict[str, list[str]]) -> Table:
+    """A table from CSV, labels in the types that they had."""
     header, *rows = _rows(content.decode())
     cells = list(zip(*rows, strict=True)) if rows else [()] * len(header)
     columns = dict(zip(header, map(list, cells), strict=True))

@@ -96,6 +96,7 @@ class WorkerElimination:
         return self._last.value, self._last.gradient
 
     def _evaluated(self, x: Vector) -> _Point:
+        """F, its gradient and curvature at x, the workers at their optimum unless held."""
         theta = self.theta
         if not self.hold_workers:
             steepest = 0.0 if self._last is None else float(np.abs(self._last.gradient).max())

@@ -97,6 +97,7 @@ class CommonSlope:
     def _solve(
         self, radius: float, tolerance: float, correct: Callable[[Vector, Vector], None]
     ) -> NewtonStep:
+        """A Newton step on the Hessian at the last point, the prior of scores included."""
         multiply, prior, shift = self.at.hessian.multiply, self._scores, 0.0
         if isinstance(prior, Ridge):
             shift = prior.level  # no arrays for its products

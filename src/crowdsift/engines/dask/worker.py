@@ -59,6 +59,7 @@ class _Shards:
         return await loop.run_in_executor(self._pool, self._do, what, (fit, shard), given)
 
     def _do(self, what: str, key: tuple[str, int], given: Any) -> Any:
+        """Answer a request about a shard; `lost` where this process no longer has it."""
         if what == "drop":
             self._drop(key[0])
             return "OK"

@@ -142,6 +142,7 @@ def cuda_fault() -> str | None:
 
 
 def _checked(name: str) -> torch.device:
+    """The device of that name; an error with what to do where it cannot be used."""
     try:
         device = torch.device(name)
     except RuntimeError:

@@ -100,6 +100,7 @@ class Streamed(InProcess):
         return [self._called(at, part, name, None) for at, part in enumerate(parts)]
 
     def _called(self, at: int, part: Any, name: str, arguments: dict[str, Any] | None) -> Any:
+        """Bring a shard's tensors to the device, call it or read its attribute, let them go."""
         frequent = (type(part).__name__, name) in _FREQUENT
         if arguments is not None and arguments.get("last"):  # the last sweep needs variances
             frequent = False
