@@ -26,7 +26,7 @@ struct SlopeOperator {
     SlopeOperator& operator=(const SlopeOperator&) = delete;
 };
 
-// n E[omega] of every comparison, in single precision where that resolves what is asked.
+// n E[omega] of every comparison, in single precision where that is precise enough.
 struct EStep {
     CorePointer core;
     bool single;

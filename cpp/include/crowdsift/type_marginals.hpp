@@ -1,4 +1,4 @@
-// What is asked of posteriors over types, worker by worker, so that no array of workers by types is
+// Summaries of posteriors over types, worker by worker, so that no array of workers by types is
 // needed: their marginals, types at evenly spaced quantiles, and quantiles of reliability.
 // Specified in src/crowdsift/solvers/ep/type_summary.py.
 #pragma once

@@ -73,9 +73,9 @@ class _Command(TyperCommand):
         try:
             return super().parse_args(ctx, args)
         except Exception as error:
-            if "unexpected extra argument" in (said := str(getattr(error, "message", ""))):
+            if "unexpected extra argument" in (message := str(getattr(error, "message", ""))):
                 error.message = (  # type: ignore[attr-defined]
-                    f'{said}; one file is read, or a glob in quotes: "votes-*.csv"'
+                    f'{message}; one file is read, or a glob in quotes: "votes-*.csv"'
                 )
             raise
 
@@ -161,7 +161,7 @@ def _prepare() -> None:
     if not {"-h", "--help", "--version"} & set(sys.argv) and len(sys.argv) > 2:
         with defer_signals():
             import_module("duckdb")
-            with suppress(OSError):  # what is missing is said where it is needed
+            with suppress(OSError):  # an error follows where it is needed
                 tempfile.gettempdir()
 
 

@@ -34,7 +34,7 @@ def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
     """
     with temporary_folder() as folder:
         path = folder / _NAME
-        _ask(f"COPY (SELECT * FROM columns) TO {_literal(path)} (FORMAT parquet)", columns)
+        _query(f"COPY (SELECT * FROM columns) TO {_literal(path)} (FORMAT parquet)", columns)
         return path.read_bytes()
 
 
@@ -46,12 +46,12 @@ def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
         with temporary_folder() as folder:
             path = folder / _NAME
             path.write_bytes(content)
-            return _ask(f"SELECT * FROM read_parquet({_literal(path)})", {})
+            return _query(f"SELECT * FROM read_parquet({_literal(path)})", {})
     except duckdb.Error as error:
         raise ValueError(str(error).split("\n", 1)[0]) from None
 
 
-def _ask(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
     """What DuckDB answers, by column; `columns` is a table that the query may name."""
     with _database(os.getpid()).cursor() as connection:
         if columns:

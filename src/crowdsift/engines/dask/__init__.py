@@ -141,7 +141,7 @@ def engine(
             recipes = [Recipe(None, None, own, each) for each in rows]
             link = DaskMap(session.client, given.fit, recipes, given)
             places, count = _share(link, comparisons.n_items, sum(rows), needs)
-        session.say(len(recipes))
+        session.log_shards(len(recipes))
         engines: list[Any] = [RemoteEngine(link, remote) for remote in link.start()]
         plan = Plan(bounds, tuple(places), count, link)
         return DaskEngine(engines, plan, session, ties=comparisons.ties_are_outcomes)

@@ -114,7 +114,7 @@ class Session:
                 )
                 raise RequestError(f"the worker {worker} differs: {wrong}; install the same there")
 
-    def say(self, shards: int) -> None:
+    def log_shards(self, shards: int) -> None:
         """Where the work is done, for the log."""
         link = self.client.dashboard_link if find_spec("bokeh") else "(needs bokeh)"
         LOG.info("%d shards on %d workers of Dask; dashboard %s", shards, self.count, link)
