@@ -18,6 +18,9 @@ using namespace crowdsift;
 
 namespace {
 
+// From how many rows on threads pay that live for one pass: fewer are counted before they start.
+constexpr std::size_t kRowsOfOneCall = 200000;
+
 template <class T, class F>
 Out<T> column(const std::vector<VoteRow>& rows, F field) {
     std::vector<T> values(rows.size());
@@ -168,7 +171,7 @@ void bind_rows(nb::module_& m) {
             std::optional<Tally> found;
             {
                 nb::gil_scoped_release release;
-                ThreadPool pool(threads);
+                ThreadPool pool(n < kRowsOfOneCall ? 1 : threads);
                 votes.validate(pool);
                 const Vec order(rank.data(), rank.data() + rank.shape(0));
                 found = crowdsift::tally(votes, pool, order.data());
