@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -43,7 +44,7 @@ class Anderson:
 
     def __init__(self, depth: int = 5, wait: int = 3, most: float = np.inf) -> None:
         self._depth, self._wait, self._most = depth, wait, most
-        self._points: list[Vector] = []  # differences of successive points
+        self._images: list[Vector] = []  # differences of successive images
         self._residuals: list[Vector] = []  # and of their residuals
         self._last: tuple[Vector, Vector] | None = None
         self._size = np.inf
@@ -51,20 +52,19 @@ class Anderson:
     def propose(self, x: Vector, image: Vector) -> Vector:
         """The next point, given a point and its image."""
         residual = image - x
-        size = float(np.linalg.norm(residual))
+        size = math.sqrt(residual @ residual)
         if size > self._size:
-            self._points.clear()
+            self._images.clear()
             self._residuals.clear()
         elif self._last is not None and self._depth:
-            self._points.append(x - self._last[0])
+            self._images.append(image - self._last[0])
             self._residuals.append(residual - self._last[1])
-            del self._points[: -self._depth], self._residuals[: -self._depth]
-        self._last, self._size = (x, residual), size
+            del self._images[: -self._depth], self._residuals[: -self._depth]
+        self._last, self._size = (image, residual), size
         self._wait -= 1
-        if not self._points or self._wait >= 0:
+        if not self._images or self._wait >= 0:
             return image
-        changes = np.stack(self._residuals, axis=1)
-        share = np.linalg.lstsq(changes, residual, rcond=1e-8)[0]
-        ahead = (np.stack(self._points, axis=1) + changes) @ share
-        longest, length = self._most * size, float(np.linalg.norm(ahead))
+        share = np.linalg.lstsq(np.array(self._residuals).T, residual, rcond=1e-8)[0]
+        ahead = share @ np.array(self._images)
+        longest, length = self._most * size, math.sqrt(ahead @ ahead)
         return np.asarray(image - (ahead * (longest / length) if length > longest else ahead))
