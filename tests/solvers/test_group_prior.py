@@ -56,6 +56,7 @@ def test_leaves_integrated_out_block_by_block_are_those_of_dense_matrices(smalle
     L = system.laplacian.multiply(np.eye(n))
     C = Z @ Z.T + S * np.eye(n)
     sigma = np.linalg.inv(L + np.linalg.inv(C))
+    prior.solve(system_of(weight + 0.5, b, low, high), np.zeros(n), 0.0)  # of other sites before
     np.testing.assert_allclose(prior.solve(system, np.zeros(n), 0.0), sigma @ b, atol=1e-12)
     kept: list[Any] = []
     sites = SimpleNamespace(set_pair_variances=kept.append)

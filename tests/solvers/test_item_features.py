@@ -243,7 +243,7 @@ def test_shares_rest_where_items_have_nothing_of_their_own():
     prior.learn(None)
     assert prior.at_rest
     assert prior.shares == pytest.approx([0.5, 0.48])
-    prior._squares = lambda run: (np.exp([-0.05, 0.0, 0.3]), np.ones(3))
+    prior._squares = lambda run: (np.exp([-0.05, -0.05, 0.3]), np.ones(3))
     grown = DensePrior([np.array([[1.0], [-1.0]])] * 2, np.array([0.5, 0.48]))
     grown._squares = prior._squares
     grown.learn(None)
