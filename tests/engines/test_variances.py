@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
@@ -115,6 +117,36 @@ def test_messages_on_a_chain_are_exact_with_any_shift(name, shift):
     assert found.definite
     np.testing.assert_allclose(found.items, np.diag(np.linalg.inv(dense)), rtol=1e-4)
     assert found.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("improper", "sums", "last", "definite"),
+    [
+        (False, 0.5, False, True),
+        (True, 0.5, False, False),  # a message without a proper Gaussian
+        (False, 2.0, False, False),  # an item without one
+        (False, 0.5, True, False),  # a pair without one
+    ],
+)
+def test_where_there_is_no_proper_gaussian_nothing_is_kept(improper, sums, last, definite):
+    kept = []
+
+    def propagate(precision, settled, *, fresh=False, last=False):
+        return SimpleNamespace(
+            improper=at_the_end if last else improper, unsettled=0, sums=np.full(3, sums),
+            shared=np.ones(2), log_determinant=0.7, degrees=np.array([1.0, 2.0, 1.0]),
+        )  # fmt: skip
+
+    at_the_end = last
+    sites = SimpleNamespace(propagate=propagate, set_pair_variances=lambda **named: kept.append(1))
+    laplacian = SimpleNamespace(diagonal=lambda: np.full(3, 0.5))
+    found, messages = loopy_bp(sites, laplacian, None)
+    assert found.definite is definite
+    assert (messages is not None) is definite
+    assert len(kept) == definite
+    if definite:
+        assert found.items.tolist() == [1.0] * 3
+        assert found.log_determinant == pytest.approx(0.7)
 
 
 def band_design(rng):

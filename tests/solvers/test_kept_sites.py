@@ -100,3 +100,11 @@ def test_sites_are_kept_unless_there_are_too_many(monkeypatch):
         np.testing.assert_array_equal(one, two)
     monkeypatch.setattr(module, "KEPT_SITES", 19)
     assert kept_sites(sites) is None
+
+
+def test_the_same_vote_again_takes_over_its_site_however_often():
+    one = kept(np.random.default_rng(7), 1)
+    many = SavedSites(*(np.repeat(each, 3) for each in one[:8]), *one[8:])
+    found = carried_over(one, votes_of(many), RELIABILITY_ONLY)
+    for values, known in zip(found[4:8], one[4:8], strict=True):
+        assert values.tolist() == [known[0]] * 3
