@@ -98,6 +98,25 @@ def test_votes_that_come_again_are_noticed(tmp_path):
     assert twice.summary["votes"] == 3000
 
 
+@pytest.mark.parametrize("later", [200, 2_000])
+def test_new_votes_of_few_judges_are_not_taken_for_old_ones(later):
+    def votes(count: int, seed: int) -> dict[str, list[str]]:
+        rng = np.random.default_rng(seed)
+        first = rng.integers(0, 5, count)
+        second = (first + rng.integers(1, 5, count)) % 5
+        better = rng.random(count) < 1 / (1 + np.exp((second - first) / 2))
+        return {
+            "winner": [f"m{i}" for i in np.where(better, first, second)],
+            "loser": [f"m{i}" for i in np.where(better, second, first)],
+            "worker": [f"judge{i}" for i in rng.integers(0, 2, count)],
+        }
+
+    fit = crowdsift.fit(votes(2_000, 1))
+    assert fit.update(votes(later, 2)).summary["votes"] == 2_000 + later
+    with pytest.raises(RequestError, match="were taken already"):
+        fit.update(votes(2_000, 1))
+
+
 def test_a_start_that_lacks_most_votes_is_refused_with_the_figures(tmp_path):
     votes = rows(count=3000)
     crowdsift.fit(votes).save(tmp_path)

@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 __all__ = ["fingerprint", "refuse_repeated", "taken_by"]
 
 _FEWEST = 20  # earlier rows from which on a repetition is no chance
-_SAME = 0.5  # of the earlier rows
+_SAME = 0.5  # of the earlier rows that would not come again by chance
+_CHANCE = 0.5  # of the earlier rows: where more come again by chance, nothing is noticed
 
 
 def fingerprint(votes: Comparisons) -> str:
@@ -54,13 +55,27 @@ def refuse_repeated(earlier: FitData, new: Comparisons) -> None:
     old = earlier.votes
     if old is None or len(old) < _FEWEST or len(new) < len(old) * _SAME:
         return
+    chance = _share_by_chance(old, new)
+    if chance > _CHANCE:
+        return
     same = int(np.isin(_keys(old, old), _keys(new, old)).sum())
-    if same >= _SAME * len(old):
+    if same >= len(old) * (chance + _SAME * (1.0 - chance)):
         raise RequestError(
             f"{new.source}: {same:,} of the {len(old):,} earlier rows are in it again; give new "
             "votes only, or fit the whole file with start= (--start). again=True (--again) takes "
             "them once more"
         )
+
+
+def _share_by_chance(old: Comparisons, new: Comparisons) -> float:
+    """Of the earlier rows, how many other votes would hold too.
+
+    Two judges and a few models give the same row over and over. Among W votes, w of a row, two
+    are equal with probability about q = Σ w(w - 1)/W²; V others hold a row with 1 - exp(-qV).
+    """
+    weight = old.weight.astype(np.float64)
+    equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / max(weight.sum() ** 2, 1.0)
+    return float(-np.expm1(-equal * new.total_weight))
 
 
 def _keys(votes: Comparisons, old: Comparisons) -> np.ndarray:
