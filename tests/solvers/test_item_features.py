@@ -12,7 +12,8 @@ import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.fused import pair_distances, solve_rows
-from crowdsift.engines.grid import RELIABILITY_ONLY, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SiteSystem, mirrored
+from crowdsift.engines.reference.operators import laplacian
 from crowdsift.solvers.ep import low_rank_features
 from crowdsift.solvers.ep.item_features import DensePrior
 from crowdsift.solvers.ep.low_rank_features import LowRankPrior
@@ -211,6 +212,21 @@ def test_variances_by_messages_are_those_of_a_factorisation_on_a_chain():
     assert found[1].items == pytest.approx(found[0].items, rel=1e-3)
     assert pairs[1] == pytest.approx(pairs[0], rel=1e-3)
     assert found[1].log_determinant == pytest.approx(found[0].log_determinant, abs=1e-2)
+
+
+def test_sites_without_a_proper_gaussian_are_said_to_be_improper():
+    """A pair of so negative a precision that none is left; a proper one after it is solved."""
+    prior, start = DensePrior([np.array([[1.0], [-1.0]])], np.array([0.3])), np.array([0.4, -0.1])
+    low, high, rhs = np.array([0]), np.array([1]), np.array([1.0, -1.0])
+    for weight, definite in ((-9.0, False), (2.0, True)):
+        system = SiteSystem(laplacian(2, low, high, np.array([weight])), rhs, 0.0)
+        sites = SimpleNamespace(set_pair_variances=lambda pairs: None)
+        found = prior.pair_variances(SimpleNamespace(system=system, sites=sites))
+        assert found.definite is definite
+        C = 0.7 * np.eye(2) + 0.3 * np.array([[1.0, -1.0], [-1.0, 1.0]])
+        L = weight * np.array([[1.0, -1.0], [-1.0, 1.0]])
+        wanted = np.linalg.solve(L + np.linalg.inv(C), rhs) if definite else start
+        assert prior.solve(system, start, 0.0) == pytest.approx(wanted)
 
 
 def test_many_features_of_many_pairs_are_dear(monkeypatch):
