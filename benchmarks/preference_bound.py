@@ -78,7 +78,7 @@ def at_share(drawn: Preferences, share: float) -> tuple[float, float, np.ndarray
         q = likelihood * masses
         return np.asarray((q / q.sum(axis=1, keepdims=True)).sum(axis=0))
 
-    prior = WorkerPrior.start(levels, 1.0, 0.5).learned(counts, 300, 1e-6, ahead=True)
+    prior = WorkerPrior.start(levels, 1.0, 0.5).learned(counts, 300, 1e-6, extrapolate=True)
     evidence = float((np.log(likelihood @ prior.masses) + top[:, 0]).sum())
     typical = typical_reliability(prior)
     return evidence, typical, words(L, points, prior.masses, typical)

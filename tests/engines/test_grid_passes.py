@@ -269,18 +269,18 @@ def test_suspended_sites_go_on_where_they_were(types):
         with_variances(sites)
         return sites
 
-    def go_on(sites):
+    def resume(sites):
         update = sites.update(levels, prior, means, damping=0.5, clip=True, side=SIDE)
         return update, sites.system(sites.pair_sums())
 
-    expected = go_on(begin())
+    expected = resume(begin())
     sites = begin()
     sites.suspend()
     begin()
     with pytest.raises(ValueError, match="suspended"):
-        go_on(sites)
+        resume(sites)
     with_variances(sites)
-    found = go_on(sites)
+    found = resume(sites)
     np.testing.assert_array_equal(found[1].rhs, expected[1].rhs)
     assert found[0].log_messages == expected[0].log_messages
 

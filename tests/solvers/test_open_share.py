@@ -55,7 +55,7 @@ def by_hand(run, votes, share):
         q = np.exp(L) * masses
         return (q / q.sum(axis=1, keepdims=True)).sum(axis=0)
 
-    learned = run.prior.learned(counts, 60, 1e-4, ahead=True)
+    learned = run.prior.learned(counts, 60, 1e-4, extrapolate=True)
     zone = typical_reliability(learned) / 4
     inside = [points < -zone, abs(points) <= zone, points > zone]
     likelihood = [np.exp(L) @ (learned.masses * own) / learned.masses[own].sum() for own in inside]

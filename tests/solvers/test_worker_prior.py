@@ -122,23 +122,23 @@ def test_learning_ends_where_plain_steps_do():
         return (joint / joint.sum(axis=1, keepdims=True)).sum(axis=0)
 
     start = WorkerPrior.start(levels, 1.0, 0.5)
-    plain = start.learned(counts, 5_000, 1e-11, ahead=False)
+    plain = start.learned(counts, 5_000, 1e-11, extrapolate=False)
     slow, calls = calls, 0
-    fast = start.learned(counts, 1_000, 1e-11, ahead=True)
+    fast = start.learned(counts, 1_000, 1e-11, extrapolate=True)
     np.testing.assert_allclose(fast.masses, plain.masses, atol=1e-8)
     assert fast.centre == pytest.approx(plain.centre, abs=1e-7)
     assert fast.spread == pytest.approx(plain.spread, abs=1e-7)
     assert calls < 0.5 * slow
     assert fast.masses.min() > 0.0
     soon, calls, likelihood = calls, 0, likelihood[:, ::-1]
-    turned = start.flipped().learned(counts, 1_000, 1e-11, ahead=True)  # all are adversaries
+    turned = start.flipped().learned(counts, 1_000, 1e-11, extrapolate=True)  # all are adversaries
     np.testing.assert_allclose(turned.masses, fast.masses[::-1], atol=1e-8)
     assert turned.centre == pytest.approx(-fast.centre)
     assert calls <= soon + 2
 
 
-@pytest.mark.parametrize("ahead", [False, True])
-def test_types_that_are_gone_come_back_only_for_a_worker_who_is_clearly_one(ahead):
+@pytest.mark.parametrize("extrapolate", [False, True])
+def test_types_that_are_gone_come_back_only_for_a_worker_who_is_clearly_one(extrapolate):
     """π at rest stays at rest for any number of steps; else a type grows out of nothing."""
     levels = power_grid(25)
     points = mirrored(levels)
@@ -157,12 +157,12 @@ def test_types_that_are_gone_come_back_only_for_a_worker_who_is_clearly_one(ahea
         return counts
 
     rest = WorkerPrior.start(levels, 1.0, 0.5)
-    rest = rest.learned(counts_with(1.0), 3_000, 1e-13, ahead=False)
+    rest = rest.learned(counts_with(1.0), 3_000, 1e-13, extrapolate=False)
     assert rest.masses[-1] < 1e-12
     # A step multiplies the type's mass by ratio/(M + 50), more than 1.
-    weak = rest.learned(counts_with(1.3 * 174), 400, 0.0, ahead=ahead)
+    weak = rest.learned(counts_with(1.3 * 174), 400, 0.0, extrapolate=extrapolate)
     np.testing.assert_allclose(weak.masses, rest.masses, atol=1e-6)
-    clear = rest.learned(counts_with(1.0 / rest.masses[-1]), 400, 1e-12, ahead=ahead)
+    clear = rest.learned(counts_with(1.0 / rest.masses[-1]), 400, 1e-12, extrapolate=extrapolate)
     assert clear.masses[-1] > 0.5 / 174
 
 

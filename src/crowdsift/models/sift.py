@@ -34,7 +34,7 @@ from crowdsift.solvers.ep.resumed import resumed
 from crowdsift.solvers.ep.run import propagate
 from crowdsift.solvers.ep.side_hint import hints_at_sides
 from crowdsift.solvers.ep.state import Settings
-from crowdsift.solvers.ep.warm import WarmStart, go_on
+from crowdsift.solvers.ep.warm import WarmStart, resume
 from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
 from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
@@ -192,7 +192,7 @@ class Sift(Model):
         warm = self._warm_start(engine, start)
         if warm is None:
             return None
-        run = (resumed if decide else go_on)(warm, engine, self._settings(engine))
+        run = (resumed if decide else resume)(warm, engine, self._settings(engine))
         size = run.scale()
         known = population_to(run.prior, run.sides.prior, run.pair_effect, size)
         there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.sites))

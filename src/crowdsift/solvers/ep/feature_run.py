@@ -33,8 +33,8 @@ def with_item_features(
 
     It goes on from the base, and starts afresh from no scores for every family of types: without
     features votes that share no items determine nothing, and their scores are no place to start.
-    After a few iterations only those go on that may still win. Where a start is dear and the votes
-    alone determine most of the scores, it goes on from the base alone.
+    After a few iterations only those go on that may still win. Where a start is expensive and the
+    votes alone determine most of the scores, it goes on from the base alone.
     """
     runs = list(_starts(base, levels))
     for run in runs:
@@ -58,8 +58,8 @@ def _starts(base: Propagation, levels: Vector) -> Iterator[Propagation]:
     few = len(groups[0]) <= DENSE_ITEMS
     made = DensePrior(groups) if few else LowRankPrior(groups)
     clear = base.settled and float(np.mean(base.means**2)) >= _CLEAR
-    dear = isinstance(made, LowRankPrior) and made.is_dear(int(base.sites.n_pairs))
-    for types in () if clear and dear else settings.families:
+    expensive = isinstance(made, LowRankPrior) and made.is_expensive(int(base.sites.n_pairs))
+    for types in () if clear and expensive else settings.families:
         run = Propagation.begin("flat", base.engine, levels, settings, types, base.rule.progress,
                                 base.factorisation)  # fmt: skip
         if run is not None:

@@ -34,7 +34,7 @@ __all__ = ["DENSE_ITEMS", "DensePrior", "FeaturePrior", "WeightPosterior"]
 DENSE_ITEMS = 1_200  # up to which matrices over items are formed
 _LEAST_OWN = 0.02  # of s: what an item has of its own
 _REST = 2e-3  # a share that a step would move by less is at rest
-_AWAKE = 3.0  # times that, from which on shares at rest move again
+_RELEASE = 3.0  # times that, from which on shares at rest move again
 _STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
 _LEAST_SHARE = 1e-6  # of ρ, below which a group is as good as not there
 
@@ -123,7 +123,7 @@ class FeaturePrior(ItemPrior):
             step[-1] = 0.0
             step[:-1] -= float(self.shares @ step[:-1]) / float(self.shares.sum())
         # At rest all stay until one has far to go, else each would answer the others' last steps.
-        step[np.abs(step) < (_AWAKE if self.at_rest else 1.0) * _REST] = 0.0
+        step[np.abs(step) < (_RELEASE if self.at_rest else 1.0) * _REST] = 0.0
         self.at_rest = not step.any()
         turns = step * self._step < 0.0  # sites follow late: steps that turn were too long
         self._longest = np.where(turns, np.maximum(0.6 * self._stride, 0.3), self._longest)

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["LowRankPrior"]
 
 _STALE = 5e-3  # by how much sites and shares may move before S and T are made anew
-_DEAR, _DEAR_STALE = (
+_EXPENSIVE, _EXPENSIVE_STALE = (
     2e7,
     0.05,
 )  # features times pairs beyond which more age is allowed, and how much
@@ -67,9 +67,9 @@ class LowRankPrior(FeaturePrior):
         FeaturePrior.__init__(other, self.groups)
         return other
 
-    def is_dear(self, n_pairs: int) -> bool:
-        """Whether T is dear to make."""
-        return len(self._w) * n_pairs > _DEAR
+    def is_expensive(self, n_pairs: int) -> bool:
+        """Whether T is expensive to make."""
+        return len(self._w) * n_pairs > _EXPENSIVE
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
         """Means, by conjugate gradients over w, each step a solve with I + sL."""
@@ -165,7 +165,7 @@ class LowRankPrior(FeaturePrior):
         degrees = system.laplacian.diagonal()
         if self._made is not None:
             shares, before = self._made
-            stale = _DEAR_STALE if self.is_dear(len(self._added[1])) else _STALE
+            stale = _EXPENSIVE_STALE if self.is_expensive(len(self._added[1])) else _STALE
             moved = float(np.linalg.norm(degrees - before)) > stale * float(np.linalg.norm(before))
             if not moved and float(np.abs(self.shares - shares).max()) <= stale:
                 return

@@ -85,7 +85,7 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
         messages(run.prior.masses)
         if sites.refine():
             messages(run.prior.masses)
-        learned = run.prior.learned(sites.type_counts, *_LEARNING, ahead=True)
+        learned = run.prior.learned(sites.type_counts, *_LEARNING, extrapolate=True)
         evidence, typical = messages(learned.masses), typical_reliability(learned)
         classes = class_evidence(sites, learned, typical, run.engine.facts.n_workers)
         return ShareTrial(share, evidence, classes)

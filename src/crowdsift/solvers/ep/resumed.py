@@ -12,7 +12,7 @@ from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.pair_effect import branch, with_pair_effect
 from crowdsift.solvers.ep.run import complete, far_behind, simplified, with_more_effects
 from crowdsift.solvers.ep.side_prior import PopulationSide
-from crowdsift.solvers.ep.warm import WarmStart, go_on
+from crowdsift.solvers.ep.warm import WarmStart, resume
 from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def resumed(
 
     What clearly has the evidence for it is found to have it within a pass or two.
     """
-    run = go_on(start, engine, settings, progress)
+    run = resume(start, engine, settings, progress)
     if run.prior.types.sides:
         run = _unless_simpler(run, settings)
     elif settings.families[-1].sides:
@@ -63,7 +63,7 @@ def _unless_richer(run: Propagation, settings: Settings, progress: Progress | No
     richer = WorkerPrior.start(prior.levels, centre, spread, settings.families[-1])
     side = PopulationSide().prior
     start = WarmStart(run.means, run.variances, richer, side, run.pair_effect)
-    found = go_on(start, run.engine, settings, progress)
+    found = resume(start, run.engine, settings, progress)
     clear = found.settled and found.evidence[-1] > run.evidence[-1] + MIN_LOG_BAYES_FACTOR
     return found if clear else run
 

@@ -40,7 +40,7 @@ _NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
 _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
 _EFFECT_CHANGE = 0.01  # scores move by about so much with the logarithm of a pair effect
 _NOTHING = 0.01  # scores of this size hold no information
-_HASTE = 50  # iterations of stage 2 after which π is not extrapolated, in case that unsettles
+_EXTRAPOLATED = 50  # iterations of stage 2 in which π is extrapolated; later it might unsettle
 _REFINING, _SETTLED = 10, 1e-3  # stage 2 in which grids move; a change after which evidence is fair
 _LEAST_DAMPING, _MOST_DAMPING = 0.05, 1.0
 _PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping falls, and how far
@@ -187,7 +187,7 @@ class Propagation:
         early = last > _STAGE_ONE and self.rule.iterations < _EARLY
         steps, share = _EARLY_LEARNING if early else _LEARNING
         self.prior = self.prior.learned(
-            self.sites.type_counts, steps, share * last, ahead=self.unclipped <= _HASTE
+            self.sites.type_counts, steps, share * last, extrapolate=self.unclipped <= _EXTRAPOLATED
         )
         self.unclipped += not self.clip
         if self.item_prior is not None and self.rule.history:
@@ -337,7 +337,7 @@ class Propagation:
         return found
 
     def _may_be_exact(self) -> bool:
-        """A large factorisation is dear: only the last iterations ask for it."""
+        """A large factorisation is expensive: only the last iterations ask for it."""
         return self.settings.exact and not self.exact and not self.factorised
 
     def _adapt(self, step: Vector) -> None:

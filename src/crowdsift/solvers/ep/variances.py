@@ -83,7 +83,7 @@ class Factorisation:
     def variances(
         self, sites: GridSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
-        """Those under the Laplacian, kept by the sites; None where a factorisation is dear.
+        """Those under the Laplacian, kept by the sites; None where a factorisation is expensive.
 
         `exact` asks for one that takes a fraction of a second, otherwise only for one that is as
         fast as belief propagation. With a `factor` s all is of sL + I, which has s times the

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.state import Settings
     from crowdsift.solvers.ep.worker_prior import WorkerPrior
 
-__all__ = ["WarmStart", "go_on"]
+__all__ = ["WarmStart", "resume"]
 
 # A tolerance is a root mean square, and what is left to go is less than the last step: the largest
 # change of a score is at most so many tolerances.
@@ -53,7 +53,7 @@ class WarmStart:
     unfinished: bool = False  # cut short, before contexts and effects of pairs were tried
 
 
-def go_on(
+def resume(
     start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
 ) -> Propagation:
     """The run that goes on from an earlier one, to its end.

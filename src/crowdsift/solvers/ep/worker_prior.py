@@ -99,18 +99,18 @@ class WorkerPrior:
         return WorkerPrior(levels, masses, types=types)
 
     def learned(
-        self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, ahead: bool
+        self, counts: Callable[[Vector], Vector], steps: int, tolerance: float, *, extrapolate: bool
     ) -> WorkerPrior:
         """π at rest under counting types and learning from the counts, as near as `steps` bring.
 
         It is at rest where a step moves no more than `tolerance` of its mass and of p0.
 
         Plain steps creep along directions of which the votes imply little, and EP would creep with
-        them: unless `ahead` is false they are extrapolated, in the square roots of all masses.
+        them: with `extrapolate` they are extrapolated, in the square roots of all masses.
         """
         mixture = TypeMixture(mirrored(self.levels), len(self.types.widths))
         found = counts(self.masses)
-        depth = _DEPTH if ahead and found.sum() >= _FEW else 0
+        depth = _DEPTH if extrapolate and found.sum() >= _FEW else 0
         x, method = self._vector(mixture, found), Anderson(depth, 2, _AHEAD)
         for step in range(steps):
             image = mixture.update(x, counts(x[_PI:]) if step else found)
