@@ -127,8 +127,9 @@ def _sign(facts: Facts) -> Check:
         "bad": "about as many workers vote against the ranking as with it: it might be upside down",
     }[state]
     needed = s.get("gold_needed")
-    pairs = many(int(needed), "pair") if needed else "A few pairs"
-    advice = f"{pairs} with a known answer would settle it: --gold FILE."
+    advice = "The order itself is too uncertain for known answers to settle it: more votes first."
+    if needed:
+        advice = f"{many(int(needed), 'pair')} with a known answer would settle it: --gold FILE."
     return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {result}.",
                  advice if state != "good" else "")  # fmt: skip
 

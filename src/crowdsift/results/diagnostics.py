@@ -103,12 +103,16 @@ def sign_diagnostics(
     if odds >= THIN:
         return [], None
     needed = gold_needed(order_right)
-    gold = "gold pairs" if needed is None else f"{needed} gold pair{'s' if needed > 1 else ''}"
+    cure = (
+        "the order itself is too uncertain for gold pairs to settle it: more votes first"
+        if needed is None
+        else f"{needed} gold pair{'s' if needed > 1 else ''} of known order (--gold, gold=) would "
+        "settle it"
+    )
     message = (
         f"which end of the scores is up is not settled: by head-count {reliable:.1f} workers speak "
         f"for this sign and {adversarial:.1f} against it (sign margin {margin:.2f}), so that it is "
-        f"right with {_share(1.0 / (1.0 + exp(-max(odds, -700.0))))}; {gold} of known order "
-        "(--gold, gold=) would settle it"
+        f"right with {_share(1.0 / (1.0 + exp(-max(odds, -700.0))))}; {cure}"
     )
     return [Diagnostic(Kind.SIGN, message)], needed
 

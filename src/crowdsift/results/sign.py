@@ -41,7 +41,7 @@ __all__ = [
 _HONEST, _ADVERSARIAL = 3.5, 0.5
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
 _PAIRS = 5_000  # drawn to see how often the order of a pair is right
-_MOST_GOLD = 999
+_MOST_GOLD = 99
 
 
 class Agreement(NamedTuple):
@@ -167,7 +167,8 @@ def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
     """How many gold pairs settle the sign: their majority is right with this confidence.
 
     Each agrees with the scores of the right sign with probability q, independently, so this is
-    the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 999.
+    the smallest odd n with P(Binomial(n, q) > n/2) at least the confidence. None above 99: the
+    order itself is then so uncertain that votes are needed first.
 
     Examples
     --------
