@@ -33,6 +33,18 @@ def test_links_lead_somewhere(page):
             assert (page.parent / target).exists(), f"{page.name} links to {target}"
 
 
+def test_source_files_that_pages_name_are_there():
+    there = {path.name for folder in ("src", "cpp", "tests", "tools", "benchmarks", "docs")
+             for path in (ROOT / folder).rglob("*.*pp" if folder == "cpp" else "*.py")}  # fmt: skip
+    named = {
+        (page.name, name)
+        for page in PAGES
+        for name in re.findall(r"`(?:[\w-]+/)*([\w-]+\.(?:py|hpp|cpp))`", page.read_text("utf-8"))
+    }
+    assert len(named) > 20
+    assert not {(page, name) for page, name in named if name not in there}
+
+
 @pytest.mark.parametrize("name", quality_tables.TABLES)
 def test_tables_of_quality_are_made_from_the_results(name):
     page = quality_tables.PAGE.read_text(encoding="utf-8")

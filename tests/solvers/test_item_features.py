@@ -232,8 +232,8 @@ def test_sites_without_a_proper_gaussian_are_said_to_be_improper():
 def test_many_features_of_many_pairs_are_dear(monkeypatch):
     monkeypatch.setattr(low_rank_features, "_DEAR", 50)
     prior = LowRankPrior(groups_of(12))  # five features
-    assert not prior.is_dear(10)
-    assert prior.is_dear(11)
+    assert not prior.is_expensive(10)
+    assert prior.is_expensive(11)
 
 
 def test_shares_of_many_features_wait_for_what_they_are_learned_from():
