@@ -229,8 +229,8 @@ def test_sites_without_a_proper_gaussian_are_said_to_be_improper():
         assert prior.solve(system, start, 0.0) == pytest.approx(wanted)
 
 
-def test_many_features_of_many_pairs_are_dear(monkeypatch):
-    monkeypatch.setattr(low_rank_features, "_DEAR", 50)
+def test_many_features_of_many_pairs_are_expensive(monkeypatch):
+    monkeypatch.setattr(low_rank_features, "_EXPENSIVE", 50)
     prior = LowRankPrior(groups_of(12))  # five features
     assert not prior.is_expensive(10)
     assert prior.is_expensive(11)
