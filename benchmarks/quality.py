@@ -113,10 +113,10 @@ def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
             f"{beta:8s}{k:6d}{m:7d}{n:8d}  {best:18s}{average[best]:8.4f}"
             f"{average['sift']:8.4f}{gains[-1]:+9.4f}"
         )
-    told = np.array(gains)
+    result = np.array(gains)
     print(
-        f"at least the best - .001 in {(told >= -0.001).sum()} of {len(told)}, "
-        f"better by .005 in {(told >= 0.005).sum()}; smallest gain {told.min():+.4f}"
+        f"at least the best - .001 in {(result >= -0.001).sum()} of {len(result)}, "
+        f"better by .005 in {(result >= 0.005).sum()}; smallest gain {result.min():+.4f}"
     )
 
 

@@ -163,8 +163,8 @@ def _seeds(settings: Iterable[dict[str, Row]]) -> str:
             counts.setdefault(method, set()).add(int(row["seeds"]))
     if len({frozenset(each) for each in counts.values()}) == 1:
         return f"mean accuracy, {_span(next(iter(counts.values())))} seeds"
-    told = ", ".join(f"{method} {_span(each)}" for method, each in counts.items())
-    return f"mean accuracy; seeds: {told}"
+    result = ", ".join(f"{method} {_span(each)}" for method, each in counts.items())
+    return f"mean accuracy; seeds: {result}"
 
 
 def _span(counts: set[int]) -> str:

@@ -44,8 +44,8 @@ class Collector:
         if report.when == "call":
             self.ran += 1
         if report.failed:
-            told = "\n".join([report.longreprtext, *(text for _, text in report.sections)])
-            self.failures[report.nodeid] = told
+            result = "\n".join([report.longreprtext, *(text for _, text in report.sections)])
+            self.failures[report.nodeid] = result
 
 
 class Found(NamedTuple):
@@ -56,9 +56,9 @@ class Found(NamedTuple):
     failures: dict[str, tuple[int, str]]
 
 
-def fixed_example(told: str) -> str:
+def fixed_example(result: str) -> str:
     """The line to paste above a test, from what Hypothesis says of its failure."""
-    lines = [re.sub(r"^E {1,3}", "", line) for line in told.splitlines()]
+    lines = [re.sub(r"^E {1,3}", "", line) for line in result.splitlines()]
     text = "\n".join(lines)
     begins = r"(?:Falsifying example|Failing test case): \w+"  # by the version of Hypothesis
     call = re.search(begins + r"(\(.*?^\s*\)$)", text, re.DOTALL | re.MULTILINE)
@@ -81,9 +81,9 @@ def is_code(expression: str) -> bool:
 
 def report(failures: dict[str, tuple[int, str]]) -> None:
     """Print every failure with the line that keeps it."""
-    for test, (seed, told) in failures.items():
-        example = fixed_example(told)
-        print(f"\n{told}\n\n# {test} (--hypothesis-seed={seed}): paste above the test")
+    for test, (seed, result) in failures.items():
+        example = fixed_example(result)
+        print(f"\n{result}\n\n# {test} (--hypothesis-seed={seed}): paste above the test")
         names = [name for name in NUMPY if re.search(rf"\b{name}\b", example)]
         if names:
             print(f"from numpy import {', '.join(names)}")
@@ -103,8 +103,8 @@ def explore(deadline: float, paths: list[str], most_rounds: float) -> Found:
         if status not in (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED,
                           pytest.ExitCode.INTERRUPTED):  # fmt: skip
             raise RuntimeError(f"pytest ended with status {status}")
-        for test, told in collector.failures.items():
-            failures.setdefault(test, (seed, told))
+        for test, result in collector.failures.items():
+            failures.setdefault(test, (seed, result))
         rounds, ran = rounds + 1, ran + collector.ran
     return Found(rounds, ran, failures)
 
@@ -124,7 +124,7 @@ def main() -> None:
         with ProcessPoolExecutor(asked.processes, get_context("spawn")) as pool:
             tasks = [pool.submit(explore, *words) for _ in range(asked.processes)]
             found = [task.result() for task in tasks]
-    failures = {test: told for part in found for test, told in part.failures.items()}
+    failures = {test: outcome for part in found for test, outcome in part.failures.items()}
     report(failures)
     rounds, ran = sum(part.rounds for part in found), sum(part.ran for part in found)
     print(f"\n{rounds} rounds, {ran} property tests with fresh examples, {len(failures)} failed")

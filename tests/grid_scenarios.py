@@ -102,33 +102,33 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
     n = engine.facts.n_items
     everyone = slice(engine.facts.n_workers)
     yield Named("type_counts", sites.type_counts(ground.prior[::-1].copy()), SITES)
-    told = sites.posteriors(ground.prior, everyone, own)
-    yield Named("points", told.points, GRIDS)
-    yield Named("masses", told.masses, SITES)
+    result = sites.posteriors(ground.prior, everyone, own)
+    yield Named("points", result.points, GRIDS)
+    yield Named("masses", result.masses, SITES)
     if isinstance(sites, SummedSites):
-        check_marginals(sites, ground.prior, told, own)
+        check_marginals(sites, ground.prior, result, own)
     if isinstance(sites, FusedSites):
-        levels, atom = np.array([0.05, 0.5, 0.95]), np.full(len(told.points), 0.1)
-        masses = told.masses[:, : told.points.shape[1]]
-        limits = sites.quantiles(told.points, masses, levels, atom)
-        wanted = quantiles(told.points, masses, levels, atom)
+        levels, atom = np.array([0.05, 0.5, 0.95]), np.full(len(result.points), 0.1)
+        masses = result.masses[:, : result.points.shape[1]]
+        limits = sites.quantiles(result.points, masses, levels, atom)
+        wanted = quantiles(result.points, masses, levels, atom)
         np.testing.assert_allclose(limits, wanted, rtol=1e-9, atol=1e-9)
         assert sites.idle_threads() >= 1
         whole, classes = sites.summary(ground.prior, levels), sites.class_masses(ground.prior, 0.5)
         if whole is not None and classes is not None and own is None:
-            wanted = quantiles(told.points, told.masses, levels, np.zeros(len(told.points)))
+            wanted = quantiles(result.points, result.masses, levels, np.zeros(len(result.points)))
             np.testing.assert_allclose(whole.quantiles, wanted, rtol=1e-9, atol=1e-9)
-            mean = (told.points * told.masses).sum(axis=1)
+            mean = (result.points * result.masses).sum(axis=1)
             np.testing.assert_allclose(whole.mean, mean, rtol=1e-9, atol=1e-12)
-            away = ((told.points - mean[:, None]) ** 2 * told.masses).sum(axis=1)
+            away = ((result.points - mean[:, None]) ** 2 * result.masses).sum(axis=1)
             np.testing.assert_allclose(whole.sd**2, away, rtol=1e-6, atol=1e-9)
-            up, down = ((told.masses * (s * told.points > 0.5)).sum(axis=1) for s in (1, -1))
+            up, down = ((result.masses * (s * result.points > 0.5)).sum(axis=1) for s in (1, -1))
             np.testing.assert_allclose(classes, np.stack([down, 1.0 - up - down, up], axis=1),
                                        rtol=1e-9, atol=1e-9)  # fmt: skip
-            np.testing.assert_allclose(whole.positive + whole.negative, 1.0 - told.masses[
-                np.arange(len(told.points)), told.points.shape[1] // 2], atol=1e-9)  # fmt: skip
+            np.testing.assert_allclose(whole.positive + whole.negative, 1.0 - result.masses[
+                np.arange(len(result.points)), result.points.shape[1] // 2], atol=1e-9)  # fmt: skip
     some = slice(engine.facts.n_workers // 2, engine.facts.n_workers)
-    assert np.array_equal(sites.posteriors(ground.prior, some, own).masses, told.masses[some])
+    assert np.array_equal(sites.posteriors(ground.prior, some, own).masses, result.masses[some])
     system = sites.system(sites.pair_sums())
     yield Named("rhs", system.rhs, SITES)
     yield from operator("laplacian", system.laplacian, n, definite=False, slack=SITES)
@@ -379,12 +379,12 @@ def adaptive_grids(engine: Engine, seed: int) -> Results:
     for step in range(3):
         update = sites.update(levels, prior, means, damping=0.5, clip=True, side=SIDE)
         yield Named(f"moved {step}", sites.refine(), EXACT)
-    told = sites.posteriors(prior, slice(engine.facts.n_workers))
+    result = sites.posteriors(prior, slice(engine.facts.n_workers))
     yield Named("counts", update.counts, GRIDS)
     yield Named("log_messages", update.log_messages, GRIDS)
-    yield Named("points", told.points, GRIDS)
-    yield Named("masses", told.masses, GRIDS)
+    yield Named("points", result.points, GRIDS)
+    yield Named("masses", result.masses, GRIDS)
     yield Named("type_counts", sites.type_counts(prior), GRIDS)
-    spread = np.ptp(told.points[:, len(levels) + 1 :], axis=1)
+    spread = np.ptp(result.points[:, len(levels) + 1 :], axis=1)
     assert (spread < 2.0).all()  # every worker has a grid of its own
     np.testing.assert_allclose(update.counts.sum(), engine.facts.n_workers, rtol=1e-5)

@@ -11,11 +11,11 @@ from crowdsift.solvers.ep.type_summary import chosen_types, quantiles
 
 
 def check_marginals(
-    sites: SummedSites, prior: NDArray[np.float64], told: TypePosteriors, own: WorkerPriors | None
+    sites: SummedSites, prior: NDArray[np.float64], result: TypePosteriors, own: WorkerPriors | None
 ) -> None:
     """Marginals are sums of the posteriors themselves, and quantiles those of NumPy."""
-    half = len(told.points) // 2
-    points, masses = told.points[half:], told.masses[half:]
+    half = len(result.points) // 2
+    points, masses = result.points[half:], result.masses[half:]
     found = sites.marginals(prior, slice(half, None), 5, own)
     np.testing.assert_array_equal(found.points, points)
     widths, count = found.width.shape[1], points.shape[1]

@@ -67,21 +67,21 @@ def extended(tmp_path_factory):
     return folder, done.stdout
 
 
-def passed(told: str, name: str) -> int:
-    return len(re.findall(rf"\S*{name}\S* PASSED", told))
+def passed(result: str, name: str) -> int:
+    return len(re.findall(rf"\S*{name}\S* PASSED", result))
 
 
 def test_a_new_method_is_one_file_and_one_line_and_is_covered(extended):
     assert len(example("models/side_bt.py").splitlines()) <= 60
-    _, told = extended
-    assert passed(told, "side-bt") >= 8
+    _, result = extended
+    assert passed(result, "side-bt") >= 8
     for engine in ("cpu", "reference", "sharded"):
-        assert f"test_contract[side-bt-{engine}] PASSED" in told
+        assert f"test_contract[side-bt-{engine}] PASSED" in result
 
 
 def test_a_new_engine_is_one_file_and_one_line_and_is_covered(extended):
-    folder, told = extended
-    assert passed(told, "timed") >= 4
+    folder, result = extended
+    assert passed(result, "timed") >= 4
     check = (
         "import added, crowdsift\n"
         "votes = crowdsift.simulate(9, 5, 300, seed=1).comparisons()\n"

@@ -222,12 +222,12 @@ def test_tables_sort_by_a_click_and_by_the_keyboard(visit, report, found):
     for _ in range(2):  # over the verdicts to the reliabilities
         page.keyboard.press("Tab")
     page.keyboard.press("Space")
-    told = [
+    result = [
         float(text.replace("−", "-"))
         for text in column(page, "workers", "[data-label=reliability]")
     ]
     lowest = np.sort(fit.worker_table["reliability"])[:25]
-    np.testing.assert_allclose(told, lowest, atol=0.0051)
+    np.testing.assert_allclose(result, lowest, atol=0.0051)
 
 
 def test_tables_are_searched_filtered_and_paged(visit, report):
@@ -336,8 +336,8 @@ def test_a_short_interval_is_not_hidden_and_first_place_is_marked(visit, tmp_pat
     assert column(page, "items", ".ends") == [
         f"{a:.2f} to {b:.2f}".replace("-", "−") for a, b in zip(low, high, strict=True)
     ]
-    told = column(page, "items", "[data-label=score]")
-    assert told == [f"{value:.2f}".replace("-", "−") for value in score]
+    result = column(page, "items", "[data-label=score]")
+    assert result == [f"{value:.2f}".replace("-", "−") for value in score]
     bars = page.locator("#items-table .bar")
     span, at = (bars.first.locator(kind).bounding_box() for kind in (".span", ".at"))
     assert span["width"] > at["width"]  # the mark covers less than the interval

@@ -80,7 +80,7 @@ def test_what_is_found_is_printed_as_an_example(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("told", "example"),
+    ("output", "example"),
     [
         ("E   Falsifying example: test_a(\nE       x=1,\nE   )", "@example(\n    x=1,\n)"),
         (
@@ -90,8 +90,8 @@ def test_what_is_found_is_printed_as_an_example(tmp_path):
         ("AssertionError", "(no example was given: see above)"),
     ],
 )
-def test_lines_to_paste(told, example):
-    assert fixed_example(told) == example
+def test_lines_to_paste(output, example):
+    assert fixed_example(output) == example
 
 
 def test_the_package_is_that_of_this_tree():

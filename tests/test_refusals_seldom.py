@@ -215,7 +215,7 @@ def test_progress_of_an_experiment_is_shown_on_a_terminal(monkeypatch, capsys):
     monkeypatch.setenv("COLUMNS", "120")
     with shown("synthetic") as report:
         report(2.0, 8.0, 3, 17)
-    told = capsys.readouterr()
-    assert "synthetic" in told.err
-    assert "3 of 17 settings" in told.err
-    assert told.out == ""
+    result = capsys.readouterr()
+    assert "synthetic" in result.err
+    assert "3 of 17 settings" in result.err
+    assert result.out == ""

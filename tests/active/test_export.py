@@ -53,9 +53,9 @@ def test_columns_are_what_the_posterior_says(votes, tmp_path):
         if row["winner"] == "right":
             one, two = two, one
         assert row["probability"] == pytest.approx(fit.better(one, two), abs=1e-9)
-        told = fit.difference(one, two)
-        assert row["margin"] == pytest.approx(told["difference"][0])
-        sd = (told["upper"][0] - told["lower"][0]) / 2 / 1.6448536
+        result = fit.difference(one, two)
+        assert row["margin"] == pytest.approx(result["difference"][0])
+        sd = (result["upper"][0] - result["lower"][0]) / 2 / 1.6448536
         drawn = sigmoid(typical * (row["margin"] + sd * random.standard_normal(200_000)))
         assert row["soft_label"] == pytest.approx(drawn.mean(), abs=0.005)
         assert row["weight"] == pytest.approx((beta[row["worker"]] / typical) ** 2)
@@ -145,8 +145,8 @@ def test_many_rows_keep_their_order(tmp_path):
 def test_soft_labels_are_the_exported_columns(votes, tmp_path):
     export_votes(votes, tmp_path / "out.jsonl")
     rows = lines_of(tmp_path / "out.jsonl")
-    told = soft_labels(votes)
-    for name, values in told.items():
+    result = soft_labels(votes)
+    for name, values in result.items():
         np.testing.assert_allclose(values, [row[name] for row in rows])
 
 

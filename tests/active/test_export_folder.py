@@ -30,13 +30,13 @@ def test_from_the_folder_of_a_fit_alone(votes, tmp_path, monkeypatch, kind):
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.fetchall()]
     assert done.rows == len(rows)
     assert sum(row["votes"] for row in rows) == 900
-    told = {}  # what was written from the file, by what was voted
+    result = {}  # what was written from the file, by what was voted
     for row in lines_of(tmp_path / "file.jsonl"):
         vote = (row["left"], row["right"], {"left": 1, "right": 0}[row["winner"]], row["worker"])
-        told[vote] = row
-    assert {(r["first"], r["second"], r["outcome"], r["worker"]) for r in rows} == set(told)
+        result[vote] = row
+    assert {(r["first"], r["second"], r["outcome"], r["worker"]) for r in rows} == set(result)
     for row in rows:
-        other = told[row["first"], row["second"], row["outcome"], row["worker"]]
+        other = result[row["first"], row["second"], row["outcome"], row["worker"]]
         assert (row["chosen"], row["rejected"]) == (other["chosen"], other["rejected"])
         assert row["margin"] == pytest.approx(other["margin"], rel=1e-6)
         assert row["weight"] == pytest.approx(other["weight"] * row["votes"], rel=1e-6)

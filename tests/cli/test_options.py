@@ -38,9 +38,9 @@ def test_progress_is_for_terminals_and_not_for_the_quiet(run, votes, tmp_path, m
     words = ("fit", votes, "--method", "bora-map", "--out", tmp_path / "fit")
     assert "Fitting" not in run(*words)[2]
     monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    told = run(*words)[2]
-    assert "Fitting bora-map" in told
-    assert "Reading the votes" in told
+    result = run(*words)[2]
+    assert "Fitting bora-map" in result
+    assert "Reading the votes" in result
     assert run(*words, "--quiet")[2] == ""
 
 

@@ -209,9 +209,13 @@ def test_variances_of_pairs_are_those_of_the_inverse(votes, seed):
     if found.definite:
         S = np.linalg.inv(dense)
         np.testing.assert_allclose(found.items, np.diag(S), rtol=1e-6)
-        told = sites.pair_posteriors(np.zeros(k))
-        expected = np.diag(S)[told.first] + np.diag(S)[told.second] - 2 * S[told.first, told.second]
-        np.testing.assert_allclose(told.variance, expected, rtol=1e-5)
+        result = sites.pair_posteriors(np.zeros(k))
+        expected = (
+            np.diag(S)[result.first]
+            + np.diag(S)[result.second]
+            - 2 * S[result.first, result.second]
+        )
+        np.testing.assert_allclose(result.variance, expected, rtol=1e-5)
         assert found.log_determinant == pytest.approx(np.linalg.slogdet(dense)[1], abs=1e-8)
 
 

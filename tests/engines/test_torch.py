@@ -78,8 +78,8 @@ def test_a_slope_for_which_newtons_steps_go_in_circles():
 
 def test_the_engine_says_what_it_is():
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    told = choose_engine("torch", votes()).describe()
-    assert told.startswith(f"torch {torch.__version__} on {device}")
+    result = choose_engine("torch", votes()).describe()
+    assert result.startswith(f"torch {torch.__version__} on {device}")
 
 
 @pytest.mark.parametrize(

@@ -83,7 +83,7 @@ def by_kernels(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(module, "uses_triton", lambda device: True)
 
 
-def told(engine: TorchEngine) -> list[object]:
+def result(engine: TorchEngine) -> list[object]:
     """What the passes of the logistic model and of pairs return."""
     scores, other = np.linspace(-1.0, 1.0, 9), np.cos(np.arange(9.0))
     given = np.linspace(-0.5, 1.5, 6)
@@ -107,9 +107,9 @@ def told(engine: TorchEngine) -> list[object]:
 
 
 def test_other_kernels(monkeypatch):
-    plain = told(TorchEngine(drawn(3), torch.device("cpu")))
+    plain = result(TorchEngine(drawn(3), torch.device("cpu")))
     by_kernels(monkeypatch)
-    for ours, theirs in zip(told(TorchEngine(drawn(3), torch.device("cpu"))), plain, strict=True):
+    for ours, theirs in zip(result(TorchEngine(drawn(3), torch.device("cpu"))), plain, strict=True):
         np.testing.assert_allclose(ours, theirs, rtol=2e-5, atol=2e-6)
 
 

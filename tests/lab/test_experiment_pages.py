@@ -52,8 +52,8 @@ def test_standing_counts_against_the_best_rival_of_each_setting():
             }
         )
     )
-    told = standing(found)
-    assert (told.beats, told.ties, told.loses, told.settings) == (2, 1, 1, 4)
+    result = standing(found)
+    assert (result.beats, result.ties, result.loses, result.settings) == (2, 1, 1, 4)
 
 
 def test_a_page_tells_of_which_revision_its_fits_are():

@@ -64,7 +64,7 @@ def one_seed(tmp_path_factory) -> OneSeed:
     folder, seen = tmp_path_factory.mktemp("one") / "run", []
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("OPENBLAS_NUM_THREADS", "7")
-        perform(Small(ONE), folder, jobs=1, progress=lambda *told: seen.append(told))
+        perform(Small(ONE), folder, jobs=1, progress=lambda *result: seen.append(result))
         return OneSeed(folder, seen, os.environ.get("OPENBLAS_NUM_THREADS"))
 
 
@@ -154,15 +154,15 @@ def test_progress_ends_with_everything_done(one_seed):
 
 
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         (ONE, "seeds 2 there, 1 now"),
         (Options(seeds=2, quick=True), "quick false there, true now"),
     ],
 )
-def test_other_options_are_refused(whole, options, told):
+def test_other_options_are_refused(whole, options, message):
     before = contents(whole)
-    with pytest.raises(RequestError, match=f"cannot be mixed.*{told}.*--out.*--redo all"):
+    with pytest.raises(RequestError, match=f"cannot be mixed.*{message}.*--out.*--redo all"):
         perform(Small(options), whole)
     assert contents(whole) == before
 
@@ -312,7 +312,7 @@ def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
     }  # fmt: skip
     write_results(runs, tmp_path / "docs", data_like)
     head = (tmp_path / "docs" / "results.md").read_text().splitlines()[:10]
-    told = "\n".join(head)
+    result = "\n".join(head)
     with (runs / "spammers" / "spammers.csv").open() as file:
         spam = list(csv.DictReader(file))
     beats = ties = 0
@@ -327,7 +327,7 @@ def test_spammers_and_ablations_run_and_the_results_page_tells_the_counts(
         beats += gain > 0.001
         ties += abs(gain) <= 0.001
     loses = len(cases) - beats - ties
-    assert f"Passage: beats {beats}, ties {ties}, loses {loses}" in told
+    assert f"Passage: beats {beats}, ties {ties}, loses {loses}" in result
     assert "Not run: Real votes." in (tmp_path / "docs" / "results.md").read_text()
     assert (tmp_path / "docs" / "results" / "spammers-passage-accuracy.png").exists()
 
@@ -338,9 +338,9 @@ def test_a_run_that_is_not_finished_says_so_on_the_page(whole, tmp_path, sketche
     (folder / "run.json").write_bytes((whole / "run.json").read_bytes())
     (folder / "finished.jsonl").write_text("")
     write_results(tmp_path / "runs", tmp_path / "docs")
-    told = f"Only 0 of {10 * 2 * 58} fits are done."
+    result = f"Only 0 of {10 * 2 * 58} fits are done."
     page = (tmp_path / "docs" / "results.md").read_text()
-    assert told in page, [line for line in page.splitlines() if "fits are done" in line]
+    assert result in page, [line for line in page.splitlines() if "fits are done" in line]
 
 
 # --- the command -----------------------------------------------------------------------------
@@ -362,10 +362,10 @@ def test_the_command_refuses_clearly(tmp_path, monkeypatch, capsys):
     (tmp_path / "empty").mkdir()
     with monkeypatch.context() as patch:
         patch.setenv("CROWDSIFT_DATA", str(tmp_path / "empty"))
-        told = refused("real")
-    assert "passage.csv" in told
-    assert "CROWDSIFT_DATA" in told
-    assert "--data" in told
+        result = refused("real")
+    assert "passage.csv" in result
+    assert "CROWDSIFT_DATA" in result
+    assert "--data" in result
     assert "is not a folder" in refused("real", "--data", "nowhere")
     assert "holds no run" in refused("results", "--runs", "nowhere")
     assert not (tmp_path / "reproduce-output").exists()
@@ -387,9 +387,9 @@ def test_ctrl_c_keeps_what_is_finished(tmp_path):
     while not lines_of(out) and run.poll() is None:
         time.sleep(0.05)
     run.send_signal(signal.SIGINT)
-    told = run.communicate(timeout=60)[1]
+    result = run.communicate(timeout=60)[1]
     assert run.returncode == 130
-    assert "the same command goes on from there" in told
-    assert "Traceback" not in told
+    assert "the same command goes on from there" in result
+    assert "Traceback" not in result
     assert len(lines_of(out)) >= 9
     assert not (out / "synthetic.csv").exists()

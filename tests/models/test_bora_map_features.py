@@ -124,8 +124,8 @@ def test_shares_under_a_fixed_sum_have_one_multiplier():
     ):
         prior = feature_map._FixedScale(groups, np.array(shares))
         top = np.append(prior.shares, prior.own) * squares
-        told = np.array(squares), np.array(determined)
-        prior._squares = lambda run, told=told: told
+        result = np.array(squares), np.array(determined)
+        prior._squares = lambda run, result=result: result
         prior.learn(None)
         found = np.append(prior.shares, prior.own)
         assert found.sum() == pytest.approx(1.0)

@@ -35,21 +35,21 @@ def tied(seed=0, items=8, workers=6, votes=600):
 
 @given(st.floats(0, 1), st.floats(0, 1))
 def test_half_win_outcomes_share_what_is_no_tie(share, rate):
-    told = half_win(np.array([share]), np.array([rate]))
-    assert sum(part[0] for part in told) == pytest.approx(1.0)
-    assert told.tie[0] == rate
-    assert told.win[0] * (1 - share) == pytest.approx(told.loss[0] * share)
+    result = half_win(np.array([share]), np.array([rate]))
+    assert sum(part[0] for part in result) == pytest.approx(1.0)
+    assert result.tie[0] == rate
+    assert result.win[0] * (1 - share) == pytest.approx(result.loss[0] * share)
 
 
 @given(st.floats(-8, 8), st.floats(0, 4))
 def test_rao_kupper_is_the_model_of_ratings(z, width):
     """P(win) = π_i/(π_i + θ π_j) with π = e^z, θ = e^δ, as Rao and Kupper wrote it."""
-    told = rao_kupper(np.array([z]), np.array([width]))
+    result = rao_kupper(np.array([z]), np.array([width]))
     pi, theta = np.exp(z), np.exp(width)
-    assert told.win[0] == pytest.approx(pi / (pi + theta))
-    assert told.loss[0] == pytest.approx(1 / (1 + theta * pi))
+    assert result.win[0] == pytest.approx(pi / (pi + theta))
+    assert result.loss[0] == pytest.approx(1 / (1 + theta * pi))
     tie = pi * (theta**2 - 1) / ((pi + theta) * (1 + theta * pi))
-    assert told.tie[0] == pytest.approx(tie, abs=1e-12)
+    assert result.tie[0] == pytest.approx(tie, abs=1e-12)
 
 
 def test_tie_rates_are_those_of_the_likeliest_beta_prior():
@@ -87,11 +87,11 @@ def test_every_method_predicts_three_outcomes(method, tmp_path):
     fit = crowdsift.fit(votes, method)
     first, second = fit.labels[0], fit.labels[-1]
     for worker in (None, "w0", "w5", "a stranger"):
-        told = fit.predict_outcomes(first, second, worker, unknown="prior")
-        assert list(told) == ["win", "tie", "loss"]
-        assert sum(told[name][0] for name in told) == pytest.approx(1.0)
-        assert all(0 <= told[name][0] <= 1 for name in told)
-        assert told["win"][0] > told["loss"][0]
+        result = fit.predict_outcomes(first, second, worker, unknown="prior")
+        assert list(result) == ["win", "tie", "loss"]
+        assert sum(result[name][0] for name in result) == pytest.approx(1.0)
+        assert all(0 <= result[name][0] <= 1 for name in result)
+        assert result["win"][0] > result["loss"][0]
     often, seldom = (fit.predict_outcomes(first, second, w)["tie"][0] for w in ("w5", "w0"))
     assert often > seldom + 0.3
     there = fit.predict_outcomes([first, second], [second, first], "w2")
@@ -110,11 +110,11 @@ def test_every_method_predicts_three_outcomes(method, tmp_path):
 def test_half_win_methods_split_by_what_predict_says(method):
     votes, _ = tied()
     fit = crowdsift.fit(votes, method)
-    told = fit.predict_outcomes("i0", "i1", "w3")
+    result = fit.predict_outcomes("i0", "i1", "w3")
     rate = fit.workers["tie_rate"][3]
     share = fit.predict("i0", "i1", "w3")
-    assert told["tie"][0] == pytest.approx(rate)
-    assert told["win"][0] == pytest.approx((1 - rate) * share)
+    assert result["tie"][0] == pytest.approx(rate)
+    assert result["win"][0] == pytest.approx((1 - rate) * share)
 
 
 @pytest.mark.parametrize("sides", [False, True])
@@ -131,7 +131,7 @@ def test_sift_averages_rao_kupper_over_the_posterior(sides, tmp_path):
         )  # fmt: skip
     fit = crowdsift.fit(votes, "sift")
     assert bool(np.isfinite(fit.workers["side_bias"]).any()) == sides
-    told = fit.predict_outcomes("i0", "i1", "w3")
+    result = fit.predict_outcomes("i0", "i1", "w3")
     beta, width, side, variance = (column[3] for column in fit.posterior.points)
     assert side.any() == sides
     gap = fit.scores_of(["i0"])[0] - fit.scores_of(["i1"])[0]
@@ -143,9 +143,9 @@ def test_sift_averages_rao_kupper_over_the_posterior(sides, tmp_path):
             z = beta * gap + x_side * gamma
             win += 0.5 * weight * np.mean(1 / (1 + np.exp(width - z)))
             loss += 0.5 * weight * np.mean(1 / (1 + np.exp(width + z)))
-    assert told["win"][0] == pytest.approx(win, abs=0.005 if sides else 1e-12)
-    assert told["loss"][0] == pytest.approx(loss, abs=0.005 if sides else 1e-12)
-    share = told["win"][0] / (told["win"][0] + told["loss"][0])
+    assert result["win"][0] == pytest.approx(win, abs=0.005 if sides else 1e-12)
+    assert result["loss"][0] == pytest.approx(loss, abs=0.005 if sides else 1e-12)
+    share = result["win"][0] / (result["win"][0] + result["loss"][0])
     assert fit.predict("i0", "i1", "w3") == pytest.approx(share)
     assert fit.predict("i1", "i0", "w3") == pytest.approx(1.0 - share)
     fit.save(tmp_path)
@@ -156,10 +156,10 @@ def test_sift_averages_rao_kupper_over_the_posterior(sides, tmp_path):
 def test_ties_as_half_wins_in_sift_have_the_rate_of_the_worker():
     votes, _ = tied()
     fit = crowdsift.fit(votes, crowdsift.Sift(ties=False))
-    told = fit.predict_outcomes("i0", "i1", "w3")
+    result = fit.predict_outcomes("i0", "i1", "w3")
     rate = fit.workers["tie_rate"][3]
-    assert told["tie"][0] == pytest.approx(rate)
-    assert told["win"][0] == pytest.approx((1 - rate) * fit.predict("i0", "i1", "w3"))
+    assert result["tie"][0] == pytest.approx(rate)
+    assert result["win"][0] == pytest.approx((1 - rate) * fit.predict("i0", "i1", "w3"))
 
 
 def test_without_ties_there_is_no_tie():
@@ -167,17 +167,17 @@ def test_without_ties_there_is_no_tie():
     for method in ("bora-em", "sift"):
         fit = crowdsift.fit(drawn.comparisons(), method)
         assert "tie_rate" not in fit.workers
-        told = fit.predict_outcomes(fit.labels[0], fit.labels[1], "w1")
-        assert told["tie"][0] == pytest.approx(0.0, abs=1e-12)
-        assert told["win"][0] == pytest.approx(fit.predict(fit.labels[0], fit.labels[1], "w1"))
+        result = fit.predict_outcomes(fit.labels[0], fit.labels[1], "w1")
+        assert result["tie"][0] == pytest.approx(0.0, abs=1e-12)
+        assert result["win"][0] == pytest.approx(fit.predict(fit.labels[0], fit.labels[1], "w1"))
 
 
 def test_votes_without_workers_have_the_rate_of_the_crowd():
     votes = Comparisons.from_arrays(
         ["a", "a", "b", "a"], ["b", "b", "c", "c"], outcome=[1, 0.5, 1, 1]
     )
-    told = crowdsift.fit(votes, "bt").predict_outcomes("a", "c")
-    assert told["tie"][0] == pytest.approx(0.25)
+    result = crowdsift.fit(votes, "bt").predict_outcomes("a", "c")
+    assert result["tie"][0] == pytest.approx(0.25)
 
 
 def test_outcomes_are_refused_across_components():

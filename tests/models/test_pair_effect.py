@@ -40,13 +40,13 @@ def test_evidence_of_a_pair_effect_against_integration(effect):
         means = system.laplacian.solve(system.rhs, means, shift=1.0, tolerance=0.0).x
         found = factorisation.variances(sites, system.laplacian, exact=True)
         determinant = found.log_determinant
-    told = sites.pair_posteriors(means)
-    design = np.eye(3)[told.first] - np.eye(3)[told.second]
+    result = sites.pair_posteriors(means)
+    design = np.eye(3)[result.first] - np.eye(3)[result.second]
     factor = np.linalg.cholesky(design @ design.T + effect * np.eye(3))
     x, w = np.polynomial.hermite_e.hermegauss(41)
     d = np.stack(np.meshgrid(x, x, x, indexing="ij"), axis=-1).reshape(-1, 3) @ factor.T
     weight = np.einsum("i,j,k->ijk", w, w, w).ravel() / w.sum() ** 3
-    place = {(int(a), int(b)): p for p, (a, b) in enumerate(zip(*told[:2], strict=True))}
+    place = {(int(a), int(b)): p for p, (a, b) in enumerate(zip(*result[:2], strict=True))}
     for s in range(votes.n_workers):
         likelihood = np.ones((len(d), 17))
         for i in range(votes.offsets[s], votes.offsets[s + 1]):
@@ -56,10 +56,10 @@ def test_evidence_of_a_pair_effect_against_integration(effect):
             likelihood *= 1.0 / (1.0 + np.exp(-difference[:, None] * mirrored(levels)))
         weight = weight * (likelihood @ prior.masses)
     assert evidence == pytest.approx(np.log(weight.sum()), abs=0.03)
-    np.testing.assert_allclose(told.mean, weight @ d / weight.sum(), atol=0.04)
+    np.testing.assert_allclose(result.mean, weight @ d / weight.sum(), atol=0.04)
     second = weight @ d**2 / weight.sum() - (weight @ d / weight.sum()) ** 2
     # what EP itself is off by: .052 for an effect of 0
-    np.testing.assert_allclose(told.variance, second, rtol=0.06)
+    np.testing.assert_allclose(result.variance, second, rtol=0.06)
 
 
 def votes_on_pairs(seed, effect, pairs=200, each=10):

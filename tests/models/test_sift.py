@@ -55,10 +55,10 @@ def test_agrees_with_the_prototype(data_dir, reference_dir):
     np.testing.assert_allclose(np.sqrt(run.variances), sd, rtol=1e-3)
     with (reference_dir / "sift_passage_workers.csv").open() as file:
         rows = {row["worker"]: float(row["reliability"]) for row in csv.DictReader(file)}
-    told = run.sites.posteriors(run.prior.masses, slice(votes.n_workers))
-    reliability = np.sum(told.points * told.masses, axis=1)
+    result = run.sites.posteriors(run.prior.masses, slice(votes.n_workers))
+    reliability = np.sum(result.points * result.masses, axis=1)
     np.testing.assert_allclose(reliability, [rows[str(w)] for w in votes.workers], atol=1e-3)
-    margin = np.mean(np.sum(told.masses * np.sign(told.points), axis=1))
+    margin = np.mean(np.sum(result.masses * np.sign(result.points), axis=1))
     assert margin == pytest.approx(expected["sign_margin"], abs=1e-3)
 
 
@@ -163,8 +163,10 @@ def test_intervals_cover(data_dir):
         inside_scores.append(np.abs(estimate.scores - (r - r.mean())) <= half)
         known = dict(zip(drawn.workers, drawn.reliability * np.sqrt(3.0), strict=True))
         beta = np.array([known[worker] for worker in votes.workers])
-        told = estimate.workers
-        inside_workers.append((beta >= told.reliability_lower) & (beta <= told.reliability_upper))
+        result = estimate.workers
+        inside_workers.append(
+            (beta >= result.reliability_lower) & (beta <= result.reliability_upper)
+        )
     assert 0.85 < np.mean(inside_scores) < 0.95
     assert 0.85 < np.mean(inside_workers) < 0.96
 
@@ -276,9 +278,9 @@ def test_the_evidence_trace_and_the_sign_margin(data_dir):
     assert estimate.evidence == estimate.trace[-1]
     assert len(estimate.trace) == estimate.rule.iterations + 1
     assert 0.5 < estimate.sign_margin <= 1.0
-    told = estimate.workers
-    np.testing.assert_array_less(told.reliability_lower, told.reliability_upper)
-    assert (np.diff(told.quantiles, axis=1) >= 0).all()
+    result = estimate.workers
+    np.testing.assert_array_less(result.reliability_lower, result.reliability_upper)
+    assert (np.diff(result.quantiles, axis=1) >= 0).all()
 
 
 @pytest.mark.parametrize(

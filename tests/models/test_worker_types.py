@@ -70,15 +70,15 @@ def test_agrees_with_the_prototype(name, model, data_dir):
     np.testing.assert_allclose(scale * half, np.sqrt(sd**2 - 1 / len(sd)), rtol=0.02)
     with (folder / f"sift_{name}_workers.csv").open() as file:
         rows = {row["worker"]: row for row in csv.DictReader(file)}
-    for told in fit.worker_table.records():
-        row = rows[str(told["worker"])]
-        assert told["reliability"] / scale == pytest.approx(float(row["reliability"]), abs=2e-3)
+    for result in fit.worker_table.records():
+        row = rows[str(result["worker"])]
+        assert result["reliability"] / scale == pytest.approx(float(row["reliability"]), abs=2e-3)
         if model.sides:
             # of sd .05, and shrunk by another prior: towards .24 instead of .19
-            assert told["side_bias"] == pytest.approx(float(row["side"]), abs=2e-3)
-            half = 0.5 * (told["side_upper"] - told["side_lower"]) / 1.6449
+            assert result["side_bias"] == pytest.approx(float(row["side"]), abs=2e-3)
+            half = 0.5 * (result["side_upper"] - result["side_lower"]) / 1.6449
             assert half == pytest.approx(float(row["side_sd"]), abs=1e-3)
-            assert told["p_one_sided"] == pytest.approx(float(row["pure_side"]), abs=1e-3)
+            assert result["p_one_sided"] == pytest.approx(float(row["pure_side"]), abs=1e-3)
     if model.sides:
         judges = [(float(row["side"]), float(row["side_sd"])) for row in rows.values()]
         assert fit.summary["crowd_side"] == pytest.approx(best_crowd_side(judges), abs=5e-3)
@@ -221,11 +221,13 @@ def test_extreme_votes_against_the_specification(eta, width):
     found = []
     for name in ("cpu", "reference"):
         sites = choose_engine(name, votes, 1).grid.sites(types, 0.01)
-        told = sites.update(levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2))
+        result = sites.update(
+            levels, prior, means, damping=1.0, clip=False, side=SidePrior(0.1, 0.2)
+        )
         rhs = sites.system(sites.pair_sums()).rhs
         again = sites.update(levels, prior, means / 2, damping=0.5, clip=True, side=SidePrior())
         masses = sites.posteriors(prior, slice(3)).masses
-        found.append([told.log_messages, rhs, told.counts, again.log_messages, masses,
+        found.append([result.log_messages, rhs, result.counts, again.log_messages, masses,
                       again.regular, again.side_tau, again.side_nu])  # fmt: skip
     for ours, theirs in zip(*found, strict=True):
         assert np.isfinite(theirs).all()
@@ -266,13 +268,13 @@ def judges(seed, items, fixed):
 def test_a_judge_who_always_says_left_is_found_and_does_no_harm(items, fixed):
     honest, spammed, r = judges(11, items, fixed)
     before, after = (crowdsift.fit(votes, "sift") for votes in (honest, spammed))
-    told = after.worker_table.records()[-1]
+    result = after.worker_table.records()[-1]
     median = np.median(after.workers["reliability"][:-1])
-    assert told["lower"] <= 0.0 <= told["upper"]
-    assert 0.5 * (told["upper"] - told["lower"]) < 0.1 * median
-    assert told["verdict"] == "one-sided"
-    assert told["p_one_sided"] >= 0.5
-    assert told["side_lower"] > 0.0
+    assert result["lower"] <= 0.0 <= result["upper"]
+    assert 0.5 * (result["upper"] - result["lower"]) < 0.1 * median
+    assert result["verdict"] == "one-sided"
+    assert result["p_one_sided"] >= 0.5
+    assert result["side_lower"] > 0.0
     assert (after.workers["verdict"][:-1] != "one-sided").all()
     tau = [measure(fit.scores_of(range(items)), r).kendall_tau for fit in (before, after)]
     assert tau[1] >= tau[0] - 0.01
@@ -329,9 +331,11 @@ def test_left_out_votes_prefer_tie_widths_to_half_wins():
     losses = []
     for ties in (True, False):
         fit = crowdsift.fit(votes, Sift(ties=ties))
-        told = fit.predict_outcomes(one[~keep], two[~keep], s[~keep])
+        result = fit.predict_outcomes(one[~keep], two[~keep], s[~keep])
         probability = np.select(
-            [outcome[~keep] == 1, outcome[~keep] == 0], [told["win"], told["loss"]], told["tie"]
+            [outcome[~keep] == 1, outcome[~keep] == 0],
+            [result["win"], result["loss"]],
+            result["tie"],
         )
         losses.append(-np.mean(np.log(probability)))
     assert losses[0] < losses[1] - 0.01

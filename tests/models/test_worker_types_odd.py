@@ -36,8 +36,8 @@ def test_nothing_but_ties(engine, sides_known):
     np.testing.assert_allclose(fit.items["score"], 0.0, atol=1e-3)
     assert (fit.workers["tie_width"] > 3.0).all()  # the widest there is: 4.5
     assert any("no information" in note for note in fit.warnings)
-    told = fit.predict_outcomes(0, 1)
-    assert told["tie"][0] > 0.9
+    result = fit.predict_outcomes(0, 1)
+    assert result["tie"][0] > 0.9
 
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])

@@ -56,9 +56,9 @@ def test_leaderboard_of_ranks(fit):
 
 def test_workers_are_coloured_by_verdict(fit):
     ax = plots.workers(fit)
-    told = [text.get_text() for text in ax.get_legend().get_texts()]
+    result = [text.get_text() for text in ax.get_legend().get_texts()]
     words, counts = np.unique(fit.worker_table["verdict"].astype(str), return_counts=True)
-    assert sorted(told) == sorted(f"{w} ({c})" for w, c in zip(words, counts, strict=True))
+    assert sorted(result) == sorted(f"{w} ({c})" for w, c in zip(words, counts, strict=True))
     assert sum(len(dots.get_offsets()) for dots in ax.collections) == 80
     drawn(ax)
 
@@ -98,9 +98,9 @@ def test_names_are_plain_text():
     votes = Comparisons.from_arrays(names, names[1:] + names[:1], worker=["w"] * 4)
     ax = plots.leaderboard(crowdsift.fit(votes))
     drawn(ax)
-    told = ax.get_yticklabels()
-    assert {each.get_text() for each in told} > set(names[:3])
-    assert not any(each.get_parse_math() for each in told)  # dollars are no mathematics
+    result = ax.get_yticklabels()
+    assert {each.get_text() for each in result} > set(names[:3])
+    assert not any(each.get_parse_math() for each in result)  # dollars are no mathematics
 
 
 def test_what_cannot_be_drawn_is_refused(fit, monkeypatch):

@@ -104,9 +104,9 @@ def test_predictions_have_the_likelihood_that_sift_gives_to_left_out_votes():
     estimate = rule.estimate(choose_engine("cpu", kept, 1))
     estimate = replace(estimate, precision=None)  # sift takes errors of scores as independent
     p = predicted_probability(left_out, rule, estimate)
-    told = np.where(left_out.outcome > 0.5, p, 1.0 - p)
+    result = np.where(left_out.outcome > 0.5, p, 1.0 - p)
     direct = rule.left_out(choose_engine("cpu", left_out, 1), estimate)
-    assert (left_out.weight * np.log(told)).sum() == pytest.approx(direct, rel=1e-4)
+    assert (left_out.weight * np.log(result)).sum() == pytest.approx(direct, rel=1e-4)
 
 
 def test_disputes_are_the_most_divided_pairs_by_brute_force(crowd, facts):
@@ -193,8 +193,8 @@ def _table(verdict: str, **figures: float) -> Table:
     ],
 )  # fmt: skip
 def test_every_verdict_has_its_reasons(verdict, figures, words):
-    told = reasons(_table(verdict, **figures), np.full(2, np.nan), np.zeros(2))[1]
-    assert words in " ".join(map(str, told)).replace("\u00a0", " ")
+    result = reasons(_table(verdict, **figures), np.full(2, np.nan), np.zeros(2))[1]
+    assert words in " ".join(map(str, result)).replace("\u00a0", " ")
 
 
 def test_a_lopsided_worker_is_told_so_only_with_enough_votes():

@@ -123,15 +123,15 @@ def test_the_bar_names_its_stage_and_the_time_left(monkeypatch):
 
 def test_a_notebook_has_a_bar_and_a_log_has_none(monkeypatch):
     votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
-    told = []
+    result = []
 
     class Handle:
         def update(self, html):
-            told.append(html.data)
+            result.append(html.data)
 
     def show(html, display_id):
         assert display_id
-        told.append(html.data)
+        result.append(html.data)
         return Handle()
 
     notebook = SimpleNamespace(HTML=lambda data: SimpleNamespace(data=data), display=show)
@@ -139,16 +139,16 @@ def test_a_notebook_has_a_bar_and_a_log_has_none(monkeypatch):
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(display=notebook))
     with crowdsift.progress_bar() as bar:
         crowdsift.fit(votes, progress=bar)
-    assert told == []
+    assert result == []
     monkeypatch.setattr("rich.console._is_jupyter", lambda: True)
     monkeypatch.setattr(progress, "_UPDATE", 0.0)
     with crowdsift.progress_bar("My <fit>") as bar:
         fit = crowdsift.fit(votes, progress=bar)
-    assert told[0] == "My &lt;fit&gt;"
-    assert len(told) >= fit.summary["iterations"] + 2  # runs from other starts count, too
-    assert all(text.startswith("<progress value=") for text in told[1:-1])
-    assert "iteration 2," in told[2]
-    assert told[-1].endswith(" s")
+    assert result[0] == "My &lt;fit&gt;"
+    assert len(result) >= fit.summary["iterations"] + 2  # runs from other starts count, too
+    assert all(text.startswith("<progress value=") for text in result[1:-1])
+    assert "iteration 2," in result[2]
+    assert result[-1].endswith(" s")
 
 
 def test_updates_keep_the_history_of_ranks(tmp_path):

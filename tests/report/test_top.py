@@ -87,12 +87,12 @@ def test_planted_misfit_copies_and_drift_are_checks() -> None:
 def test_the_matrix_holds_the_probabilities() -> None:
     fit = crowdsift.fit(board(30, 10), "bt")
     picture = matrix_figure(gather(fit, refit=False), 980)
-    told = sorted(
+    result = sorted(
         int(text) for text in re.findall(r'class="tick (?:share )?middle">(\d+)<', picture)
     )
     matrix = fit.win_matrix()
     wanted = [round(100 * matrix[i, j]) for i in range(3) for j in range(3) if i != j]
-    assert told == sorted([*wanted, 1, 2, 3])
+    assert result == sorted([*wanted, 1, 2, 3])
 
 
 @pytest.mark.parametrize("method", ["rank-centrality", "bt"])

@@ -25,12 +25,12 @@ def test_an_item_is_a_pair_of_context_and_label():
     votes = crowdsift.read(TABLE, by="topic")
     assert votes.by == "topic"
     assert votes.items.tolist() == [(t, i) for t in ("art", "law") for i in "abc"]
-    told = {
+    result = {
         (*votes.items[f], votes.items[s][1], votes.workers[w])
         for f, s, w in zip(votes.first, votes.second, votes.worker_codes(), strict=True)
     }
     rows = zip(*(TABLE[name] for name in ("topic", "winner", "loser", "worker")), strict=True)
-    assert told == set(rows)
+    assert result == set(rows)
     assert all(
         votes.items[f][0] == votes.items[s][0]
         for f, s in zip(votes.first, votes.second, strict=True)
@@ -95,9 +95,9 @@ def test_a_saved_fit_keeps_its_contexts(tmp_path):
     assert back.labels == fit.labels
     assert back.labels[0][0] in (2020, 2021)
     for year in (2020, 2021):
-        told = [each.predict((year, "a"), (year, "c")) for each in (fit, back)]
-        assert told[1] == pytest.approx(told[0], abs=1e-9)
-        assert abs(told[0] - 0.5) > 1e-4  # what a folder that forgot its scores would say
+        result = [each.predict((year, "a"), (year, "c")) for each in (fit, back)]
+        assert result[1] == pytest.approx(result[0], abs=1e-9)
+        assert abs(result[0] - 0.5) > 1e-4  # what a folder that forgot its scores would say
 
 
 def test_a_fit_by_context_goes_on_where_it_was(tmp_path):

@@ -42,10 +42,10 @@ def found(seed: int, method: str = "bora-map", **planted: float):  # type: ignor
 def test_without_drift_scores_are_standard_normal() -> None:
     z, crowd, named = [], [], 0
     for seed in range(30):
-        told = found(seed)
-        z += told.workers["z"].tolist()
-        crowd.append(told.crowd_z)
-        named += bool(told.drifting)
+        result = found(seed)
+        z += result.workers["z"].tolist()
+        crowd.append(result.crowd_z)
+        named += bool(result.drifting)
     assert kstest(z, "norm").pvalue > 0.01
     assert kstest(crowd, "norm").pvalue > 0.01
     assert named <= 5  # of 30 crowds, 1.5 are expected
@@ -53,23 +53,23 @@ def test_without_drift_scores_are_standard_normal() -> None:
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_worker_who_tires_is_named(seed: int) -> None:
-    told = found(seed, tired=3)
-    assert told.drifting == ["w3"]
-    assert told.workers["early"][3] > told.workers["late"][3]
+    result = found(seed, tired=3)
+    assert result.drifting == ["w3"]
+    assert result.workers["early"][3] > result.workers["late"][3]
 
 
 @pytest.mark.parametrize("method", ["bora-map", "bt"])
 def test_a_crowd_that_fades(method: str) -> None:
     changes = [found(seed, method, fading=-0.4) for seed in range(4)]
-    assert all(told.crowd_z < -4 for told in changes)
+    assert all(result.crowd_z < -4 for result in changes)
     # From 1.4 to 0.6 of the middle, and one step from no drift finds most of it.
-    assert np.mean([told.crowd_change for told in changes]) == pytest.approx(-0.8, abs=0.2)
+    assert np.mean([result.crowd_change for result in changes]) == pytest.approx(-0.8, abs=0.2)
 
 
 def test_times_are_numbers_dates_and_their_texts() -> None:
     day = 86400.0
-    told = times_of(["2024-05-01", "2024-05-02 00:00:00", "2024-05-03T00:00:00"], "day")
-    assert np.diff(told).tolist() == [day, day]
+    result = times_of(["2024-05-01", "2024-05-02 00:00:00", "2024-05-03T00:00:00"], "day")
+    assert np.diff(result).tolist() == [day, day]
     assert times_of([3, "4.5"], "tstamp").tolist() == [3.0, 4.5]
 
 

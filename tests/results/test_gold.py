@@ -62,18 +62,18 @@ def test_the_methods_of_free_sign_are_those_with_a_mirror_image():
 @pytest.mark.parametrize("name", FREE)
 def test_gold_turns_a_crowd_of_liars(name):
     drawn = crowd(-1.0, -0.4)
-    told = crowdsift.fit(drawn.comparisons(), name, gold=true_pairs(drawn))
+    result = crowdsift.fit(drawn.comparisons(), name, gold=true_pairs(drawn))
     truth = dict(zip(drawn.items, drawn.scores, strict=True))
-    scores = told.items["score"]
-    assert np.corrcoef(scores, [truth[label] for label in told.labels])[0, 1] > 0.9
-    assert (told.workers["verdict"] == "adversarial").mean() > 0.8
-    assert told.summary["gold_agree"] == 5
-    assert told.summary["gold_disagree"] == 0
-    assert not told.summary["sign_unsettled"]
+    scores = result.items["score"]
+    assert np.corrcoef(scores, [truth[label] for label in result.labels])[0, 1] > 0.9
+    assert (result.workers["verdict"] == "adversarial").mean() > 0.8
+    assert result.summary["gold_agree"] == 5
+    assert result.summary["gold_disagree"] == 0
+    assert not result.summary["sign_unsettled"]
     level = 0.5 if name == "crowd-bt" else 0.0
-    assert np.median(told.workers["reliability"]) < level
-    assert (told.workers["lower"] <= told.workers["upper"]).all()
-    assert told.workers["agreement"].mean() < 0.5
+    assert np.median(result.workers["reliability"]) < level
+    assert (result.workers["lower"] <= result.workers["upper"]).all()
+    assert result.workers["agreement"].mean() < 0.5
 
 
 @pytest.mark.parametrize("name", [name for name in FREE if not MODELS[name].takes_gold])
@@ -101,41 +101,41 @@ def test_turned_by_gold_is_the_mirror_image(name):
 
 def test_a_method_without_a_free_sign_says_that_it_is_contradicted():
     drawn = crowd(-1.0, -0.4)
-    told = crowdsift.fit(drawn.comparisons(), "bt", gold=true_pairs(drawn))
+    result = crowdsift.fit(drawn.comparisons(), "bt", gold=true_pairs(drawn))
     plain = crowdsift.fit(drawn.comparisons(), "bt")
-    np.testing.assert_array_equal(told.scores_of(drawn.items), plain.scores_of(drawn.items))
-    assert any("5 of 5 gold pairs contradict" in note for note in told.warnings)
+    np.testing.assert_array_equal(result.scores_of(drawn.items), plain.scores_of(drawn.items))
+    assert any("5 of 5 gold pairs contradict" in note for note in result.warnings)
 
 
 def test_gold_leaves_no_trace_in_tables_and_counts():
     drawn = crowd(0.4, 1.0)
     plain = crowdsift.fit(drawn.comparisons(), "bora-em")
-    told = crowdsift.fit(drawn.comparisons(), "bora-em", gold=true_pairs(drawn))
-    assert told.workers["worker"].tolist() == plain.workers["worker"].tolist()
+    result = crowdsift.fit(drawn.comparisons(), "bora-em", gold=true_pairs(drawn))
+    assert result.workers["worker"].tolist() == plain.workers["worker"].tolist()
     for key in ("workers", "votes", "comparisons", "items"):
-        assert told.summary[key] == plain.summary[key]
-    np.testing.assert_array_equal(told.workers["agreement"], plain.workers["agreement"])
-    np.testing.assert_array_equal(told.items["comparisons"], plain.items["comparisons"])
+        assert result.summary[key] == plain.summary[key]
+    np.testing.assert_array_equal(result.workers["agreement"], plain.workers["agreement"])
+    np.testing.assert_array_equal(result.items["comparisons"], plain.items["comparisons"])
 
 
 @given(comparisons())
 def test_gold_is_one_more_worker_the_last(data):
     winner, loser = np.array([0, 1], np.uint32), np.array([1, 0], np.uint32)
-    told = data.with_gold(winner, loser)
-    assert told.n_gold == 1
-    assert told.n_workers == data.n_workers + 1
-    assert len(told) == len(data) + 2
-    last = slice(int(told.offsets[-2]), int(told.offsets[-1]))
-    np.testing.assert_array_equal(told.first[last], winner)
-    np.testing.assert_array_equal(told.second[last], loser)
-    assert (told.outcome[last] == 1).all()
-    np.testing.assert_array_equal(told.first[: len(data)], data.first)
-    np.testing.assert_array_equal(told.offsets[:-1], data.offsets)
+    result = data.with_gold(winner, loser)
+    assert result.n_gold == 1
+    assert result.n_workers == data.n_workers + 1
+    assert len(result) == len(data) + 2
+    last = slice(int(result.offsets[-2]), int(result.offsets[-1]))
+    np.testing.assert_array_equal(result.first[last], winner)
+    np.testing.assert_array_equal(result.second[last], loser)
+    assert (result.outcome[last] == 1).all()
+    np.testing.assert_array_equal(result.first[: len(data)], data.first)
+    np.testing.assert_array_equal(result.offsets[:-1], data.offsets)
     for name in ("cpu", "reference"):
-        assert crowdsift.engines.choose_engine(name, told).facts.n_gold == 1
+        assert crowdsift.engines.choose_engine(name, result).facts.n_gold == 1
         assert crowdsift.engines.choose_engine(name, data).facts.n_gold == 0
     with pytest.raises(InputError, match="already"):
-        told.with_gold(winner, loser)
+        result.with_gold(winner, loser)
 
 
 def test_the_row_of_gold_is_taken_off_the_estimate():
@@ -179,8 +179,8 @@ def test_a_cycle_is_told_in_its_direction():
     gold = {"winner": ["c", "a", "b"], "loser": ["a", "b", "c"]}
     with pytest.raises(InputError) as error:
         read_gold(gold, votes())
-    told = str(error.value).split("itself: ")[1].split(" is a cycle")[0]
-    around = [part.strip("'") for part in told.split(" over ")]
+    result = str(error.value).split("itself: ")[1].split(" is a cycle")[0]
+    around = [part.strip("'") for part in result.split(" over ")]
     assert around[0] == around[-1]
     pairs = set(zip(gold["winner"], gold["loser"], strict=True))
     assert set(pairwise(around)) == pairs
@@ -249,17 +249,17 @@ def test_order_probability_is_that_of_samples():
 def test_a_thin_margin_is_a_loud_warning_that_names_the_gold_it_takes(name):
     drawn = crowd(-1.0, 1.0, seed=9)
     with pytest.warns(crowdsift.SignWarning, match=r"\d+ gold pairs? of known order"):
-        told = crowdsift.fit(drawn.comparisons(), name)
-    assert told.summary["sign_unsettled"]
-    assert told.summary["gold_needed"] % 2 == 1
-    assert f"{told.summary['gold_needed']} gold pair" in told.warnings[0]
+        result = crowdsift.fit(drawn.comparisons(), name)
+    assert result.summary["sign_unsettled"]
+    assert result.summary["gold_needed"] % 2 == 1
+    assert f"{result.summary['gold_needed']} gold pair" in result.warnings[0]
 
 
 def test_a_clear_majority_is_not_warned_of():
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        told = crowdsift.fit(crowd(0.3, 1.0).comparisons())
-    assert told.summary["gold_needed"] is None
+        result = crowdsift.fit(crowd(0.3, 1.0).comparisons())
+    assert result.summary["gold_needed"] is None
 
 
 def test_the_number_of_gold_pairs_named_settles_the_sign():
@@ -268,9 +268,9 @@ def test_the_number_of_gold_pairs_named_settles_the_sign():
         items=15, workers=40, comparisons=400, reliability=(-1.0, 1.0), seed=3
     )
     with pytest.warns(crowdsift.SignWarning):
-        told = crowdsift.fit(drawn.comparisons(), "sift")
-    n = told.summary["gold_needed"]
-    scores, truth = told.scores_of(drawn.items), drawn.scores
+        result = crowdsift.fit(drawn.comparisons(), "sift")
+    n = result.summary["gold_needed"]
+    scores, truth = result.scores_of(drawn.items), drawn.scores
     if np.corrcoef(scores, truth)[0, 1] < 0:
         scores = -scores
     rng = np.random.default_rng(1)

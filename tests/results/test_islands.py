@@ -38,9 +38,9 @@ def test_scores_are_centred_and_ranked_in_every_component(method):
 
 def test_nothing_is_said_across_components():
     fit = crowdsift.fit(islands(), "sift")
-    told = "'a' is in component 1 and 'x' in component 2"
+    result = "'a' is in component 1 and 'x' in component 2"
     for ask in (fit.better, fit.predict, fit.difference):
-        with pytest.raises(RequestError, match=told):
+        with pytest.raises(RequestError, match=result):
             ask("a", "x")
         with pytest.raises(RequestError, match="'b' is in component 1 and 'z' in component 2"):
             ask(["a", "b", "x"], ["c", "z", "c"])
@@ -53,15 +53,17 @@ def test_nothing_is_said_across_components():
 def test_differences_have_the_intervals_of_the_posterior():
     drawn = crowdsift.simulate(items=10, workers=8, comparisons=400, seed=3)
     fit = crowdsift.fit(drawn.comparisons(), "sift")
-    told = fit.difference(fit.labels[:3], fit.labels[5:8])
+    result = fit.difference(fit.labels[:3], fit.labels[5:8])
     scores = fit.items["score"]
-    np.testing.assert_allclose(told["difference"], scores[:3] - scores[5:8])
+    np.testing.assert_allclose(result["difference"], scores[:3] - scores[5:8])
     codes = [fit.posterior.items.tolist().index(label) for label in fit.labels]
     covariance = fit.posterior.covariance[np.ix_(codes, codes)]
     for i in range(3):
         j = i + 5
         sd = np.sqrt(covariance[i, i] + covariance[j, j] - 2 * covariance[i, j])
-        assert told["upper"][i] - told["lower"][i] == pytest.approx(2 * 1.6448536 * sd, rel=1e-6)
+        assert result["upper"][i] - result["lower"][i] == pytest.approx(
+            2 * 1.6448536 * sd, rel=1e-6
+        )
 
 
 @given(comparisons())

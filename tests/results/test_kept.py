@@ -149,17 +149,17 @@ def test_decisions_block_nobody_who_is_undecided(tmp_path):
     for name, value in zip(votes, ("i1", "i2", "new"), strict=True):
         votes[name].append(value)
     fit = crowdsift.fit(votes)
-    told = {row["worker"]: row for row in fit.with_seconds({"coin": 1.5}).decisions().records()}
-    assert told["new"]["verdict"] == "undecided"
-    assert told["new"]["suggestion"] == "pay"
-    assert told["against"]["verdict"] == "adversarial"
-    assert told["against"]["suggestion"] == "block"
-    assert told["coin"]["suggestion"] in ("review", "block")
-    assert told["coin"]["median_seconds"] == 1.5
-    useful = [row for row in told.values() if row["verdict"] in ("reliable", "weak")]
+    result = {row["worker"]: row for row in fit.with_seconds({"coin": 1.5}).decisions().records()}
+    assert result["new"]["verdict"] == "undecided"
+    assert result["new"]["suggestion"] == "pay"
+    assert result["against"]["verdict"] == "adversarial"
+    assert result["against"]["suggestion"] == "block"
+    assert result["coin"]["suggestion"] in ("review", "block")
+    assert result["coin"]["median_seconds"] == 1.5
+    useful = [row for row in result.values() if row["verdict"] in ("reliable", "weak")]
     assert len(useful) > 5
     assert {row["suggestion"] for row in useful} == {"pay"}
-    assert all(row["reason"] for row in told.values())
+    assert all(row["reason"] for row in result.values())
     fit.save(tmp_path)
     text = (tmp_path / "decisions.csv").read_text()
     assert text.startswith("worker,verdict,reason,votes,median_seconds,suggestion\n")

@@ -69,17 +69,17 @@ def test_separation(votes: crowdsift.Comparisons) -> None:
 def test_separation_tells_the_share_of_variance_that_is_true() -> None:
     """Squared correlation with the truth, over simulated boards, for both kinds of scores."""
     for method in ("bt", "bora-map"):
-        told, true = [], []
+        result, true = [], []
         for seed in range(30):
             drawn = crowdsift.simulate(40, 10, 400, reliability=(1.0, 1.0), seed=seed)
             fit = crowdsift.fit(drawn.comparisons(), method, threads=1)
             found = separation(fit)
             assert found is not None
-            told.append(found.reliability)
+            result.append(found.reliability)
             score = fit.scores_of(drawn.items)
             true.append(np.corrcoef(score, drawn.scores)[0, 1] ** 2)
-        error = np.std(np.subtract(told, true), ddof=1) / np.sqrt(30)
-        assert np.mean(told) == pytest.approx(np.mean(true), abs=0.03 + 2 * error)
+        error = np.std(np.subtract(result, true), ddof=1) / np.sqrt(30)
+        assert np.mean(result) == pytest.approx(np.mean(true), abs=0.03 + 2 * error)
 
 
 def test_alpha_by_counting_pairs() -> None:
@@ -144,7 +144,7 @@ def test_expected_triads_are_those_of_the_model() -> None:
 
 def test_split_half_foretells_a_second_crowd() -> None:
     """Two crowds of ten agree as much as the halves of one say, stepped up to ten."""
-    told, seen = [], []
+    result, seen = [], []
     for seed in range(12):
         crowds = [
             crowdsift.simulate(25, 20, 1200, reliability=(0.8, 0.8), seed=seed).comparisons(),
@@ -152,11 +152,11 @@ def test_split_half_foretells_a_second_crowd() -> None:
         who = crowds[0].worker_codes()
         halves = [crowds[0].select(who % 2 == side) for side in (0, 1)]
         fits = [crowdsift.fit(half, "bt") for half in halves]
-        told.append(fits[0].statistics(halves=6).split_half)
+        result.append(fits[0].statistics(halves=6).split_half)
         seen.append(
             np.corrcoef(*(fit.scores_of(crowds[0].items) for fit in fits))[0, 1],
         )
-    assert np.mean([x for x in told if x is not None]) == pytest.approx(np.mean(seen), abs=0.04)
+    assert np.mean([x for x in result if x is not None]) == pytest.approx(np.mean(seen), abs=0.04)
 
 
 def test_random_clickers_are_named_and_nobody_else() -> None:

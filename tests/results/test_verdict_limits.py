@@ -61,14 +61,14 @@ def test_the_sign_by_gold_matters_only_where_nobody_is_above_zero():
     within = (0, 0, 0.02, 0.96, 0.98, 1, 1)  # of the last: within a quarter of the typical
     below = distribution(down, down, down, within)
     assert verdicts(beta, below).words.tolist() == ["undecided"] * 4
-    told = verdicts(beta, below, sign_known=True).words
-    assert told.tolist() == ["adversarial"] * 3 + ["random"]
+    result = verdicts(beta, below, sign_known=True).words
+    assert result.tolist() == ["adversarial"] * 3 + ["random"]
     # With workers above 0 the yardstick is theirs: 0.6 is more than half of 1, not of 4.
     values = (0, 0, 0, 0.0, 0.05, 0.2, 1)
     assert word(0.6, values, sign_known=True) == "reliable"
     mixed = TYPICAL * np.array([1.0, 1.0, 0.6, -4.0])
-    told = verdicts(mixed, distribution(CERTAIN, CERTAIN, values, down), sign_known=True).words
-    assert told.tolist() == ["reliable", "reliable", "reliable", "adversarial"]
+    result = verdicts(mixed, distribution(CERTAIN, CERTAIN, values, down), sign_known=True).words
+    assert result.tolist() == ["reliable", "reliable", "reliable", "adversarial"]
 
 
 def test_a_worker_counts_as_trusted_from_95_percent_on():

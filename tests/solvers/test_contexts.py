@@ -210,11 +210,11 @@ def test_the_engines_agree(sides):
     np.testing.assert_allclose(
         ours.workers.reliability, theirs.workers.reliability, rtol=5e-3, atol=2e-3
     )
-    told = [
+    result = [
         model.left_out(choose_engine(name, model.prepare(left), 1), estimate)
         for name, estimate in (("cpu", ours), ("reference", theirs))
     ]
-    assert told[0] == pytest.approx(told[1], rel=1e-3)
+    assert result[0] == pytest.approx(result[1], rel=1e-3)
 
 
 def test_predictions_know_the_context():
@@ -225,7 +225,7 @@ def test_predictions_know_the_context():
     assert apart is not None
     labels = sorted(fit.labels)
     pairs = [(a, b) for a, b in itertools.pairwise(labels) if a[0] == b[0]]
-    told = [fit.predict(*pair, "w00") for pair in pairs]
+    result = [fit.predict(*pair, "w00") for pair in pairs]
     by_hand = []
     for a, b in pairs:
         context = int(votes.item_contexts[votes.items.tolist().index(a)])
@@ -233,7 +233,7 @@ def test_predictions_know_the_context():
         points = [column[row] for column in apart.points]
         d = float(fit.scores_of([a])[0] - fit.scores_of([b])[0])
         by_hand.append(Sift().outcome_probabilities(np.array(d), *points).win.mean())
-    np.testing.assert_allclose(told, by_hand, rtol=1e-9)
+    np.testing.assert_allclose(result, by_hand, rtol=1e-9)
     assert 0.0 < fit.predict(*pairs[0]) < 1.0
 
 
@@ -268,10 +268,10 @@ def test_gold_is_one_worker_in_all_contexts(tmp_path):
         "winner": [x[1] for x in best.values()],
         "loser": [x[1] for x in worst.values()],
     }
-    told = crowdsift.fit(votes, Sift(), gold=gold, threads=1)
-    assert told.summary["context_spread"] > 0.0
-    assert told.summary["gold_agree"] == 2
-    assert told.workers.height == votes.n_workers
+    result = crowdsift.fit(votes, Sift(), gold=gold, threads=1)
+    assert result.summary["context_spread"] > 0.0
+    assert result.summary["gold_agree"] == 2
+    assert result.workers.height == votes.n_workers
 
 
 def test_a_fit_by_context_starts_cold(tmp_path):

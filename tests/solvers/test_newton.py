@@ -163,12 +163,12 @@ def test_the_measure_can_be_another():
     rule = StoppingRule("half of the gradient", 1e-6, 50)
     minimise(quadratic(np.eye(2), np.ones(2)), np.zeros(2), rule, lambda g: 0.5 * np.abs(g).max())
     assert rule.history[-1] <= 1e-6
-    told = []
-    rule = StoppingRule("gradient", 0.5, 9, progress=lambda *given: told.append(given))
+    result = []
+    rule = StoppingRule("gradient", 0.5, 9, progress=lambda *given: result.append(given))
     assert not rule.begin(0.51)
     assert rule.begin(0.5)
     assert [rule.stop(v) for v in (2.0, 0.5)] == [False, True]
-    assert told == [(1, 2.0), (2, 0.5)]
+    assert result == [(1, 2.0), (2, 0.5)]
     assert rule.converged
 
 

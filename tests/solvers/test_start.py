@@ -159,7 +159,7 @@ def test_engines_hand_out_and_take_back_sites(ties, sides):
     prior = WorkerPrior.start(power_grid(21), 1.0, 0.5, types)
     means, moving = rng.normal(size=9), np.arange(7) % 2 == 0
     how = {"damping": 1.0, "clip": False, "side": SidePrior()}
-    told = []
+    result = []
     for name in ("cpu", "reference"):
         engine = choose_engine(name, votes, 2)
         sites = engine.grid.sites(types, 2.0)
@@ -179,8 +179,8 @@ def test_engines_hand_out_and_take_back_sites(ties, sides):
         for one, two in zip(sites.vote_sites(), twin.vote_sites(), strict=True):
             np.testing.assert_array_equal(one, two)
         order = np.lexsort((after.kind, after.loser, after.winner, after.worker))
-        told.append([values[order] for values in after[:8]])
-    for one, two in zip(*told, strict=True):
+        result.append([values[order] for values in after[:8]])
+    for one, two in zip(*result, strict=True):
         np.testing.assert_allclose(one, two, atol=2e-4)
 
 
@@ -276,8 +276,8 @@ def test_command_line(crowd, cold, tmp_path, capsys, monkeypatch):
     assert main(["fit", str(tmp_path / "early.csv"), "--out", folder, "--json"]) == 0
     capsys.readouterr()
     assert main(["fit", str(tmp_path / "all.csv"), "--start", folder, "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["summary"]["passes"] < 0.5 * cold.summary["passes"]
+    result = json.loads(capsys.readouterr().out)
+    assert result["summary"]["passes"] < 0.5 * cold.summary["passes"]
     assert main(["fit", str(tmp_path / "all.csv"), "--start", str(tmp_path / "nothing")]) == 1
     assert "summary.json" in capsys.readouterr().err
 

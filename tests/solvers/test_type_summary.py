@@ -26,11 +26,11 @@ def posteriors(prior, seed=1):
     points[2:4] *= 0.3
     likelihood = rng.gamma(0.3, size=(WORKERS, len(prior.masses)))
 
-    def told(masses, rows, own=None):
+    def result(masses, rows, own=None):
         joint = masses * likelihood[rows]
         return TypePosteriors(points[rows], joint / joint.sum(axis=1, keepdims=True))
 
-    return SimpleNamespace(posteriors=told)
+    return SimpleNamespace(posteriors=result)
 
 
 def listed(prior, points, masses):
@@ -51,9 +51,9 @@ def test_summaries_are_sums_over_types(ties, sides, monkeypatch):
     G, V = rng.normal(size=WORKERS), rng.uniform(0.1, 0.5, WORKERS)
     sites = posteriors(prior)
     found = summarise(sites, prior, (G, V))
-    told = sites.posteriors(prior.masses, slice(0, WORKERS))
+    result = sites.posteriors(prior.masses, slice(0, WORKERS))
     for s in range(WORKERS):
-        types = listed(prior, told.points[s], told.masses[s])
+        types = listed(prior, result.points[s], result.masses[s])
         mean = sum(p * beta for beta, _, _, p in types)
         assert found.mean[s] == pytest.approx(mean)
         second = sum(p * beta**2 for beta, _, _, p in types)
@@ -105,13 +105,13 @@ class OnDevice:
         self.asked.append("summary")
         if not self._whole:
             return None
-        told = self.posteriors(masses, slice(0, WORKERS))
-        mean = (told.points * told.masses).sum(axis=1)
+        result = self.posteriors(masses, slice(0, WORKERS))
+        mean = (result.points * result.masses).sum(axis=1)
         return ReliabilitySummary(
-            mean, np.sqrt((told.points**2 * told.masses).sum(axis=1) - mean**2),
-            (told.masses * (told.points > 0)).sum(axis=1),
-            (told.masses * (told.points < 0)).sum(axis=1),
-            quantiles(told.points, told.masses, levels),
+            mean, np.sqrt((result.points**2 * result.masses).sum(axis=1) - mean**2),
+            (result.masses * (result.points > 0)).sum(axis=1),
+            (result.masses * (result.points < 0)).sum(axis=1),
+            quantiles(result.points, result.masses, levels),
         )  # fmt: skip
 
     def quantiles(self, points, masses, levels, atom):
@@ -119,9 +119,9 @@ class OnDevice:
         return quantiles(points, masses, levels, atom)
 
     def class_masses(self, masses, zone):
-        told = self.posteriors(masses, slice(0, WORKERS))
-        inside = told.points < -zone, np.abs(told.points) <= zone, told.points > zone
-        return np.stack([(told.masses * own).sum(axis=1) for own in inside], axis=1)
+        result = self.posteriors(masses, slice(0, WORKERS))
+        inside = result.points < -zone, np.abs(result.points) <= zone, result.points > zone
+        return np.stack([(result.masses * own).sum(axis=1) for own in inside], axis=1)
 
     def loopy_bp(self, tolerance, sweeps, *, fresh):
         return None
@@ -197,13 +197,13 @@ def test_classes_are_averages_within_them(sides, monkeypatch):
     rng = np.random.default_rng(5)
     likelihood = rng.gamma(0.5, size=(WORKERS, len(prior.masses)))
 
-    def told(masses, rows, own=None):
+    def result(masses, rows, own=None):
         joint = masses * likelihood[rows]
         points = np.tile(mirrored(LEVELS), (len(joint), 1))
         return TypePosteriors(points, joint / joint.sum(axis=1, keepdims=True))
 
     typical = typical_reliability(prior)
-    found = class_evidence(SimpleNamespace(posteriors=told), prior, typical, WORKERS)
+    found = class_evidence(SimpleNamespace(posteriors=result), prior, typical, WORKERS)
     beta = np.tile(mirrored(LEVELS), len(prior.types.widths))
     odd = np.full(len(prior.types.side_only), np.nan)
     level = np.concatenate([beta, odd])
@@ -253,11 +253,11 @@ def test_scores_of_sides_are_standardised():
 )
 def test_sides_are_hinted_at_by_all_or_by_some_of_either_side(decided, leaning, hint):
     """The row of gold does not count."""
-    told = SimpleNamespace(
+    result = SimpleNamespace(
         decided=np.append(np.full(100, float(decided)), 90.0), leaning=np.append(leaning, 90.0)
     )
     engine = SimpleNamespace(
         facts=SimpleNamespace(n_items=3, n_workers=101, n_gold=1),
-        counts=SimpleNamespace(tally=lambda scores: told),
+        counts=SimpleNamespace(tally=lambda scores: result),
     )
     assert hints_at_sides(engine) is hint

@@ -14,7 +14,7 @@ import numpy as np
 import crowdsift
 from crowdsift import CrowdsiftError
 from crowdsift.models import MODELS
-from torture.words import told
+from torture.words import result
 
 VOTES = {"winner": ["a", "b", "a", "c"], "loser": ["b", "c", "c", "a"], "worker": list("xxyy")}
 JUNK: tuple[Any, ...] = (
@@ -36,7 +36,7 @@ def case(seed: int, folder: Path) -> None:
         try:
             call(**given)
         except CrowdsiftError as error:
-            told(error)
+            result(error)
 
 
 def _model(method: str, **values: Any) -> Any:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from crowdsift import _core
-from torture.words import told
+from torture.words import result
 
 REFUSED = (ValueError, TypeError, MemoryError, OverflowError)
 LIKELIHOODS = ("scaled-logit", "scaled-probit", "shifted-logit", "flipped-logit", "led-logit", "x")
@@ -50,7 +50,7 @@ class World:
         try:
             return call()
         except REFUSED as error:
-            told(error)
+            result(error)
             return None
 
     def step(self) -> None:

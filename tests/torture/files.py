@@ -18,7 +18,7 @@ from pathlib import Path
 import crowdsift
 from crowdsift import Comparisons, CrowdsiftError
 from samples import assert_same
-from torture.words import labels, told
+from torture.words import labels, result
 
 Vote = tuple[str, str, str]
 
@@ -44,7 +44,7 @@ def case(seed: int, folder: Path) -> None:
         try:
             found = crowdsift.read(path)
         except CrowdsiftError as error:
-            told(error)
+            result(error)
         else:
             assert found.total_weight <= 2 * len(votes) + 1
             if zipped:

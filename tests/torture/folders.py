@@ -11,7 +11,7 @@ from typing import Any
 import crowdsift
 from crowdsift import CrowdsiftError
 from torture.files import damaged
-from torture.words import told
+from torture.words import result
 
 JUNK: tuple[Any, ...] = (None, True, -1, 0, 1e308, "", "x", "../../etc/passwd", [], {}, [[]], [1])
 
@@ -38,7 +38,7 @@ def case(seed: int, folder: Path) -> None:
     try:
         loaded = crowdsift.load(saved)
     except CrowdsiftError as error:
-        told(error)
+        result(error)
         return
     repr(loaded)
     assert loaded.item_table.to_csv() == fit.item_table.to_csv(), path.name

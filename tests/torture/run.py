@@ -53,13 +53,13 @@ class Child:
         try:
             if self.pipe.poll(self.longest):
                 return str(self.pipe.recv())
-            told = f"no answer after {self.longest:g} s"
+            result = f"no answer after {self.longest:g} s"
         except (EOFError, ConnectionResetError):
             self.process.join(10)
-            told = f"the process died with status {self.process.exitcode}"
+            result = f"the process died with status {self.process.exitcode}"
         self.process.kill()
         self.start()
-        return told
+        return result
 
 
 def as_test(area: str, seed: int) -> str:
@@ -91,10 +91,10 @@ def main() -> None:
     runner, counts, findings = Child(options.longest), Counter[str](), Counter[str]()
     for area, seed in turns(options.areas.split(","), options.minutes):
         counts[area] += 1
-        told = runner.run(area, seed)
-        if told:
+        result = runner.run(area, seed)
+        if result:
             findings[area] += 1
-            print(f"\n{told}\n{as_test(area, seed)}", flush=True)
+            print(f"\n{result}\n{as_test(area, seed)}", flush=True)
             if findings.total() >= options.most:
                 break
     for area, count in counts.items():

@@ -16,7 +16,7 @@ import numpy as np
 import crowdsift
 from crowdsift import Comparisons, CrowdsiftError
 from crowdsift.models import MODELS
-from torture.words import told
+from torture.words import result
 
 Arrays = dict[str, Any]
 
@@ -40,7 +40,7 @@ def case(seed: int, folder: Path) -> None:
             model = crowdsift.model(method).relax(votes)[0]
             fit = crowdsift.fit(votes, model, **options)
         except CrowdsiftError as error:
-            told(error)
+            result(error)
             return
         consistent(fit)
         order = np.random.default_rng(seed).permutation(len(weights))

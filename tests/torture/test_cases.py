@@ -18,7 +18,7 @@ import pytest
 
 import crowdsift
 from crowdsift import CrowdsiftError, cli
-from torture.words import told
+from torture.words import result
 
 Run = Callable[..., tuple[int, str, str]]
 CSV = "winner,loser,worker\na,b,x\nb,c,y\na,c,x\n"
@@ -67,7 +67,7 @@ def test_seeds_of_any_kind(seed: object) -> None:
         try:
             call()
         except CrowdsiftError as error:
-            told(error)
+            result(error)
 
 
 def test_a_negative_seed_on_the_command_line(tmp_path: Path, run: Run) -> None:
@@ -138,7 +138,7 @@ def test_arguments_that_ended_in_errors_of_others(call) -> None:
     try:
         call(votes)
     except CrowdsiftError as error:
-        told(error)
+        result(error)
 
 
 def test_settings_of_the_process_are_left_alone(tmp_path: Path) -> None:

@@ -38,6 +38,6 @@ def labels(rng: random.Random, count: int) -> list[str]:
     return list(found)
 
 
-def told(error: Exception) -> None:
+def result(error: Exception) -> None:
     """An error of ours says something, and not more than a screen."""
     assert 0 < len(str(error)) < 4000

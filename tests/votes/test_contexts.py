@@ -15,8 +15,8 @@ from crowdsift.votes.contexts import by_context
 
 def test_votes_by_context_are_the_same_votes():
     votes = draw_votes(0.2, 0.5, seed=1, each=3)
-    told = votes.with_gold(votes.first[:2], votes.second[:2])
-    for mine, known in ((votes, 0), (told, 1)):
+    result = votes.with_gold(votes.first[:2], votes.second[:2])
+    for mine, known in ((votes, 0), (result, 1)):
         apart = by_context(mine)
         assert apart is not None
         assert apart.votes.n_gold == known
