@@ -19,7 +19,7 @@ using namespace crowdsift;
 namespace {
 
 // From how many rows on threads pay that live for one pass: fewer are counted before they start.
-constexpr std::size_t kRowsOfOneCall = 200000;
+constexpr std::size_t kRowsOfOneCall = 60000;
 
 template <class T, class F>
 Out<T> column(const std::vector<VoteRow>& rows, F field) {

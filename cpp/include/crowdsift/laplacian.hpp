@@ -3,6 +3,7 @@
 // lie in the order of their lower item, and each is read once for both of its items.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <utility>
@@ -19,7 +20,9 @@
 namespace crowdsift {
 
 // One row of the upper triangle: adds w_k x to y[column_k] and returns the sum of w_k x[column_k],
-// in four chains so that additions do not wait for each other.
+// in four chains so that additions do not wait for each other. `Far`: items are too many for the
+// nearest cache, and are fetched ahead.
+template <bool Far>
 CROWDSIFT_INLINE double both_ways(const double* CROWDSIFT_RESTRICT weight,
                                   const std::uint32_t* CROWDSIFT_RESTRICT column, std::size_t count,
                                   double own, const double* CROWDSIFT_RESTRICT x,
@@ -28,6 +31,11 @@ CROWDSIFT_INLINE double both_ways(const double* CROWDSIFT_RESTRICT weight,
     std::size_t k = 0;
     for (; k + 4 <= count; k += 4)
         for (std::size_t c = 0; c < 4; ++c) {
+            if constexpr (Far) {
+                const std::size_t next = column[std::min(k + c + kPrefetch, count - 1)];
+                prefetch_read(x + next);
+                prefetch_write(y + next);
+            }
             const double w = weight[k + c];
             chain[c] += w * x[column[k + c]];
             y[column[k + c]] += w * own;
@@ -97,12 +105,10 @@ public:
 
     // y = (L + shift I) x
     void multiply(double shift, const double* x, double* y) const {
-        over_rows(
-            [&](std::size_t j, std::size_t from, std::size_t count, double* sums) {
-                sums[j] += both_ways(weight_.data() + from, graph_.pairs.high.data() + from, count,
-                                     x[j], x, sums);
-            },
-            y);
+        if (graph_.n >= kMixedFrom)
+            add_both_ways<true>(x, y);
+        else
+            add_both_ways<false>(x, y);
         for (std::size_t j = 0; j < graph_.n; ++j) y[j] = (diagonal_[j] + shift) * x[j] - y[j];
     }
 
@@ -114,6 +120,16 @@ public:
     }
 
 private:
+    template <bool Far>
+    void add_both_ways(const double* x, double* y) const {
+        over_rows(
+            [&](std::size_t j, std::size_t from, std::size_t count, double* sums) {
+                sums[j] += both_ways<Far>(weight_.data() + from, graph_.pairs.high.data() + from,
+                                          count, x[j], x, sums);
+            },
+            y);
+    }
+
     template <class Row>
     void over_rows(const Row& row, double* out) const {
         const std::vector<std::size_t>& ranges = graph_.ranges;
