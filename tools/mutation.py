@@ -99,6 +99,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
         OPTIMUM,
         f"{SCALE}::test_curvature_along_the_scores",
         f"{SCALE}::test_best_scale_costs_least",
+        f"{SCALE}::test_the_best_scale_of_workers_alike_is_the_least_cost_on_a_grid",
         f"{SCALE}::test_workers_without_votes_stay_at_the_prior_whatever_the_scale",
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",

@@ -139,6 +139,25 @@ def test_shares_under_a_fixed_sum_have_one_multiplier():
     assert prior.own == pytest.approx(0.02, rel=0.03)  # what items have of their own stays
 
 
+def test_modes_and_shares_alternate_until_shares_rest(monkeypatch):
+    """Shares that go half the way to .4 each time: the seventh step is below a thousandth."""
+    asked = []
+
+    def settled(engine, prior, mean, sd, rule, at):
+        asked.append(float(prior.shares[0]))
+        return SimpleNamespace(means=None, at=SimpleNamespace(slopes=None), item_prior=prior)
+
+    def learn(self, run):
+        self.shares = 0.5 * (self.shares + 0.4)
+
+    monkeypatch.setattr(feature_map, "_settled", settled)
+    monkeypatch.setattr(feature_map._FixedScale, "learn", learn)
+    monkeypatch.setattr(feature_map, "_best_sum", lambda settled, found: found)
+    group = np.array([[1.0], [-1.0]])
+    feature_map.mode_with_features(None, [group], mean=MEAN, sd=SD, rule=None, start=(None, None))
+    assert asked == pytest.approx([0.4 + 0.1 * 0.5**k for k in range(7)])
+
+
 def test_shares_maximise_the_evidence():
     """Laplace's evidence at other shares is less on either side, each with its own mode."""
     votes, X, _ = drawn(1)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from crowdsift.numeric.distributions import normal_distribution
 from crowdsift.results.verdicts import shares, sign_margin, verdicts, words_of
 
 TYPICAL = 2.0
@@ -119,3 +120,13 @@ def test_nobody_is_accused_who_is_more_probably_useful_than_not():
     assert words_of(evidence, upper, 1.0, np.full(4, 0.5)).tolist() == accused
     expected = ["undecided", "undecided", "reliable", "undecided"]
     assert words_of(evidence, upper, 1.0, np.full(4, 0.51)).tolist() == expected
+
+
+@pytest.mark.parametrize("unit", [0.01, 0.3, 3.0, 100.0])
+def test_words_are_the_same_in_any_unit_of_reliability(unit):
+    """Just above and just below half the typical one as well."""
+    beta = np.array([2.0, 2.0, 2.0, 1.01, 0.99, 0.0, -2.0])
+    sd = np.array([0.1, 0.1, 0.1, 0.2, 0.2, 0.1, 0.3])
+    expected = ["reliable"] * 4 + ["weak", "random", "adversarial"]
+    found = verdicts(unit * beta, normal_distribution(unit * beta, unit * sd)).words
+    assert found.tolist() == expected

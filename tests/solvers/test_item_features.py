@@ -269,3 +269,23 @@ def test_shares_rest_where_items_have_nothing_of_their_own():
     assert not prior.at_rest
     assert prior.shares[0] > 0.5
     assert prior.own == pytest.approx(0.02)
+
+
+@pytest.mark.parametrize("own", [0.05, 0.03, 0.021])
+def test_what_items_have_of_their_own_falls_to_its_least_where_votes_say_so(own):
+    prior = DensePrior([np.array([[1.0], [-1.0]])] * 2, (1.0 - own) * np.array([0.5, 0.5]))
+    prior._squares = lambda run: (np.exp([0.0, 0.0, -0.5]), np.ones(3))
+    for _ in range(10):
+        prior.learn(None)
+    assert prior.own == pytest.approx(0.02)
+    assert prior.at_rest
+
+
+def test_votes_that_cancel_leave_all_scores_at_zero():
+    """A right side of exactly 0, at first and after another one."""
+    run = run_of(LowRankPrior)
+    nothing = run.system._replace(rhs=np.zeros(12))
+    fresh = LowRankPrior(groups_of(12), SHARES.copy())
+    for prior in (fresh, run.item_prior):
+        assert prior.solve(nothing, np.zeros(12), 1e-9) == pytest.approx(np.zeros(12), abs=1e-6)
+    assert np.abs(run.means).max() > 0.1

@@ -189,6 +189,7 @@ def test_em_of_votes_that_say_nothing_ends_at_zero():
     assert (state.scores == 0).all()
     assert (state.slopes == 0).all()
     assert rule.converged
+    assert state.solved  # no solve fell short of its tolerance
     assert trace[-1] == pytest.approx(np.log(0.5))
 
 
@@ -276,6 +277,17 @@ def test_with_as_many_steps_as_items_the_spectral_start_is_exact(n):
         expected = root[:, -1] - root[:, -1].mean()
         expected /= np.sqrt(np.mean(expected**2))
         assert abs(found @ expected) / n == pytest.approx(1.0, abs=1e-10)
+
+
+@pytest.mark.parametrize("number", [1.0, 0.3])
+def test_a_spectral_start_goes_no_further_than_there_are_directions(number):
+    """Of a matrix that is a number times 1 any vector is an eigenvector, the first one too."""
+    operator = Dense(number * np.eye(9), np.ones(9))
+    found = spectral_scores(operator, 9)
+    assert found is not None
+    assert found.mean() == pytest.approx(0.0, abs=1e-12)
+    assert np.mean(found**2) == pytest.approx(1.0)
+    assert operator.products == 1
 
 
 def test_no_spectral_start_without_correlations_or_votes():

@@ -65,6 +65,17 @@ def test_best_scale_costs_least(data):
         assert least <= cost(t, scale.slopes_at(t)) + 1e-6 * abs(least)
 
 
+@pytest.mark.parametrize("workers", [1, 2, 5])
+def test_the_best_scale_of_workers_alike_is_the_least_cost_on_a_grid(workers):
+    slope, h, square = 1.2, 6.0, 2.0
+    ones = np.ones(workers)
+    scale = SlopeScale(slope * ones, (h + PRECISION) * ones, MEAN, PRECISION)
+    optimum, t = slope + PRECISION * (slope - MEAN) / h, np.linspace(0.1, 2.0, 19001)
+    missed = 0.5 * h * PRECISION * (optimum - t * MEAN) ** 2 / (PRECISION + t**2 * h)
+    least = t[np.argmin(0.5 * square * t**2 + workers * missed)]
+    assert scale.best(square) == pytest.approx(least, rel=2e-3)
+
+
 def test_workers_without_votes_stay_at_the_prior_whatever_the_scale():
     slopes, curvature = np.array([1.2, MEAN, 0.8]), np.array([30.0, PRECISION, 20.0])
     scale = SlopeScale(slopes, curvature, MEAN, PRECISION)

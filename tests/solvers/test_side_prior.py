@@ -86,3 +86,11 @@ def test_one_pass_moves_a_variance_by_a_factor_of_4_at_most():
     assert alike.prior.variance == 0.0625
     apart = learn_sides(tau * np.linspace(-3, 3, 50), tau, np.ones(50), SidePrior(0.0, 0.25))
     assert apart.prior.variance == 1.0
+
+
+def test_one_worker_of_whom_little_is_known_counts_for_that():
+    """τ of .4: mean and variance of g0 are those of the closed form, not those of the prior."""
+    side = learn_sides(np.array([0.3]), np.array([0.4]), np.ones(1), SidePrior(0.0, 0.25))
+    D = 1.0 + side.prior.variance * 0.4
+    assert side.mean_variance == pytest.approx(1.0 / (1.0 + 0.4 / D))
+    assert side.prior.mean == pytest.approx(0.3 / D * side.mean_variance)

@@ -147,6 +147,17 @@ def test_what_an_engine_sums_up_by_itself_is_the_same(ties, whole, monkeypatch):
         np.testing.assert_allclose(zones[0], zones[1], rtol=1e-9)
 
 
+def test_quantiles_that_an_engine_does_not_look_up_are_found_here(monkeypatch):
+    prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=True, sides=True))
+    sides = np.linspace(-1.0, 1.0, WORKERS), np.full(WORKERS, 0.3)
+    plain = summarise(posteriors(prior), prior, sides)
+    monkeypatch.setattr(type_summary, "_MANY", WORKERS)
+    monkeypatch.setattr(OnDevice, "quantiles", lambda self, *given: None)
+    found = summarise(OnDevice(prior, whole=False), prior, sides)
+    for one, two in zip([*found[:-1], *found.points], [*plain[:-1], *plain.points], strict=True):
+        np.testing.assert_allclose(one, two, atol=1e-12)
+
+
 def test_side_only_types_among_the_points_of_a_worker():
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=True, sides=True))
     masses = np.zeros((1, len(prior.masses)))
@@ -261,3 +272,11 @@ def test_sides_are_hinted_at_by_all_or_by_some_of_either_side(decided, leaning, 
         counts=SimpleNamespace(tally=lambda scores: result),
     )
     assert hints_at_sides(engine) is hint
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 1.0])
+def test_two_votes_beside_a_light_one_have_a_dispersion_of_variance_1(weight):
+    """Of coins: S² of a single vote is certain, whatever its weight, and does not spread."""
+    decided = np.array([2.0, weight])
+    found = [side_scores(decided, np.array([s, weight]))[1] for s in (-2.0, 0.0, 0.0, 2.0)]
+    assert np.var(found) == pytest.approx(1.0)
