@@ -30,18 +30,18 @@ struct SlopeOperator {
 struct EStep {
     CorePointer core;
     bool single;
-    Array<float> rounded;
-    Array<double> exact;
+    Precisions<float> rounded;
+    Precisions<double> exact;
 
     EStep(CorePointer kept, double resolution)
         : core(std::move(kept)), single(resolution >= kMixedResolution) {
         if (single)
-            rounded = core->precisions.take(core->votes.n);
+            rounded = core->rounded_precisions.take(core->votes.n);
         else
             exact = core->exact_precisions.take(core->votes.n);
     }
     ~EStep() {
-        core->precisions.give(std::move(rounded));
+        core->rounded_precisions.give(std::move(rounded));
         core->exact_precisions.give(std::move(exact));
     }
     EStep(const EStep&) = delete;

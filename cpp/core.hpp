@@ -111,8 +111,9 @@ public:
     crowdsift::ItemSums sums;
     crowdsift::Votes votes{};
     std::unique_ptr<crowdsift::LikelihoodPasses> likelihood;
-    crowdsift::Buffers<float> entries_a, entries_b, precisions;  // of operators that come and go
-    crowdsift::Buffers<double> exact_precisions;
+    crowdsift::Buffers<float> entries_a, entries_b;  // of operators that come and go
+    crowdsift::PrecisionBuffers<float> rounded_precisions;
+    crowdsift::PrecisionBuffers<double> exact_precisions;
     crowdsift::SharedPairs shared;
     bool sited = false;  // sites refer to the shared pairs, which stay from then on
 

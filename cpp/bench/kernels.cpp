@@ -46,7 +46,7 @@ int main(int count, char** names) {
     const std::vector<double> alike(at.votes.n_workers, middle);
     std::vector<double> theta(alike), of_workers(alike), blocks(alike);
     LaplacianPasses em(at.votes, at.graph);
-    Array<float> precision(at.votes.n);
+    Precisions<float> precision;
     ItemSystem system;
     double value = 0.0, total = 0.0;
     const SharedPairs none;

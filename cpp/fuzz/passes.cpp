@@ -35,7 +35,7 @@ void em(Input& in, Sample& at) {
     const std::vector<double> scores = in.numbers(items);
     std::vector<double> slopes = in.numbers(at.votes.n_workers), x = in.numbers(items),
                         information(slopes.size()), gradient(items);
-    Array<float> precision(at.votes.n);
+    Precisions<float> precision;
     double value = 0.0, total = 0.0;
     const ItemSystem first = passes.e_step(scores.data(), slopes.data(), precision, value, total);
     const ItemSystem second = passes.regress(precision, scores.data(), in.number(), slopes.data());

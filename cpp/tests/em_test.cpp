@@ -39,7 +39,7 @@ void test_derivatives(const Votes& votes, ThreadPool& pool, LaplacianPasses& pas
     }
     for (std::size_t s = 0; s < votes.n_workers; ++s) NEAR(by_slope[s], information[s], 1e-11);
     NEAR(log_likelihood(votes, pool, scores.data(), slopes.data()), likelihood, 1e-12);
-    Array<float> precision(votes.n);
+    Precisions<float> precision;
     double total = 0.0;
     value = 0.0;
     passes.e_step(scores.data(), slopes.data(), precision, value, total);
@@ -75,10 +75,10 @@ void test_e_step(const Votes& votes, LaplacianPasses& passes, const std::vector<
                  const std::vector<double>& slopes) {
     const double ridge = 0.7, exact = sizeof(Real) == sizeof(double) ? 1e-12 : 1e-6;
     std::vector<double> fitted(votes.n_workers);
-    Array<Real> precision(votes.n);
+    Precisions<Real> precision;
     double value = 0.0, total = 0.0, sum = 0.0;
     const ItemSystem first = passes.e_step(scores.data(), slopes.data(), precision, value, total);
-    for (const Real each : precision) sum += static_cast<double>(each);
+    for (const Real each : precision.by_worker) sum += static_cast<double>(each);
     NEAR(total, sum, exact);
     expect_system(votes, first, scores, slopes, slopes);
     const ItemSystem next = passes.regress(precision, scores.data(), ridge, fitted.data());

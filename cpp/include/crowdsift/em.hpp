@@ -8,7 +8,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -32,8 +31,7 @@ CROWDSIFT_INLINE double sum_block(const double* buffer, std::size_t count) {
     for (; j + 8 <= count; j += 8)
         for (std::size_t l = 0; l < 8; ++l) lane[l] += buffer[j + l];
     for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += buffer[j];
-    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
-           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+    return sum_lanes(lane);
 }
 
 // A row's log-likelihood is n (y eta - max(eta, 0) - log(1 + e)), e = exp(-|eta|). Kernels leave
@@ -155,12 +153,30 @@ struct ItemSystem {
     std::vector<double> rhs;
 };
 
-// Passes that leave a Laplacian: one weight per comparison, then summed by pair.
+// n E[omega] of every comparison: in the order of workers for their regressions, and in that of
+// pairs for Laplacians, so that both read it in order.
+template <class Real>
+struct Precisions {
+    Array<Real> by_worker, by_pair;
+};
+
+template <class Real>
+struct PrecisionBuffers {
+    Precisions<Real> take(std::size_t size) { return {by_worker.take(size), by_pair.take(size)}; }
+    void give(Precisions<Real>&& given) {
+        by_worker.give(std::move(given.by_worker));
+        by_pair.give(std::move(given.by_pair));
+    }
+
+    Buffers<Real> by_worker, by_pair;
+};
+
+// Passes that leave a Laplacian, whose weights are sums over the comparisons of a pair.
 class LaplacianPasses {
 public:
     LaplacianPasses(const Votes& votes, PairGraph& graph)
         : votes_(votes), graph_(graph), pool_(graph.pool), sums_(graph.sums),
-          ranges_(votes.worker_ranges(graph.pool.size())),
+          rhs_sums_(votes.n_items), ranges_(votes.worker_ranges(graph.pool.size())),
           row_ranges_(shared_ranges(votes.n, kManyRows, graph.pool)) {}
 
     // The sums over the comparisons of every pair, in double precision.
@@ -187,64 +203,55 @@ public:
 
     // Keeps n E[omega | eta] of every comparison in `precision`; log-likelihood and their sum.
     template <class Real>
-    ItemSystem e_step(const double* scores, const double* slopes, Array<Real>& precision,
+    ItemSystem e_step(const double* scores, const double* slopes, Precisions<Real>& precision,
                       double& log_likelihood, double& total_precision) {
+        precision.by_worker.resize(votes_.n);
         std::vector<double> part(2 * (row_ranges_.size() - 1), 0.0);
-        Array<Real>& contribution = contributions<Real>();
-        ItemSystem system{nullptr, std::vector<double>(votes_.n_items)};
-        over_rows(
-            scores, slopes,
-            [&](std::size_t range, std::size_t worker, std::size_t at, std::size_t count,
-                const double* eta, double* sums) {
-                double level[kBlock], growth[kBlock], mean[kBlock];
-                e_step_block(count, eta, votes_.outcome + at, votes_.weight + at, level, growth,
-                             mean);
-                part[2 * range] += log_likelihood_of(count, level, growth, votes_.weight + at);
-                part[2 * range + 1] += sum_block(mean, count);
-                for (std::size_t j = 0; j < count; ++j)
-                    precision[at + j] = static_cast<Real>(mean[j]);
-                for (std::size_t j = 0; j < count;) {
-                    while (at + j >= votes_.begin_of(worker + 1)) ++worker;
-                    const std::size_t end = std::min(count, votes_.begin_of(worker + 1) - at);
-                    contribute(at + j, at + end, slopes[worker], precision, contribution, sums);
-                    j = end;
-                }
-            },
-            system.rhs.data());
+        pool_.run(row_ranges_.size() - 1, [&](std::size_t range) {
+            double value = 0.0, total = 0.0;
+            over_range(votes_, row_ranges_, range, scores, slopes,
+                       [&](std::size_t, std::size_t at, std::size_t count, const double* eta) {
+                           double level[kBlock], growth[kBlock], mean[kBlock];
+                           e_step_block(count, eta, votes_.outcome + at, votes_.weight + at, level,
+                                        growth, mean);
+                           value += log_likelihood_of(count, level, growth, votes_.weight + at);
+                           total += sum_block(mean, count);
+                           for (std::size_t j = 0; j < count; ++j)
+                               precision.by_worker[at + j] = static_cast<Real>(mean[j]);
+                       });
+            part[2 * range] = value;
+            part[2 * range + 1] = total;
+        });
         for (std::size_t k = 0; k < part.size(); k += 2) {
             log_likelihood += part[k];
             total_precision += part[k + 1];
         }
-        system.laplacian = laplacian_of(contribution);
-        return system;
+        precision.by_pair.resize(votes_.n);
+        in_order_of_pairs([&](std::size_t k, std::size_t row, std::size_t ahead) {
+            prefetch_read(&precision.by_worker[ahead]);
+            precision.by_pair[k] = precision.by_worker[row];
+        });
+        return item_system(precision.by_pair, slopes);
     }
 
-    // One ridge regression a worker: the slope of n (y - 1/2) on d = r_first - r_second with
-    // precisions n E[omega], then, while the rows are at hand, the item system of these slopes.
+    // One ridge regression a worker, the slope of n (y - 1/2) on d = r_first - r_second with
+    // precisions n E[omega]; then the item system of these slopes.
     template <class Real>
-    ItemSystem regress(const Array<Real>& precision, const double* scores, double ridge,
+    ItemSystem regress(const Precisions<Real>& precision, const double* scores, double ridge,
                        double* slopes) {
-        Array<Real>& contribution = contributions<Real>();
-        ItemSystem system{nullptr, std::vector<double>(votes_.n_items)};
-        sums_.add(
-            ranges_.size() - 1, pool_,
-            [&](std::size_t range, double* sums) {
-                for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s) {
-                    const std::size_t begin = votes_.begin_of(s), end = votes_.begin_of(s + 1);
-                    slopes[s] = regression(begin, end, precision, scores, ridge);
-                    contribute(begin, end, slopes[s], precision, contribution, sums);
-                }
-            },
-            system.rhs.data());
-        system.laplacian = laplacian_of(contribution);
-        return system;
+        pool_.run(ranges_.size() - 1, [&](std::size_t range) {
+            for (std::size_t s = ranges_[range]; s < ranges_[range + 1]; ++s)
+                slopes[s] = regression(votes_.begin_of(s), votes_.begin_of(s + 1),
+                                       precision.by_worker, scores, ridge);
+        });
+        return item_system(precision.by_pair, slopes);
     }
 
     // Log-likelihood, its gradient in the scores, per worker the sum of n p (1 - p) d^2, and the
     // Laplacian of slope^2 n p (1 - p), the negative Hessian in the scores.
     std::shared_ptr<Laplacian> curvature(const double* scores, const double* slopes, double& value,
                                          double* gradient, double* information) {
-        Array<float>& contribution = contributions<float>();
+        contribution_.resize(votes_.n);
         std::vector<double> part(ranges_.size() - 1, 0.0);
         sums_.add(
             ranges_.size() - 1, pool_,
@@ -254,14 +261,13 @@ public:
                     information[s] = 0.0;
                     for (std::size_t at = votes_.begin_of(s); at < votes_.begin_of(s + 1);
                          at += kBlock)
-                        part[range] +=
-                            curve(at, std::min(kBlock, votes_.begin_of(s + 1) - at), scores,
-                                  slopes[s], block, information[s], contribution, sums);
+                        part[range] += curve(at, std::min(kBlock, votes_.begin_of(s + 1) - at),
+                                             scores, slopes[s], block, information[s], sums);
                 }
             },
             gradient);
         for (const double p : part) value += p;
-        return laplacian_of(contribution);
+        return laplacian_of(contribution_);
     }
 
 private:
@@ -270,27 +276,77 @@ private:
             information[kBlock];
     };
 
-    // As the function of that name; `block` gets where its range adds to items, too.
-    template <class Block>
-    void over_rows(const double* scores, const double* slopes, const Block& block, double* out) {
-        sums_.add(
-            row_ranges_.size() - 1, pool_,
-            [&](std::size_t range, double* sums) {
-                crowdsift::over_range(
-                    votes_, row_ranges_, range, scores, slopes,
-                    [&](std::size_t worker, std::size_t at, std::size_t count, const double* eta) {
-                        block(range, worker, at, count, eta, sums);
-                    });
-            },
-            out);
+    // Calls visit(k, row, row further on) for all comparisons, the k-th of them in the order of
+    // pairs being `row`.
+    template <class Visit>
+    void in_order_of_pairs(const Visit& visit) const {
+        const Array<std::uint32_t>& rows = graph_.pairs.comparison;
+        pool_.run(row_ranges_.size() - 1, [&](std::size_t range) {
+            for (std::size_t k = row_ranges_[range]; k < row_ranges_[range + 1]; ++k)
+                visit(k, rows[k], rows[std::min(k + kPrefetch, votes_.n - 1)]);
+        });
     }
 
-    // What comparisons add to their pairs in the pass that runs.
+    // What does not change from pass to pass, in the order of pairs.
+    void sort_by_pair() {
+        if (worker_.size() == votes_.n) return;
+        Array<std::uint32_t> worker(votes_.n);
+        for (std::size_t s = 0; s < votes_.n_workers; ++s)
+            std::fill(worker.data() + votes_.begin_of(s), worker.data() + votes_.begin_of(s + 1),
+                      static_cast<std::uint32_t>(s));
+        worker_.resize(votes_.n);
+        lean_.resize(votes_.n);
+        in_order_of_pairs([&](std::size_t k, std::size_t row, std::size_t ahead) {
+            prefetch_read(&worker[ahead]);
+            prefetch_read(votes_.first + ahead);
+            prefetch_read(votes_.second + ahead);
+            prefetch_read(votes_.outcome + ahead);
+            prefetch_read(votes_.weight + ahead);
+            const float lean = votes_.weight[row] * (votes_.outcome[row] - 0.5F);
+            worker_[k] = worker[row];
+            lean_[k] = votes_.first[row] < votes_.second[row] ? lean : -lean;
+        });
+    }
+
+    // Weights of pairs, the diagonal and the right-hand side in one pass over the pairs.
     template <class Real>
-    Array<Real>& contributions() {
-        Array<Real>& found = std::get<Array<Real>>(contributions_);
-        found.resize(votes_.n);
-        return found;
+    ItemSystem item_system(const Array<Real>& precision, const double* slopes) {
+        sort_by_pair();
+        ItemSystem system{std::make_shared<Laplacian>(graph_), std::vector<double>(votes_.n_items)};
+        double* const weights = system.laplacian->weights().data();
+        const Pairs& pairs = graph_.pairs;
+        const bool far = votes_.n_items >= kMixedFrom;
+        ItemSums::add(
+            sums_, rhs_sums_, graph_.ranges.size() - 1, pool_,
+            [&](std::size_t range, double* diagonal, double* rhs) {
+                const std::size_t last = pairs.row[graph_.ranges[range + 1]];
+                for (std::size_t j = graph_.ranges[range]; j < graph_.ranges[range + 1]; ++j) {
+                    double hold = 0.0, push = 0.0;
+                    for (std::size_t p = pairs.row[j]; p < pairs.row[j + 1]; ++p) {
+                        if (far) {
+                            const std::size_t next = pairs.high[std::min(p + kPrefetch, last - 1)];
+                            prefetch_write(diagonal + next);
+                            prefetch_write(rhs + next);
+                        }
+                        double weight = 0.0, lean = 0.0;
+                        for (std::size_t k = pairs.start[p]; k < pairs.start[p + 1]; ++k) {
+                            const double slope = slopes[worker_[k]];
+                            weight += static_cast<double>(static_cast<Real>(slope * slope) *
+                                                          precision[k]);
+                            lean += slope * static_cast<double>(lean_[k]);
+                        }
+                        weights[p] = weight;
+                        hold += weight;
+                        push += lean;
+                        diagonal[pairs.high[p]] += weight;
+                        rhs[pairs.high[p]] -= lean;
+                    }
+                    diagonal[j] += hold;
+                    rhs[j] += push;
+                }
+            },
+            system.laplacian->diagonal().data(), system.rhs.data());
+        return system;
     }
 
     template <class Real>
@@ -306,24 +362,9 @@ private:
         return curvature > 0.0 ? top / curvature : 0.0;
     }
 
-    // What comparisons [begin, end) of a worker add to the item system.
-    template <class Real>
-    void contribute(std::size_t begin, std::size_t end, double slope, const Array<Real>& precision,
-                    Array<Real>& contribution, double* sums) const {
-        const Real square = static_cast<Real>(slope * slope);
-        for (std::size_t i = begin; i < end; ++i) {
-            contribution[i] = square * precision[i];
-            const double push =
-                slope * static_cast<double>(votes_.weight[i] * (votes_.outcome[i] - 0.5F));
-            sums[votes_.first[i]] += push;
-            sums[votes_.second[i]] -= push;
-        }
-    }
-
     // Of a block of one worker's comparisons; returns its log-likelihood.
     double curve(std::size_t at, std::size_t count, const double* scores, double slope,
-                 CurveBlock& block, double& worker_information, Array<float>& contribution,
-                 double* sums) const {
+                 CurveBlock& block, double& worker_information, double* sums) {
         for (std::size_t j = 0; j < count; ++j) {
             block.d[j] = scores[votes_.first[at + j]] - scores[votes_.second[at + j]];
             block.eta[j] = slope * block.d[j];
@@ -334,7 +375,7 @@ private:
             const double push = slope * block.residual[j], information = block.information[j];
             sums[votes_.first[at + j]] += push;
             sums[votes_.second[at + j]] -= push;
-            contribution[at + j] = static_cast<float>(slope * slope * information);
+            contribution_[at + j] = static_cast<float>(slope * slope * information);
             worker_information += information * block.d[j] * block.d[j];
         }
         return log_likelihood_of(count, block.level, block.growth, votes_.weight + at);
@@ -344,8 +385,11 @@ private:
     PairGraph& graph_;
     ThreadPool& pool_;
     ItemSums& sums_;
+    ItemSums rhs_sums_;
     const std::vector<std::size_t> ranges_, row_ranges_;
-    std::tuple<Array<float>, Array<double>> contributions_;
+    Array<float> contribution_;    // of comparisons to their pairs in the pass that runs
+    Array<std::uint32_t> worker_;  // of comparisons in the order of pairs
+    Array<float> lean_;            // n (y - 1/2) for the lower item, in that order
 };
 
 }  // namespace crowdsift

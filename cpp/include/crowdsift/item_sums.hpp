@@ -71,7 +71,8 @@ inline std::size_t rows_between_totals(const Votes& votes, std::size_t most, Par
 // Scores in units of 2^-30 of the largest: the difference of two is a whole number too.
 class FixedPointScores {
 public:
-    // False where a score is not finite, or too small to be divided; nothing is kept then.
+    // False where a score is not finite or too small to be divided, or all are 0; nothing is kept
+    // then.
     bool set(const double* scores, std::size_t n) {
         double largest = 0.0;
         for (std::size_t j = 0; j < n; ++j) {
@@ -79,8 +80,7 @@ public:
             if (!(size <= 1e300) || (size > 0.0 && size < 1e-290)) return false;
             largest = std::max(largest, size);
         }
-        all_zero_ = largest == 0.0;
-        if (all_zero_) return true;
+        if (largest == 0.0) return false;
         unit_ = largest / kUnits;
         at_.resize(n);
         for (std::size_t j = 0; j < n; ++j) {
@@ -92,31 +92,38 @@ public:
 
     const std::int32_t* data() const { return at_.data(); }
     double unit() const { return unit_; }
-    bool all_zero() const { return all_zero_; }
 
 private:
     static constexpr double kUnits = 1073741823.0;
     Array<std::int32_t> at_;
     double unit_ = 1.0;
-    bool all_zero_ = false;
 };
 
 // A number per item for each range of rows, added up in the order of ranges: the same bytes for the
-// same number of threads. One pass at a time may use it.
+// same number of threads. One pass at a time may use it. The sums of two ranges lie so far apart
+// that their threads never write to one cache line, nor to two that are fetched together.
 class ItemSums {
 public:
-    explicit ItemSums(std::size_t n_items) : n_(n_items) {}
+    explicit ItemSums(std::size_t n_items) : n_(n_items), stride_(n_items + kApart) {}
 
     // Calls task(range, sums) for so many ranges, `sums` being where it adds; out holds the totals.
     template <class Task>
     void add(std::size_t ranges, ThreadPool& pool, const Task& task, double* out) {
         make_room(ranges, 0);
-        pool.run(ranges, [&](std::size_t range) {
-            double* const sums = totals_.data() + range * n_;
-            std::fill(sums, sums + n_, 0.0);
-            task(range, sums);
-        });
+        pool.run(ranges, [&](std::size_t range) { task(range, cleared(range)); });
         reduce(ranges, pool, out, 0.0, nullptr);
+    }
+
+    // Two such sums in one pass, of task(range, sums of the one, sums of the other).
+    template <class Task>
+    static void add(ItemSums& one, ItemSums& two, std::size_t ranges, ThreadPool& pool,
+                    const Task& task, double* out_one, double* out_two) {
+        one.make_room(ranges, 0);
+        two.make_room(ranges, 0);
+        pool.run(ranges,
+                 [&](std::size_t range) { task(range, one.cleared(range), two.cleared(range)); });
+        one.reduce(ranges, pool, out_one, 0.0, nullptr);
+        two.reduce(ranges, pool, out_two, 0.0, nullptr);
     }
 
     // Calls task(range, lane) for so many ranges, the lane being where it adds: in single precision
@@ -161,10 +168,9 @@ public:
     class Lane {
     public:
         Lane(ItemSums& all, std::size_t range, std::size_t every)
-            : n_(all.n_), every_(every), totals_(all.totals_.data() + range * n_) {
-            std::fill(totals_, totals_ + n_, 0.0);
+            : n_(all.n_), every_(every), totals_(all.cleared(range)) {
             if constexpr (sizeof(Real) == sizeof(float))
-                sums_ = all.partial_.data() + range * n_;
+                sums_ = all.partial_.data() + range * all.stride_;
             else
                 sums_ = totals_;
         }
@@ -193,9 +199,16 @@ public:
     };
 
 private:
+    double* cleared(std::size_t range) {
+        double* const sums = totals_.data() + range * stride_;
+        std::fill(sums, sums + n_, 0.0);
+        return sums;
+    }
+
     void make_room(std::size_t ranges, std::size_t every) {
-        if (totals_.size() < ranges * n_) totals_.resize(ranges * n_);
-        if (every != 0 && partial_.size() < ranges * n_) partial_.assign(ranges * n_, 0.0F);
+        if (totals_.size() < ranges * stride_) totals_.resize(ranges * stride_);
+        if (every != 0 && partial_.size() < ranges * stride_)
+            partial_.assign(ranges * stride_, 0.0F);
     }
 
     void reduce(std::size_t ranges, ThreadPool& pool, double* out, double shift,
@@ -204,13 +217,14 @@ private:
         pool.run(chunks.size() - 1, [&](std::size_t chunk) {
             for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
                 double sum = v == nullptr ? 0.0 : shift * v[j];
-                for (std::size_t r = 0; r < ranges; ++r) sum += totals_[r * n_ + j];
+                for (std::size_t r = 0; r < ranges; ++r) sum += totals_[r * stride_ + j];
                 out[j] = sum;
             }
         });
     }
 
-    const std::size_t n_;
+    static constexpr std::size_t kApart = 32;  // 128 bytes of float
+    const std::size_t n_, stride_;
     Array<double> totals_;
     Array<float> partial_;
 };

@@ -84,12 +84,13 @@ public:
     Laplacian& operator=(const Laplacian&) = delete;
 
     const Pairs& pairs() const { return graph_.pairs; }
-    // One weight a pair, for whoever makes the Laplacian; close() when all are there.
+    // One weight a pair and their sums, for whoever makes the Laplacian.
     Array<double>& weights() { return weight_; }
+    std::vector<double>& diagonal() { return diagonal_; }
     const Array<double>& weights() const { return weight_; }
     const std::vector<double>& diagonal() const { return diagonal_; }
 
-    // The diagonal is the sum of the weights.
+    // When all weights are there: the diagonal is their sum.
     void close() {
         over_rows(
             [&](std::size_t j, std::size_t from, std::size_t count, double* sums) {

@@ -76,6 +76,12 @@ CROWDSIFT_INLINE std::int64_t to_bits(double value) {
     return bits;
 }
 
+// The sum of eight chains.
+CROWDSIFT_INLINE double sum_lanes(const double* lane) {
+    return ((lane[0] + lane[1]) + (lane[2] + lane[3])) +
+           ((lane[4] + lane[5]) + (lane[6] + lane[7]));
+}
+
 // Sum of a few numbers in four chains, so that additions do not wait for each other.
 CROWDSIFT_INLINE double sum_short(const float* values, std::size_t count) {
     double lane[4] = {0, 0, 0, 0};

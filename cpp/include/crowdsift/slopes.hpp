@@ -53,19 +53,24 @@ public:
         std::vector<double> part(row_ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
+            double total = 0.0;
             for (std::size_t at = row_ranges_[range]; at < row_ranges_[range + 1];
                  at += kBlockRows) {
                 const std::size_t count = std::min(kBlockRows, row_ranges_[range + 1] - at);
-                score_differences(at, count, block.d);
-                for (std::size_t j = 0; j < count; ++j) block.eta[j] = slope * block.d[j];
-                evaluate(at, 0, count, block);
-                part[range] += likelihood(at, count, block);
-                for (std::size_t j = 0; j < count; ++j) {
-                    hessian.a[at + j] = static_cast<float>(slope * slope * block.information[j]);
-                    block.residual[j] *= slope;
+                float* const a = hessian.a.data() + at;
+                if (zero_) {
+                    total += entries_at_zero(count, slope, votes_.outcome + at, votes_.weight + at,
+                                             block.residual, a);
+                } else {
+                    score_differences(at, count, block.d);
+                    scale_rows(count, slope, block.d, block.eta);
+                    evaluate(at, 0, count, block);
+                    total += likelihood(at, count, block);
+                    common_entries(count, slope, block, a);
                 }
                 push(at, count, block.residual, lane);
             }
+            part[range] = total;
         };
         sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass,
                         gradient);
@@ -85,14 +90,14 @@ public:
         std::vector<double> part(ranges_.size() - 1, 0.0);
         const auto pass = [&](std::size_t range, auto& lane) {
             SlopeBlock block;
+            double total = 0.0;
             votes_.over_blocks(ranges_, range, [&](std::size_t from, std::size_t to) {
-                if (votes_.is_long(from, to))
-                    part[range] +=
-                        settle_long(from, prior, slopes, curvature, hessian, block, lane);
-                else
-                    part[range] += settle(from, to, prior, slopes, curvature, hessian, block, lane);
+                total += votes_.is_long(from, to)
+                             ? settle_long(from, prior, slopes, curvature, hessian, block, lane)
+                             : settle(from, to, prior, slopes, curvature, hessian, block, lane);
                 for (std::size_t s = from; s < to; ++s) hessian.inverse[s] = 1.0 / curvature[s];
             });
+            part[range] = total;
         };
         sums_.add_mixed(part.size(), pool_, resolution < kMixedResolution ? 0 : fine_, pass,
                         gradient);
@@ -111,8 +116,7 @@ public:
                 for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kBlockRows) {
                     const std::size_t count = std::min(kBlockRows, ranges[range + 1] - at);
                     differences(rounded_.data(), at, count, d);
-                    for (std::size_t j = 0; j < count; ++j)
-                        d[j] *= static_cast<double>(hessian.a[at + j]);
+                    weigh_rows(count, hessian.a.data() + at, d);
                     push(at, count, d, lane);
                 }
                 return;
@@ -171,6 +175,7 @@ public:
 private:
     void set_scores(const double* scores, double resolution) {
         scores_ = scores;
+        zero_ = std::all_of(scores, scores + votes_.n_items, [](double r) { return r == 0.0; });
         fixed_ = votes_.n_items >= kMixedFrom && resolution >= kMixedResolution &&
                  fixed_scores_.set(scores, votes_.n_items);
     }
@@ -178,10 +183,6 @@ private:
     void score_differences(std::size_t at, std::size_t count, double* d) const {
         if (!fixed_) {
             differences(scores_, at, count, d);
-            return;
-        }
-        if (fixed_scores_.all_zero()) {  // where every fit starts
-            std::fill(d, d + count, 0.0);
             return;
         }
         differences(fixed_scores_.data(), at, count, d);
@@ -340,8 +341,8 @@ private:
     const std::vector<std::size_t> ranges_, row_ranges_;
     std::size_t fine_ = 0, coarse_ = 0;  // rows between totals of gradients, and of products
     FixedPointScores fixed_scores_;
-    const double* scores_ = nullptr;  // of the pass that runs
-    bool fixed_ = false;
+    const double* scores_ = nullptr;     // of the pass that runs
+    bool fixed_ = false, zero_ = false;  // scores in fixed point, or all 0
     Array<float> rounded_;
 };
 

@@ -17,6 +17,45 @@ struct SlopeBlock {
         growth[kBlockRows], residual[kBlockRows], information[kBlockRows];
 };
 
+// eta = slope d
+CROWDSIFT_CLONES
+inline void scale_rows(std::size_t count, double slope, const double* CROWDSIFT_RESTRICT d,
+                       double* CROWDSIFT_RESTRICT eta) {
+    for (std::size_t j = 0; j < count; ++j) eta[j] = slope * d[j];
+}
+
+// Entries of A of one block with one slope for all; its residuals become what each row adds to the
+// gradient.
+CROWDSIFT_CLONES
+inline void common_entries(std::size_t count, double slope, SlopeBlock& block,
+                           float* CROWDSIFT_RESTRICT a) {
+    for (std::size_t j = 0; j < count; ++j) {
+        a[j] = static_cast<float>(slope * slope * block.information[j]);
+        block.residual[j] *= slope;
+    }
+}
+
+// The same where all scores are 0, as where every fit starts: p = 1/2. Returns the log-likelihood.
+CROWDSIFT_CLONES
+inline double entries_at_zero(std::size_t count, double slope,
+                              const float* CROWDSIFT_RESTRICT outcome,
+                              const float* CROWDSIFT_RESTRICT weight,
+                              double* CROWDSIFT_RESTRICT residual, float* CROWDSIFT_RESTRICT a) {
+    for (std::size_t j = 0; j < count; ++j) {
+        const double n = static_cast<double>(weight[j]);
+        residual[j] = slope * n * (static_cast<double>(outcome[j]) - 0.5);
+        a[j] = static_cast<float>(0.25 * slope * slope * n);
+    }
+    return -0.6931471805599453 * sum_short(weight, count);
+}
+
+// d becomes a d, what each row pushes where no worker is eliminated.
+CROWDSIFT_CLONES
+inline void weigh_rows(std::size_t count, const float* CROWDSIFT_RESTRICT a,
+                       double* CROWDSIFT_RESTRICT d) {
+    for (std::size_t j = 0; j < count; ++j) d[j] *= static_cast<double>(a[j]);
+}
+
 // Entries of A and B of one block; its residuals become what each row adds to the gradient.
 CROWDSIFT_CLONES
 inline void slope_entries(std::size_t count, SlopeBlock& block, float* CROWDSIFT_RESTRICT a,
