@@ -99,6 +99,20 @@ private:
     double unit_ = 1.0;
 };
 
+// out = factor x
+CROWDSIFT_CLONES
+inline void scale_into(std::size_t count, double factor, const double* CROWDSIFT_RESTRICT x,
+                       double* CROWDSIFT_RESTRICT out) {
+    for (std::size_t j = 0; j < count; ++j) out[j] = factor * x[j];
+}
+
+// out += x
+CROWDSIFT_CLONES
+inline void add_into(std::size_t count, const double* CROWDSIFT_RESTRICT x,
+                     double* CROWDSIFT_RESTRICT out) {
+    for (std::size_t j = 0; j < count; ++j) out[j] += x[j];
+}
+
 // A number per item for each range of rows, added up in the order of ranges: the same bytes for the
 // same number of threads. One pass at a time may use it. The sums of two ranges lie so far apart
 // that their threads never write to one cache line, nor to two that are fetched together.
@@ -215,10 +229,14 @@ private:
                 const double* v) const {
         const std::vector<std::size_t> chunks = shared_ranges(n_, kManyItems, pool);
         pool.run(chunks.size() - 1, [&](std::size_t chunk) {
-            for (std::size_t j = chunks[chunk]; j < chunks[chunk + 1]; ++j) {
-                double sum = v == nullptr ? 0.0 : shift * v[j];
-                for (std::size_t r = 0; r < ranges; ++r) sum += totals_[r * stride_ + j];
-                out[j] = sum;
+            for (std::size_t at = chunks[chunk]; at < chunks[chunk + 1]; at += kBlockRows) {
+                const std::size_t count = std::min(kBlockRows, chunks[chunk + 1] - at);
+                if (v == nullptr)
+                    std::fill(out + at, out + at + count, 0.0);
+                else
+                    scale_into(count, shift, v + at, out + at);
+                for (std::size_t r = 0; r < ranges; ++r)
+                    add_into(count, totals_.data() + r * stride_ + at, out + at);
             }
         });
     }

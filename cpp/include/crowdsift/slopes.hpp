@@ -63,7 +63,7 @@ public:
                                              block.residual, a);
                 } else {
                     score_differences(at, count, block.d);
-                    scale_rows(count, slope, block.d, block.eta);
+                    scale_into(count, slope, block.d, block.eta);
                     evaluate(at, 0, count, block);
                     total += likelihood(at, count, block);
                     common_entries(count, slope, block, a);
@@ -109,7 +109,7 @@ public:
         const std::vector<std::size_t>& ranges = hessian.own ? ranges_ : row_ranges_;
         // In single precision twice as much of v stays in the cache; A and B are single anyway.
         rounded_.resize(votes_.n_items);
-        for (std::size_t j = 0; j < votes_.n_items; ++j) rounded_[j] = static_cast<float>(v[j]);
+        round_into(votes_.n_items, v, rounded_.data());
         const auto pass = [&](std::size_t range, auto& lane) {
             double d[kBlockRows];
             if (!hessian.own) {

@@ -17,13 +17,6 @@ struct SlopeBlock {
         growth[kBlockRows], residual[kBlockRows], information[kBlockRows];
 };
 
-// eta = slope d
-CROWDSIFT_CLONES
-inline void scale_rows(std::size_t count, double slope, const double* CROWDSIFT_RESTRICT d,
-                       double* CROWDSIFT_RESTRICT eta) {
-    for (std::size_t j = 0; j < count; ++j) eta[j] = slope * d[j];
-}
-
 // Entries of A of one block with one slope for all; its residuals become what each row adds to the
 // gradient.
 CROWDSIFT_CLONES
@@ -47,6 +40,13 @@ inline double entries_at_zero(std::size_t count, double slope,
         a[j] = static_cast<float>(0.25 * slope * slope * n);
     }
     return -0.6931471805599453 * sum_short(weight, count);
+}
+
+// v in single precision.
+CROWDSIFT_CLONES
+inline void round_into(std::size_t count, const double* CROWDSIFT_RESTRICT v,
+                       float* CROWDSIFT_RESTRICT rounded) {
+    for (std::size_t j = 0; j < count; ++j) rounded[j] = static_cast<float>(v[j]);
 }
 
 // d becomes a d, what each row pushes where no worker is eliminated.

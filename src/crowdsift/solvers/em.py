@@ -86,6 +86,7 @@ def polya_gamma_em(
         away = float(np.abs(scores - state.scores).max())
         if not depth:  # a geometric series; an accelerated step goes to its end by itself
             away /= 1.0 - min(step / last if last > 0.0 else 0.0, 0.999)
+        del state  # its E-step holds numbers of every vote, which the next one reuses
         e_step = em.e_step(scores, slopes, resolution=rule.tolerance)
         state = EMState(scores, slopes, e_step, solved)
         trace.append(state.e_step.log_likelihood / total_weight)
