@@ -129,5 +129,6 @@ def alternate(
         solution = system.laplacian.solve(system.rhs, scores, shift=shift, tolerance=tolerance)
         solved = solved and solution.converged
         scores = solution.x - solution.x.mean()
+        del system  # a number of every pair, which the next one reuses
         slopes, system = state.e_step.regress(scores, ridge)
     return scores, slopes, solved
