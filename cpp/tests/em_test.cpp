@@ -121,6 +121,7 @@ void test_passes(std::size_t n, std::size_t items, std::size_t workers, std::siz
 void test_em() {
     test_passes(1, 2, 1, 1);
     test_passes(40, 5, 9, 2);
-    test_passes(1500, 30, 3, 2);      // blocks end in the middle of a worker
-    test_passes(60000, 400, 500, 3);  // threads
+    test_passes(1500, 30, 3, 2);           // blocks end in the middle of a worker
+    test_passes(60000, 400, 500, 3);       // threads
+    test_passes(9000, kMixedFrom, 50, 2);  // items that are fetched ahead
 }

@@ -11,7 +11,7 @@ double plain(const Votes& votes, const std::vector<double>& scores,
              std::vector<double>& diagonal) {
     gradient.assign(votes.n_items, 0.0);
     diagonal.assign(votes.n_items, 0.0);
-    double total = 0.0;
+    long double total = 0.0L;  // equal terms round alike, and their errors would add up
     for (std::size_t s = 0; s < votes.n_workers; ++s)
         for (std::size_t i = votes.begin_of(s); i < votes.begin_of(s + 1); ++i) {
             const std::uint32_t a = votes.first[i], b = votes.second[i];
@@ -23,7 +23,7 @@ double plain(const Votes& votes, const std::vector<double>& scores,
             diagonal[a] += m * slopes[s] * slopes[s] * p * (1.0 - p);
             diagonal[b] += m * slopes[s] * slopes[s] * p * (1.0 - p);
         }
-    return total;
+    return static_cast<double>(total);
 }
 
 // (A - B D^-1 B') v with the slopes given and the precision of their prior; the same of sizes.
@@ -86,16 +86,18 @@ void test_one(std::size_t n, std::size_t items, std::size_t workers, std::size_t
         return moved.data();
     };
 
-    const std::vector<double> alike(workers, 0.7);
+    const std::vector<double> alike(workers, 0.7), zeros(items, 0.0);
     const bool rounded = items >= kMixedFrom && resolution > 0.0;  // scores to 30 bits, sums to 24
-    NEAR(passes.common(scores.data(), 0.7, resolution, gradient.data(), hessian),
-         plain(votes, scores, alike, want, sizes), rounded ? 1e-10 : 1e-12);
-    passes.multiply(hessian, 0.0, v.data(), product.data());
-    passes.diagonal(hessian, diagonal.data());
-    for (std::size_t j = 0; j < items; ++j) {
-        NEAR(gradient[j], want[j], rounded ? 1e-6 : 1e-10);
-        NEAR(diagonal[j], sizes[j], 1e-6);
+    for (const std::vector<double>* at : {&zeros, &scores}) {
+        NEAR(passes.common(at->data(), 0.7, resolution, gradient.data(), hessian),
+             plain(votes, *at, alike, want, sizes), rounded ? 1e-10 : 1e-12);
+        passes.diagonal(hessian, diagonal.data());
+        for (std::size_t j = 0; j < items; ++j) {
+            NEAR(gradient[j], want[j], rounded ? 1e-6 : 1e-10);
+            NEAR(diagonal[j], sizes[j], 1e-6);
+        }
     }
+    passes.multiply(hessian, 0.0, v.data(), product.data());
     plain_product(votes, scores, alike, HUGE_VAL, v, want, sizes);
     for (std::size_t j = 0; j < items; ++j) NEAR(product[j], want[j], 1e-6 * (1.0 + sizes[j]));
 
