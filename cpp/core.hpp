@@ -111,7 +111,8 @@ public:
     crowdsift::ItemSums sums;
     crowdsift::Votes votes{};
     std::unique_ptr<crowdsift::LikelihoodPasses> likelihood;
-    crowdsift::Buffers<float> entries_a, entries_b;  // of operators that come and go
+    // Arrays of operators and E-steps that come and go.
+    crowdsift::Buffers<float> entries_a, entries_b;
     crowdsift::PrecisionBuffers<float> rounded_precisions;
     crowdsift::PrecisionBuffers<double> exact_precisions;
     crowdsift::SharedPairs shared;

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,6 +71,25 @@ def run_em(rule, depth, spy=None, alternations=3):
         item_ridge=0.01, worker_ridge=0.7, rule=rule, depth=depth,
     )  # fmt: skip
     return spy, state, trace
+
+
+@pytest.mark.parametrize("depth", [0, 5])
+def test_em_holds_one_e_step_at_a_time(depth):
+    """Its arrays, numbers of every vote, are there for the next one."""
+
+    class Counted:
+        def __init__(self):
+            self.made = []
+
+        def e_step(self, scores, slopes, *, resolution=0.0):
+            assert all(one() is None for one in self.made)
+            found = ENGINE.em.e_step(scores, slopes, resolution=resolution)
+            self.made.append(weakref.ref(found))
+            return found
+
+    spy, state, _ = run_em(StoppingRule("change", 1e-7, 60), depth, Counted())
+    assert len(spy.made) > 3
+    assert spy.made[-1]() is state.e_step
 
 
 @pytest.mark.parametrize("tolerance", [1e-7, 9e-8])

@@ -53,7 +53,7 @@ inline double log_likelihood_of(std::size_t count, const double* CROWDSIFT_RESTR
                 lane[l] += static_cast<double>(weight[j + l]) * log1p_unit(growth[j + l] - 1.0);
         for (; j < count; ++j)
             lane[0] += static_cast<double>(weight[j]) * log1p_unit(growth[j] - 1.0);
-        return total - sum_block(lane, 8);
+        return total - sum_lanes(lane);
     }
     constexpr std::size_t kMost = 8 * 128;
     for (std::size_t from = 0; from < count; from += kMost) {
@@ -105,7 +105,7 @@ inline void logistic_block(std::size_t count, const double* CROWDSIFT_RESTRICT e
     }
 }
 
-// block(worker of the first row, first row, rows, eta) for all blocks of rows of a range.
+// block(first row, rows, eta) for all blocks of rows of a range.
 template <class Block>
 void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std::size_t range,
                 const double* scores, const double* slopes, const Block& block) {
@@ -116,7 +116,6 @@ void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std:
     double eta[kBlock];
     for (std::size_t at = ranges[range]; at < ranges[range + 1]; at += kBlock) {
         const std::size_t count = std::min(kBlock, ranges[range + 1] - at);
-        const std::size_t leading = worker;
         for (std::size_t j = 0; j < count;) {
             while (at + j >= votes.begin_of(worker + 1)) ++worker;
             const std::size_t end = std::min(count, votes.begin_of(worker + 1) - at);
@@ -124,7 +123,7 @@ void over_range(const Votes& votes, const std::vector<std::size_t>& ranges, std:
                 eta[j] =
                     slopes[worker] * (scores[votes.first[at + j]] - scores[votes.second[at + j]]);
         }
-        block(leading, at, count, eta);
+        block(at, count, eta);
     }
 }
 
@@ -135,7 +134,7 @@ inline double log_likelihood(const Votes& votes, ThreadPool& pool, const double*
     std::vector<double> part(ranges.size() - 1, 0.0);
     pool.run(part.size(), [&](std::size_t range) {
         over_range(votes, ranges, range, scores, slopes,
-                   [&](std::size_t, std::size_t at, std::size_t count, const double* eta) {
+                   [&](std::size_t at, std::size_t count, const double* eta) {
                        double level[kBlock], growth[kBlock], residual[kBlock], information[kBlock];
                        logistic_block(count, eta, votes.outcome + at, votes.weight + at, level,
                                       growth, residual, information);
@@ -160,6 +159,7 @@ struct Precisions {
     Array<Real> by_worker, by_pair;
 };
 
+// Where the arrays of E-steps come from and go to.
 template <class Real>
 struct PrecisionBuffers {
     Precisions<Real> take(std::size_t size) { return {by_worker.take(size), by_pair.take(size)}; }
@@ -210,7 +210,7 @@ public:
         pool_.run(row_ranges_.size() - 1, [&](std::size_t range) {
             double value = 0.0, total = 0.0;
             over_range(votes_, row_ranges_, range, scores, slopes,
-                       [&](std::size_t, std::size_t at, std::size_t count, const double* eta) {
+                       [&](std::size_t at, std::size_t count, const double* eta) {
                            double level[kBlock], growth[kBlock], mean[kBlock];
                            e_step_block(count, eta, votes_.outcome + at, votes_.weight + at, level,
                                         growth, mean);
@@ -289,7 +289,7 @@ private:
 
     // What does not change from pass to pass, in the order of pairs.
     void sort_by_pair() {
-        if (worker_.size() == votes_.n) return;
+        if (sorted_) return;
         Array<std::uint32_t> worker(votes_.n);
         for (std::size_t s = 0; s < votes_.n_workers; ++s)
             std::fill(worker.data() + votes_.begin_of(s), worker.data() + votes_.begin_of(s + 1),
@@ -306,6 +306,7 @@ private:
             worker_[k] = worker[row];
             lean_[k] = votes_.first[row] < votes_.second[row] ? lean : -lean;
         });
+        sorted_ = true;
     }
 
     // Weights of pairs, the diagonal and the right-hand side in one pass over the pairs.
@@ -387,6 +388,7 @@ private:
     ItemSums& sums_;
     ItemSums rhs_sums_;
     const std::vector<std::size_t> ranges_, row_ranges_;
+    bool sorted_ = false;          // whether what is in the order of pairs is there
     Array<float> contribution_;    // of comparisons to their pairs in the pass that runs
     Array<std::uint32_t> worker_;  // of comparisons in the order of pairs
     Array<float> lean_;            // n (y - 1/2) for the lower item, in that order

@@ -241,7 +241,7 @@ private:
         });
     }
 
-    static constexpr std::size_t kApart = 32;  // 128 bytes of float
+    static constexpr std::size_t kApart = 32;  // as float two cache lines
     const std::size_t n_, stride_;
     Array<double> totals_;
     Array<float> partial_;

@@ -78,7 +78,7 @@ inline double coupled(std::size_t count, const float* CROWDSIFT_RESTRICT b,
     for (; j + 8 <= count; j += 8)
         for (std::size_t l = 0; l < 8; ++l) lane[l] += static_cast<double>(b[j + l]) * d[j + l];
     for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += static_cast<double>(b[j]) * d[j];
-    return sum_block(lane, 8);
+    return sum_lanes(lane);
 }
 
 // d becomes a d - b eliminated, what each row pushes.

@@ -210,7 +210,7 @@ class EStep(Protocol):
     system: ItemSystem  # of the slopes of the E-step
 
     def regress(self, scores: Items, ridge: float) -> tuple[Workers, ItemSystem]:
-        """Ridge regression of every worker, and the item system of the new slopes, in one pass.
+        """Ridge regression of every worker, and the item system of the new slopes, in one call.
 
         Slopes are Σ n(y - ½)d / (Σ n·E[ω]·d² + ridge).
         """

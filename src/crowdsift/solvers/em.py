@@ -87,8 +87,9 @@ def polya_gamma_em(
         if not depth:  # a geometric series; an accelerated step goes to its end by itself
             away /= 1.0 - min(step / last if last > 0.0 else 0.0, 0.999)
         del state  # its E-step holds numbers of every vote, which the next one reuses
-        e_step = em.e_step(scores, slopes, resolution=rule.tolerance)
-        state = EMState(scores, slopes, e_step, solved)
+        state = EMState(
+            scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance), solved
+        )
         trace.append(state.e_step.log_likelihood / total_weight)
         before, moved = moved, abs(trace[-1] - trace[-2])
         measure = max(moved, before) if depth else moved
@@ -124,11 +125,12 @@ def alternate(
         found = state.e_step.alternate(state.scores, alternations, shift, ridge, tolerance)
         if found is not None:
             return found
-    scores, slopes, system, solved = state.scores, state.slopes, state.e_step.system, True
+    scores, given, solved = state.scores, (state.slopes, state.e_step.system), True
     for _ in range(alternations):
+        system = given[1]
         solution = system.laplacian.solve(system.rhs, scores, shift=shift, tolerance=tolerance)
         solved = solved and solution.converged
         scores = solution.x - solution.x.mean()
-        del system  # a number of every pair, which the next one reuses
-        slopes, system = state.e_step.regress(scores, ridge)
-    return scores, slopes, solved
+        del given, system  # numbers of every pair, which the next one reuses
+        given = state.e_step.regress(scores, ridge)
+    return scores, given[0], solved
