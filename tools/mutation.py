@@ -35,7 +35,8 @@ PACKAGE = ROOT / "src" / "crowdsift"
 EXCUSED = ROOT / "tools" / "mutants.toml"
 
 OPTIMUM = "tests/solvers/test_optimum.py"
-STEPS = "tests/solvers/test_steps.py"
+EM_STEPS = "tests/solvers/test_em_steps.py"
+ELIMINATION_STEPS = "tests/solvers/test_elimination_steps.py"
 SLOPE_STEPS = "tests/solvers/test_slope_steps.py"
 SCALE = "tests/solvers/test_scale.py"
 CONTEXTS = "tests/solvers/test_contexts.py"
@@ -56,8 +57,8 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "numeric/metrics.py": ("tests/numeric/test_metrics.py",),
     "results/verdicts.py": ("tests/results/test_verdict_limits.py",),
     "solvers/convergence.py": ("tests/solvers/test_newton.py",),
-    "solvers/elimination.py": (STEPS, OPTIMUM),
-    "solvers/em.py": (STEPS, OPTIMUM),
+    "solvers/elimination.py": (ELIMINATION_STEPS, OPTIMUM),
+    "solvers/em.py": (EM_STEPS, OPTIMUM),
     "solvers/ep/context_sides.py": (
         "tests/solvers/test_context_sides.py",
         f"{TRIAL}::test_gains_of_sides_are_differences_of_evidence",
