@@ -17,16 +17,9 @@ struct SolveReport {
     bool converged = false;
 };
 
-// The sum of a b, in eight chains so that additions do not wait for each other.
 CROWDSIFT_CLONES
-inline double dot(std::size_t n, const double* CROWDSIFT_RESTRICT a,
-                  const double* CROWDSIFT_RESTRICT b) {
-    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    std::size_t j = 0;
-    for (; j + 8 <= n; j += 8)
-        for (std::size_t l = 0; l < 8; ++l) lane[l] += a[j + l] * b[j + l];
-    for (std::size_t l = 0; j < n; ++j, ++l) lane[l] += a[j] * b[j];
-    return sum_lanes(lane);
+inline double dot(std::size_t n, const double* a, const double* b) {
+    return product_sum(n, a, b);
 }
 
 // A step along the direction. Returns the square of the residual r that is left, and r' M^-1 r.

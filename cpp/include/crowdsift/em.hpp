@@ -8,6 +8,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -317,9 +318,12 @@ private:
         double* const weights = system.laplacian->weights().data();
         const Pairs& pairs = graph_.pairs;
         const bool far = votes_.n_items >= kMixedFrom;
-        ItemSums::add(
-            sums_, rhs_sums_, graph_.ranges.size() - 1, pool_,
-            [&](std::size_t range, double* diagonal, double* rhs) {
+        ItemSums::add_both(
+            sums_, rhs_sums_, graph_.ranges.size() - 1, pool_, 0,
+            [&](std::size_t range, auto& held, auto& pushed) {
+                auto* const diagonal = held.sums();
+                auto* const rhs = pushed.sums();
+                using Sum = std::remove_reference_t<decltype(*rhs)>;
                 const std::size_t last = pairs.row[graph_.ranges[range + 1]];
                 for (std::size_t j = graph_.ranges[range]; j < graph_.ranges[range + 1]; ++j) {
                     double hold = 0.0, push = 0.0;
@@ -339,11 +343,11 @@ private:
                         weights[p] = weight;
                         hold += weight;
                         push += lean;
-                        diagonal[pairs.high[p]] += weight;
-                        rhs[pairs.high[p]] -= lean;
+                        diagonal[pairs.high[p]] += static_cast<Sum>(weight);
+                        rhs[pairs.high[p]] -= static_cast<Sum>(lean);
                     }
-                    diagonal[j] += hold;
-                    rhs[j] += push;
+                    diagonal[j] += static_cast<Sum>(hold);
+                    rhs[j] += static_cast<Sum>(push);
                 }
             },
             system.laplacian->diagonal().data(), system.rhs.data());

@@ -128,18 +128,6 @@ public:
         reduce(ranges, pool, out, 0.0, nullptr);
     }
 
-    // Two such sums in one pass, of task(range, sums of the one, sums of the other).
-    template <class Task>
-    static void add(ItemSums& one, ItemSums& two, std::size_t ranges, ThreadPool& pool,
-                    const Task& task, double* out_one, double* out_two) {
-        one.make_room(ranges, 0);
-        two.make_room(ranges, 0);
-        pool.run(ranges,
-                 [&](std::size_t range) { task(range, one.cleared(range), two.cleared(range)); });
-        one.reduce(ranges, pool, out_one, 0.0, nullptr);
-        two.reduce(ranges, pool, out_two, 0.0, nullptr);
-    }
-
     // Calls task(range, lane) for so many ranges, the lane being where it adds: in single precision
     // where `every`, the rows between totals, is not 0. Then out holds the totals and shift v.
     template <class Task>

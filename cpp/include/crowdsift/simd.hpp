@@ -82,6 +82,18 @@ CROWDSIFT_INLINE double sum_lanes(const double* lane) {
            ((lane[4] + lane[5]) + (lane[6] + lane[7]));
 }
 
+// The sum of a b, in eight chains so that additions do not wait for each other.
+template <class Value>
+CROWDSIFT_INLINE double product_sum(std::size_t count, const Value* CROWDSIFT_RESTRICT a,
+                                    const double* CROWDSIFT_RESTRICT b) {
+    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
+    std::size_t j = 0;
+    for (; j + 8 <= count; j += 8)
+        for (std::size_t l = 0; l < 8; ++l) lane[l] += static_cast<double>(a[j + l]) * b[j + l];
+    for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += static_cast<double>(a[j]) * b[j];
+    return sum_lanes(lane);
+}
+
 // Sum of a few numbers in four chains, so that additions do not wait for each other.
 CROWDSIFT_INLINE double sum_short(const float* values, std::size_t count) {
     double lane[4] = {0, 0, 0, 0};

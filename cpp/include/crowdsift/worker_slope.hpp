@@ -69,16 +69,10 @@ inline void slope_entries(std::size_t count, SlopeBlock& block, float* CROWDSIFT
     }
 }
 
-// Sum of b d in eight chains.
+// The sum of b d.
 CROWDSIFT_CLONES
-inline double coupled(std::size_t count, const float* CROWDSIFT_RESTRICT b,
-                      const double* CROWDSIFT_RESTRICT d) {
-    double lane[8] = {0, 0, 0, 0, 0, 0, 0, 0};
-    std::size_t j = 0;
-    for (; j + 8 <= count; j += 8)
-        for (std::size_t l = 0; l < 8; ++l) lane[l] += static_cast<double>(b[j + l]) * d[j + l];
-    for (std::size_t l = 0; j < count; ++j, ++l) lane[l] += static_cast<double>(b[j]) * d[j];
-    return sum_lanes(lane);
+inline double coupled(std::size_t count, const float* b, const double* d) {
+    return product_sum(count, b, d);
 }
 
 // d becomes a d - b eliminated, what each row pushes.
