@@ -17,11 +17,11 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from crowdsift.lab.experiments import Options, experiment
-from crowdsift.lab.experiments.base import Experiment, Setting
-from crowdsift.lab.experiments.names import EARLIER, FIGURES, Record
-from crowdsift.lab.experiments.oracle import ORACLE
-from crowdsift.lab.experiments.store import Store
+from crowdsift.paper import Options, experiment
+from crowdsift.paper.base import Experiment, Setting
+from crowdsift.paper.names import EARLIER, FIGURES, Record
+from crowdsift.paper.oracle import ORACLE
+from crowdsift.paper.store import Store
 
 # By what a fit costs: the first are done on all seeds before the others begin.
 FAST = ("sift", ORACLE, "bora-em", "bt", "rank-centrality", "barp")

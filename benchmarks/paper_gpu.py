@@ -38,10 +38,10 @@ sys.path[:0] = [str(ROOT / name) for name in ("src", ".")]
 
 from benchmarks.gpu_bench import ARRAYS, bare  # noqa: E402
 from crowdsift.engines import choose_engine  # noqa: E402
-from crowdsift.lab.experiments.base import judged  # noqa: E402
-from crowdsift.lab.experiments.names import DEFAULT, EIGHT, Record, Setting  # noqa: E402
 from crowdsift.models import MODELS, model  # noqa: E402
 from crowdsift.models.holdout import tune  # noqa: E402
+from crowdsift.paper.base import judged  # noqa: E402
+from crowdsift.paper.names import DEFAULT, EIGHT, Record, Setting  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset")
@@ -77,8 +77,8 @@ def prepare(folder: Path) -> None:
 
 def keep(files: list[Path], runs: Path, revision: str) -> None:
     """Records made elsewhere among the finished ones; what is there is not done twice."""
-    from crowdsift.lab.experiments import Options, experiment
-    from crowdsift.lab.experiments.store import Store
+    from crowdsift.paper import Options, experiment
+    from crowdsift.paper.store import Store
 
     made: dict[str, list[Record]] = {}
     for name, record in lines(files):
@@ -123,12 +123,12 @@ def lines(files: Iterable[Path]) -> list[tuple[str, Record]]:
 def settings(name: str) -> list[Setting]:
     """Every setting of an experiment, whole seeds first."""
     if name == "synthetic":
-        from crowdsift.lab.experiments.base import Options
-        from crowdsift.lab.experiments.synthetic import Synthetic
+        from crowdsift.paper.base import Options
+        from crowdsift.paper.synthetic import Synthetic
 
         return Synthetic(Options(seeds=SEEDS)).settings()
-    from crowdsift.lab.experiments.spammers import PERCENTS
     from crowdsift.lab.spam import KINDS
+    from crowdsift.paper.spammers import PERCENTS
 
     few = name == TUNED
     return [
@@ -142,8 +142,8 @@ def settings(name: str) -> list[Setting]:
 
 def simulated(setting: Setting) -> tuple[Comparisons, Any]:
     """A crowd of the synthetic experiment, and its true scores."""
-    from crowdsift.lab.experiments.synthetic import RANGES
     from crowdsift.lab.simulation import simulate
+    from crowdsift.paper.synthetic import RANGES
 
     drawn = simulate(
         setting["items"], setting["workers"], setting["comparisons"],

@@ -22,10 +22,10 @@ import numpy as np
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.lab.experiments.base import EIGHT
-from crowdsift.lab.experiments.synthetic import RANGES, distinct_settings
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import measure, measure_up_to_sign
+from crowdsift.paper.base import EIGHT
+from crowdsift.paper.synthetic import RANGES, distinct_settings
 from crowdsift.votes.folds import folds
 
 OUTPUT = Path("bench-output") / "quality"

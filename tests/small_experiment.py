@@ -8,9 +8,9 @@ import time
 from dataclasses import replace
 from pathlib import Path
 
-from crowdsift.lab.experiments import Options
-from crowdsift.lab.experiments.reproduce import perform
-from crowdsift.lab.experiments.synthetic import Synthetic
+from crowdsift.paper import Options
+from crowdsift.paper.reproduce import perform
+from crowdsift.paper.synthetic import Synthetic
 
 
 class Small(Synthetic):

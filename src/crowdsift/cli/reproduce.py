@@ -14,7 +14,7 @@ from crowdsift.cli.options import names
 from crowdsift.cli.terminal import say
 
 if TYPE_CHECKING:
-    from crowdsift.lab.experiments.runner import Progress
+    from crowdsift.paper.runner import Progress
 
 _RUNS = Path("reproduce-output")
 Experiment = Annotated[
@@ -58,10 +58,10 @@ def reproduce(
     ] = _RUNS,
 ) -> None:
     """Repeat an experiment of the paper: tables, figures, and a page beside the published."""
-    from crowdsift.lab.experiments import requested
+    from crowdsift.paper import requested
 
     if experiment == "results":
-        from crowdsift.lab.experiments.results import write_results
+        from crowdsift.paper.results import write_results
 
         target = out or Path("docs")
         write_results(runs, target, data, fetch=download)
@@ -70,7 +70,7 @@ def reproduce(
     options = requested(quick=quick, seeds=seeds, tune=tune, data=data, fetch=download)
     target = out or _RUNS / experiment
     from crowdsift.cli.interrupts import Interrupted
-    from crowdsift.lab.experiments.reproduce import reproduce as run
+    from crowdsift.paper.reproduce import reproduce as run
 
     try:
         with _progress(experiment) as progress:
@@ -89,7 +89,7 @@ def _progress(title: str) -> Iterator[Progress | None]:
     if not sys.stderr.isatty():
         yield None
         return
-    from crowdsift.lab.experiments.progress import shown
+    from crowdsift.paper.progress import shown
 
     with shown(title) as progress:
         yield progress

@@ -9,11 +9,11 @@ import difflib
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
-from crowdsift.lab.experiments.ablations import Ablations
-from crowdsift.lab.experiments.base import Experiment, Options
-from crowdsift.lab.experiments.real import Real
-from crowdsift.lab.experiments.spammers import Spammers
-from crowdsift.lab.experiments.synthetic import Synthetic
+from crowdsift.paper.ablations import Ablations
+from crowdsift.paper.base import Experiment, Options
+from crowdsift.paper.real import Real
+from crowdsift.paper.spammers import Spammers
+from crowdsift.paper.synthetic import Synthetic
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -29,7 +29,7 @@ def experiment(name: str, options: Options) -> Experiment:
 
     Examples
     --------
-    >>> from crowdsift.lab.experiments import Options, experiment
+    >>> from crowdsift.paper import Options, experiment
     >>> len(experiment("synthetic", Options(seeds=10)).settings())
     580
     """
@@ -54,7 +54,7 @@ def requested(
 
     Examples
     --------
-    >>> from crowdsift.lab.experiments import requested
+    >>> from crowdsift.paper import requested
     >>> requested(quick=True).seeds
     2
     """

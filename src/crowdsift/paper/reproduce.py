@@ -7,17 +7,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
-from crowdsift.lab.experiments import Options, experiment
-from crowdsift.lab.experiments.figures import require_matplotlib
-from crowdsift.lab.experiments.output import write
-from crowdsift.lab.experiments.runner import run_missing
-from crowdsift.lab.experiments.store import Store
 from crowdsift.models import MODELS
 from crowdsift.numeric.threads import thread_count
+from crowdsift.paper import Options, experiment
+from crowdsift.paper.figures import require_matplotlib
+from crowdsift.paper.output import write
+from crowdsift.paper.runner import run_missing
+from crowdsift.paper.store import Store
 
 if TYPE_CHECKING:
-    from crowdsift.lab.experiments.base import Experiment
-    from crowdsift.lab.experiments.runner import Progress
+    from crowdsift.paper.base import Experiment
+    from crowdsift.paper.runner import Progress
 
 __all__ = ["perform", "reproduce"]
 
@@ -57,7 +57,7 @@ def reproduce(
     Examples
     --------
     >>> from pathlib import Path
-    >>> from crowdsift.lab.experiments.reproduce import reproduce
+    >>> from crowdsift.paper.reproduce import reproduce
     >>> reproduce("real", Path("reproduce-output/real"))  # doctest: +SKIP
     ['real.csv', 'real-seconds.csv', 'real-means.csv', 'real.md']
     """

@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any
 from crowdsift._version import __version__
 from crowdsift.errors import RequestError
 from crowdsift.io.files import require_folder, write_folder
-from crowdsift.lab.experiments.base import Options
+from crowdsift.paper.base import Options
 
 if TYPE_CHECKING:
-    from crowdsift.lab.experiments.base import Experiment, Record, Setting
+    from crowdsift.paper.base import Experiment, Record, Setting
 
 __all__ = ["Store", "made_with"]
 

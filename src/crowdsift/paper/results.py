@@ -7,14 +7,14 @@ from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
-from crowdsift.lab.experiments import EXPERIMENTS, experiment
-from crowdsift.lab.experiments.output import Files, content, described, fits_wanted
-from crowdsift.lab.experiments.store import Store, made_with
-from crowdsift.lab.experiments.summary import MARGIN
-from crowdsift.lab.experiments.text import FOLDER
+from crowdsift.paper import EXPERIMENTS, experiment
+from crowdsift.paper.output import Files, content, described, fits_wanted
+from crowdsift.paper.store import Store, made_with
+from crowdsift.paper.summary import MARGIN
+from crowdsift.paper.text import FOLDER
 
 if TYPE_CHECKING:
-    from crowdsift.lab.experiments.base import Experiment, Record
+    from crowdsift.paper.base import Experiment, Record
 
 __all__ = ["write_results"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from crowdsift.lab.experiments.base import Experiment, Options, Page, Record, Setting
-from crowdsift.lab.experiments.figures import Figure, Line, Panel
-from crowdsift.lab.experiments.summary import Cell, Key, cells
-from crowdsift.lab.experiments.text import figure_link, markdown_table, share
-from crowdsift.lab.experiments.votes import TITLES, RealVotes
 from crowdsift.models import model
+from crowdsift.paper.base import Experiment, Options, Page, Record, Setting
+from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.summary import Cell, Key, cells
+from crowdsift.paper.text import figure_link, markdown_table, share
+from crowdsift.paper.votes import TITLES, RealVotes
 
 if TYPE_CHECKING:
     import numpy as np
@@ -145,7 +145,7 @@ _INTRODUCTION = (
 
 
 def _fit(votes: Any, name: str, **values: Any) -> tuple[Fit, str]:
-    from crowdsift.lab.experiments.base import fitted
+    from crowdsift.paper.base import fitted
 
     return fitted(votes, model(name, **values))
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.errors import InputError
 from crowdsift.lab import datasets
-from crowdsift.lab.experiments.base import Options, Record, Setting, judged
+from crowdsift.paper.base import Options, Record, Setting, judged
 
 if TYPE_CHECKING:
     from pathlib import Path

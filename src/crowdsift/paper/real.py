@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from crowdsift.lab.experiments.base import (
+from crowdsift.paper.base import (
     DEFAULT,
     EIGHT,
     METRICS,
@@ -15,10 +15,10 @@ from crowdsift.lab.experiments.base import (
     Record,
     Setting,
 )
-from crowdsift.lab.experiments.published import Published
-from crowdsift.lab.experiments.summary import Standing, cells, mean_rows, standing
-from crowdsift.lab.experiments.text import beside, markdown_table, notes, share
-from crowdsift.lab.experiments.votes import TITLES, RealVotes
+from crowdsift.paper.published import Published
+from crowdsift.paper.summary import Standing, cells, mean_rows, standing
+from crowdsift.paper.text import beside, markdown_table, notes, share
+from crowdsift.paper.votes import TITLES, RealVotes
 
 __all__ = ["Real"]
 

@@ -23,11 +23,11 @@ import crowdsift
 from crowdsift import cli
 from crowdsift.errors import RequestError
 from crowdsift.lab import datasets
-from crowdsift.lab.experiments import EXPERIMENTS, Options, experiment, store
-from crowdsift.lab.experiments.base import EIGHT
-from crowdsift.lab.experiments.reproduce import perform, reproduce
-from crowdsift.lab.experiments.results import write_results
-from crowdsift.lab.experiments.synthetic import distinct_settings
+from crowdsift.paper import EXPERIMENTS, Options, experiment, store
+from crowdsift.paper.base import EIGHT
+from crowdsift.paper.reproduce import perform, reproduce
+from crowdsift.paper.results import write_results
+from crowdsift.paper.synthetic import distinct_settings
 
 SCRIPT = Path(__file__).resolve().parents[1] / "small_experiment.py"
 ONE, TWO = Options(seeds=1), Options(seeds=2)

@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from crowdsift.lab.experiments.figures import Figure
+from crowdsift.paper.figures import Figure
 
 
 class Here(ThreadPoolExecutor):

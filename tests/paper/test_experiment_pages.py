@@ -7,12 +7,12 @@ import math
 import numpy as np
 import pytest
 
-from crowdsift.lab.experiments import Options, experiment
-from crowdsift.lab.experiments.figures import Figure, Line, Panel
-from crowdsift.lab.experiments.output import described
-from crowdsift.lab.experiments.published import Published
-from crowdsift.lab.experiments.summary import Cell, cells, like_published, standing
-from crowdsift.lab.experiments.text import beside, comma_separated, markdown_table
+from crowdsift.paper import Options, experiment
+from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.output import described
+from crowdsift.paper.published import Published
+from crowdsift.paper.summary import Cell, cells, like_published, standing
+from crowdsift.paper.text import beside, comma_separated, markdown_table
 
 # --- arithmetic, text, figures ---------------------------------------------------------------
 

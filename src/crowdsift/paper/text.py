@@ -41,7 +41,7 @@ def notes(given: Mapping[str, str]) -> str:
 
     Examples
     --------
-    >>> from crowdsift.lab.experiments.text import notes
+    >>> from crowdsift.paper.text import notes
     >>> print(notes({"bt": "few votes", "barp": "no classes; few votes"}))
     - all: few votes
     - barp: no classes

@@ -15,16 +15,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from crowdsift.errors import RequestError
-from crowdsift.lab.experiments.names import DEFAULT, EIGHT, FIGURES, METRICS, Record, Setting
 from crowdsift.models import Model
+from crowdsift.paper.names import DEFAULT, EIGHT, FIGURES, METRICS, Record, Setting
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from crowdsift.fitting import Fit
-    from crowdsift.lab.experiments.figures import Figure
-    from crowdsift.lab.experiments.summary import Standing
+    from crowdsift.paper.figures import Figure
+    from crowdsift.paper.summary import Standing
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [

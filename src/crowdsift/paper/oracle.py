@@ -34,7 +34,7 @@ def oracle_scores(drawn: Simulation) -> NDArray[np.float64]:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.lab.experiments.oracle import oracle_scores
+    >>> from crowdsift.paper.oracle import oracle_scores
     >>> drawn = crowdsift.simulate(10, 5, 2000, reliability=(-1, 1), seed=1)
     >>> round(float(crowdsift.metrics.accuracy(oracle_scores(drawn), drawn.scores)), 2)
     0.98

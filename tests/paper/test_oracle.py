@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 import crowdsift
-from crowdsift.lab.experiments import Options, experiment
-from crowdsift.lab.experiments.oracle import ORACLE, oracle_scores
+from crowdsift.paper import Options, experiment
+from crowdsift.paper.oracle import ORACLE, oracle_scores
 
 
 def objective(drawn, scores):

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from crowdsift.lab.experiments.names import DEFAULT, EIGHT, FIGURES, METRICS, Record
+from crowdsift.paper.names import DEFAULT, EIGHT, FIGURES, METRICS, Record
 
 __all__ = [
     "MARGIN",
@@ -76,7 +76,7 @@ def seeds_text(found: dict[Key, dict[str, Cell]]) -> str:
 
     Examples
     --------
-    >>> from crowdsift.lab.experiments.summary import Cell, seeds_text
+    >>> from crowdsift.paper.summary import Cell, seeds_text
     >>> found = {(1,): {"bt": Cell({"accuracy": [0.5, 0.7]}), "sift": Cell({"accuracy": [0.9]})}}
     >>> print(seeds_text(found))
     Seeds, and the standard error of a mean (median over settings): bt 2 seeds, .1000; sift 1 seed.

@@ -11,7 +11,7 @@ from rich.progress import BarColumn, TextColumn, TimeElapsedColumn, TimeRemainin
 from rich.progress import Progress as Bar
 
 if TYPE_CHECKING:
-    from crowdsift.lab.experiments.runner import Progress
+    from crowdsift.paper.runner import Progress
 
 __all__ = ["shown"]
 

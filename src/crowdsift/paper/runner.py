@@ -14,8 +14,8 @@ from crowdsift.errors import RequestError
 if TYPE_CHECKING:
     from concurrent.futures import ProcessPoolExecutor
 
-    from crowdsift.lab.experiments.base import Experiment, Options, Record, Setting
-    from crowdsift.lab.experiments.store import Store
+    from crowdsift.paper.base import Experiment, Options, Record, Setting
+    from crowdsift.paper.store import Store
 
 __all__ = ["Progress", "run_missing"]
 

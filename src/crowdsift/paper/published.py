@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from crowdsift.lab import datasets
-from crowdsift.lab.experiments.summary import Cell, Key, like_published
+from crowdsift.paper.summary import Cell, Key, like_published
 
 __all__ = ["MISSING", "Published"]
 

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift._version import __version__
 from crowdsift.io.files import write_folder
-from crowdsift.lab.experiments.names import EARLIER
-from crowdsift.lab.experiments.text import FOLDER, comma_separated
+from crowdsift.paper.names import EARLIER
+from crowdsift.paper.text import FOLDER, comma_separated
 
 if TYPE_CHECKING:
-    from crowdsift.lab.experiments.base import Experiment, Page, Record
+    from crowdsift.paper.base import Experiment, Page, Record
 
 __all__ = ["content", "described", "fits_wanted", "write"]
 

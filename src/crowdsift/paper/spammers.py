@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from crowdsift.lab.experiments.base import (
+from crowdsift.lab.spam import KINDS
+from crowdsift.paper.base import (
     DEFAULT,
     EIGHT,
     METRICS,
@@ -15,9 +16,9 @@ from crowdsift.lab.experiments.base import (
     Record,
     Setting,
 )
-from crowdsift.lab.experiments.figures import Figure, Line, Panel
-from crowdsift.lab.experiments.published import MISSING, Published
-from crowdsift.lab.experiments.summary import (
+from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.published import MISSING, Published
+from crowdsift.paper.summary import (
     Cell,
     Key,
     Standing,
@@ -27,9 +28,8 @@ from crowdsift.lab.experiments.summary import (
     seeds_text,
     standing,
 )
-from crowdsift.lab.experiments.text import beside, figure_link, markdown_table
-from crowdsift.lab.experiments.votes import TITLES, RealVotes
-from crowdsift.lab.spam import KINDS
+from crowdsift.paper.text import beside, figure_link, markdown_table
+from crowdsift.paper.votes import TITLES, RealVotes
 
 __all__ = ["PERCENTS", "Spammers"]
 

@@ -8,8 +8,8 @@ import pytest
 from small_experiment import Small
 
 from crowdsift.errors import RequestError
-from crowdsift.lab.experiments import Options
-from crowdsift.lab.experiments.reproduce import perform
+from crowdsift.paper import Options
+from crowdsift.paper.reproduce import perform
 
 ONE = Options(seeds=1)
 

@@ -6,7 +6,8 @@ import math
 import time
 from collections.abc import Sequence
 
-from crowdsift.lab.experiments.base import (
+from crowdsift.models import model
+from crowdsift.paper.base import (
     DEFAULT,
     EIGHT,
     METRICS,
@@ -17,10 +18,10 @@ from crowdsift.lab.experiments.base import (
     fitted,
     judged,
 )
-from crowdsift.lab.experiments.figures import Figure, Line, Panel
-from crowdsift.lab.experiments.oracle import ORACLE, oracle_scores
-from crowdsift.lab.experiments.published import MISSING, Published
-from crowdsift.lab.experiments.summary import (
+from crowdsift.paper.figures import Figure, Line, Panel
+from crowdsift.paper.oracle import ORACLE, oracle_scores
+from crowdsift.paper.published import MISSING, Published
+from crowdsift.paper.summary import (
     Cell,
     Key,
     Standing,
@@ -30,8 +31,7 @@ from crowdsift.lab.experiments.summary import (
     seeds_text,
     standing,
 )
-from crowdsift.lab.experiments.text import beside, figure_link, markdown_table
-from crowdsift.models import model
+from crowdsift.paper.text import beside, figure_link, markdown_table
 
 __all__ = ["RANGES", "SWEEPS", "Synthetic", "distinct_settings", "judged_by"]
 
@@ -83,7 +83,7 @@ def distinct_settings() -> list[tuple[str, int, int, int]]:
 
     Examples
     --------
-    >>> from crowdsift.lab.experiments.synthetic import distinct_settings
+    >>> from crowdsift.paper.synthetic import distinct_settings
     >>> len(distinct_settings())
     58
     """
