@@ -29,6 +29,7 @@ from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overall import overall_fields
 from crowdsift.results.rows import VoteRows, gathered, votes_for_fit
 from crowdsift.results.scales import checked_level, is_scaled
+from crowdsift.results.start import opened_start
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
@@ -72,7 +73,9 @@ class Fit(FeaturedRecord):
         The mean over votes of what the method maximises (log-likelihood, with the penalty where
         there is one), before the first and after every iteration.
     votes
-        What was fitted; None for a fit that was loaded.
+        What was fitted; None for a loaded fit that did not keep its votes.
+    gold
+        The labels of the gold pairs that the fit was given, which updates use again; or None.
 
     Examples
     --------
@@ -197,7 +200,7 @@ def fit(
         Features of items, as "FILE:COLUMN,...", their texts; items without: error, mean or drop.
     start
         A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
-        of the passes. The votes are all votes, the old ones and the new.
+        of the passes. The votes are all votes, the old ones and the new. Its gold counts again.
     gold
         Pairs of items of which it is known which one is better: a file or frame with the columns
         winner and loser. They settle the sign of the scores where the method leaves it free.
@@ -245,7 +248,8 @@ def fit(
     options = ReadOptions.of(reading, threads)
     resources = {**named_options(engine_options), "memory": options.memory or None}
     checkpoint = resources.pop("checkpoint", None)
-    needs_rows = not model.by_worker or tune or classes is not None or gold is not None
+    start, kept = opened_start(start, gold)
+    needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
     read, rows = votes_for_fit(votes, options, dependent_by, time_column, engine, resources,
                                needs_rows)  # fmt: skip
     comparisons = with_classes(read, classes)
@@ -255,18 +259,18 @@ def fit(
         classes=classes is not None, items=items is not None or item_text is not None,
     )  # fmt: skip
     require_workers(model, comparisons)
-    gold_pairs = None if gold is None else read_gold(gold, comparisons)
+    known = read_gold(gold, comparisons, kept)
     started = time.perf_counter()
     if tune and model.tuned:
         model = holdout.tune(comparisons, model, seed=seed, engine=engine, threads=threads).model
-    prepared = prepared_votes(model, comparisons, gold_pairs)
+    prepared = prepared_votes(model, comparisons, known)
     choice = engine_choice(engine, prepared, resources, model.needs, threads)
     open_engine = partial(opened_engine, engine, threads=threads, needs=model.needs,
                           options=resources)  # fmt: skip
     with blas_threads(1, dense=thread_count(threads)), open_engine(prepared) as opened:
         comparisons = gathered(comparisons, opened, MOST_VOTES)
-        with checkpointed(checkpoint, choice.name, model, comparisons, progress) as saving:
-            fitted = estimated(model, opened, comparisons, prepared, gold_pairs, start, saving)
+        with checkpointed(checkpoint, choice.name, model, comparisons, known, progress) as saving:
+            fitted = estimated(model, opened, comparisons, prepared, known, start, saving)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=choice)
         fitted = with_groups(fitted, rows, opened, open_engine, progress)
         result = Fit(**fields_of(fitted, opened.passes, started))
@@ -274,7 +278,7 @@ def fit(
     if overall and comparisons.by:
         refit = partial(fit, method=model, level=level, engine=engine, threads=threads, seed=seed,
                         engine_options=engine_options, progress=progress)  # fmt: skip
-        result = replace(result, **overall_fields(result, comparisons, gold_pairs, refit))
+        result = replace(result, **overall_fields(result, comparisons, known, refit))
     if is_scaled(scale, anchor):
         result = result.on_scale(scale, anchor)
     warn_of(result)

@@ -85,3 +85,14 @@ def test_files_are_written_while_a_fit_runs(votes, tmp_path, monkeypatch):
     )  # fmt: skip
     assert seen
     assert all(seen)
+
+
+def test_a_checkpoint_of_other_gold_is_refused(votes, tmp_path, monkeypatch):
+    monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
+    gold = {"winner": [votes.items[0]], "loser": [votes.items[1]]}
+    with pytest.raises(ResourceError, match="is gone"):
+        crowdsift.fit(votes, "bora-em", gold=gold, engine_options={"checkpoint": tmp_path},
+                      progress=cut_after(2))  # fmt: skip
+    with pytest.raises(RequestError, match="another set of gold pairs"):
+        crowdsift.fit(votes, "bora-em", start=tmp_path)
+    assert crowdsift.fit(votes, "bora-em", gold=gold, start=tmp_path).converged

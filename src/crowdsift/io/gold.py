@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.errors import InputError
+from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import open_source, refuse_empty, resolve_column
 from crowdsift.io.ingest import context_labels, split_items
 from crowdsift.io.item_values import match_labels
@@ -20,7 +20,14 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.source import Source
 
-__all__ = ["Gold", "read_gold"]
+__all__ = ["Gold", "GoldLabels", "read_gold"]
+
+
+class GoldLabels(NamedTuple):
+    """The labels of gold pairs, as a fit keeps them: `winner[i]` is better than `loser[i]`."""
+
+    winner: NDArray[np.object_]
+    loser: NDArray[np.object_]
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,17 +43,28 @@ class Gold:
     def __len__(self) -> int:
         return len(self.winner)
 
+    def labels(self, items: NDArray[np.object_]) -> GoldLabels:
+        """Return the labels of the pairs, given the labels of the items by code."""
+        return GoldLabels(items[self.winner], items[self.loser])
 
-def read_gold(source: Any, votes: Comparisons) -> Gold:
+
+def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -> Gold | None:
     """Read gold pairs about the items of votes; a pair given twice counts once.
 
     Parameters
     ----------
     source
         A file, a frame or arrays with the columns ``winner`` and ``loser``, as for
-        `crowdsift.read`; or `Gold`, which is returned as it is.
+        `crowdsift.read`; `GoldLabels` of a fit; `Gold`, which is returned as it is; or None.
     votes
         The votes that the gold is about; every item of the gold must be among theirs.
+    kept
+        The gold of an earlier fit, which counts as well.
+
+    Returns
+    -------
+    Gold or None
+        The distinct pairs; None without any gold.
 
     Raises
     ------
@@ -64,6 +82,10 @@ def read_gold(source: Any, votes: Comparisons) -> Gold:
     """
     if isinstance(source, Gold):
         return source
+    if isinstance(source, GoldLabels):
+        source, kept = None, source
+    if source is None:
+        return None if kept is None else _kept(kept, votes)
     table = open_source(source, called="gold")
     try:
         names = [resolve_column(table, role, f"the {role} of the gold") for role in _ROLES]
@@ -79,8 +101,38 @@ def read_gold(source: Any, votes: Comparisons) -> Gold:
         _refuse_cycle(table, votes.items, winner, loser)
     finally:
         table.close()
+    given = _distinct(winner, loser)
+    if kept is None:
+        return given
+    before = _kept(kept, votes)
+    both = _distinct(*(np.concatenate(each) for each in zip(
+        (before.winner, before.loser), (given.winner, given.loser), strict=True)))  # fmt: skip
+    if cycle := _cycle(list(zip(both.winner.tolist(), both.loser.tolist(), strict=True))):
+        shown = " over ".join(repr(votes.items[code]) for code in [*cycle, cycle[0]][:6])
+        raise InputError(
+            f"these gold pairs contradict those that the earlier fit keeps: {shown}; correct them, "
+            "or fit all votes with the right gold and without the earlier fit",
+            source=table.source,
+        )
+    return both
+
+
+def _distinct(winner: NDArray[Any], loser: NDArray[Any]) -> Gold:
+    """Return the distinct pairs in the order of their codes."""
     pairs = np.unique(np.column_stack([winner, loser]), axis=0).astype(np.uint32)
     return Gold(pairs[:, 0].copy(), pairs[:, 1].copy())
+
+
+def _kept(kept: GoldLabels, votes: Comparisons) -> Gold:
+    """Return the gold of an earlier fit in the codes of these votes."""
+    known = votes.items.tolist()
+    winner, loser = (match_labels(labels.tolist(), known) for labels in kept)
+    if missing := [*kept.winner[winner < 0], *kept.loser[loser < 0]]:
+        raise RequestError(
+            f"the earlier fit has gold about the item {missing[0]!r}, which is not among the items "
+            "of these votes; give all votes, or fit without the earlier fit (--start)"
+        )
+    return _distinct(winner, loser)
 
 
 _ROLES = ("winner", "loser")

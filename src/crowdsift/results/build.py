@@ -56,6 +56,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
         "coefficients": coefficient_table(fitted),
         "sites": _sites(fitted),
         "votes": votes if votes.elsewhere is None else None,
+        "gold": None if fitted.known is None else fitted.known.labels(votes.items),
         "posterior": Posterior(
             votes.items,
             fitted.score_sd,

@@ -42,7 +42,7 @@ class CheckedRecord(FitRecord):
         neighbours
             Whether every pair of neighbours is searched, too.
         gold
-            The pairs that this fit was given, if any.
+            Pairs of known order; by default those that this fit was given.
         threads
             How many threads the fits may use.
 
@@ -53,6 +53,7 @@ class CheckedRecord(FitRecord):
         >>> print(crowdsift.fit(votes, "bt").robustness())
         Without at most 4 of the 15 votes b would be above a
         """
+        gold = self.gold if gold is None else gold
         refit = self._refitter(gold=gold, threads=threads, warm=True)
         near = Nearby(self, gold, threads)
         return robustness(self, refit, near, neighbours=neighbours)
@@ -67,7 +68,8 @@ class CheckedRecord(FitRecord):
         halves
             How often the workers are halved for the split-half reliability, two fits each.
         gold, threads
-            For these fits: the pairs that this fit was given, and how many threads.
+            For these fits: pairs of known order, by default those that this fit was given, and
+            how many threads.
 
         Examples
         --------
@@ -77,6 +79,7 @@ class CheckedRecord(FitRecord):
         >>> 0.8 < found.separation.reliability < 1
         True
         """
+        gold = self.gold if gold is None else gold
         refit = self._refitter(gold=gold, threads=threads, warm=False)
         return fit_statistics(self, refit, halves, int(self.summary["seed"]))
 

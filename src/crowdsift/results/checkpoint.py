@@ -27,6 +27,7 @@ from crowdsift.models import Model, Start
 if TYPE_CHECKING:
     import os
 
+    from crowdsift.io.gold import Gold
     from crowdsift.solvers.convergence import Progress
     from crowdsift.votes.comparisons import Comparisons
 
@@ -43,7 +44,7 @@ class Checkpoints:
     ----------
     folder
         Where to write it every ten seconds; None: only when `save` is called.
-    model, votes
+    model, votes, gold
         What is fitted, to be compared when a fit goes on.
     progress
         Called at every iteration.
@@ -54,10 +55,11 @@ class Checkpoints:
         folder: str | os.PathLike[str] | None,
         model: Model,
         votes: Comparisons,
+        gold: Gold | None = None,
         progress: Progress | None = None,
     ) -> None:
         self._folder, self._progress = None if folder is None else Path(folder), progress
-        self._about = _about(model, votes)
+        self._about = _about(model, votes, gold)
         self._tensors: dict[str, Any] = {}
         self._kept = self._written = -np.inf
 
@@ -97,13 +99,14 @@ def checkpointed(
     engine: str,
     model: Model,
     votes: Comparisons,
+    gold: Gold | None,
     progress: Progress | None,
 ) -> Iterator[Progress | None]:
     """Progress that keeps the iterate where asked for, and on a cluster, which may be lost."""
     if folder is None and engine != "dask":
         yield progress
         return
-    kept = Checkpoints(folder, model, votes, progress)
+    kept = Checkpoints(folder, model, votes, gold, progress)
     try:
         yield kept
     except ResourceError as error:
@@ -120,21 +123,24 @@ def is_checkpoint(source: Any) -> bool:
     return isinstance(source, str | Path) and (Path(source) / NAME).is_file()
 
 
-def start_of(source: str | Path, votes: Comparisons, model: Model) -> Start:
-    """The iterate in a folder, for the same votes and method."""
+def start_of(
+    source: str | Path, votes: Comparisons, model: Model, gold: Gold | None = None
+) -> Start:
+    """Read the iterate in a folder, for the same votes, gold and method."""
     path = Path(source) / NAME
     try:
         tensors, about = read_safetensors(path.read_bytes())
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise InputError(f"the checkpoint cannot be read ({error})", source=str(path)) from None
-    ours = _about(model, votes)
+    ours = _about(model, votes, gold)
     kinds = {"version": "version of crowdsift", "method": "method",
-             "parameters": "setting of the method", "votes": "set of votes"}  # fmt: skip
+             "parameters": "setting of the method", "votes": "set of votes",
+             "gold": "set of gold pairs"}  # fmt: skip
     for name, what in kinds.items():
         if about.get(name) != ours[name]:
             raise RequestError(
-                f"{path}: a checkpoint of another {what}; go on with the same votes, method and "
-                "settings, or fit without --start"
+                f"{path}: a checkpoint of another {what}; go on with the same votes, gold, method "
+                "and settings, or fit without --start"
             )
     return Start(
         scores=tensors["scores"],
@@ -144,14 +150,16 @@ def start_of(source: str | Path, votes: Comparisons, model: Model) -> Start:
     )
 
 
-def _about(model: Model, votes: Comparisons) -> dict[str, str]:
+def _about(model: Model, votes: Comparisons, gold: Gold | None) -> dict[str, str]:
     digest = hashlib.sha256()
     for labels in (votes.items, votes.workers):
         digest.update(repr(labels.tolist()).encode("utf-8", "surrogatepass"))
-    digest.update(f"{len(votes)} {votes.total_weight!r} {votes.by}".encode())
+    digest.update(f"{len(votes)} {votes.total_weight!r} {votes.by} {votes.sides_known}".encode())
+    pairs = [] if gold is None else [gold.winner.tolist(), gold.loser.tolist()]
     return {
         "version": __version__,
         "method": model.name,
         "parameters": json.dumps(model.parameters(), sort_keys=True),
         "votes": digest.hexdigest(),
+        "gold": hashlib.sha256(json.dumps(pairs).encode()).hexdigest(),
     }

@@ -11,6 +11,7 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
+    from crowdsift.io.gold import GoldLabels
     from crowdsift.models import Model
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
@@ -49,6 +50,8 @@ class FitData:
     features: FeatureEstimate | None = None  # what features of items say of their scores
     overall_ranking: FitData | None = None  # of items over all contexts
     coefficients: Table | None = None  # of workers, for covariates of votes
+    gold: GoldLabels | None = None  # the pairs of known order that the fit was given
+    folder: str = ""  # from which the fit was loaded
 
     @property
     def method(self) -> str:

@@ -42,14 +42,14 @@ def estimated(
 ) -> Fitted:  # fmt: skip
     """The estimate, centred, of the sign that gold gives where the method leaves it free."""
     given = votes if votes.features is None else prepared  # with rows of gold
-    estimate = estimate_from(start, model, engine, given, progress)
+    estimate = estimate_from(start, model, engine, given, gold, progress)
     estimate = voters(estimate, votes.n_workers)
     component = engine.facts.component if estimate.component is None else estimate.component
     estimate = replace(estimate, scores=centre(estimate.scores, component))
     found = None if gold is None else count_gold(estimate.scores, component, gold)
     if found is not None and found.opposed and model.free_sign and not model.takes_gold:
         estimate, found = mirror(model, estimate), found.turned()
-    return Fitted(votes, model, estimate, component, found, counts=engine.counts)
+    return Fitted(votes, model, estimate, component, found, counts=engine.counts, known=gold)
 
 
 def warn_of(result: FitRecord) -> None:

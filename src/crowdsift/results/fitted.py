@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Counts
+    from crowdsift.io.gold import Gold
     from crowdsift.models import Estimate, Model
     from crowdsift.numeric import Vector
     from crowdsift.results.sign import Agreement
@@ -49,6 +50,7 @@ class Fitted:
     threads: int | None = None
     engine: tuple[str, str] = ("", "")  # which one ran, and why
     counts: Counts | None = None  # of votes whose rows are on other machines
+    known: Gold | None = None  # the gold pairs themselves
 
     @cached_property
     def order(self) -> NDArray[np.intp]:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from crowdsift._version import __version__
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.io.classes import with_classes
+from crowdsift.io.gold import read_gold
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models.diagnostics import Diagnostic, Kind
@@ -18,6 +19,7 @@ from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
+from crowdsift.results.start import kept_gold
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
@@ -52,7 +54,10 @@ def updated(
     given = {**{name: value for name, value in as_before.items() if value}, **given}
     resumes = earlier.population is not None and earlier.summary.get("version") == __version__
     start = earlier if resumes else None
-    found = fit(earlier.votes.extended(new), model, start=start, **given)
+    whole = earlier.votes.extended(new)
+    gold = given.pop("gold", None)
+    gold = read_gold(gold, whole, kept_gold(earlier, gold))
+    found = fit(whole, model, start=start, gold=gold, **given)
     found = _without_groups(earlier, found)
     summary = with_history(earlier, found)
     return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))

@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.io.gold import GoldLabels
+from crowdsift.io.item_values import match_labels
 from crowdsift.io.parquet import parquet_bytes, parquet_columns
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.distributions import half_width
@@ -25,10 +27,11 @@ if TYPE_CHECKING:
     from crowdsift.results.data import FitData
     from crowdsift.results.tables import Table
 
-__all__ = ["KEPT", "MOST_VOTES", "kept_files", "kept_votes", "posterior_of"]
+__all__ = ["KEPT", "MOST_VOTES", "kept_files", "kept_gold", "kept_votes", "posterior_of"]
 
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
-KEPT = (VOTES, PAIRS, RELIABILITIES)
+GOLD = "gold.parquet"
+KEPT = (VOTES, PAIRS, RELIABILITIES, GOLD)
 MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
 
 
@@ -45,6 +48,10 @@ def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
         )  # fmt: skip
         details["votes"] = {"sides_known": votes.sides_known, "has_workers": votes.has_workers,
                          "source": votes.source}  # fmt: skip
+    if fit.gold is not None:
+        known = _in_order(fit)[0].tolist()
+        places = (match_labels(labels.tolist(), known) for labels in fit.gold)
+        files[GOLD] = parquet_bytes(dict(zip(("winner", "loser"), places, strict=True)))
     if posterior is None:
         return files, details
     covariances, quantiles = posterior.covariances, posterior.quantiles
@@ -80,6 +87,15 @@ def kept_votes(
         by=fit.by,
         source=str(about["source"]),
     )
+
+
+def kept_gold(read: Callable[[str], bytes | None], fit: FitData) -> GoldLabels | None:
+    """Return the gold pairs of a loaded fit; None if it had none."""
+    content = read(GOLD)
+    if content is None:
+        return None
+    columns, labels = parquet_columns(content), _in_order(fit)[0]
+    return GoldLabels(labels[columns["winner"]], labels[columns["loser"]])
 
 
 def posterior_of(

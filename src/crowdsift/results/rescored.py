@@ -116,7 +116,7 @@ class Nearby:
 
     @contextmanager
     def _opened(self, votes: Comparisons) -> Iterator[Engine]:
-        known = None if self._gold is None else read_gold(self._gold, votes)
+        known = read_gold(self._gold, votes)
         prepared, threads = prepared_votes(self._model, votes, known), self._threads
         with (
             blas_threads(1, dense=thread_count(threads)),

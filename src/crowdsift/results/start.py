@@ -22,20 +22,44 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
+    from crowdsift.io.gold import Gold, GoldLabels
     from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.kept_sites import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["estimate_from", "starting_point"]
+__all__ = ["estimate_from", "kept_gold", "opened_start", "starting_point"]
 
 _SAME = 0.5  # of the earlier items must be among those of the votes, else they are other data
 
 
+def opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
+    """Return the earlier fit, loaded if `start` is its folder, or the checkpoint; and its gold."""
+    if start is not None and not isinstance(start, FitData) and not is_checkpoint(start):
+        if not isinstance(start, str | Path):
+            raise RequestError(f"start must be a fit or the folder of one, not {start!r}")
+        start = load(start)
+    return start, kept_gold(start, gold) if isinstance(start, FitData) else None
+
+
+def kept_gold(earlier: FitData, gold: Any) -> GoldLabels | None:
+    """Return the gold of an earlier fit.
+
+    A fit that had gold and does not keep it is refused unless `gold` is given anew.
+    """
+    if earlier.gold is None and earlier.summary.get("gold_agree") is not None and gold is None:
+        raise RequestError(
+            f"{earlier.folder or 'the earlier fit'}: it was fitted with gold, which is not kept "
+            "with it; give the gold again with --gold (gold=)"
+        )
+    return earlier.gold
+
+
 def estimate_from(
-    start: Any, model: Model, engine: Engine, votes: Comparisons, progress: Progress | None
-) -> Estimate:
-    """The estimate, from an earlier fit where one is given."""
+    start: Any, model: Model, engine: Engine, votes: Comparisons, gold: Gold | None,
+    progress: Progress | None,
+) -> Estimate:  # fmt: skip
+    """Estimate the model, from an earlier fit or a checkpoint if one is given."""
     if start is not None and votes.features is not None and model.takes_covariates:
         raise RequestError(
             "a fit with covariates cannot start from an earlier one; leave --start (start=) away"
@@ -43,17 +67,17 @@ def estimate_from(
     if start is None or votes.item_features is not None:  # features start afresh
         return model.estimate_votes(engine, votes, progress)
     if is_checkpoint(start):
-        return model.resume(engine, start_of(start, votes, model), progress)
+        return model.resume(engine, start_of(start, votes, model, gold), progress)
     return model.resume(engine, starting_point(start, votes, model), progress)
 
 
-def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
-    """Scores, variances and the learned worker population, for the items of these votes.
+def starting_point(earlier: FitData, votes: Comparisons, model: Model) -> Start:
+    """Return scores, variances and the learned worker population for the items of these votes.
 
     Parameters
     ----------
-    source
-        A `Fit`, or the folder of a saved one.
+    earlier
+        The fit to start from.
     votes
         All votes, those of the earlier fit and the new ones.
     model
@@ -67,10 +91,7 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
     >>> starting_point(crowdsift.fit(votes), votes, crowdsift.Sift()).scores.shape
     (9,)
     """
-    name = "the fit to start from" if isinstance(source, FitData) else str(source)
-    if not isinstance(source, FitData | str | Path):
-        raise RequestError(f"start must be a fit or the folder of one, not {source!r}")
-    earlier = source if isinstance(source, FitData) else load(source)
+    name = earlier.folder or "the fit to start from"
     version = earlier.summary.get("version")
     if version != __version__:
         raise RequestError(
@@ -83,6 +104,11 @@ def starting_point(source: Any, votes: Comparisons, model: Model) -> Start:
         )
     if earlier.context_columns != context_names(votes.by):
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")
+    if earlier.summary.get("sides_known") and not votes.sides_known:
+        raise RequestError(
+            f"{name}: it knows on which side every item was shown, and these votes do not; say so "
+            "with --sides (sides=True) if the first item was on the left, or fit without --start"
+        )
     before = float(earlier.summary["votes"])
     if votes.total_weight < _SAME * before:
         raise RequestError(

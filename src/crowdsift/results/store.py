@@ -30,7 +30,7 @@ from crowdsift.results.feature_table import (
     read_features,
     weight_table,
 )
-from crowdsift.results.kept import KEPT, kept_files, kept_votes, posterior_of
+from crowdsift.results.kept import KEPT, kept_files, kept_gold, kept_votes, posterior_of
 from crowdsift.results.overall import ranking_of
 from crowdsift.results.overlap import taken_by
 from crowdsift.results.scales import own_scale, with_own_scale
@@ -155,6 +155,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
             features=read_features(saved.read(FEATURES)) if saved.has(FEATURES) else None,
             overall_ranking=overall,
             shown=shown,
+            folder=str(saved.folder),
         )
         _ = fit.method, fit.converged, fit.warnings
         for count in ("items", "workers", "votes", "iterations"):
@@ -213,6 +214,7 @@ def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: FitData) -> 
         fit,
         posterior=posterior_of(read, details, fit),
         votes=kept_votes(read, details, fit),
+        gold=kept_gold(read, fit),
         taken=tuple(map(str, details.get("taken", ()))),
     )
 
