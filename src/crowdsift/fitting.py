@@ -104,7 +104,8 @@ class Fit(FeaturedRecord):
         >>> import crowdsift
         >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
         >>> fit = crowdsift.fit(votes)
-        >>> new = {"winner": ["i1", "i2"], "loser": ["i2", "i3"], "worker": ["w1", "new"]}
+        >>> new = {"left": ["i1", "i2"], "right": ["i2", "i3"], "winner": ["left", "right"],
+        ...        "worker": ["w1", "new"]}
         >>> fit.update(new).summary["votes"]
         302.0
         """

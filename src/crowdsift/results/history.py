@@ -28,9 +28,9 @@ def with_history(earlier: FitData, later: FitData) -> dict[str, Any]:
     --------
     >>> import crowdsift
     >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
-    >>> new = {"winner": ["i1", "i2"], "loser": ["i2", "i3"], "worker": ["w1", "new"]}
+    >>> new = {"left": ["i1"], "right": ["i2"], "winner": ["left"], "worker": ["w1"]}
     >>> [entry["votes"] for entry in crowdsift.fit(votes).update(new).summary["history"]]
-    [300.0, 302.0]
+    [300.0, 301.0]
     """
     before = list(earlier.summary.get("history") or [_entry(earlier)])
     entries = [*before, _entry(later)]
