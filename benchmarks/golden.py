@@ -146,10 +146,10 @@ def main() -> int:
     print(f"\n| fit | largest difference, sd | ranks and verdicts that differ |\n{'|---' * 3}|")
     failed = 0
     for name in requests:
-        largest, words = difference(found[0][name], found[1][name])
+        largest, differing = difference(found[0][name], found[1][name])
         note = f" ({found[0][name]['error'][:60]})" if "error" in found[0][name] else ""
-        print(f"| {name}{note} | {largest:.1e} | {words} |")
-        failed += largest > options.tolerance or words > 0
+        print(f"| {name}{note} | {largest:.1e} | {differing} |")
+        failed += largest > options.tolerance or differing > 0
     print(f"\n{len(requests)} fits, {failed} differ by more than {options.tolerance:g}")
     return int(failed > 0)
 
