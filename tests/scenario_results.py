@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.engines.base import Engine
 from crowdsift.engines.fused import FusedLaplacian
-from crowdsift.engines.operators import WeightedPairs
+from crowdsift.engines.kinds import WeightedPairs
 
 
 class Slack(NamedTuple):

@@ -32,13 +32,12 @@ from crowdsift.engines import (
     base,
     fused,
     grid,
+    kinds,
     offers,
     opened_engine,
-    operators,
 )
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.engines.sharded import sharded_engine
-from crowdsift.engines.signature import Form, attributes, signature
+from crowdsift.engines.sharded import Form, attributes, sharded_engine, signature
 
 
 class Variant(NamedTuple):
@@ -223,7 +222,7 @@ def protocols(*modules: Any) -> dict[str, type]:
     """The protocols of passes, as the modules of the waist state them."""
     found = {
         name: each
-        for module in modules or (base, grid, operators)
+        for module in modules or (base, grid, kinds)
         for name, each in vars(module).items()
         if inspect.isclass(each) and getattr(each, "_is_protocol", False)
     }

@@ -13,7 +13,7 @@ from crowdsift.engines.covariates.laplace import (
     worker_messages,
 )
 from crowdsift.engines.covariates.planes import cavities, positive, sites_of_moments
-from crowdsift.engines.cpu.covariates import CpuPasses
+from crowdsift.engines.cpu.engine import CpuPasses
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 
 

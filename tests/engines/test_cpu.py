@@ -10,7 +10,7 @@ import pytest
 from crowdsift import Comparisons, _core
 from crowdsift.engines.base import SlopePrior
 from crowdsift.engines.cpu import CpuEngine, engine
-from crowdsift.engines.cpu.factoriser import Factorisers
+from crowdsift.engines.cpu.engine import Factorisers
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior
 from crowdsift.engines.shards import SharedPairs
 

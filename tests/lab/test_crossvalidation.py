@@ -8,7 +8,7 @@ from typer.testing import CliRunner
 
 import crowdsift
 from crowdsift.cli import app
-from crowdsift.lab.crossvalidation import SCHEMES, cross_validate, parts_of
+from crowdsift.lab.evaluation import SCHEMES, cross_validate, parts_of
 from crowdsift.lab.spam import add_spammers
 
 

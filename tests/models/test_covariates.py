@@ -9,7 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import InputError, RequestError
-from crowdsift.lab.crossvalidation import cross_validate
+from crowdsift.lab.evaluation import cross_validate
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.report.terminal import show_fit
 

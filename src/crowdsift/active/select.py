@@ -9,32 +9,34 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.active.batches import (
+    TYPES,
     BatchSelection,
     Question,
+    State,
     ThompsonSampler,
     neighbours,
 )
-from crowdsift.active.beliefs import answer
-from crowdsift.active.labels import sorted_labels, widened
-from crowdsift.active.posterior import ALL_PAIRS, fitted_state, prior_state
+from crowdsift.active.beliefs import Independent, Joint, answer
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import BradleyTerry, Model, Sift
+from crowdsift.numeric.distributions import normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.labels import key_of, plain
+from crowdsift.votes.graph import components
+from crowdsift.votes.labels import key_of, merge, plain
 from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.active.beliefs import Codes
+    from crowdsift.active.beliefs import Belief, Codes
+    from crowdsift.fitting import Fit
     from crowdsift.numeric import Vector
-
-__all__ = ["Selector"]
+    from crowdsift.votes.comparisons import Comparisons
 
 _MOST_PAIRS = 1_000_000  # each is chosen after the one before it, among all candidates
 
@@ -367,3 +369,89 @@ def _votes_of(found: Fit) -> Comparisons:
             "votes instead"
         )
     return found.votes
+
+
+def widened(
+    votes: Comparisons | None, items: Iterable[Any], workers: Iterable[Any]
+) -> Comparisons | None:
+    """The votes with further items and workers, which have no votes."""
+    items, workers = list(items), list(workers)
+    if votes is None or not (items or workers):
+        return votes
+    labels, place = _joined(votes.items, items)
+    names, who = votes.workers, np.arange(votes.n_workers)
+    if workers and votes.has_workers:
+        names, who = _joined(votes.workers, workers)
+    return Comparisons.from_codes(
+        place[votes.first].astype(np.uint32), place[votes.second].astype(np.uint32),
+        worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
+        outcome=votes.outcome, weight=votes.weight, items=labels, workers=names,
+        sides_known=votes.sides_known, source=votes.source, backend=votes.backend,
+    )  # fmt: skip
+
+
+def sorted_labels(labels: Iterable[Any]) -> NDArray[np.object_]:
+    """Distinct labels in the order of codes."""
+    given = plain(labels)
+    return merge([(given, np.zeros(0, np.uint32))])[0]
+
+
+def _joined(
+    labels: NDArray[np.object_], more: Sequence[Any]
+) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    """Old and new labels sorted together, and the new code of every old one."""
+    together = sorted_labels([*labels, *more])
+    code = {key_of(label): i for i, label in enumerate(together)}
+    return together, np.array([code[key_of(label)] for label in labels], dtype=np.int64)
+
+
+ALL_PAIRS = 1_500  # items up to which every pair is a candidate
+
+
+def prior_state(items: int, workers: int) -> State:
+    """What is known of items and workers without votes."""
+    component = np.arange(items)
+    belief: Belief = Independent(np.zeros(items), np.ones(items), component.copy())
+    if items <= ALL_PAIRS:
+        belief = Joint.of(np.zeros(items), np.zeros((items, items)), component)
+    types = np.tile(_newcomer(), (workers, 1))
+    return State(belief, component, _newcomer(), types, _even(workers), np.zeros(workers))
+
+
+def fitted_state(found: Fit, votes: Comparisons) -> State:
+    """The posterior of a fit, in the codes of its votes."""
+    component = components(votes).astype(np.int64)
+    mean, posterior = found.scores_of(votes.items), found.posterior
+    if posterior is None or posterior.sd is None:
+        raise RequestError(f"{found.method} has no posterior to choose by; use sift or bt")
+    belief: Belief
+    covariance = posterior.covariance
+    if covariance is not None:
+        belief = Joint.of(mean, covariance, component)
+    else:
+        belief = Independent(mean, posterior.sd**2, component.copy())
+    loads = np.bincount(votes.worker_codes(), votes.weight, votes.n_workers)
+    population, types = _reliabilities(found, loads > 0)
+    if not population.any():  # nobody saw anything: only somebody new can tell more
+        population = _newcomer()
+    return State(belief, component, population, types, _even(len(types)), loads.astype(np.float64))
+
+
+def _reliabilities(found: Fit, voted: NDArray[np.bool_]) -> tuple[Vector, Vector]:
+    """Types of the worker population and of every worker; who has no votes is as the population."""
+    quantiles = None if found.posterior is None else found.posterior.quantiles
+    if quantiles is None:  # a model without a posterior of workers, or without workers
+        result = found.worker_table["reliability"].astype(np.float64)
+        known = np.where(np.isfinite(result), result, 1.0) if len(result) else np.ones(1)
+        quantiles = np.repeat(known[:, None], TYPES, axis=1)
+    population = np.quantile(quantiles[voted], (np.arange(TYPES) + 0.5) / TYPES)
+    return population, np.where(voted[:, None], quantiles, population)
+
+
+def _newcomer() -> Vector:
+    """Quantiles of the reliability of somebody of whom nothing is known."""
+    return np.asarray(normal_quantiles(np.ones(1), np.full(1, 0.5), TYPES)[0])
+
+
+def _even(workers: int) -> Vector:
+    return np.full((workers, TYPES), 1.0 / TYPES)

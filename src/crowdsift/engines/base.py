@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
 from crowdsift.engines.kinds import Items, Total, Workers
-from crowdsift.engines.operators import Operator
 from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
@@ -22,29 +21,9 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import Grid
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
-
-__all__ = [
-    "CAPABILITIES",
-    "EM",
-    "ContextEngine",
-    "Counts",
-    "Curvature",
-    "EStep",
-    "Engine",
-    "Facts",
-    "ItemSystem",
-    "Likelihood",
-    "PassCount",
-    "Profile",
-    "Schur",
-    "ScoreCurvature",
-    "SlopePrior",
-    "Slopes",
-    "Tally",
-    "required",
-]
 
 CAPABILITIES = ("counts", "slopes", "em", "likelihood", "grid")
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import PairVariances, WorkerPriors
-    from crowdsift.engines.operators import Operator
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "SummedSites",

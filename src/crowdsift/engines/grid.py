@@ -27,6 +27,7 @@ import numpy as np
 
 from crowdsift.engines.kinds import (
     Items,
+    Operator,
     PairCodes,
     Pairs,
     Rows,
@@ -41,7 +42,6 @@ from crowdsift.engines.kinds import (
     changes,
     first_shard,
 )
-from crowdsift.engines.operators import Operator
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector

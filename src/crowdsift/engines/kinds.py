@@ -10,32 +10,13 @@ to put results together, without knowing any pass by name.
 from __future__ import annotations
 
 from enum import Enum
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, Protocol, TypeVar
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-
-__all__ = [
-    "Items",
-    "Kind",
-    "PairCodes",
-    "Pairs",
-    "Rows",
-    "Shared",
-    "Total",
-    "Totals",
-    "VoteCodes",
-    "Votes",
-    "WorkerCounts",
-    "WorkerMask",
-    "Workers",
-    "changes",
-    "first_shard",
-]
-
 
 _Method = TypeVar("_Method")
 
@@ -91,3 +72,44 @@ def changes(method: _Method) -> _Method:
     """Mark a pass that changes what it is called on: it is repeated where a shard is made anew."""
     vars(method)["changes"] = True
     return method
+
+
+class Solution(NamedTuple):
+    """What a linear solve returns."""
+
+    x: Vector
+    iterations: int
+    residual: float
+    converged: bool
+
+
+class WeightedPairs(NamedTuple):
+    """Pairs of items and their weights; a pair may be there more than once, its weights add up."""
+
+    low: PairCodes
+    high: PairCodes
+    weight: Pairs
+
+
+class Operator(Protocol):
+    """A matrix over items, symmetric as a rule, as it was when a pass returned it.
+
+    Never an array: on a cluster no machine holds all of it. Not every one has pairs or a solve.
+    """
+
+    def multiply(self, v: Items) -> Items:
+        """The product with v."""
+
+    def diagonal(self) -> Items:
+        """The diagonal."""
+
+    def pairs(self) -> WeightedPairs:
+        """The entries off the diagonal with opposite sign, of a Laplacian."""
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Solve (A + shift I) x = rhs to a residual of `tolerance` times the norm of rhs.
+
+        By conjugate gradients with the diagonal as preconditioner, from `start`.
+        """

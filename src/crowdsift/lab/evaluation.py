@@ -2,31 +2,42 @@
 
 from __future__ import annotations
 
+import time
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isnan
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.errors import ConvergenceWarning, InputError, RequestError, SignWarning
+from crowdsift.engines import choose_engine
+from crowdsift.errors import (
+    ConvergenceWarning,
+    CrowdsiftError,
+    InputError,
+    RequestError,
+    SignWarning,
+)
 from crowdsift.fitting import fit
 from crowdsift.io.classes import with_classes
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_features import with_item_features
 from crowdsift.io.item_values import match_items, read_item_values
 from crowdsift.io.options import ReadOptions
-from crowdsift.lab.crossvalidation import cross_validate
-from crowdsift.models import MODELS, Model, model
+from crowdsift.models import MODELS, Model, as_model, holdout
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
+from crowdsift.report.leftout import predicted_probability
+from crowdsift.votes.folds import folds
+from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.models import Model
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["chosen_models", "evaluate"]
+    Parts = Iterator[tuple[Comparisons, Comparisons]]
 
 
 def evaluate(
@@ -59,7 +70,7 @@ def evaluate(
         Whatever `crowdsift.read` takes.
     truth
         A file or frame with the columns item and score, or a mapping from items to scores. Without
-        one votes are left out and predicted; see `crowdsift.lab.crossvalidation.cross_validate`.
+        one votes are left out and predicted; see `crowdsift.lab.evaluation.cross_validate`.
     methods
         "all", names separated by commas, or a sequence of names and models.
     columns, workers, sides, covariates
@@ -132,7 +143,7 @@ def chosen_models(methods: str | Sequence[str | Model]) -> list[Model]:
         methods = list(MODELS) if methods == "all" else [m.strip() for m in methods.split(",")]
     if not isinstance(methods, Sequence) or not methods:
         raise RequestError(f"no method given; the methods are {', '.join(MODELS)}")
-    return [entry if isinstance(entry, Model) else model(entry) for entry in methods]
+    return [as_model(entry) for entry in methods]
 
 
 def _record(
@@ -178,3 +189,203 @@ def _truth(votes: Comparisons, truth: Any) -> tuple[NDArray[np.bool_], NDArray[n
             f"{labels[0] if len(labels) else 'nothing'!r}); items must be named alike"
         )
     return known, values[place[known]]
+
+
+SCHEMES = ("votes", "workers", "pairs")
+_LEAST = 1e-12  # probability of what happened
+_BINS = 10  # of the predicted probability of the favourite
+FIGURES = ("log_loss", "log_loss_se", "brier", "calibration", "accuracy", "behind", "behind_se")
+
+
+class LeftOut(NamedTuple):
+    """Predictions of left-out votes: probability, outcome and weight of each."""
+
+    p: NDArray[np.float64]
+    outcome: NDArray[np.float64]
+    weight: NDArray[np.float64]
+
+    @property
+    def losses(self) -> NDArray[np.float64]:
+        """-log of the probability of what was voted; a tie is half of each."""
+        won, lost = (np.log(np.maximum(q, _LEAST)) for q in (self.p, 1.0 - self.p))
+        return np.asarray(-(self.outcome * won + (1.0 - self.outcome) * lost))
+
+
+def cross_validate(
+    votes: Comparisons,
+    models: Sequence[Model],
+    *,
+    schemes: Sequence[str] = SCHEMES,
+    count: int = 5,
+    tune: bool = False,
+    engine: str = "auto",
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Callable[[str], None] | None = None,
+) -> list[dict[str, Any]]:
+    """Leave votes out, fit the others, and compare predictions with what was voted.
+
+    Parameters
+    ----------
+    votes, models
+        What is compared; all methods see the same parts.
+    schemes
+        What is left out together: "votes" at random, all votes of some "workers" (who are then new
+        to the fit), or all votes on some "pairs" of items.
+    count
+        In how many parts.
+    tune, engine, threads, seed
+        As in `crowdsift.fit`; the penalty is chosen within the votes that are kept.
+    progress
+        Called with what is being fitted.
+
+    Returns
+    -------
+    list of dict
+        One record a scheme and method: method, left_out, log_loss with its standard error
+        (0.693 is a coin), brier, calibration (mean distance of predicted and observed shares in
+        ten bins), accuracy, behind (how much larger the log loss is than that of the best method,
+        with the standard error of this difference), seconds, note.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.lab.evaluation import cross_validate
+    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=900, seed=1).comparisons()
+    >>> found = cross_validate(votes, [crowdsift.BradleyTerry()], schemes=["votes"])
+    >>> found[0]["left_out"], 0.3 < found[0]["log_loss"] < 0.693
+    ('votes', True)
+    """
+    records = []
+    for scheme in schemes:
+        try:
+            parts = list(parts_of(votes, scheme, count, seed))
+        except RequestError as error:
+            if len(schemes) == 1:
+                raise
+            records += [
+                _left_out_record(model, scheme, None, None, f"not run: {error}") for model in models
+            ]
+            continue
+        found: list[tuple[Model, LeftOut | None, float, str]] = []
+        for model in models:
+            if progress is not None:
+                progress(f"{model.name} without some {scheme}")
+            started = time.perf_counter()
+            left, note = _predicted(parts, model, votes, tune, engine, threads, seed)
+            found.append((model, left, time.perf_counter() - started, note))
+        best = _best([left for _, left, _, _ in found])
+        for model, left, seconds, note in found:
+            records.append(
+                {**_left_out_record(model, scheme, left, best, note), "seconds": seconds}
+            )
+    return records
+
+
+def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> Parts:
+    """Kept and left-out votes, part by part; codes stay.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.lab.evaluation import parts_of
+    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=100, seed=1).comparisons()
+    >>> sum(left_out.total_weight for kept, left_out in parts_of(votes, "workers", 4))
+    100.0
+    """
+    if scheme not in SCHEMES:
+        raise RequestError(f"what is left out must be one of {', '.join(SCHEMES)}, not {scheme!r}")
+    if scheme == "votes":
+        yield from folds(votes, count, seed)
+        return
+    if scheme == "workers":
+        if not votes.has_workers:
+            raise RequestError("the votes have no workers to leave out")
+        unit = votes.worker_codes().astype(np.int64)
+    else:
+        unit = pair_keys(votes.first, votes.second, votes.n_items)
+    unit = np.unique(unit, return_inverse=True)[1].reshape(-1)
+    number = int(unit.max()) + 1
+    if number < count:
+        raise RequestError(f"{count} parts of {number} {scheme} cannot be left out")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    part = rng.permutation(np.arange(number) % count)[unit]
+    for each in range(count):
+        yield votes.select(part != each), votes.select(part == each)
+
+
+def _predicted(
+    parts: list[tuple[Comparisons, Comparisons]],
+    model: Model,
+    votes: Comparisons,
+    tune: bool,
+    engine: str,
+    threads: int | None,
+    seed: int,
+) -> tuple[LeftOut | None, str]:
+    """Predictions of all left-out votes, or why there are none."""
+    relaxed, note = model.relax(votes)
+    uses_features = votes.features is not None and not relaxed.takes_covariates
+    if uses_features and relaxed.prepare(votes).features is not None:
+        return None, "not run: its predictions also depend on features of the votes"
+    if relaxed.uses_workers and not votes.has_workers:
+        return None, "not run: needs workers"
+    found = []
+    with warnings.catch_warnings():
+        for kind in (ConvergenceWarning, SignWarning):
+            warnings.simplefilter("ignore", kind)
+        for kept, left_out in parts:
+            try:
+                fitted = relaxed
+                if tune and relaxed.tuned:
+                    tuned = holdout.tune(kept, relaxed, seed=seed, engine=engine, threads=threads)
+                    fitted = tuned.model
+                opened = choose_engine(engine, fitted.prepare(kept), threads)
+                estimate = fitted.estimate_votes(opened, kept)
+                p = predicted_probability(left_out, fitted, estimate)
+            except CrowdsiftError as error:
+                return None, f"not run: {error}"
+            found.append((p, left_out.outcome, left_out.weight))
+    columns = (np.concatenate(column).astype(np.float64) for column in zip(*found, strict=True))
+    return LeftOut(*columns), note
+
+
+def _best(found: list[LeftOut | None]) -> LeftOut | None:
+    """The predictions of the smallest loss."""
+    run = [left for left in found if left is not None]
+    return min(run, key=lambda left: float(left.weight @ left.losses)) if run else None
+
+
+def _left_out_record(
+    model: Model, scheme: str, left: LeftOut | None, best: LeftOut | None, note: str
+) -> dict[str, Any]:
+    figures: dict[str, float | None] = dict.fromkeys(FIGURES)
+    if left is not None and best is not None:
+        total = float(left.weight.sum())
+        losses, behind = left.losses, left.losses - best.losses
+        follows = np.where(left.p >= 0.5, left.outcome, 1.0 - left.outcome)
+        figures = {
+            "log_loss": float(left.weight @ losses / total),
+            "log_loss_se": _error(losses, left.weight),
+            "brier": float(left.weight @ (left.outcome - left.p) ** 2 / total),
+            "calibration": _calibration(left, follows),
+            "accuracy": float(left.weight @ follows / total),
+            "behind": float(left.weight @ behind / total),
+            "behind_se": _error(behind, left.weight),
+        }
+    return {"method": model.name, "left_out": scheme, **figures, "seconds": None, "note": note}
+
+
+def _error(values: NDArray[np.float64], weight: NDArray[np.float64]) -> float:
+    """The standard error of a weighted mean, a row of weight w being w votes."""
+    total = float(weight.sum())
+    mean = float(weight @ values) / total
+    return float(np.sqrt(weight @ (values - mean) ** 2) / total)
+
+
+def _calibration(left: LeftOut, follows: NDArray[np.float64]) -> float:
+    """Mean distance of predicted and observed shares of the favourite, by bins."""
+    surer = np.maximum(left.p, 1.0 - left.p)
+    place = np.minimum(((surer - 0.5) * 2 * _BINS).astype(np.int64), _BINS - 1)
+    gap = np.bincount(place, left.weight * (surer - follows), _BINS)
+    return float(np.abs(gap).sum() / left.weight.sum())

@@ -2,15 +2,15 @@
 
 The scores are uniform on [-3, 3] and centred, the two items of a pair uniform without
 replacement, the worker uniform or as busy as the workers of a real data set. Who wins is drawn
-from the model. Each model is one entry of ``crowdsift.lab.simulators.SIMULATORS``.
+from the model. Each model is one entry of ``crowdsift.lab.simulation.SIMULATORS``.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -18,15 +18,16 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
-from crowdsift.lab.simulators import MODELS, SIMULATORS, Simulator, uniform
 from crowdsift.numeric.arguments import number, whole_number
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["MODELS", "Simulation", "simulate"]
-
-if TYPE_CHECKING:  # numpy.random costs 10 ms, which is not spent before a simulation
+if TYPE_CHECKING:
     _Floats = NDArray[np.float64]
     _Codes = NDArray[np.uint32]
+    Floats = NDArray[np.float64]
+    Draw = Callable[[np.random.Generator, int], Floats]
+    Vote = Callable[[np.random.Generator, Mapping[str, Floats]], NDArray[np.bool_]]
 
 _BLOCK = 1 << 18  # votes at a time, so that temporaries in double stay small
 
@@ -331,3 +332,95 @@ def _table(
     yield f"{','.join((name, *columns))}\n".encode()
     for label, *values in zip(labels, *(c.tolist() for c in columns.values()), strict=True):
         yield f"{label},{','.join(map(repr, values))}\n".encode()
+
+
+@dataclass(frozen=True)
+class Simulator:
+    """How a model draws its parameters and its votes.
+
+    Attributes
+    ----------
+    vote
+        Whether first wins, for many votes, from the parameters of each vote's worker and the
+        differences, first minus second, of the items' parameters.
+    workers, items
+        How each parameter is drawn.
+    bounds
+        Between which the reliability may lie; None if it is no parameter of the model.
+    """
+
+    vote: Vote
+    workers: Mapping[str, Draw]
+    items: Mapping[str, Draw] = field(default_factory=dict)
+    bounds: tuple[float, float] | None = None
+
+
+def uniform(low: float, high: float) -> Draw:
+    """Draw uniformly between the two."""
+    return lambda rng, size: rng.uniform(low, high, size)
+
+
+def _normal(mean: float, deviation: float) -> Draw:
+    return lambda rng, size: rng.normal(mean, deviation, size)
+
+
+def _ones(rng: np.random.Generator, size: int) -> Floats:
+    return np.ones(size)
+
+
+def _coins(rng: np.random.Generator, size: int) -> Floats:
+    return rng.integers(2, size=size).astype(np.float64)
+
+
+def _logistic_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+    """P = sigma(beta d)."""
+    return rng.random(len(v["score"])) < sigmoid(v["reliability"] * v["score"])
+
+
+def _probit_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+    """P = Phi(beta d / sqrt 2): each item is seen with normal noise of deviation 1 / beta."""
+    noise = rng.standard_normal(len(v["score"]))
+    return v["reliability"] * v["score"] / math.sqrt(2.0) > noise
+
+
+def _crowd_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+    """P = beta sigma(d) + (1 - beta) sigma(-d)."""
+    honest = sigmoid(v["score"])
+    chance = v["reliability"] * honest + (1.0 - v["reliability"]) * (1.0 - honest)
+    return rng.random(len(honest)) < chance
+
+
+def _factor_bt_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+    """P = sigma(gamma) sigma(d) + (1 - sigma(gamma)) sigma(b x), x = 1 as first is on the left."""
+    skill = sigmoid(v["reliability"])
+    chance = skill * sigmoid(v["score"]) + (1.0 - skill) * sigmoid(v["side_bias"])
+    return rng.random(len(skill)) < chance
+
+
+def _barp_vote(rng: np.random.Generator, v: Mapping[str, Floats]) -> NDArray[np.bool_]:
+    """P = sigma(d + theta (class of first - class of second))."""
+    return rng.random(len(v["score"])) < sigmoid(v["score"] + v["class_bias"] * v["class"])
+
+
+_UNIT = {"reliability": uniform(0.0, 1.0)}
+_ALIKE = Simulator(_logistic_vote, {"reliability": _ones})
+
+SIMULATORS: dict[str, Simulator] = {
+    "bt": _ALIKE,
+    "rank-centrality": _ALIKE,
+    "bora-em": Simulator(_logistic_vote, _UNIT, bounds=(-math.inf, math.inf)),
+    "hbtl": Simulator(_logistic_vote, _UNIT, bounds=(-1.0, 1.0)),
+    "htcv": Simulator(_probit_vote, _UNIT, bounds=(0.0, math.inf)),
+    "crowd-bt": Simulator(_crowd_bt_vote, {"reliability": uniform(0.5, 1.0)}, bounds=(0.0, 1.0)),
+    "factor-bt": Simulator(
+        _factor_bt_vote,
+        {"reliability": _normal(1.0, 1.0), "side_bias": _normal(0.0, 1.0)},
+        bounds=(-math.inf, math.inf),
+    ),
+    "barp": Simulator(
+        _barp_vote, {"reliability": _ones, "class_bias": _normal(0.0, 0.5)}, {"class": _coins}
+    ),
+}
+
+#: The names of the models that votes can be drawn from.
+MODELS = tuple(SIMULATORS)

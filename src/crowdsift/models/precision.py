@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Facts
-    from crowdsift.engines.operators import Operator
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["ScorePrecision"]

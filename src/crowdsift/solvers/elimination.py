@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from crowdsift.engines.base import Curvature, Engine
-    from crowdsift.engines.operators import Operator
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["WorkerElimination", "minimise_eliminated"]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.engines.operators import Operator
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["spectral_scores"]

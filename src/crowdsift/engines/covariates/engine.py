@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import WorkerTypes
-    from crowdsift.engines.operators import Operator
+    from crowdsift.engines.kinds import Operator
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["CovariateEngine", "JointFactorisation"]

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.operators import WeightedPairs
+from crowdsift.engines.kinds import WeightedPairs
 from crowdsift.engines.reference.operators import DenseOperator
 from crowdsift.numeric.dense import inverse_root
 from crowdsift.votes.pairs import pair_keys

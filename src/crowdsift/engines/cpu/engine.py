@@ -7,20 +7,555 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift import _core
-from crowdsift.engines.base import ContextEngine, Facts
-from crowdsift.engines.cpu.covariates import CpuPasses
-from crowdsift.engines.cpu.grid import CpuGrid
-from crowdsift.engines.cpu.likelihood import CpuLikelihood
-from crowdsift.engines.cpu.logistic import CpuCounts, CpuEM, CpuSlopes
-from crowdsift.engines.cpu.operators import CpuVotes
+from crowdsift.engines.base import (
+    ContextEngine,
+    Curvature,
+    Facts,
+    ItemSystem,
+    PassCount,
+    Profile,
+    ScoreCurvature,
+    SlopePrior,
+    Tally,
+)
+from crowdsift.engines.covariates.laplace import LEAST
+from crowdsift.engines.fused import TypeMarginals
+from crowdsift.engines.grid import (
+    Messages,
+    PairPosteriors,
+    SidePrior,
+    SiteSystem,
+    SiteUpdate,
+    TypePosteriors,
+    VoteSites,
+    WorkerPoints,
+    WorkerPriors,
+    WorkerTypes,
+)
+from crowdsift.engines.kinds import Solution, WeightedPairs
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from crowdsift import _core
+    from crowdsift.engines.base import Facts
     from crowdsift.engines.covariates.laplace import TypeVotes
     from crowdsift.engines.shards import SharedPairs
+    from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["CpuEngine", "engine", "evict", "spill_to"]
+    Rows = NDArray[np.float32]
+    from crowdsift.engines.covariates.laplace import Types
+    from crowdsift.engines.grid import Factoriser
+
+_Priors = tuple["Vector", "Vector", "Vector"] | None
+
+
+class CpuGrid:
+    """Expectation propagation."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes, self._factorisers = votes, Factorisers()
+
+    def sites(self, types: WorkerTypes, variance: float) -> CpuSites:
+        """New sites; see the protocol."""
+        inner = self._votes.core.sites(
+            types.widths.tolist(),
+            types.side_only.tolist(),
+            types.side_only_widths.tolist(),
+            types.sides,
+            self._votes.facts.n_gold,
+            variance,
+        )
+        return CpuSites(self._votes, inner)
+
+    def correlations(self) -> CpuProducts:
+        """Correlations of votes; see the protocol."""
+        core, centred = self._votes.core, self._votes.facts.sides_known
+        return CpuProducts(
+            self._votes,
+            lambda v: core.correlate(centred, v),
+            lambda: core.correlation_degrees(centred),
+        )
+
+    def factoriser(
+        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
+    ) -> Factoriser | None:
+        """Exact variances where they take a fraction of a second; see the protocol."""
+        return self._factorisers.find(low, high, n_items, most)
+
+
+class CpuSites:
+    """The sites of one run, kept in the core."""
+
+    def __init__(self, votes: CpuVotes, inner: _core.GridSites) -> None:
+        self._votes, self._inner = votes, inner
+        self.n_votes: float = inner.n_votes
+        self.n_pairs: float = inner.n_pairs
+        self.pairs_held: float = inner.pairs_held
+
+    def update(
+        self,
+        levels: Vector,
+        prior: Vector,
+        means: Vector,
+        *,
+        damping: float,
+        clip: bool,
+        side: SidePrior,
+        own: WorkerPriors | None = None,
+        workers: NDArray[np.bool_] | None = None,
+    ) -> SiteUpdate:
+        """Messages and sites in one pass; see the protocol."""
+        marked = None if workers is None else np.ascontiguousarray(workers, np.uint8)
+        found = self._inner.update(
+            vector(levels), vector(prior), vector(means), damping, clip, side.mean, side.variance,
+            _priors(own), marked,
+        )  # fmt: skip
+        self._votes.passes += 1.0 if marked is None else self._votes.share(marked)
+        return SiteUpdate(*found)
+
+    def type_counts(self, prior: Vector) -> Vector:
+        """Counts of types; see the protocol."""
+        return self._inner.type_counts(vector(prior))
+
+    def posteriors(
+        self, prior: Vector, rows: slice, own: WorkerPriors | None = None
+    ) -> TypePosteriors:
+        """Posterior over types; see the protocol."""
+        begin, end, _ = rows.indices(self._votes.facts.n_workers)
+        found = self._inner.posteriors(vector(prior), begin, max(begin, end), _priors(own))
+        return TypePosteriors(*found)
+
+    def marginals(
+        self, prior: Vector, rows: slice, chosen: int, own: WorkerPriors | None = None
+    ) -> TypeMarginals:
+        """Marginals of posteriors over types; see `crowdsift.engines.fused`."""
+        begin, end, _ = rows.indices(self._votes.facts.n_workers)
+        found = self._inner.marginals(vector(prior), begin, max(begin, end), chosen, _priors(own))
+        return TypeMarginals(*found)
+
+    def quantiles(self, points: Vector, masses: Vector, levels: Vector, atom: Vector) -> Vector:
+        """Quantiles by worker; see `crowdsift.engines.fused`."""
+        return self._inner.quantiles(vector(points), vector(masses), vector(levels), vector(atom))
+
+    def refine(self) -> int:
+        """Adaptive grids for workers with narrow likelihoods; see the protocol."""
+        return self._inner.refine()
+
+    def pair_sums(self) -> Vector:
+        """Sums of shared pairs; see the protocol."""
+        return self._inner.pair_sums()
+
+    def system(self, shared: Vector, pair_effect: float = 0.0) -> SiteSystem:
+        """The Laplacian and the right-hand side; see the protocol."""
+        laplacian, rhs, log_pairs = self._inner.system(vector(shared), pair_effect)
+        return SiteSystem(CpuLaplacian(laplacian), rhs, log_pairs)
+
+    def pair_posteriors(self, means: Vector) -> PairPosteriors:
+        """Differences of pairs; see the protocol."""
+        return PairPosteriors(*self._inner.pair_posteriors(vector(means)))
+
+    def set_pair_variances(
+        self, variances: Vector | None = None, shared: Vector | None = None
+    ) -> None:
+        """Variances of pairs; see the protocol."""
+        self._inner.set_pair_variances(
+            None if variances is None else vector(variances),
+            None if shared is None else vector(shared),
+        )
+
+    def propagate(
+        self, precision: Vector, settled: Vector, *, fresh: bool = False, last: bool = False
+    ) -> Messages:
+        """A sweep of belief propagation; see the protocol."""
+        found = self._inner.propagate(vector(precision), vector(settled), fresh, last)
+        return Messages(*found)
+
+    def transform(
+        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
+    ) -> None:
+        """Sites in other units; see the protocol."""
+        self._inner.transform(scale, flip, clip, grids)
+
+    def copy(self) -> CpuSites:
+        """The same sites once more; see the protocol."""
+        return CpuSites(self._votes, self._inner.copy())
+
+    def suspend(self) -> None:
+        """Less memory; see the protocol."""
+        self._inner.suspend()
+
+    def vote_sites(self) -> VoteSites:
+        """Votes and sites; see the protocol."""
+        return VoteSites(*self._inner.vote_sites())
+
+    def set_vote_sites(self, sites: VoteSites, half: int) -> None:
+        """Sites and adaptive grids; see the protocol."""
+        tau, nu, side_tau, side_nu = (
+            np.ascontiguousarray(part, np.float32)
+            for part in (sites.tau, sites.nu, sites.side_tau, sites.side_nu)
+        )
+        low, high = vector(sites.low), vector(sites.high)
+        self._inner.set_vote_sites(tau, nu, side_tau, side_nu, low, high, half)
+
+    def pair_likelihood(
+        self, differences: Vector, variances: Vector, points: WorkerPoints
+    ) -> float:
+        """Predictive log-likelihood by pair; see the protocol."""
+        reliability, width, side, side_variance = (vector(column) for column in points)
+        return self._inner.pair_likelihood(
+            vector(differences), vector(variances), reliability, width, side, side_variance
+        )
+
+
+def _priors(own: WorkerPriors | None) -> _Priors:
+    """Priors of workers' own as the core takes them."""
+    if own is None:
+        return None
+    return vector(own.masses), vector(own.side_mean), vector(own.side_variance)
+
+
+# Up to so many items a dense factorisation takes a tenth of a second; LAPACK's multiplications are
+# so much faster than sparse ones that this counts for so many of those.
+_DENSE_ITEMS, _DENSE_WORK = 1_200, 5e7
+
+
+class Factorisers:
+    """Finds factorisers; the analysis of the last pairs is kept, also where it was refused."""
+
+    def __init__(self) -> None:
+        self._pairs: tuple[NDArray[np.uint32], NDArray[np.uint32], int] | None = None
+        self._most = 0.0
+        self._sparse: _core.Factoriser | None = None
+
+    def find(
+        self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int, most: float
+    ) -> Factoriser | None:
+        """The cheaper way that takes at most so many multiplications; None where there is none."""
+        low, high = np.ascontiguousarray(low, np.uint32), np.ascontiguousarray(high, np.uint32)
+        if not self._known(low, high, n_items):
+            self._pairs, self._most, self._sparse = (low, high, n_items), 0.0, None
+        if self._sparse is None and most > self._most:
+            found = _core.Factoriser(low, high, n_items, most)
+            self._most, self._sparse = found.refused, found if found.possible else None
+        if self._sparse is not None and self._sparse.work <= most:
+            return self._sparse
+        if n_items <= _DENSE_ITEMS and most >= _DENSE_WORK:
+            return _Dense(low, high, n_items)
+        return None
+
+    def _known(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> bool:
+        if self._pairs is None or self._pairs[2] != n_items:
+            return False
+        return np.array_equal(self._pairs[0], low) and np.array_equal(self._pairs[1], high)
+
+
+class _Dense:
+    """By LAPACK."""
+
+    def __init__(self, low: NDArray[np.uint32], high: NDArray[np.uint32], n_items: int) -> None:
+        self._low, self._high, self._n = low, high, n_items
+
+    def __call__(self, weight: Vector) -> tuple[Vector, Vector, float, bool]:
+        """Of items and pairs, the log-determinant, whether definite; see the protocol."""
+        n, low, high = self._n, self._low, self._high
+        # The lower triangle is all that is read.
+        place = np.maximum(low, high).astype(np.int64) * n + np.minimum(low, high)
+        precision = -np.bincount(place, weight, n * n).astype(np.float64).reshape(n, n)
+        ends = np.bincount(low, weight, n) + np.bincount(high, weight, n)
+        precision[np.diag_indices(n)] = 1.0 + ends
+        try:
+            root, log_determinant = inverse_root(precision)
+        except np.linalg.LinAlgError:
+            return np.ones(n), np.ones(len(weight)), 0.0, False
+        inverse = inverse_of_root(root)
+        items = np.ascontiguousarray(np.diag(inverse))
+        pairs = items[low] + items[high] - 2.0 * inverse[low, high]
+        return items, pairs, log_determinant, bool((pairs > 0.0).all())
+
+
+def vector(values: Vector) -> Vector:
+    """An array as the core takes it: contiguous, in double precision."""
+    return np.ascontiguousarray(values, np.float64)
+
+
+class CpuVotes(PassCount):
+    """The votes in the core, and how many passes went over them."""
+
+    def __init__(
+        self,
+        core: _core.Core,
+        facts: Facts,
+        rows: NDArray[np.int64],
+        counted_with: CpuVotes | None = None,
+    ) -> None:
+        self.core, self.facts, self._rows = core, facts, rows
+        super().__init__(counted_with)
+
+    def share(self, workers: NDArray[np.uint8]) -> float:
+        """The share of the votes that these workers have."""
+        return float(self._rows @ (workers != 0)) / max(float(self._rows.sum()), 1.0)
+
+
+class CpuProducts:
+    """A matrix over items with products, each a pass over all votes, and a diagonal."""
+
+    def __init__(
+        self,
+        votes: CpuVotes,
+        product: Callable[[Vector], Vector],
+        diagonal: Callable[[], Vector],
+    ) -> None:
+        self._votes, self._product, self._diagonal = votes, product, diagonal
+
+    def multiply(self, v: Vector) -> Vector:
+        """The product with v; see the protocol."""
+        self._votes.passes += 1
+        return self._product(vector(v))
+
+    def diagonal(self) -> Vector:
+        """The diagonal, in a pass of its own; see the protocol."""
+        self._votes.passes += 1
+        return self._diagonal()
+
+    def pairs(self) -> WeightedPairs:
+        """There are none: this is no Laplacian."""
+        raise TypeError("the matrix is no Laplacian of pairs")
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """There is none: the matrix is not positive definite."""
+        raise TypeError("the matrix is not positive definite")
+
+
+class CpuOperator(CpuProducts):
+    """A symmetric matrix over items whose products are passes over all votes."""
+
+    def __init__(self, votes: CpuVotes, inner: _core.SlopeHessian | _core.Reduced) -> None:
+        super().__init__(votes, inner.multiply, inner.diagonal)
+        self._inner = inner
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
+        found = Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
+        self._votes.passes += found.iterations + 2
+        return found
+
+
+class CpuLaplacian:
+    """A Laplacian over the compared pairs, which its products go over."""
+
+    def __init__(self, inner: _core.Laplacian) -> None:
+        self._inner = inner
+
+    def multiply(self, v: Vector) -> Vector:
+        """The product with v; see the protocol."""
+        return self._inner.multiply(vector(v))
+
+    def diagonal(self) -> Vector:
+        """The diagonal; see the protocol."""
+        return self._inner.diagonal()
+
+    def pairs(self) -> WeightedPairs:
+        """Entries off the diagonal with opposite sign; see the protocol."""
+        return WeightedPairs(*self._inner.pairs())
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """Conjugate gradients with the diagonal as preconditioner; see the protocol."""
+        return Solution(*self._inner.solve(vector(rhs), vector(start), shift, tolerance, most))
+
+    def solve_rows(
+        self, rhs: Rows, start: Rows, *, shift: float, tolerance: float, most: int = 1_000
+    ) -> Rows:
+        """Many solves at once, in single precision; see `crowdsift.engines.base`."""
+        rhs, start = (np.ascontiguousarray(each, np.float32) for each in (rhs, start))
+        return self._inner.solve_rows(rhs, start, shift, tolerance, most)
+
+    def pair_distances(self, rows: Rows) -> Vector:
+        """See `crowdsift.engines.fused`."""
+        return self._inner.pair_distances(np.ascontiguousarray(rows, np.float32))
+
+
+class CpuPasses:
+    """`crowdsift.engines.covariates.laplace.Passes` on threads."""
+
+    def __init__(self, votes: TypeVotes, threads: int) -> None:
+        self._core = _core.CovariatePasses(
+            votes.starts.astype(np.int64), np.ascontiguousarray(votes.C),
+            np.ascontiguousarray(votes.n, np.float64),
+            np.ascontiguousarray(votes.side, np.float64), votes.tied.astype(np.uint8), threads,
+        )  # fmt: skip
+
+    def messages(
+        self, types: Types, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
+    ) -> tuple[Vector, Vector, Vector]:
+        """See the protocol."""
+        return self._core.messages(
+            *_types(types), np.ascontiguousarray(m), np.ascontiguousarray(v),
+            np.ascontiguousarray(gamma), wanted.astype(np.uint8),
+        )  # fmt: skip
+
+    def moments(
+        self, types: Types, m: Vector, V: Vector, shift: Vector, q: Vector
+    ) -> tuple[Vector, Vector]:
+        """See the protocol."""
+        m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
+        return self._core.moments(*_types(types), m, V, shift, q, LEAST)
+
+
+def _types(types: Types) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
+    beta, width, only = (np.ascontiguousarray(each, np.float64) for each in types[:3])
+    return beta, width, only, types.regular.astype(np.uint8)
+
+
+class CpuLikelihood:
+    """Likelihoods with parameters of workers."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes = votes
+
+    def derivatives(self, likelihood: str, scores: Vector, theta: Vector) -> Curvature:
+        """Value and derivatives; see the protocol."""
+        self._votes.passes += 1
+        value, items, workers, blocks, schur = self._votes.core.derivatives(
+            likelihood, vector(scores), vector(theta)
+        )
+        return Curvature(value, items, workers, blocks, CpuSchur(self._votes, schur))
+
+    def fit_workers(
+        self,
+        likelihood: str,
+        scores: Vector,
+        theta: Vector,
+        *,
+        centre: Vector,
+        penalty: float,
+        bounds: tuple[float, float],
+        tolerance: float = 1e-9,
+    ) -> Vector:
+        """Every worker's parameters at their maximum; see the protocol."""
+        self._votes.passes += 1
+        return self._votes.core.fit_workers(
+            likelihood, vector(scores), vector(theta), vector(centre), penalty, *bounds, tolerance
+        )
+
+
+class CpuSchur:
+    """Second derivatives of every vote, kept in the core."""
+
+    def __init__(self, votes: CpuVotes, inner: _core.Schur) -> None:
+        self._votes, self._inner = votes, inner
+
+    def reduced(self, inverse: Vector | None) -> CpuOperator | CpuLaplacian:
+        """A - B·inverse·B', or A; see the protocol."""
+        if inverse is None:
+            self._votes.passes += 1
+            return CpuLaplacian(self._inner.laplacian())
+        return CpuOperator(self._votes, self._inner.reduced(vector(inverse)))
+
+
+class CpuCounts:
+    """Tallies."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes = votes
+
+    def tally(self, rank: Vector) -> Tally:
+        """Count votes; see the protocol."""
+        self._votes.passes += 1
+        found = self._votes.core.tally(vector(rank))
+        appearances, wins = found[5:]
+        return Tally(*found, appearances - wins)
+
+    def margins(self, prior: float) -> CpuProducts:
+        """The smoothed margins of pairs; see the protocol."""
+        core, k = self._votes.core, self._votes.facts.n_items
+        return CpuProducts(self._votes, lambda x: core.margin_flow(x, prior), lambda: np.zeros(k))
+
+
+class CpuSlopes:
+    """The logistic model with a slope for every worker."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes = votes
+
+    def log_likelihood(self, scores: Vector, slopes: Vector) -> float:
+        """Log-likelihood; see the protocol."""
+        self._votes.passes += 1
+        return self._votes.core.log_likelihood(vector(scores), vector(slopes))
+
+    def profile(
+        self, scores: Vector, slopes: Vector, prior: SlopePrior | None = None, *,
+        resolution: float = 0.0,
+    ) -> Profile:  # fmt: skip
+        """The log-likelihood as a function of the scores; see the protocol."""
+        self._votes.passes += 1
+        core, scores, slopes = self._votes.core, vector(scores), vector(slopes)
+        if prior is None:
+            if (slopes != slopes[0]).any():
+                raise ValueError("without a prior all slopes must be equal")
+            value, gradient, hessian = core.common_slope(scores, float(slopes[0]), resolution)
+            curvature = np.full(len(slopes), np.inf)
+        else:
+            value, gradient, slopes, curvature, hessian = core.own_slopes(
+                scores, slopes, *prior, resolution
+            )
+        return Profile(value, gradient, slopes, curvature, CpuOperator(self._votes, hessian))
+
+    def curvature(self, scores: Vector, slopes: Vector) -> ScoreCurvature:
+        """Derivatives in the scores; see the protocol."""
+        self._votes.passes += 1
+        value, gradient, information, laplacian = self._votes.core.curvature(
+            vector(scores), vector(slopes)
+        )
+        return ScoreCurvature(value, gradient, information, CpuLaplacian(laplacian))
+
+
+class CpuEM:
+    """Pólya-Gamma EM."""
+
+    def __init__(self, votes: CpuVotes) -> None:
+        self._votes = votes
+
+    def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> CpuEStep:
+        """The E-step; see the protocol."""
+        self._votes.passes += 1
+        inner, value, precision, laplacian, rhs = self._votes.core.e_step(
+            vector(scores), vector(slopes), resolution
+        )
+        system = ItemSystem(CpuLaplacian(laplacian), rhs)
+        return CpuEStep(self._votes, inner, value, precision, system)
+
+
+class CpuEStep:
+    """n·E[ω] of every vote, kept in the core."""
+
+    def __init__(
+        self,
+        votes: CpuVotes,
+        inner: _core.EStep,
+        log_likelihood: float,
+        precision: float,
+        system: ItemSystem,
+    ) -> None:
+        self._votes, self._inner = votes, inner
+        self.log_likelihood, self.precision, self.system = log_likelihood, precision, system
+
+    def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
+        """Slopes of workers and the item system; see the protocol."""
+        self._votes.passes += 1
+        slopes, laplacian, rhs = self._inner.regress(vector(scores), ridge)
+        return slopes, ItemSystem(CpuLaplacian(laplacian), rhs)
 
 
 class CpuEngine:

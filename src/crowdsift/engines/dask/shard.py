@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.engines.base import Facts
-from crowdsift.engines.cpu.operators import CpuLaplacian
+from crowdsift.engines.cpu.engine import CpuLaplacian
 from crowdsift.engines.shards import SharedPairs
 from crowdsift.votes.comparisons import Comparisons
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines.operators import Solution, WeightedPairs
+from crowdsift.engines.kinds import Solution, WeightedPairs
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

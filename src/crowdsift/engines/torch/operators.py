@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from crowdsift.engines.operators import Solution, WeightedPairs
+from crowdsift.engines.kinds import Solution, WeightedPairs
 from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.sums import ExactSum, FixedPoint
 from crowdsift.engines.torch.vectors import on_device, to_device, to_host, to_solver

@@ -13,7 +13,7 @@ from crowdsift.engines.grid import PairVariances
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import Factoriser, GridSites
-    from crowdsift.engines.operators import Operator
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
 __all__ = ["Factorisation", "loopy_bp"]
