@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple, Protocol, TypeVar
 
-from crowdsift.engines.kinds import Items, Total, Workers
+from crowdsift.engines.kinds import Items, Operator, Total, Workers
 from crowdsift.errors import RequestError
 
 if TYPE_CHECKING:
@@ -21,7 +21,6 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import Grid
-    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
