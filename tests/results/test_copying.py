@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from itertools import combinations, product
 from math import erfc
 
@@ -159,6 +160,64 @@ def test_workers_who_repeat_their_own_opinions_are_not_taken_for_copies() -> Non
     winner, loser, who = zip(*rows, strict=True)
     votes = crowdsift.Comparisons.from_arrays(winner, loser, worker=who)
     assert crowdsift.fit(votes, "bora-map", threads=1).copying().groups == ()
+
+
+def small_crowd(
+    seed: int, judges: int, items: int, identical: bool, slope: float = 1.5, pair_sd: float = 0.0
+) -> crowdsift.Comparisons:
+    """Few judges with the same 200 questions, each with its own answers or all with the same."""
+    rng = np.random.default_rng(seed)
+    score = rng.normal(size=items)
+    effect = np.triu(rng.normal(scale=pair_sd, size=(items, items)), 1)
+    asked = np.array([rng.choice(items, 2, replace=False) for _ in range(200)])
+    left, right = asked.T
+    logit = slope * (score[left] - score[right]) + (effect - effect.T)[left, right]
+    drawn = rng.random((1 if identical else judges, 200)) < 1 / (1 + np.exp(-logit))
+    won = np.broadcast_to(drawn, (judges, 200))
+    return crowdsift.Comparisons.from_arrays(
+        np.where(won, left, right).reshape(-1), np.where(won, right, left).reshape(-1),
+        worker=np.repeat([f"judge {j}" for j in range(judges)], 200),
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("method", ["sift", "bora-map"])
+@pytest.mark.parametrize("items", [6, 12, 40])
+def test_three_judges_with_identical_answers_are_a_group(items: int, method: str) -> None:
+    """Issue 32, fault 5: no other worker is needed to see that answers are identical."""
+    for seed in range(3):
+        fit = crowdsift.fit(small_crowd(seed, 3, items, identical=True), method, threads=1)
+        assert fit.copying().groups == (("judge 0", "judge 1", "judge 2"),)
+
+
+@pytest.mark.parametrize("items", [6, 12, 40])
+@pytest.mark.parametrize(("slope", "pair_sd"), [(1.5, 0.0), (1.5, 0.7), (8.0, 0.0), (30.0, 0.0)])
+def test_few_independent_judges_are_not_named(items: int, slope: float, pair_sd: float) -> None:
+    """Few judges who agree because the questions are clear, or by an effect of the pair."""
+    for seed in range(10):
+        votes = small_crowd(seed, 3, items, identical=False, slope=slope, pair_sd=pair_sd)
+        assert crowdsift.fit(votes, "bora-map", threads=1).copying().groups == ()
+
+
+@pytest.mark.parametrize("weight", [1e6, 1e9])
+def test_the_cost_of_checks_does_not_grow_with_weights(weight: float) -> None:
+    """Issue 32, fault 17: 300 rows with weights of 1e6 took 366 s and 10 GB."""
+    rng = np.random.default_rng(1)
+    asked = np.array([rng.choice(12, 2, replace=False) for _ in range(300)])
+    ordered = np.sort(asked, axis=1)
+    asked = np.where((rng.random(300) < 0.75)[:, None], ordered, ordered[:, ::-1])
+    votes = crowdsift.Comparisons.from_arrays(
+        *asked.T, worker=np.arange(300) % 10, weight=np.full(300, weight) - np.arange(300)
+    )
+    fit = crowdsift.fit(votes, "bora-map", threads=1)
+    tracemalloc.start()
+    try:
+        fit.copying()
+        fit.statistics()
+        fit.robustness()
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert peak < 200e6
 
 
 @pytest.mark.parametrize("seed", range(6))

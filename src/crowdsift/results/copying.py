@@ -21,7 +21,13 @@ from crowdsift.errors import RequestError
 from crowdsift.numeric.saddle_point import saddle_point
 from crowdsift.results.copying_cells import SLIP, Effects, careful, cells_of, residuals
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
-from crowdsift.results.copying_ratio import outcomes, ratio_with_group, ratio_z
+from crowdsift.results.copying_ratio import (
+    calibrated,
+    identical_z,
+    outcomes,
+    ratio_with_group,
+    ratio_z,
+)
 from crowdsift.results.data import model_of
 from crowdsift.results.query import positions
 from crowdsift.results.tables import Table
@@ -44,6 +50,8 @@ _MANY = 20  # pairs of workers whose spread can be told
 _LEAST = 0.1  # of answers: a mean product is about the share that is copied, and a taste is less
 _PRIOR = 20.0  # pairs of votes that the usual consistency of workers counts as
 _NORMAL_MAD = 0.6745  # of a normal distribution
+_IDENTICAL = 0.9  # of the pairs of items that two workers share, for their answers to be identical
+_STRICTER = 10  # times smaller a chance for identical answers than for those that are alike
 
 
 class Copying(NamedTuple):
@@ -84,7 +92,10 @@ def copying(fit: FitData) -> Copying:
     effects = Effects(cells, _repeated(cells, rho))
     own, shared = _within(cells, effects), _between(cells, rho, effects)
     between = _tested(shared, cells, votes.n_workers, rho)
-    pairs = _too_alike(between, votes.workers)
+    if len(between.z) < _MANY:  # too few to learn what honest workers have in common
+        between = between._replace(z=np.zeros(len(between.z)))
+    alike = np.maximum(between.z, _identical(shared, between, cells, votes.n_workers))
+    pairs = _too_alike(between._replace(z=alike), votes.workers)
     again = _too_alike(_tested(own, cells, votes.n_workers, none), votes.workers)
     repeats = Table({name: column for name, column in again.items() if name != "other"})
 
@@ -178,6 +189,27 @@ def _between(
         alone * left * np.sqrt(slow * (1.0 - slow) * other * (1.0 - other)), alone, (i, j), (p, q),
         left,
     )  # fmt: skip
+
+
+def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> Vector:
+    """Return the z of identical answers of all tested pairs of workers; 0 where it may be chance.
+
+    What a crowd has in common explains nothing where most of the crowd are copies, so this test
+    uses no other workers.
+    """
+    i, j = pairs.cells
+    same = (cells.votes[i] == cells.votes[j]) & (cells.wins[i] == cells.wins[j])
+    at = np.searchsorted(wanted := tested.one * n_workers + tested.two,
+                         key := pairs.one * n_workers + pairs.two)  # fmt: skip
+    at = np.where(np.append(wanted, -1)[at] == key, at, len(wanted))
+    equal, total = (np.bincount(at, x, len(wanted) + 1)[:-1] for x in (same, np.ones(len(at))))
+    near = np.flatnonzero(equal >= np.maximum(_IDENTICAL * total, _FEWEST))
+    near = near[np.argsort(-equal[near], kind="stable")][:_CLOSER]
+    z, p = np.zeros(len(wanted)), calibrated(cells, n_workers)
+    for each in near.tolist():
+        rows = np.flatnonzero(at == each)
+        z[each] = identical_z(cells, i[rows], j[rows], p)
+    return np.where(z > bound_of(_STRICTER * max(len(z), 1)), z, 0.0)
 
 
 def _within(cells: Cells, effects: Effects | None) -> _Pairs:

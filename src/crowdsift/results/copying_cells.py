@@ -20,11 +20,12 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["MARGIN", "SLIP", "Cells", "Effects", "careful", "cells_of", "residuals"]
+__all__ = ["MARGIN", "MAX_VOTES", "SLIP", "Cells", "Effects", "careful", "cells_of", "residuals"]
 
 MARGIN = 0.1  # residuals are those of probabilities no surer than this: anybody may slip
 SLIP = 0.01  # nor are the probabilities themselves surer than this
 _LARGEST = 3.0  # of an effect, in logits
+MAX_VOTES = 100.0  # of a cell: tables of its outcomes must not grow with weights
 
 
 class Cells(NamedTuple):
@@ -38,7 +39,10 @@ class Cells(NamedTuple):
 
 
 def cells_of(votes: Comparisons, p: Vector) -> Cells:
-    """The votes by pair of items and worker, ties left aside, in the order of pairs."""
+    """Return the decided votes by pair of items and worker, in the order of pairs.
+
+    Votes beyond `MAX_VOTES` of a cell are scaled down to it, with the same share of wins.
+    """
     decided = np.flatnonzero((votes.outcome == 0.0) | (votes.outcome == 1.0))
     first, second = votes.first[decided], votes.second[decided]
     y, q = (for_lower(first, second, x[decided]) for x in (votes.outcome, p))
@@ -51,7 +55,9 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
         np.bincount(cell, v, len(key)).astype(np.float64) for v in (weight, weight * y, weight * q)
     )
     p = total / np.maximum(count, 1e-300)
-    return Cells(key // votes.n_workers, key % votes.n_workers, count, wins, p)
+    scale = np.minimum(MAX_VOTES / np.maximum(count, 1e-300), 1.0)
+    unit, who = key // votes.n_workers, key % votes.n_workers
+    return Cells(unit, who, scale * count, scale * wins, p)
 
 
 def careful(p: Vector) -> Vector:

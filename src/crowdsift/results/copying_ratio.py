@@ -11,6 +11,7 @@ without slips two workers agree on what is clear more often, with them on what n
 
 from __future__ import annotations
 
+from math import exp, lgamma, log, log1p
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
@@ -25,9 +26,12 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.copying_cells import Cells
 
-__all__ = ["Outcomes", "outcomes", "ratio_with_group", "ratio_z"]
+__all__ = ["Outcomes", "calibrated", "identical_z", "outcomes", "ratio_with_group", "ratio_z"]
 
 _COPIED = 0.5**0.5  # of the answers of each are copies: every second one of both is from the source
+
+_EXPLAINED = 0.6  # correlation of two honest workers' unexpected answers, at most
+_STEEPEST, _HALVINGS = 30.0, 40  # of the calibration of a worker's log odds
 
 
 class Outcomes(NamedTuple):
@@ -148,3 +152,53 @@ def ratio_with_group(
 
 def _outer(one: Vector, two: Vector) -> Vector:
     return np.asarray(one[:, :, None] * two[:, None, :])
+
+
+def calibrated(cells: Cells, n_workers: int) -> Vector:
+    """Return the probability of every cell with each worker's log odds rescaled by its own votes.
+
+    The factor of a worker maximises the likelihood of its votes. A fit draws probabilities
+    towards 1/2; without the factor, careful workers with clear questions would agree too often.
+    """
+    logit = np.log(cells.p / (1.0 - cells.p))
+    low, high = np.zeros(n_workers), np.full(n_workers, _STEEPEST)
+    for _ in range(_HALVINGS):  # the derivative falls with the factor
+        middle = 0.5 * (low + high)
+        p = sigmoid(np.clip(middle[cells.worker] * logit, -_STEEPEST, _STEEPEST))
+        slope = np.bincount(cells.worker, (cells.wins - cells.votes * p) * logit, n_workers)
+        low, high = np.where(slope > 0.0, middle, low), np.where(slope > 0.0, high, middle)
+    return sigmoid(np.clip(0.5 * (low + high)[cells.worker] * logit, -_STEEPEST, _STEEPEST))
+
+
+def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:
+    """Return the z of identical answers of two workers.
+
+    The chance of identical answers is bounded from above, whatever effects pairs of items have:
+    in a cell with one answer only, by an answer that agrees as if its residual had a correlation
+    of `_EXPLAINED` with the other; in a cell with both answers, by the effect that makes this
+    count most likely. So no other worker is needed to explain the pair of items.
+
+    Parameters
+    ----------
+    cells, one, two
+        The votes, and the cells of the two workers, row by row of one pair of items.
+    p
+        The calibrated probability of every cell.
+    """
+    n, k = cells.votes[one], cells.wins[one]
+    same = (n == cells.votes[two]) & (k == cells.wins[two])
+    answer = np.minimum(*(np.where(k > 0.0, p[at], 1.0 - p[at]) for at in (one, two)))
+    likely = answer + _EXPLAINED * (1.0 - answer)
+    mixed = np.flatnonzero((k > 0.0) & (k < n))
+    likely[mixed] = [_most_likely(float(n[at]), float(k[at])) for at in mixed]
+    copied = _COPIED + (1.0 - _COPIED) * likely
+    chance = np.stack([1.0 - likely, likely], axis=1)
+    value = np.log(np.stack([1.0 - copied, copied], axis=1) / np.maximum(chance, 1e-300))
+    rows = np.arange(len(one))
+    return saddle_point(value, chance, float(value[rows, same.astype(int)].sum()))
+
+
+def _most_likely(n: float, k: float) -> float:
+    """Return the largest probability of k of n votes that any probability of a vote gives."""
+    ways = lgamma(n + 1.0) - lgamma(k + 1.0) - lgamma(n - k + 1.0)
+    return min(exp(ways + k * log(k / n) + (n - k) * log1p(-k / n)), 1.0)

@@ -24,6 +24,7 @@ __all__ = ["VotePath", "WorkerPath"]
 _SINGLY = 24  # votes that are taken one by one; of more, an eighth of what lacks at a time
 _SHARE = 8
 _BEYOND = 0.6  # of the margin: how far the path leads past the turn, for methods that lag behind
+_MAX_REMOVALS = 1e6  # into which all votes are divided at most
 _TRIED = 6  # workers whose removal is computed, of those with the largest influence
 
 
@@ -163,29 +164,31 @@ class WorkerPath:
 def _path(
     model: ScoreModel, held: Vector, scores: Vector, pair: tuple[int, int], gap: float
 ) -> tuple[NDArray[np.int64], Vector, Vector]:
-    """Cells to take one vote from, how much each time, and the difference of scores after that.
+    """Return the cells to take votes from, how much each time, and the difference after that.
 
-    Scores and influences are computed anew after every removal, or after every eighth of what
-    seems to be lacking. The path goes on beyond the turn, since other methods than bt may follow
-    more slowly.
+    A removal takes one vote, or a millionth of all votes where they are more, so that the cost
+    does not grow with weights. Scores and influences are computed anew after every removal, or
+    after every eighth of what seems to be lacking. The path goes on beyond the turn, since other
+    methods than bt may follow more slowly.
     """
+    unit = float(np.ceil(max(held.sum() / _MAX_REMOVALS, 1.0)))
     above, below = pair
     left, at = held.copy(), scores
     cells: list[int] = []
     amounts: list[float] = []
     start = now = gap + float(at[above] - at[below])
     known, known_at, turn = [now], [0], 0
-    while now > -_BEYOND * start and left.sum() > 1.0:
+    while now > -_BEYOND * start and left.sum() > unit:
         effects, *_ = model.effects(at, left, above, below)
         effects = np.where(left > 0.0, effects, 0.0)
         strongest = float(effects.min())
         if strongest >= 0.0 or (turn and len(cells) > 2 * turn + 4):
             break
-        lacking = now / -strongest if now > 0.0 else float(turn)
+        lacking = now / -strongest / unit if now > 0.0 else float(turn)
         batch = max(int(lacking / _SHARE), 1) if lacking > _SINGLY else 1
         for cell in _lowest(effects, batch).tolist():
             while batch and left[cell] > 0.0 and effects[cell] < 0.0:
-                amount = min(left[cell], 1.0)
+                amount = min(left[cell], unit)
                 left[cell] -= amount
                 batch -= 1
                 cells.append(cell)

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crowdsift.numeric.distributions import normal_share
 from crowdsift.votes.pairs import for_lower, pair_codes
 
 if TYPE_CHECKING:
@@ -17,6 +18,7 @@ __all__ = ["MOST_ITEMS", "Triads", "count_triads"]
 MOST_ITEMS = 1_000  # whose triads are counted, by products of matrices
 _DRAWS = 100  # of votes from the model, for the spread of the count
 _NUMBERS = 5e9  # multiplications for them
+_NORMAL_FROM = 1_000  # votes on a pair, whose number for one item is then taken as normal
 
 
 class Triads(NamedTuple):
@@ -93,14 +95,19 @@ def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
 
 
 def _majority(count: Vector, p: Vector) -> Vector:
-    """P(more than half of so many votes), given that it is not half."""
-    result = np.empty(len(p))
-    for size in np.unique(count):
+    """Return P(more than half of `count` votes), given that it is not half.
+
+    From `_NORMAL_FROM` votes on the count is normal, so that the cost does not grow with weights.
+    """
+    q = np.clip(p, 1e-12, 1.0 - 1e-12)
+    result = normal_share((q - 0.5) * np.sqrt(count / (q * (1.0 - q))))
+    for size in np.unique(count[count < _NORMAL_FROM]):
         at = count == size
-        q = np.clip(p[at], 1e-12, 1.0 - 1e-12)
         k = np.arange(size + 1)
         log_choose = np.concatenate([[0.0], np.cumsum(np.log((size - k[:-1]) / (k[:-1] + 1.0)))])
-        mass = np.exp(log_choose + np.outer(np.log(q), k) + np.outer(np.log1p(-q), size - k))
+        mass = np.exp(
+            log_choose + np.outer(np.log(q[at]), k) + np.outer(np.log1p(-q[at]), size - k)
+        )
         up, down = mass[:, 2 * k > size].sum(axis=1), mass[:, 2 * k < size].sum(axis=1)
         result[at] = up / (up + down)
     return result
