@@ -125,8 +125,6 @@ def _summary(engine: Engine, sites: Any, ground: Ground, own: Any = None) -> Res
             up, down = ((result.masses * (s * result.points > 0.5)).sum(axis=1) for s in (1, -1))
             np.testing.assert_allclose(classes, np.stack([down, 1.0 - up - down, up], axis=1),
                                        rtol=1e-9, atol=1e-9)  # fmt: skip
-            np.testing.assert_allclose(whole.positive + whole.negative, 1.0 - result.masses[
-                np.arange(len(result.points)), result.points.shape[1] // 2], atol=1e-9)  # fmt: skip
     some = slice(engine.facts.n_workers // 2, engine.facts.n_workers)
     assert np.array_equal(sites.posteriors(ground.prior, some, own).masses, result.masses[some])
     system = sites.system(sites.pair_sums())

@@ -277,7 +277,7 @@ def test_the_evidence_trace_and_the_sign_margin(data_dir):
     estimate = Sift().estimate(choose_engine("cpu", votes, 1))
     assert estimate.evidence == estimate.trace[-1]
     assert len(estimate.trace) == estimate.rule.iterations + 1
-    assert 0.5 < estimate.sign_margin <= 1.0
+    assert 0.5 < estimate.sign.margin <= 1.0
     result = estimate.workers
     np.testing.assert_array_less(result.reliability_lower, result.reliability_upper)
     assert (np.diff(result.quantiles, axis=1) >= 0).all()

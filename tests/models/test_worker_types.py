@@ -58,7 +58,8 @@ def test_agrees_with_the_prototype(name, model, data_dir):
     # Sides: the prototype's prior of g0 was N(0, t²), which holds it back; now it is N(0, 1).
     more = 0.06 if model.sides else 0.01
     assert -0.01 < fit.summary["evidence"] - expected["evidence"] < more
-    assert fit.summary["sign_margin"] == pytest.approx(expected["sign_margin"], abs=1e-3)
+    signs = np.sign(fit.posterior.points.reliability).mean()  # of 64 points a worker
+    assert signs == pytest.approx(expected["sign_margin"], abs=1 / 64)
     with (folder / f"sift_{name}_items.csv").open() as file:
         rows = {row["item"]: row for row in csv.DictReader(file)}
     labels = [str(item) for item in fit.items["item"]]

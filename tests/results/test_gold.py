@@ -19,7 +19,9 @@ import crowdsift
 from crowdsift import Comparisons, InputError, cli
 from crowdsift.io.gold import read_gold
 from crowdsift.models import MODELS, Sift, model
-from crowdsift.results.sign import gold_needed, mirror, order_probability, sign_log_odds, voters
+from crowdsift.models.mirror import mirror
+from crowdsift.models.sign import sign_log_odds
+from crowdsift.results.sign import gold_needed, order_probability, voters
 
 FREE = [name for name, kind in MODELS.items() if kind.free_sign]
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from crowdsift.numeric.distributions import normal_distribution
-from crowdsift.results.verdicts import shares, sign_margin, verdicts, words_of
+from crowdsift.results.verdicts import shares, verdicts, words_of
 
 TYPICAL = 2.0
 AT = TYPICAL * np.array([-1.5, -0.5, -0.25, 0.0, 0.25, 0.5, 1.5])
@@ -105,12 +105,6 @@ def test_words_by_evidence_at_three_nats_and_half_the_typical():
         "random",
     ]
     assert words_of(evidence[:1], np.array([0.99]), 2.0, np.ones(1)).tolist() == ["weak"]
-
-
-def test_the_margin_of_the_sign_is_the_mean_difference_of_two_probabilities():
-    assert sign_margin(np.array([0.0, 0.0]), np.ones(2)) == 0.0
-    assert sign_margin(np.array([100.0, -100.0, 100.0, 100.0]), np.ones(4)) == pytest.approx(0.5)
-    assert sign_margin(np.array([2.0]), np.array([2.0])) == pytest.approx(0.682689, abs=1e-6)
 
 
 def test_nobody_is_accused_who_is_more_probably_useful_than_not():

@@ -58,8 +58,6 @@ def test_summaries_are_sums_over_types(ties, sides, monkeypatch):
         assert found.mean[s] == pytest.approx(mean)
         second = sum(p * beta**2 for beta, _, _, p in types)
         assert found.sd[s] == pytest.approx(np.sqrt(second - mean**2))
-        assert found.positive[s] == pytest.approx(sum(p for beta, *_, p in types if beta > 0))
-        assert found.negative[s] == pytest.approx(sum(p for beta, *_, p in types if beta < 0))
         assert found.width[s] == pytest.approx(sum(p * width for _, width, _, p in types))
         odd = [(lean, p) for *_, lean, p in types if lean is not None]
         assert found.p_side_only[s] == pytest.approx(sum(p for _, p in odd), abs=1e-15)
@@ -88,7 +86,6 @@ def test_summaries_are_sums_over_types(ties, sides, monkeypatch):
     for name in ("mean", "sd", "lower", "upper", "spread"):
         np.testing.assert_allclose(getattr(twice, name), 2.0 * getattr(found, name))
     np.testing.assert_allclose(twice.points.reliability, 2.0 * found.points.reliability)
-    np.testing.assert_array_equal(twice.positive, found.positive)
 
 
 class OnDevice:
@@ -109,8 +106,6 @@ class OnDevice:
         mean = (result.points * result.masses).sum(axis=1)
         return ReliabilitySummary(
             mean, np.sqrt((result.points**2 * result.masses).sum(axis=1) - mean**2),
-            (result.masses * (result.points > 0)).sum(axis=1),
-            (result.masses * (result.points < 0)).sum(axis=1),
             quantiles(result.points, result.masses, levels),
         )  # fmt: skip
 

@@ -36,12 +36,10 @@ class FusedEStep(Protocol):
 
 
 class ReliabilitySummary(NamedTuple):
-    """Of every worker: mean, sd, P(β > 0), P(β < 0), and quantiles, a row per worker."""
+    """Of every worker: mean, sd, and quantiles, a row per worker."""
 
     mean: Vector
     sd: Vector
-    positive: Vector
-    negative: Vector
     quantiles: Vector
 
 

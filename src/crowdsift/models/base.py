@@ -11,6 +11,8 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
+from crowdsift.models.sign import SignSupport, sign_support
+from crowdsift.numeric.distributions import normal_distribution, quantile_distribution
 from crowdsift.votes.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
@@ -67,6 +69,20 @@ class WorkerEstimate:
     class_evidence: Vector | None = None
     extra: dict[str, Vector] = field(default_factory=dict)
 
+    def sign_support(self, votes: Vector) -> SignSupport | None:
+        """Count informative workers for and against the sign; None without reliabilities.
+
+        `votes` are those of every worker; workers beyond its length (gold) are left out.
+        """
+        if self.reliability is None or self.reliability_sd is None:
+            return None
+        some, level = slice(len(votes)), self.random_level
+        beta = self.reliability[some] - level
+        below = normal_distribution(beta, self.reliability_sd[some])
+        if self.quantiles is not None:
+            below = quantile_distribution(self.quantiles[some] - level)
+        return sign_support(beta, below, votes)
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -88,7 +104,7 @@ class Estimate:
     in_context: ContextPoints | None = None
     workers: WorkerEstimate = field(default_factory=WorkerEstimate)
     evidence: float | None = None
-    sign_margin: float | None = None
+    sign: SignSupport | None = None  # where the model chose the sign by its workers
     crowd_side: tuple[float, float] | None = None  # mean and sd of the lean of all to the left
     details: dict[str, float | None] = field(default_factory=dict)  # more for the summary, by name
     pairs: PairPosteriors | None = None  # where a pair is more than the difference of its scores

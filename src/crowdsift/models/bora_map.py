@@ -13,6 +13,7 @@ from crowdsift.models.base import Estimate, Start, WorkerEstimate
 from crowdsift.models.boltzmann import BoltzmannModel
 from crowdsift.models.covariance import exact_items
 from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.models.mirror import mirror
 from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR, Progress, StoppingRule
 from crowdsift.solvers.ep.item_features import DENSE_ITEMS
@@ -21,6 +22,7 @@ from crowdsift.solvers.slopes import minimise_with_slopes
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine, Profile
+    from crowdsift.models.sign import SignSupport
     from crowdsift.numeric import Vector
     from crowdsift.votes.item_features import ItemFeatures
 
@@ -31,14 +33,14 @@ __all__ = ["BoraMAP"]
 class BoraMAP(BoltzmannModel):
     """P(w beats l | s) = σ(β_s (r_w - r_l)), r_j ~ N(0, 1), β_s ~ N(μ, σ²): the posterior's mode.
 
-    The model of `bora-em` with priors that make its maximum exist, and fix scale and sign. At the
-    end the scores are scaled to root mean square 1 and the reliabilities take up the scale.
+    The model of `bora-em` with priors that make its maximum exist, and fix the scale. Informative
+    workers decide the sign. At the end the scores are scaled to root mean square 1 and the
+    reliabilities take up the scale.
 
     Parameters
     ----------
     reliability_mean
-        μ, the reliability of a worker of whom nothing is known. It is positive: this settles the
-        sign.
+        μ, the reliability of a worker of whom nothing is known.
     reliability_sd
         σ, how far workers differ.
     tolerance
@@ -70,35 +72,52 @@ class BoraMAP(BoltzmannModel):
         self, engine: Engine, progress: Progress | None = None, start: Start | None = None
     ) -> Estimate:
         """Newton steps from 0; standard deviations from the curvature at the end."""
-        rule = self._rule(progress)
-        found, at, trace = minimise_with_slopes(
-            engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule,
-            start=None if start is None or start.workers is None else (start.scores, start.workers),
-        )  # fmt: skip
-        return self._estimate(engine, found, at, trace, rule)[0]
+        begin = None if start is None or start.workers is None else (start.scores, start.workers)
+        return self._upright(self._mode(engine, progress, begin)[2])
 
     def estimate_with_items(
         self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
     ) -> Estimate:
-        """With a prior of scores by features if Laplace's evidence clearly rises."""
+        """Use a prior of scores by features if Laplace's evidence clearly rises."""
         if engine.facts.n_items > DENSE_ITEMS:
             raise RequestError(
                 f"bora-map takes features of at most {DENSE_ITEMS:,} items, not of "
                 f"{engine.facts.n_items:,}; sift takes more"
             )
-        rule, prior = self._rule(progress), (self.reliability_mean, self.reliability_sd)
-        found, at, trace = minimise_with_slopes(
-            engine, penalty=1.0, mean=prior[0], sd=prior[1], rule=rule
-        )
+        found, at, plain = self._mode(engine, progress, None)
         mode = mode_with_features(
-            engine, [group.values for group in features.groups], mean=prior[0], sd=prior[1],
-            rule=self._rule(progress), start=(found, at.slopes),
+            engine, [group.values for group in features.groups], mean=self.reliability_mean,
+            sd=self.reliability_sd, rule=self._rule(progress), start=(found, at.slopes),
         )  # fmt: skip
-        mode.feature_gain = mode.evidence - plain_evidence(engine, found, at, trace[-1])
+        value = -plain.trace[-1] * engine.facts.total_weight
+        mode.feature_gain = mode.evidence - plain_evidence(engine, found, at, value)
         if mode.feature_gain <= MIN_LOG_BAYES_FACTOR:
-            return self._estimate(engine, found, at, trace, rule)[0]
+            return self._upright(plain)
         estimate, size = self._estimate(engine, mode.means, mode.at, mode.trace, mode.rule)
-        return with_feature_estimate(estimate, mode, features, size)
+        return self._upright(with_feature_estimate(estimate, mode, features, size))
+
+    def _mode(
+        self, engine: Engine, progress: Progress | None, start: tuple[Vector, Vector] | None
+    ) -> tuple[Vector, Profile, Estimate]:
+        """Find the mode; where its workers oppose its sign, look for one of the other sign, too.
+
+        The prior of reliabilities is not symmetric, so the mirror image of a mode is no mode.
+        """
+        found: list[tuple[Vector, Profile, Estimate]] = []
+        while not found or (len(found) == 1 and _log_odds(found[0][2]) < 0.0):
+            if found:
+                start = -found[0][0], -found[0][1].slopes
+            rule = self._rule(progress)
+            scores, at, trace = minimise_with_slopes(
+                engine, penalty=1.0, mean=self.reliability_mean, sd=self.reliability_sd, rule=rule,
+                start=start,
+            )  # fmt: skip
+            found.append((scores, at, self._estimate(engine, scores, at, trace, rule)[0]))
+        return max(found, key=lambda each: _log_odds(each[2]))
+
+    def _upright(self, estimate: Estimate) -> Estimate:
+        """Turn an estimate whose informative workers oppose its sign."""
+        return mirror(self, estimate) if _log_odds(estimate) < 0.0 else estimate
 
     def _rule(self, progress: Progress | None) -> StoppingRule:
         return StoppingRule(
@@ -122,7 +141,21 @@ class BoraMAP(BoltzmannModel):
             precision=self._precision(engine, scores, slopes, size),
             theta=slopes[:, None],
             workers=WorkerEstimate(slopes, np.asarray(size / np.sqrt(at.curvature))),
+            sign=self._sign(engine, at, size),
         ), size
+
+    def _sign(self, engine: Engine, at: Profile, size: float) -> SignSupport | None:
+        """Count the workers for and against the sign.
+
+        The prior N(μ, σ²) takes every worker as honest before its first vote. For this question it
+        is replaced by N(0, μ² + σ²), which is as wide about 0 and favours no sign.
+        """
+        mean, precision = self.reliability_mean, self.reliability_sd**-2
+        votes = np.maximum(at.curvature - precision, 0.0)
+        total = votes + 1.0 / (mean**2 + self.reliability_sd**2)
+        beta = (at.curvature * at.slopes - precision * mean) / total
+        loads = engine.counts.tally(np.zeros(engine.facts.n_items)).loads
+        return WorkerEstimate(beta * size, size * total**-0.5).sign_support(loads)
 
     @staticmethod
     def _precision(
@@ -133,3 +166,7 @@ class BoraMAP(BoltzmannModel):
             return None
         at = required(engine.slopes).curvature(scores, slopes)
         return ScorePrecision.of(at.laplacian, engine.facts, size**2)
+
+
+def _log_odds(estimate: Estimate) -> float:
+    return 0.0 if estimate.sign is None else estimate.sign.log_odds

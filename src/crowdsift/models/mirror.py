@@ -16,7 +16,7 @@ __all__ = ["mirror"]
 
 
 def mirror(model: Model, estimate: Estimate) -> Estimate:
-    """The estimate with the sign of all scores turned, and everything else to match.
+    """Return the estimate with the sign of all scores turned, and all else to match.
 
     Examples
     --------
@@ -33,7 +33,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
     ([-1.0, 1.0], [-0.5])
     """
     pairs, points, apart = estimate.pairs, estimate.points, estimate.in_context
-    population, sites, margin = estimate.population, estimate.sites, estimate.sign_margin
+    population, sites, sign = estimate.population, estimate.sites, estimate.sign
     return replace(
         estimate,
         scores=0.0 - estimate.scores,
@@ -41,7 +41,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         points=None if points is None else _points(points),
         in_context=None if apart is None else apart._replace(points=_points(apart.points)),
         workers=_workers(estimate.workers),
-        sign_margin=None if margin is None else -margin,
+        sign=None if sign is None else sign.mirrored(),
         pairs=None if pairs is None else pairs._replace(mean=0.0 - pairs.mean),
         population=None if population is None else mirrored_population(population),
         sites=None if sites is None else sites._replace(nu=-sites.nu),

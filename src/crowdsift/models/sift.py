@@ -22,7 +22,6 @@ from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
 from crowdsift.models.group_estimate import with_group_estimate
 from crowdsift.models.mirror import mirror
 from crowdsift.models.sift_estimate import run_estimate, worker_posteriors
-from crowdsift.models.sift_summary import is_upside_down
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.contexts import MOST_NUMBERS
 from crowdsift.solvers.ep.covariate_run import with_covariates
@@ -149,7 +148,7 @@ class Sift(Model):
         return 2 * plain + _BYTES_A_TYPE * min(leaves * types, MOST_NUMBERS)
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
-        """Expectation propagation from all starts; the sign by head-count."""
+        """Expectation propagation from all starts; informative workers decide the sign."""
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
         return self._estimate(run, engine)
 
@@ -268,7 +267,6 @@ class Sift(Model):
         learned = None if covariates is None or not covariates[0].names else covariates[0]
         sides = run.side_posteriors() if learned is None else learned.sides()
         workers, in_context = worker_posteriors(run, engine, sides, size)
-        flip = not engine.facts.n_gold and is_upside_down(workers, engine)
         estimate = run_estimate(run, engine, workers, in_context, size, keep_sites=learned is None)
         if features is not None:
             estimate = with_feature_estimate(estimate, run, features, size)
@@ -276,7 +274,9 @@ class Sift(Model):
             estimate = with_group_estimate(estimate, run, *ungrouped, size)
         if covariates is not None:
             estimate = with_covariate_estimate(estimate, *covariates)
-        return mirror(self, estimate) if flip else estimate
+        sign = estimate.sign
+        reversed_ = sign is not None and sign.log_odds < 0.0 and not engine.facts.n_gold
+        return mirror(self, estimate) if reversed_ else estimate
 
     def mirrored(self, theta: Vector, level: float) -> Vector:
         """Quantiles of -β, in rising order."""

@@ -70,7 +70,7 @@ def run_estimate(
     types, typical = run.prior.types, typical_reliability(run.prior)
     contexts = run.sites if isinstance(run.sites, ContextSites) else None
     classes = classes_of(run, engine, typical)
-    voters = slice(engine.facts.n_workers - engine.facts.n_gold)
+    judged = worker_estimate(workers, types, typical * size, classes)
     scores = _about_mean(run.means / size, engine)
     variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
     crowd_side = run.sides.prior.mean, float(np.sqrt(run.sides.mean_variance))
@@ -84,9 +84,9 @@ def run_estimate(
         theta=workers.spread,
         points=workers.points,
         in_context=in_context,
-        workers=worker_estimate(workers, types, typical * size, classes),
+        workers=judged,
         evidence=run.evidence[-1],
-        sign_margin=float(np.mean(workers.positive[voters] - workers.negative[voters])),
+        sign=judged.sign_support(_voter_loads(engine)),
         crowd_side=crowd_side if types.sides else None,
         details={
             "pair_effect": run.pair_effect / size**2,
@@ -100,6 +100,12 @@ def run_estimate(
         sites=kept_sites(run.sites) if keep_sites and contexts is None else None,
         diagnostics=tuple(run_diagnostics(run, engine)),
     )
+
+
+def _voter_loads(engine: Engine) -> Vector:
+    """Return the number of votes of every worker, gold left out."""
+    voters = engine.facts.n_workers - engine.facts.n_gold
+    return engine.counts.tally(np.zeros(engine.facts.n_items)).loads[:voters]
 
 
 def _pairs(run: Propagation, size: float) -> PairPosteriors | None:

@@ -1,4 +1,4 @@
-"""The sign of a run of sift, the estimates of its workers, and its diagnostics."""
+"""The estimates of the workers of a run of sift, and its diagnostics."""
 
 from __future__ import annotations
 
@@ -22,31 +22,10 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.solvers.ep.type_summary import TypeSummary
 
-__all__ = ["is_upside_down", "run_diagnostics", "worker_estimate"]
+__all__ = ["run_diagnostics", "worker_estimate"]
 
 _FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
-_CLEAR = 2.0  # standard deviations by which heads, or votes, settle the sign
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
-
-
-def is_upside_down(summary: TypeSummary, engine: Engine) -> bool:
-    """Whether the other sign is that of the majority; where gold has not settled it.
-
-    By head-count, H = Σ P(β > 0) - P(β < 0), of a standard deviation of √Σ P(β ≠ 0) where a coin
-    decides on every worker. Where that is less than two of them, heads are as good as tied, and
-    the votes decide if they are clear: Σa with a = n (P(β > 0) - P(β < 0)) of a worker of n votes,
-    beyond two times √Σa². Worker by worker, so that one with most of the votes is not a majority;
-    and by signs alone, since adversaries who know the truth agree with each other far more than
-    honest people do.
-    """
-    up, down = summary.positive, summary.negative
-    heads, spread = float((up - down).sum()), float((up + down).sum()) ** 0.5
-    if abs(heads) < _CLEAR * spread:
-        cast = engine.counts.tally(np.zeros(engine.facts.n_items)).decided  # ranks do not matter
-        votes = cast * (up - down)
-        if abs(float(votes.sum())) > _CLEAR * float((votes @ votes) ** 0.5):
-            return float(votes.sum()) < 0.0
-    return heads < 0.0
 
 
 def worker_estimate(

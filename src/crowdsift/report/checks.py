@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.report.top_checks import top_checks
 from crowdsift.report.verdict import Check, State
-from crowdsift.results.words import count, label, many, percent, shortened
+from crowdsift.results.words import chance, count, label, many, percent, shortened
 
 if TYPE_CHECKING:
     from crowdsift.report.facts import Facts
@@ -18,7 +18,7 @@ __all__ = ["run_checks"]
 # The limits of the checks; docs/report.md explains them.
 FEW_ITEM_VOTES = 10  # an item with fewer has a score that is mostly guess
 FEW_WORKER_VOTES = 10  # a worker with fewer is judged by others more than by itself
-SIGN = (0.5, 0.2)  # sign margin: clear from, in danger below
+SIGN = 0.75  # probability of the sign: in danger below
 FLAGGED_SHARE = (0.15, 0.4)
 ONE_WORKER = (0.15, 0.35)
 SIDE = (0.03, 0.1)  # share of decided votes that went left beyond what the scores explain
@@ -111,26 +111,25 @@ def _connected(facts: Facts) -> Check:
 
 def _sign(facts: Facts) -> Check:
     s, title = facts.fit.summary, "Which end is up"
-    margin, agree = s.get("sign_margin"), s.get("gold_agree")
+    stated, agree = s.get("sign_probability"), s.get("gold_agree")
     if agree is not None:
         return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0), title)
-    if margin is None:
+    if stated is None:
         return Check("sign", title, "none",
                      f"{facts.fit.method} takes the majority's word for which end is the "
                      "better one.")  # fmt: skip
-    state: State = "good" if margin >= SIGN[0] else "care" if margin >= SIGN[1] else "bad"
-    if state == "good" and s.get("sign_unsettled"):
-        state = "care"
+    state: State = "bad" if stated < SIGN else "care" if s.get("sign_unsettled") else "good"
     result = {
-        "good": "most workers vote with the ranking rather than against it",
-        "care": "those who vote with the ranking are only somewhat more than those against it",
-        "bad": "about as many workers vote against the ranking as with it: it might be upside down",
+        "good": "most informative workers vote with it",
+        "care": "only somewhat more informative workers vote with it than against it",
+        "bad": "about as many informative workers vote against it as with it",
     }[state]
     needed = s.get("gold_needed")
     advice = "The order itself is too uncertain for known answers to settle it: more votes first."
     if needed:
         advice = f"{many(int(needed), 'pair')} with a known answer would settle it: --gold FILE."
-    return Check("sign", title, state, f"Sign margin {margin:.2f} of at most 1: {result}.",
+    return Check("sign", title, state,
+                 f"The ranking is the right way up with {chance(stated)}: {result}.",
                  advice if state != "good" else "")  # fmt: skip
 
 

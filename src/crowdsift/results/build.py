@@ -38,7 +38,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     """
     votes, estimate = fitted.votes, fitted.estimate
     items, workers = item_table(fitted), worker_table(fitted)
-    found, needed = diagnose(fitted, workers)
+    found, needed = diagnose(fitted)
     result = summary(fitted, found, needed, passes, time.perf_counter() - started)
     apart = separation_of(items, fitted.model.name, fitted.level)
     result["separation_reliability"] = None if apart is None else apart.reliability

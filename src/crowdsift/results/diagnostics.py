@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from math import ceil, exp, log
+from math import ceil, log
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.results.sign import THIN, Agreement, gold_needed, sign_log_odds
+from crowdsift.results.sign import THIN, Agreement, gold_needed
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from numpy.typing import NDArray
+
+    from crowdsift.models.sign import SignSupport
 
 __all__ = [
     "advice_to_repeat_pairs",
@@ -95,12 +97,9 @@ def one_way_diagnostics(
     return diagnostics
 
 
-def sign_diagnostics(
-    reliable: float, adversarial: float, margin: float, order_right: float
-) -> tuple[list[Diagnostic], int | None]:
-    """That the sign is not settled by the crowd, and the number of gold pairs that settle it."""
-    odds = sign_log_odds(reliable, adversarial)
-    if odds >= THIN:
+def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagnostic], int | None]:
+    """Warn where the workers do not settle the sign; return how many gold pairs settle it, too."""
+    if sign.log_odds >= THIN:
         return [], None
     needed = gold_needed(order_right)
     cure = (
@@ -110,9 +109,9 @@ def sign_diagnostics(
         "settle it"
     )
     message = (
-        f"which end of the scores is up is not settled: by head-count {reliable:.1f} workers speak "
-        f"for this sign and {adversarial:.1f} against it (sign margin {margin:.2f}), so that it is "
-        f"right with {_share(1.0 / (1.0 + exp(-max(odds, -700.0))))}; {cure}"
+        f"which end of the scores is up is not settled: of the informative workers "
+        f"{sign.positive:.1f} speak for this sign and {sign.negative:.1f} against it, so that it "
+        f"is right with {_share(sign.probability)}; {cure}"
     )
     return [Diagnostic(Kind.SIGN, message)], needed
 

@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, Any
 from crowdsift.errors import ConvergenceWarning, SignWarning
 from crowdsift.io.resources import require_memory
 from crowdsift.models.diagnostics import Kind
+from crowdsift.models.mirror import mirror
 from crowdsift.results.fitted import Fitted, centre
-from crowdsift.results.sign import count_gold, mirror, voters
+from crowdsift.results.sign import count_gold, voters
 from crowdsift.results.start import estimate_from
 
 if TYPE_CHECKING:

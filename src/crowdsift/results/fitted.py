@@ -10,7 +10,6 @@ import numpy as np
 
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.ranking import ranks, table_order
-from crowdsift.results.verdicts import sign_margin
 from crowdsift.votes.mapped import parts
 from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally, tally_of
@@ -21,6 +20,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Counts
     from crowdsift.io.gold import Gold
     from crowdsift.models import Estimate, Model
+    from crowdsift.models.sign import SignSupport
     from crowdsift.numeric import Vector
     from crowdsift.results.sign import Agreement
     from crowdsift.votes.comparisons import Comparisons
@@ -84,12 +84,11 @@ class Fitted:
         return estimate.covariance.deviations(estimate.score_sd)
 
     @cached_property
-    def margin(self) -> float | None:
-        """How clearly the crowd settles the sign; None where a method cannot say."""
-        margin, result = self.estimate.sign_margin, self.estimate.workers
-        if margin is None and result.reliability is not None and result.reliability_sd is not None:
-            return sign_margin(result.reliability - result.random_level, result.reliability_sd)
-        return margin
+    def sign(self) -> SignSupport | None:
+        """How clearly the workers settle the sign; None where a method cannot say."""
+        if self.estimate.sign is not None:
+            return self.estimate.sign
+        return self.estimate.workers.sign_support(self.loads)
 
     @cached_property
     def compared_once(self) -> bool:

@@ -1,19 +1,14 @@
-"""Which end of the scores is up: settled by gold, or by the crowd itself, and how clearly.
-
-With workers of either sign, scores r and -r explain the votes alike. The crowd settles the sign
-by head-count only if honest workers are the majority; gold settles it without that assumption.
-"""
+"""Gold and the sign of the scores: how well they agree, and how many gold pairs settle the sign."""
 
 from __future__ import annotations
 
 from dataclasses import fields, replace
-from math import lgamma, log
+from math import log
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
-from crowdsift.models.mirror import mirror
 from crowdsift.numeric.distributions import normal_share
 
 if TYPE_CHECKING:
@@ -30,15 +25,10 @@ __all__ = [
     "Agreement",
     "count_gold",
     "gold_needed",
-    "mirror",
     "order_probability",
-    "sign_log_odds",
     "voters",
 ]
 
-# Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the
-# 5·(.7, .1) pseudo-counts of the prior of `sift`.
-_HONEST, _ADVERSARIAL = 3.5, 0.5
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
 _PAIRS = 5_000  # drawn to see how often the order of a pair is right
 _MOST_GOLD = 99
@@ -97,28 +87,6 @@ def voters(estimate: Estimate, count: int) -> Estimate:
         points=None if points is None else WorkerPoints(*(x[:count] for x in points)),
         workers=replace(result, extra=extra, **workers),
         covariates=None if estimate.covariates is None else estimate.covariates.of(count),
-    )
-
-
-def sign_log_odds(reliable: float, adversarial: float) -> float:
-    """Log odds that the sign is right, from the expected counts of workers on either side.
-
-    The share ρ of the honest among workers of a clear sign is Beta(3.5, 0.5) before the votes. With
-    R workers for the sign and A against it the evidence is B(3.5 + R, 0.5 + A) if it is right and
-    B(3.5 + A, 0.5 + R) if all are mirrored; for many workers the odds go to (R/A)³.
-
-    Examples
-    --------
-    >>> from crowdsift.results.sign import sign_log_odds
-    >>> round(sign_log_odds(60, 40), 2), round(sign_log_odds(50, 50), 2)
-    (1.18, 0.0)
-    """
-    a, b = _HONEST, _ADVERSARIAL
-    return (
-        lgamma(a + reliable)
-        + lgamma(b + adversarial)
-        - lgamma(a + adversarial)
-        - lgamma(b + reliable)
     )
 
 

@@ -23,8 +23,8 @@ from crowdsift.results.feature_table import feature_notes, feature_summary
 from crowdsift.results.sign import order_probability
 
 if TYPE_CHECKING:
+    from crowdsift.models.sign import SignSupport
     from crowdsift.results.fitted import Fitted
-    from crowdsift.results.tables import Table
 
 __all__ = ["diagnose", "summary"]
 
@@ -44,7 +44,7 @@ def summary(
         What the fit took.
     """
     votes, estimate, gold = fitted.votes, fitted.estimate, fitted.gold
-    rule = estimate.rule
+    rule, sign, stated = estimate.rule, fitted.sign, _stated_sign(fitted)
     return {
         "method": fitted.model.name,
         "version": __version__,
@@ -69,7 +69,8 @@ def summary(
         **feature_summary(fitted),
         **covariate_summary(fitted),
         "seconds": round(seconds, 6),
-        "sign_margin": fitted.margin,
+        "sign_margin": None if sign is None else sign.margin,
+        "sign_probability": None if stated is None else stated.probability,
         "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
         "gold_needed": needed,
         "gold_agree": None if gold is None else gold.agree,
@@ -83,7 +84,7 @@ def summary(
     }
 
 
-def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | None]:
+def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
     """What deserves a look, the worst first, and how many gold pairs would settle the sign."""
     votes, estimate, model = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
@@ -99,16 +100,19 @@ def diagnose(fitted: Fitted, workers: Table) -> tuple[list[Diagnostic], int | No
         *island_diagnostics(int(fitted.component.max()) + 1, contexts),
         *one_way_diagnostics(votes.items, fitted.counted.flags),
     ]
-    needed, margin = None, fitted.margin
+    needed, sign = None, _stated_sign(fitted)
     if fitted.gold is not None:
         found.extend(gold_diagnostics(model.name, fitted.gold, model.free_sign))
-    elif model.free_sign and margin is not None and votes.n_workers > 1 and estimate.scores.any():
-        reliable, adversarial = (
-            float(workers[name].sum()) for name in ("p_reliable", "p_adversarial")
-        )
-        unsettled, needed = sign_diagnostics(reliable, adversarial, margin, _order_right(fitted))
+    elif sign is not None and votes.n_workers > 1:
+        unsettled, needed = sign_diagnostics(sign, _order_right(fitted))
         found = unsettled + found
     return [*found, *_unconverged(fitted)], needed
+
+
+def _stated_sign(fitted: Fitted) -> SignSupport | None:
+    """Return the workers' support of the sign where they alone settle it; else None."""
+    free = fitted.model.free_sign and fitted.gold is None and fitted.estimate.scores.any()
+    return fitted.sign if free else None
 
 
 def _unconverged(fitted: Fitted) -> list[Diagnostic]:

@@ -1,12 +1,10 @@
-"""A word for every worker, and how clearly the crowd settles the sign."""
+"""A word for every worker."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
-
-from crowdsift.numeric.distributions import normal_share
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -17,26 +15,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Verdicts",
     "shares",
-    "sign_margin",
     "verdicts",
     "words_of",
 ]
 
 MIN_LOG_BAYES_FACTOR = 3.0  # nats by which a class must explain votes better than the next
 _INFORMATIVE = 2  # the column of that class
-
-
-def sign_margin(reliability: Vector, sd: Vector) -> float:
-    """Mean over workers of P(β > 0) - P(β < 0): how clearly the crowd settles the sign.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift.results.verdicts import sign_margin
-    >>> round(sign_margin(np.array([1.0, 1.0, -1.0]), np.array([0.1, 0.1, 0.1])), 3)
-    0.333
-    """
-    return float(np.mean(2.0 * normal_share(reliability / sd) - 1.0))
 
 
 def words_of(

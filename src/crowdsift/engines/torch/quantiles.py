@@ -57,11 +57,10 @@ def summary(types: TypeState, prior: Vector, levels: Vector) -> ReliabilitySumma
     for points, masses in _posteriors(types, prior):
         mean = (points * masses).sum(dim=1)
         square = (points * points * masses).sum(dim=1)
-        chances = [(masses * kind).sum(dim=1) for kind in (points > 0.0, points < 0.0)]
         sd = (square - mean * mean).clamp(min=0.0).sqrt()
         none = torch.zeros_like(mean[:, None])
         limits = _quantiles(points, masses, at, none)
-        columns.append([x.cpu() for x in (mean, sd, *chances, limits)])
+        columns.append([x.cpu() for x in (mean, sd, limits)])
     whole = (torch.cat(column).numpy() for column in zip(*columns, strict=True))
     return ReliabilitySummary(*whole) if columns else None
 

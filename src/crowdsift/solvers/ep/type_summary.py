@@ -34,7 +34,7 @@ _SIDE_ONLY_SPREAD = 1.0 / 3.0  # a side-only type stands for sides within so muc
 
 
 class TypeSummary(NamedTuple):
-    """Per worker: mean, sd, limits of the 90 % interval, P(β > 0), P(β < 0), and more.
+    """Per worker: mean, sd, limits of the 90 % interval, and more.
 
     `spread` has one row a worker: quantiles of equal probability that stand for the posterior of
     β. `p_side_only` is the probability of a side-only type, `width` the mean tie width, `side` and
@@ -45,8 +45,6 @@ class TypeSummary(NamedTuple):
     sd: Vector
     lower: Vector
     upper: Vector
-    positive: Vector
-    negative: Vector
     spread: Vector
     p_side_only: Vector
     width: Vector
@@ -128,7 +126,7 @@ def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
     nothing = np.zeros_like(spread)
     return TypeSummary(
         mean=found.mean, sd=found.sd, lower=found.quantiles[:, 0].copy(),
-        upper=found.quantiles[:, 1].copy(), positive=found.positive, negative=found.negative,
+        upper=found.quantiles[:, 1].copy(),
         spread=spread, p_side_only=none, width=none, side=none, side_sd=none,
         points=WorkerPoints(spread, nothing, nothing, nothing),
     )  # fmt: skip
@@ -214,8 +212,6 @@ def _summary(
         sd=np.sqrt(np.maximum(square - mean**2, 0.0)),
         lower=limits[:, 0],
         upper=limits[:, 1],
-        positive=np.sum(masses * (found.points > 0), axis=1),
-        negative=np.sum(masses * (found.points < 0), axis=1),
         spread=limits[:, 2:],
         p_side_only=p_side_only,
         width=width,
