@@ -22,7 +22,7 @@ COMMANDS = {
     ),
     "two kinds of tables in one folder": (
         "fit VOTES --out OUT --excel-safe OUT",
-        "give each its own folder",
+        "--out writes to it, too; give each its own file or folder",
     ),
     "another engine": (
         "fit VOTES --engine abacus",
@@ -73,7 +73,7 @@ def test_the_votes_are_not_written_over(run, tmp_path, command):
         command = command.replace(name, place)
     status, _, err = run(*command.split())
     assert status == 1
-    assert "holds the votes that are read; write somewhere else" in err
+    assert "this file is read (VOTES); write somewhere else" in err
     assert sorted(os.listdir(tmp_path)) == ["votes.csv", "votes.parquet"]
 
 

@@ -12,7 +12,7 @@ import numpy as np
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
 from crowdsift.io.duck_write import Added
-from crowdsift.io.files import replace_file
+from crowdsift.io.files import read_files, replace_file, require_file, require_separate
 from crowdsift.io.ingest import coded_votes
 from crowdsift.io.item_values import match_labels, read_item_values
 from crowdsift.io.options import ReadOptions
@@ -136,6 +136,8 @@ def export_votes(
     if Path(votes).is_dir():
         fitted = _saved(votes, fitted, method)
         source, options = votes_of(fitted, options, texts=to == "trl" and texts is None)
+    read = [("votes", path) for path in read_files(source)]
+    require_separate([*read, *(("texts", path) for path in read_files(texts))], [("out", target)])
     with coded_votes(source, options, every_column=True) as coded, replace_file(target) as draft:
         if source is not votes:
             require_same_votes(coded, fitted)
@@ -309,10 +311,7 @@ def _checked(target: Path, to: str, flip: str, keep: float, texts: str | None) -
     kind = _KINDS.get(target.suffix.lower())
     if kind is None:
         raise RequestError(f"{target}: give a file that ends in .jsonl, .csv or .parquet")
-    if target.is_dir():
-        raise RequestError(f"{target} is a folder; give a file")
-    if not target.parent.is_dir():
-        raise RequestError(f"{target}: there is no folder {target.parent}; make it first")
+    require_file(target)
     return kind
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import signal
 import sys
@@ -31,6 +32,7 @@ from crowdsift.cli.report import report
 from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
 from crowdsift.cli.spam import spam
+from crowdsift.cli.targets import require_targets
 from crowdsift.cli.terminal import say
 from crowdsift.cli.update import update
 from crowdsift.errors import CrowdsiftError
@@ -67,7 +69,16 @@ def options(
 
 
 class _Command(TyperCommand):
-    """A command that says what to do where the shell has made many files of a glob."""
+    """A command that checks its files before it runs, and explains a glob without quotes."""
+
+    def invoke(self, ctx: Any) -> Any:
+        options = {
+            each.name: each.opts[0] if each.opts[0].startswith("-") else each.metavar or each.name
+            for each in self.params
+        }
+        if self.callback is not None:
+            require_targets(inspect.unwrap(self.callback), ctx.params, options)
+        return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
         try:

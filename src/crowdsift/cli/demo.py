@@ -6,12 +6,13 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli.options import Seed
+from crowdsift.cli.targets import Writes
 
 
 def demo(
-    out: Annotated[Path, typer.Option(help="Folder for the votes and the fit.")] = Path(
-        "demo-output"
-    ),
+    out: Annotated[
+        Path, Writes(tuple), typer.Option(help="Folder for the votes and the fit.")
+    ] = Path("demo-output"),
     seed: Seed = 0,
 ) -> None:
     """Simulate a crowd with spammers, fit it, and show what was found."""

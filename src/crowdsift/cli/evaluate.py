@@ -7,6 +7,7 @@ import typer
 from crowdsift.cli import options as opt
 from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
 from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.targets import READS
 from crowdsift.cli.terminal import print_text, step_progress, to_json
 
 
@@ -14,6 +15,7 @@ def evaluate(
     votes: opt.Votes,
     truth: Annotated[
         str | None,
+        READS,
         typer.Option(
             help="File with the columns item and score; without it left-out votes are predicted."
         ),

@@ -8,6 +8,7 @@ import typer
 from crowdsift.cli import options as opt
 from crowdsift.cli.options import hyper_parameters
 from crowdsift.cli.reading import read_options
+from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import fit_progress, say, warn
 from crowdsift.errors import RequestError
 
@@ -30,22 +31,27 @@ Flip = Annotated[
 
 Head = Annotated[
     Path | None,
+    Writes(),
     typer.Option(
         help="FILE.safetensors for the linear head of a fit with features of items; VOTES is then "
         "the folder of the fit, and there is no --out."
     ),
 ]
-Target = Annotated[Path | None, typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")]
+Target = Annotated[
+    Path | None, Writes(), typer.Option(help="FILE.jsonl, FILE.csv or FILE.parquet.")
+]
 Method = Annotated[
     str | None,
     typer.Option(help="sift, bora-em, hbtl or bt. Default: sift; bt without workers."),
 ]
 Texts = Annotated[
     str | None,
+    READS,
     typer.Option(help="What chosen and rejected hold, as ITEMS.csv:COLUMN."),
 ]
 Fitted = Annotated[
     Path | None,
+    READS,
     typer.Option("--fit", help="Folder of a saved fit to take instead of fitting."),
 ]
 
@@ -75,9 +81,7 @@ def export(
 ) -> None:
     """Write every vote with a soft label, margin and weight, to train on."""
     import crowdsift
-    from crowdsift.io.files import require_other
 
-    require_other(votes, out)
     if out is None:
         _write_head(fitted or Path(votes), head)
         return

@@ -1,8 +1,11 @@
 """`crowdsift fit`."""
 
 # Annotations are read by typer when the command is registered.
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.interrupts import raise_if_seen
@@ -19,22 +22,21 @@ from crowdsift.cli.terminal import (
     to_json,
     warn,
 )
-from crowdsift.errors import RequestError
+from crowdsift.errors import CrowdsiftError
 
 if TYPE_CHECKING:
     from crowdsift import Fit
-
-Shown = Literal["json", "tables", "nothing"]
+    from crowdsift.results.rows import VoteRows
+    from crowdsift.votes.intake import Intake
 
 
 def fit(
     votes: opt.Votes,
     method: opt.Method = None, settings: opt.Settings = None, tune: opt.Tune = False,
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
-    where: opt.Where = None, unique: opt.Unique = None,
-    skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None,
-    covariates: opt.Covariates = None, features: opt.OldFeatures = None,
-    classes: opt.Classes = None,
+    where: opt.Where = None, unique: opt.Unique = None, skip_bad: opt.SkipBad = False,
+    bad_rows: opt.BadRows = None, covariates: opt.Covariates = None,
+    features: opt.OldFeatures = None, classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error", gold: opt.Gold = None, by: opt.By = None,
     out: opt.OutFolder = None, report: opt.ReportFile = None, table: opt.TableFile = None,
@@ -42,8 +44,7 @@ def fit(
     dependent_by: opt.DependentBy = None, time: opt.TimeColumn = None,
     robustness: opt.Robustness = False, statistics: opt.Statistics = False,
     mturk_review: opt.MturkReview = None, excel_safe: opt.ExcelSafe = None,
-    as_json: opt.AsJson = False,
-    no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
+    as_json: opt.AsJson = False, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
     hide_workers: opt.HideWorkers = False,
     partitions: opt.Partitions = False, query: opt.Query = None, to_table: opt.ToTable = None,
     start: opt.Start = None, checkpoint: opt.Checkpoint = None,
@@ -56,7 +57,7 @@ def fit(
 
     given = hyper_parameters(settings or [])
     model = None if method is None else crowdsift.model(method, **given)
-    _require_targets(out, report, table, excel_safe, votes, to_table)
+    _refuse_targets(votes, table, to_table)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
@@ -68,7 +69,8 @@ def fit(
     needs_rows = bool(classes or gold or tune) or not (model is None or model.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
         read, rows = read_for_fit(votes, options, dependent_by, time, (engine, resources),
-                                  needs_rows=needs_rows, quiet=quiet)  # fmt: skip
+                                  needs_rows=needs_rows, batch=mturk_review is not None,
+                                  quiet=quiet)  # fmt: skip
     model = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(model, covariates, classes, tune, item_features or item_text)
     title = f"Fitting {model.name}"
@@ -77,18 +79,42 @@ def fit(
             read, model, classes=classes, items=item_features, item_text=item_text,
             item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
             scale=scale, anchor=anchors(anchor), level=level, dependent_by=rows, engine=engine,
-            threads=threads, seed=seed, progress=progress,
-            engine_options=resources, memory=memory or "",
+            threads=threads, seed=seed, progress=progress, engine_options=resources,
+            memory=memory or "",
         )  # fmt: skip
-    result = _checked(result, robustness, statistics, gold, threads, quiet)
-    result = _for_workers(result, votes, mturk_review, hide_workers, excel_safe, quiet)
-    shown = _shown(as_json, quiet, out, report, table, to_table, mturk_review, excel_safe)
-    _show(result, out, report, table, (votes, to_table), shown=shown, threads=threads, quiet=quiet)
+    steps = _Steps(threads, quiet)
+    result = _completed(result, steps, read.intake, robustness, statistics, gold)
+    shown = result.hide_workers() if hide_workers else result
+    _write_folders(shown, steps, out, excel_safe)
+    _write_review(result, rows, mturk_review, steps)
+    _write_files(shown, steps, report, table)
+    _write_tables(shown, steps, votes, to_table)
+    _show(shown, steps, as_json)
 
 
-def _shown(as_json: bool, quiet: bool, *written: Path | str | None) -> "Shown":
-    """What is printed; `--quiet` leaves out tables that a file has."""
-    return "json" if as_json else "nothing" if quiet and any(written) else "tables"
+class _Steps:
+    """The steps after a fit: one that fails does not stop the others, and is reported last."""
+
+    def __init__(self, threads: int | None, quiet: bool) -> None:
+        self.threads, self.quiet = threads, quiet
+        self.written: list[str] = []
+        self.failed: list[str] = []
+
+    @contextmanager
+    def step(self, option: str, title: str = "") -> Iterator[None]:
+        """Run a block; note its error and go on, so that no finished fit is lost."""
+        try:
+            with step_progress(title, quiet=self.quiet or not title):
+                yield
+            raise_if_seen()
+        except Exception as error:
+            raise_if_seen()  # a library may have turned the signal into an error of its own
+            if os.environ.get("CROWDSIFT_DEBUG"):
+                raise
+            known = isinstance(error, CrowdsiftError | OSError | MemoryError)
+            kind = "" if known else f"internal error, {type(error).__name__}: "
+            text = str(error) or "not enough memory"
+            self.failed.append(f"{option}: {kind}{text}")
 
 
 def _refuse_unused(
@@ -107,139 +133,110 @@ def _refuse_unused(
     )
 
 
-def _checked(
-    result: "Fit",
-    robustness: bool,
-    statistics: bool,
-    gold: str | None,
-    threads: int | None,
-    quiet: bool,
-) -> "Fit":
-    """The fit with robustness and statistics where these options are given."""
-    if robustness:
-        with step_progress("Searching for votes that the leader hangs on", quiet=quiet):
-            result = result.with_robustness(gold=gold, threads=threads)
-    if statistics:
-        with step_progress("Halving the workers for statistics", quiet=quiet):
-            result = result.with_statistics(halves=5, gold=gold, threads=threads)
-    raise_if_seen()
-    return result
-
-
-def _for_workers(
-    result: "Fit",
-    votes: str,
-    review: Path | None,
-    hide_workers: bool,
-    excel_safe: Path | None,
-    quiet: bool,
-) -> "Fit":
-    """The fit with times of work where they are known; review and sheets; pseudonyms."""
-    from crowdsift.io.mturk_review import median_seconds, write_review
-
-    if result.worker_table.height and (seconds := median_seconds(votes)):
-        result = result.with_seconds(seconds)
-    if review is not None:
-        decided = result.decisions()
-        rows = zip(decided["worker"], decided["suggestion"], decided["reason"], strict=True)
-        done = write_review(votes, {who: (what, why) for who, what, why in rows}, review)
-        if not quiet:
-            found = ", ".join(f"{count} {word}" for word, count in done.items())
-            say(f"Written: {review} ({found})")
-    result = result.hide_workers() if hide_workers else result
-    if excel_safe is not None:
-        from crowdsift.results.excel import write_excel_safe
-
-        write_excel_safe(result, excel_safe)
-        if not quiet:
-            say(f"Written: {excel_safe}/items.csv, workers.csv, decisions.csv for spreadsheets")
-    return result
-
-
-def _require_targets(
-    out: Path | None,
-    report: Path | None,
-    table: Path | None,
-    excel_safe: Path | None,
-    votes: str,
-    to_table: str | None,
-) -> None:
-    """Refuse what cannot be written before any work is done."""
-    from crowdsift.io.files import require_file, require_folder, require_other
-
-    require_other(votes, report, table)
-    if out is not None:
-        from crowdsift.results.store import require_target
-
-        require_folder(out)
-        require_target(out, votes)
-        if excel_safe is not None and out.resolve() == excel_safe.resolve():
-            raise RequestError(f"--out and --excel-safe are both {out}; give each its own folder")
-    if report is not None:
-        require_file(report)
-    if to_table is not None:
-        from crowdsift.io.database_tables import require_table
-
-        require_table(votes, to_table)
+def _refuse_targets(votes: str, table: Path | None, to_table: str | None) -> None:
+    """Refuse a table of unknown kind, and one in a database that the votes do not come from."""
     if table is not None:
         from crowdsift.results.leaderboard import form_of
 
         form_of(table)
-        require_file(table)
+    if to_table is not None:
+        from crowdsift.io.database_tables import require_table
+
+        require_table(votes, to_table)
 
 
-def _show(
+def _completed(
     result: "Fit",
-    out: Path | None,
-    report: Path | None,
-    table: Path | None,
-    target: tuple[str, str | None],
-    *,
-    shown: Shown,
-    threads: int | None,
-    quiet: bool,
-) -> None:
-    """Write the files, then print the tables, the JSON or nothing."""
-    text = to_json(result.to_json()) if shown == "json" else ""
-    page: Any = None
-    if report is not None:
-        with step_progress("Testing the fit for the report", quiet=quiet):
-            page = result.report(command=command_line(), threads=threads)
+    steps: _Steps,
+    intake: "Intake | None",
+    robustness: bool,
+    statistics: bool,
+    gold: str | None,
+) -> "Fit":
+    """Add times of work where they are known, robustness and statistics where asked for."""
+    if intake is not None and intake.work_seconds and result.worker_table.height:
+        result = result.with_seconds(intake.work_seconds)
+    if robustness:
+        with steps.step("--robustness", "Searching for votes that the leader hangs on"):
+            result = result.with_robustness(gold=gold, threads=steps.threads)
+    if statistics:
+        with steps.step("--statistics", "Halving the workers for statistics"):
+            result = result.with_statistics(halves=5, gold=gold, threads=steps.threads)
+    return result
+
+
+def _write_folders(result: "Fit", steps: _Steps, out: Path | None, excel_safe: Path | None) -> None:
+    """Write the folder of the fit, before all other outputs, and that for spreadsheets."""
     if out is not None:
-        result.save(out)
-    if page is not None:
-        page.save(report)
+        with steps.step("--out"):
+            result.save(out)
+            tables = ("items", "workers", "decisions", "overall", "coefficients")
+            there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]
+            steps.written.append(f"{out}/{', '.join([*there, 'summary.json'])}")
+    if excel_safe is not None:
+        from crowdsift.results.excel import write_excel_safe
+
+        with steps.step("--excel-safe"):
+            write_excel_safe(result, excel_safe)
+            steps.written.append(
+                f"{excel_safe}/items.csv, workers.csv, decisions.csv for spreadsheets"
+            )
+
+
+def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, steps: _Steps) -> None:
+    """Write the batch of Mechanical Turk with the suggestions filled in."""
+    if path is None or rows is None or rows.batch is None:
+        return
+    from crowdsift.io.mturk_review import write_review
+
+    with steps.step("--mturk-review"):
+        decided = result.decisions()
+        found = zip(decided["worker"], decided["suggestion"], decided["reason"], strict=True)
+        done = write_review(rows.batch, {who: (what, why) for who, what, why in found}, path)
+        counts = ", ".join(f"{count} {word}" for word, count in done.items())
+        steps.written.append(f"{path} ({counts})")
+
+
+def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path | None) -> None:
+    """Write the report and the leaderboard."""
+    if report is not None:
+        with steps.step("--report", "Testing the fit for the report"):
+            result.report(command=command_line(), threads=steps.threads).save(report)
+            steps.written.append(str(report))
     if table is not None:
         from crowdsift.results.leaderboard import write_leaderboard
 
-        write_leaderboard(result, table)
-    written = _to_database(result, *target)
-    warn(result.warnings)
-    if shown == "json":
-        print_text(text)
+        with steps.step("--table"):
+            write_leaderboard(result, table)
+            steps.written.append(str(table))
+
+
+def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) -> None:
+    """Write tables into the database that the votes came from."""
+    if name is None:
         return
-    if shown == "tables":
+    from crowdsift.io.database_tables import write_tables
+
+    with steps.step("--to-table"):
+        tables = {"items": result.shown_items.to_arrow()}
+        if result.worker_table.height:
+            tables["workers"] = result.worker_table.to_arrow()
+        if result.overall_ranking is not None:
+            tables["overall"] = result.overall_ranking.shown_items.to_arrow()
+        steps.written += [f"the table {each}" for each in write_tables(votes, name, tables)]
+
+
+def _show(result: "Fit", steps: _Steps, as_json: bool) -> None:
+    """Print the tables or the JSON, and what was written; raise an error if a step failed."""
+    warn(result.warnings)
+    if as_json:
+        print_text(to_json(result.to_json()))
+    elif not (steps.quiet and steps.written):  # else a file has the tables
         from crowdsift.report import terminal as console
 
         console.show_fit(result)
-    if out is not None:
-        tables = ("items", "workers", "decisions", "overall", "coefficients")
-        there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]
-        written += [f"{out}/{', '.join([*there, 'summary.json'])}"]
-    written += [str(path) for path in (report, table) if path is not None]
-    for each in written if not quiet else []:
+    if steps.failed:
+        done = f"Written: {'; '.join(steps.written)}" if steps.written else "Nothing was written"
+        raise CrowdsiftError(f"the fit is finished, but {'; '.join(steps.failed)}. {done}")
+    for each in steps.written if not (steps.quiet or as_json) else ():
         say(f"Written: {each}")
-
-
-def _to_database(result: "Fit", votes: str, name: str | None) -> list[str]:
-    """Write the tables into the database that the votes came from; what was written."""
-    if name is None:
-        return []
-    from crowdsift.io.database_tables import write_tables
-
-    tables = {"items": result.shown_items.to_arrow()}
-    if result.worker_table.height:
-        tables["workers"] = result.worker_table.to_arrow()
-    if result.overall_ranking is not None:
-        tables["overall"] = result.overall_ranking.shown_items.to_arrow()
-    return [f"the table {each}" for each in write_tables(votes, name, tables)]

@@ -4,10 +4,13 @@ from typing import Annotated
 
 import typer
 
+from crowdsift.cli.targets import READS
+
 __all__ = ["ItemFeaturesFile", "ItemTextFile", "MissingFeatures"]
 
 ItemFeaturesFile = Annotated[
     list[str] | None,
+    READS,
     typer.Option(
         "--item-features",
         help="Features of items, as FILE or FILE:COLUMN,...: columns of numbers or of lists "
@@ -16,6 +19,7 @@ ItemFeaturesFile = Annotated[
 ]
 ItemTextFile = Annotated[
     list[str] | None,
+    READS,
     typer.Option(
         "--item-text",
         help="Texts of items, as FILE:COLUMN, from which features are made; for sift and bora-map.",

@@ -7,10 +7,12 @@ import typer
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import print_text, say, to_json
 
 Askable = Annotated[
     str | None,
+    READS,
     typer.Option(
         help="Who may be asked: a file with the column worker and optionally capacity (the "
         "most questions for each), or all. Without it anyone may answer."
@@ -18,6 +20,7 @@ Askable = Annotated[
 ]
 Items = Annotated[
     str | None,
+    READS,
     typer.Option(help="A file with the column item: items that may have no vote yet."),
 ]
 KeepIslands = Annotated[
@@ -45,7 +48,7 @@ def next_(
     items: Items = None,
     keep_islands: KeepIslands = False,
     reask: Reask = False,
-    out: Annotated[Path | None, typer.Option(help="CSV file for the questions.")] = None,
+    out: Annotated[Path | None, Writes(), typer.Option(help="CSV file for the questions.")] = None,
     format_: opt.FormatName = "auto",
     columns: opt.Columns = None,
     values: opt.Values = None,
@@ -63,9 +66,8 @@ def next_(
     import crowdsift
     from crowdsift.active.next_pairs import next_pairs, second_opinions
     from crowdsift.io.candidates import read_capacities, read_labels
-    from crowdsift.io.files import replace_file, require_other
+    from crowdsift.io.files import replace_file
 
-    require_other(votes, out)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, threads=threads,

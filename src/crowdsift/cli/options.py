@@ -3,15 +3,32 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
+from crowdsift.cli.targets import READS, Writes, checkpoint_files, fit_files
 from crowdsift.errors import RequestError
+
+BAD_ROWS = "bad-rows.csv"  # the default of --bad-rows
+
+
+def _bad_rows(given: Mapping[str, Any]) -> str | None:
+    """Return the file for bad rows, which only --skip-bad writes."""
+    return (given["bad_rows"] or BAD_ROWS) if given["skip_bad"] else None
+
+
+def _excel_files() -> tuple[str, ...]:
+    from crowdsift.results.excel import FILES
+
+    return FILES
+
 
 Votes = Annotated[
     str,
+    READS,
     typer.Argument(
         metavar="VOTES",
         help="CSV, TSV, JSON, JSONL or Parquet file (also .gz, also a glob in quotes), or - for "
@@ -54,6 +71,7 @@ SkipBad = Annotated[
 ]
 BadRows = Annotated[
     str | None,
+    Writes(place=_bad_rows),
     typer.Option(help="File for the rows set aside and their reasons; default bad-rows.csv."),
 ]
 Partitions = Annotated[
@@ -71,10 +89,11 @@ Quiet = Annotated[
     ),
 ]
 FitFolder = Annotated[
-    Path, typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")
+    Path, READS, typer.Argument(metavar="DIR", help="Folder of a fit, as written by fit --out.")
 ]
 VotesOrFolder = Annotated[
     str,
+    READS,
     typer.Argument(
         metavar="VOTES",
         help="Votes, as for fit; or the folder of a saved fit, which is not refitted.",
@@ -93,14 +112,17 @@ Settings = Annotated[
 ]
 OutFolder = Annotated[
     Path | None,
+    Writes(fit_files, replaces=True),
     typer.Option(help="Folder for items.csv, workers.csv, decisions.csv and summary.json."),
 ]
 ReportFile = Annotated[
     Path | None,
+    Writes(),
     typer.Option(help="File for the report, one HTML page that needs no network."),
 ]
 Start = Annotated[
     Path | None,
+    READS,
     typer.Option(help="Folder of an earlier fit of these and fewer votes, to go on from."),
 ]
 Columns = Annotated[
@@ -132,10 +154,12 @@ OldFeatures = Annotated[
 ]
 Classes = Annotated[
     str | None,
+    READS,
     typer.Option(help="The class of every item, as ITEMS.csv:COLUMN; for barp."),
 ]
 Gold = Annotated[
     str | None,
+    READS,
     typer.Option(
         help="Pairs of known order, columns winner,loser (and that of --by): they settle which end "
         "of the scores is up."
@@ -175,6 +199,7 @@ Shards = Annotated[
 ]
 Checkpoint = Annotated[
     Path | None,
+    Writes(checkpoint_files, replaces=True),
     typer.Option(
         help="A folder for the iterate of the fit, written every ten seconds: --start FOLDER goes "
         "on from it. With --engine dask it is also kept where the cluster is lost."
@@ -230,10 +255,12 @@ DependentBy = Annotated[
 ]
 TableFile = Annotated[
     Path | None,
+    Writes(),
     typer.Option("--table", help="File for the leaderboard: .md, .tex or .csv."),
 ]
 ExcelSafe = Annotated[
     Path | None,
+    Writes(_excel_files),
     typer.Option(
         "--excel-safe",
         metavar="FOLDER",
@@ -243,6 +270,7 @@ ExcelSafe = Annotated[
 ]
 MturkReview = Annotated[
     Path | None,
+    Writes(),
     typer.Option(
         "--mturk-review",
         help="File for the Mechanical Turk batch with Approve or Reject filled in, for upload.",

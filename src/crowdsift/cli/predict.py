@@ -6,10 +6,12 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli.options import AsJson, FitFolder
+from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import print_text, say, to_json
 
 Pairs = Annotated[
     str,
+    READS,
     typer.Argument(
         metavar="PAIRS",
         help="A file with a pair a row: first and second (or left and right, winner and loser, "
@@ -31,18 +33,18 @@ def predict(
     directory: FitFolder,
     pairs: Pairs,
     unknown: Unknown = "error",
-    out: Annotated[Path | None, typer.Option(help="CSV file for the predictions.")] = None,
+    out: Annotated[
+        Path | None, Writes(), typer.Option(help="CSV file for the predictions.")
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
     from crowdsift.io.candidates import read_pair_queries
-    from crowdsift.io.files import replace_file, require_file
+    from crowdsift.io.files import replace_file
     from crowdsift.io.item_features import has_items
     from crowdsift.results.predict import predictions
 
-    if out is not None:
-        require_file(out)
     found = crowdsift.load(directory)
     if found.features is not None and has_items(pairs):
         result = found.score(pairs)

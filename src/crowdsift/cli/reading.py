@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.cli.interrupts import raise_if_seen
-from crowdsift.cli.options import mapping, names
+from crowdsift.cli.options import BAD_ROWS, mapping, names
 from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["read_for_fit", "read_options", "read_shown"]
-
-BAD_ROWS = "bad-rows.csv"
 
 
 def read_options(**given: Any) -> ReadOptions:
@@ -62,15 +60,28 @@ def read_for_fit(
     engine: tuple[str, dict[str, Any]],
     *,
     needs_rows: bool,
+    batch: bool = False,
     quiet: bool = False,
 ) -> tuple[Comparisons, VoteRows | None]:
-    """As `read_shown`, with the columns that say which votes go together and when, if any.
+    """Read votes as `read_shown` does, with what later steps need of their rows.
 
-    Read by the `engine` (a name and options) where it can, unless rows are needed here.
+    Parameters
+    ----------
+    group, time
+        The columns that say which votes go together, and when each was given.
+    engine, needs_rows
+        A name and options; the engine reads the votes where it can, unless rows are needed here.
+    batch
+        Whether all rows are kept, to be written back to Mechanical Turk.
     """
-    from crowdsift.results.rows import votes_for_fit
+    from crowdsift.results.rows import read_rows, votes_for_fit
 
-    comparisons, rows = votes_for_fit(votes, options, group, time, *engine, needs_rows)
+    comparisons: Comparisons
+    rows: VoteRows | None
+    if batch:
+        comparisons, rows = read_rows(votes, options, group=group, time=time, batch=True)
+    else:
+        comparisons, rows = votes_for_fit(votes, options, group, time, *engine, needs_rows)
     _say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 

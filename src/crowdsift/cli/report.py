@@ -1,18 +1,27 @@
 """`crowdsift report`."""
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
 from crowdsift.cli.options import FitFolder, HideWorkers, Quiet, Threads
+from crowdsift.cli.targets import Writes
 from crowdsift.cli.terminal import command_line, say, step_progress
+
+
+def _target(given: Mapping[str, Any]) -> Path | None:
+    """Return the file of the report; without a folder it is the folder that is refused."""
+    directory: Path = given["directory"]
+    return (given["out"] or directory / "report.html") if directory.is_dir() else None
 
 
 def report(
     directory: FitFolder,
     out: Annotated[
         Path | None,
+        Writes(place=_target),
         typer.Option(help="File for the report, one HTML page; default report.html in the folder."),
     ] = None,
     title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
@@ -30,11 +39,8 @@ def report(
 ) -> None:
     """Make the report of a saved fit, without fitting again."""
     import crowdsift
-    from crowdsift.io.files import require_file
 
     out = out or directory / "report.html"
-    if directory.is_dir():  # else it is the folder that is wrong
-        require_file(out)
     found = crowdsift.load(directory)
     if hide_workers:
         found = found.hide_workers()

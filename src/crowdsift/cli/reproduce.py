@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from crowdsift.cli.options import names
+from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import say
 
 if TYPE_CHECKING:
@@ -32,10 +33,11 @@ def reproduce(
         bool, typer.Option("--quick", help="Two seeds and thinned grids, a few minutes.")
     ] = False,
     data: Annotated[
-        Path | None, typer.Option(help="Folder to look for data sets in first.")
+        Path | None, READS, typer.Option(help="Folder to look for data sets in first.")
     ] = None,
     out: Annotated[
         Path | None,
+        Writes(tuple),
         typer.Option(help="Folder for tables, figures and the page; it can be resumed."),
     ] = None,
     seeds: Annotated[
@@ -54,7 +56,7 @@ def reproduce(
     ] = None,
     jobs: Annotated[int | None, typer.Option(help="How many processes; default all cores.")] = None,
     runs: Annotated[
-        Path, typer.Option(help="results: the folder that holds the runs, one folder each.")
+        Path, READS, typer.Option(help="results: the folder that holds the runs, one folder each.")
     ] = _RUNS,
 ) -> None:
     """Repeat an experiment of the paper: tables, figures, and a page beside the published."""

@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli.options import Columns, Seed, mapping
+from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import say
 from crowdsift.errors import RequestError
 
@@ -13,7 +14,11 @@ from crowdsift.errors import RequestError
 def simulate(
     items: Annotated[int, typer.Option(help="How many items.")],
     comparisons: Annotated[int, typer.Option(help="How many votes.")],
-    out: Annotated[Path, typer.Option(help="Folder for votes.csv, items.csv, workers.csv.")],
+    out: Annotated[
+        Path,
+        Writes(lambda: ("votes.csv", "items.csv", "workers.csv")),
+        typer.Option(help="Folder for votes.csv, items.csv, workers.csv."),
+    ],
     workers: Annotated[
         int | None, typer.Option(help="How many workers; with --like default as many as there.")
     ] = None,
@@ -28,7 +33,9 @@ def simulate(
         ),
     ] = "bora-em",
     like: Annotated[
-        str | None, typer.Option(help="A file of votes: each worker votes as often as one in it.")
+        str | None,
+        READS,
+        typer.Option(help="A file of votes: each worker votes as often as one in it."),
     ] = None,
     columns: Columns = None,
     seed: Seed = 0,

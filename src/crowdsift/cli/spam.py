@@ -6,6 +6,7 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli.options import Columns, Seed, Votes, mapping
+from crowdsift.cli.targets import Writes
 from crowdsift.cli.terminal import say
 
 
@@ -15,16 +16,14 @@ def spam(
         str, typer.Option(help="random, left, right, adversarial or combined (a quarter each).")
     ],
     percent: Annotated[float, typer.Option(help="Spammers to add, in percent of the workers.")],
-    out: Annotated[Path, typer.Option(help="CSV file: left,right,winner,worker.")],
+    out: Annotated[Path, Writes(), typer.Option(help="CSV file: left,right,winner,worker.")],
     columns: Columns = None,
     seed: Seed = 0,
 ) -> None:
     """Add spammers to votes, to see what a method makes of them."""
     import crowdsift
-    from crowdsift.io.files import require_other
     from crowdsift.lab.spam import write_votes
 
-    require_other(votes, out)
     comparisons = crowdsift.read(votes, columns=mapping(columns))
     spammed = crowdsift.add_spammers(comparisons, kind, percent, seed)
     write_votes(spammed, out)

@@ -7,6 +7,7 @@ import typer
 
 from crowdsift.cli.options import AsJson, Columns, FitFolder, Gold, Quiet, Threads, Votes
 from crowdsift.cli.reading import read_options, read_shown
+from crowdsift.cli.targets import Writes, fit_files
 from crowdsift.cli.terminal import fit_progress, print_text, say, to_json, warn
 
 
@@ -14,7 +15,9 @@ def update(
     directory: FitFolder,
     votes: Votes,
     out: Annotated[
-        Path | None, typer.Option(help="Folder for the new fit; the same folder by default.")
+        Path | None,
+        Writes(fit_files, replaces=True, place=lambda given: given["out"] or given["directory"]),
+        typer.Option(help="Folder for the new fit; the same folder by default."),
     ] = None,
     again: Annotated[
         bool,
@@ -28,9 +31,7 @@ def update(
 ) -> None:
     """Go on from a saved fit with more votes; what was there is kept."""
     import crowdsift
-    from crowdsift.io.files import require_folder
 
-    require_folder(out or directory)
     earlier = crowdsift.load(directory)
     named = bool(earlier.summary.get("workers"))
     options = read_options(columns=columns, by=earlier.by, no_workers=not named, threads=threads)

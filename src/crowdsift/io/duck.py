@@ -315,12 +315,22 @@ class FileSource(Source):
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
-        columns = ", ".join(self._stored(name) for name in names)
+        stored = {name: self._stored(name) for name in names}
+        coded = [column for name, column in stored.items() if name in self._coded]
+        columns = ", ".join(
+            f"labels_{column}.label" if column in coded else f"votes.{column}"
+            for column in stored.values()
+        )
+        joins = "".join(
+            f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
+            for column in coded
+        )
+        number = f"votes.{self._place}"
         json = [self._is_json(name) for name in names]
         for start in range(0, self._starts[-1], 10_000):
             found = self._query(
-                f"SELECT {columns} FROM votes WHERE rowid BETWEEN {start} AND {start + 9_999} "
-                "ORDER BY rowid"
+                f"SELECT {columns} FROM votes{joins} WHERE {number} BETWEEN {start} AND "
+                f"{start + 9_999} ORDER BY {number}"
             ).fetchall()
             for place, row in enumerate(found):
                 try:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import errno
+import glob
 import os
 import secrets
 import shutil
 import stat
 import sys
+import time
 from collections import deque
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
+from typing import Any
 
 from crowdsift.errors import RequestError
 from crowdsift.io.temporary import temporary_folder
@@ -19,18 +23,21 @@ __all__ = [
     "forget_written",
     "locked",
     "new_folder",
+    "read_files",
     "replace_file",
     "require_file",
     "require_folder",
-    "require_other",
+    "require_separate",
     "sync_folder",
     "write_folder",
     "write_through",
     "written",
 ]
 
+Named = tuple[str, str | os.PathLike[str]]  # an option and a path
 _MARK = ".crowdsift-tmp"  # how the names of our temporary files end
 _drafts: deque[tuple[Path, int]] = deque(maxlen=64)  # targets with the inode of their new content
+_WAIT_FOR_READER = 10.0  # seconds until a process must read from a named pipe
 _LONGEST_NAME = 200  # of a target within the name of its temporary file; file systems allow 255
 
 
@@ -93,16 +100,34 @@ def forget_written() -> None:
 
 @contextmanager
 def write_through(target: Path) -> Iterator[Path]:
-    """A temporary file whose content goes into `target`, a device or a pipe, at the end."""
+    """Yield a temporary file and copy its content into `target`, a device or a pipe, at the end."""
     with temporary_folder() as folder:
         temporary = folder / "content"
         temporary.touch()
         yield temporary
         try:
-            with temporary.open("rb") as source, target.open("wb", buffering=0) as sink:
+            with temporary.open("rb") as source, open(_opened_pipe(target), "wb") as sink:
                 shutil.copyfileobj(source, sink)
         except OSError as error:
             raise RequestError(f"{target}: cannot be written: {error.strerror}") from error
+
+
+def _opened_pipe(target: Path) -> int:
+    """Open a device or a pipe for writing; wait some seconds, not forever, for a reader."""
+    last = time.monotonic() + _WAIT_FOR_READER
+    while True:
+        try:
+            handle = os.open(target, os.O_WRONLY | getattr(os, "O_NONBLOCK", 0))
+        except OSError as error:
+            if error.errno != errno.ENXIO or not target.is_fifo():
+                raise
+            if time.monotonic() > last:
+                text = f"no process reads from this pipe (waited {_WAIT_FOR_READER:g} s)"
+                raise OSError(error.errno, text) from None
+            time.sleep(0.05)
+        else:
+            os.set_blocking(handle, True)
+            return handle
 
 
 def write_folder(
@@ -196,24 +221,90 @@ def require_folder(directory: str | os.PathLike[str]) -> None:
         raise RequestError(f"cannot write to {folder}: no permission in {nearest}")
 
 
-def require_other(source: str, *targets: str | os.PathLike[str] | None) -> None:
-    """Refuse to write over the file that is read.
+def read_files(source: Any) -> list[str]:
+    """Return the existing files that a source of rows is read from.
+
+    A source is the value of an option: a path, FILE:COLUMN, a pattern, "-" for standard input, or
+    the address of an SQLite or DuckDB database. Anything else gives an empty list.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from crowdsift.io.files import read_files
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     pathlib.Path(folder, "a.csv").touch()
+    ...     names = [f"{folder}/*.csv", f"{folder}/a.csv:text", f"sqlite:///{folder}/a.csv"]
+    ...     [[path.removeprefix(folder) for path in read_files(name)] for name in names]
+    [['/a.csv'], ['/a.csv'], ['/a.csv']]
+    """
+    if not isinstance(source, str | os.PathLike):
+        return []
+    text = os.fsdecode(source)
+    scheme, mark, rest = text.partition("://")
+    if mark and scheme.lower() in ("sqlite", "duckdb"):
+        text = rest.removeprefix("/")
+    for name in ("/dev/stdin",) if text == "-" else (text, text.rpartition(":")[0]):
+        path = os.path.expanduser(name)
+        if os.path.isfile(path):  # with what databases keep beside their file
+            beside = [path + ending for ending in ("-wal", "-shm", "-journal", ".wal")]
+            return [path, *filter(os.path.isfile, beside)]
+        if found := [each for each in glob.glob(path, recursive=True) if os.path.isfile(each)]:
+            return found
+    return []
+
+
+def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
+    """Refuse an output that is a file which is read, or that another output writes as well.
+
+    Files are compared by resolved path and by inode, so links of both kinds are seen through.
+    Devices and pipes hold nothing that could be lost.
+
+    Parameters
+    ----------
+    inputs, outputs
+        Paths of files, each with the name of its option or parameter for the message.
 
     Examples
     --------
     >>> import tempfile
-    >>> from crowdsift.io.files import require_other
-    >>> with tempfile.NamedTemporaryFile() as votes:
-    ...     require_other(votes.name, "other.csv", None)
-    ...     require_other(votes.name, votes.name)
+    >>> from crowdsift.io.files import require_separate
+    >>> with tempfile.NamedTemporaryFile(suffix=".csv") as votes:
+    ...     require_separate([("VOTES", votes.name)], [("--out", "other.csv")])
+    ...     require_separate([("VOTES", votes.name)], [("--table", votes.name)])
     Traceback (most recent call last):
     ...
-    crowdsift.errors.RequestError: ... holds the votes that are read; write somewhere else
+    crowdsift.errors.RequestError: --table ...csv: this file is read (VOTES); write somewhere else
     """
-    for target in targets:
-        with suppress(OSError):  # one of them is no file, so they are not the same
-            if target is not None and os.path.samefile(source, target) and os.path.isfile(target):
-                raise RequestError(f"{target} holds the votes that are read; write somewhere else")
+    taken: dict[object, str] = {}
+    for option, path in inputs:
+        reason = f"this file is read ({option}); write somewhere else"
+        taken |= dict.fromkeys(_identity(path), reason)
+    written = [(option, path, _identity(path)) for option, path in outputs]
+    folders = {
+        str(parent): option
+        for option, _, identity in written
+        for parent in Path(identity[0] if identity else "/").parents
+    }
+    for option, path, identity in written:
+        other = folders.get(identity[0]) if identity else None
+        for reason in [taken[key] for key in identity if key in taken]:
+            raise RequestError(f"{option} {os.fspath(path)}: {reason}")
+        if other is not None:
+            raise RequestError(f"{option} {os.fspath(path)}: {other} needs a folder of this name")
+        reason = f"{option} writes to it, too; give each its own file or folder"
+        taken |= dict.fromkeys(identity, reason)
+
+
+def _identity(path: str | os.PathLike[str]) -> tuple[Any, ...]:
+    """Return what two names of one file share: the resolved path, and the inode if it exists."""
+    real = os.path.realpath(path)
+    try:
+        found = os.stat(real)
+    except OSError:
+        return (real,)
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        return ()
+    return real, (found.st_dev, found.st_ino)
 
 
 def require_file(path: str | os.PathLike[str]) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.files import locked, new_folder, replace_file, require_other, sync_folder
+from crowdsift.io.files import locked, new_folder, replace_file, sync_folder
 
 __all__ = ["RecordedFolder", "require_own", "write_recorded"]
 
@@ -179,10 +179,8 @@ def write_recorded(
         sync_folder(folder)
 
 
-def require_own(
-    directory: str | os.PathLike[str], name: str, files: Iterable[str], source: str = ""
-) -> None:
-    """Refuse a folder in which files would be lost that are not ours, or that are being read.
+def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[str]) -> None:
+    """Refuse a folder in which files would be lost that are not ours.
 
     Without a record nothing in the folder was written by `write_recorded`.
 
@@ -192,8 +190,6 @@ def require_own(
         The folder, and the name of the record.
     files
         The names of the files that would be written.
-    source
-        The file that is read, if any.
 
     Examples
     --------
@@ -208,7 +204,6 @@ def require_own(
     crowdsift.errors.RequestError: .../a.txt is there and would be overwritten; ...
     """
     folder = Path(directory)
-    require_other(source, *(folder / each for each in files))
     if os.path.lexists(folder / name):
         return
     if found := [each for each in files if os.path.lexists(folder / each)]:

@@ -13,9 +13,10 @@ from crowdsift.errors import RequestError
 from crowdsift.io.answers import read_answers, refuse_answers, require_values
 from crowdsift.io.columns import open_source
 from crowdsift.io.covariates import covariate_values
+from crowdsift.io.files import read_files, require_separate
 from crowdsift.io.likeness import alike
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.preparation import Prepared, prepared
+from crowdsift.io.preparation import WORK_TIME, Prepared, prepared
 from crowdsift.io.recognise import plan_reading
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
@@ -244,6 +245,10 @@ def coded_votes(
     array(['b', 'a'], dtype=object)
     """
     options = options or ReadOptions(**given)
+    if isinstance(options.skip_bad, str | os.PathLike):
+        require_separate(
+            [("votes", path) for path in read_files(source)], [("bad rows", options.skip_bad)]
+        )
     table = open_source(
         source,
         thread_count(options.threads),
@@ -284,6 +289,10 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         context = context_labels(table, context_names(ready.by))
         items, first, second = split_items(context, items, first, second)
     vectors = [covariate_values(table, each).astype(np.float32) for each in ready.covariates]
+    intake = ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes)
+    if worker is not None and WORK_TIME in table.names:
+        seconds = _median_by_worker(table.numbers(WORK_TIME), worker, workers)
+        intake = replace(intake, work_seconds=seconds)
     return CodedVotes(
         table=table,
         items=items,
@@ -297,9 +306,20 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         feature_names=ready.covariate_names,
         sides_known=ready.sides_known,
         by=ready.by,
-        intake=ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes),
+        intake=intake,
         pair=(roles[layout[0]], roles[layout[1]]),
     )
+
+
+def _median_by_worker(
+    seconds: NDArray[Any], worker: NDArray[np.uint32], workers: NDArray[np.object_]
+) -> dict[Any, float]:
+    """Return the median of each worker's times by label; rows without a time are left out."""
+    known = np.flatnonzero(np.isfinite(seconds))
+    order = known[np.argsort(worker[known], kind="stable")]
+    found, starts = np.unique(worker[order], return_index=True)
+    times = np.split(seconds[order], starts[1:])
+    return {workers[who]: float(np.median(own)) for who, own in zip(found, times, strict=True)}
 
 
 def context_labels(

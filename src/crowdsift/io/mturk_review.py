@@ -1,58 +1,55 @@
-"""A Mechanical Turk batch on its way back: times of work, and Approve or Reject filled in."""
+"""A batch of Mechanical Turk to upload: the rows as read, with Approve or Reject filled in."""
 
 from __future__ import annotations
 
 import csv
-import statistics
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.files import replace_file
+from crowdsift.votes.source import Source
 
-__all__ = ["Reviewed", "median_seconds", "write_review"]
+__all__ = ["Batch", "read_batch", "write_review"]
 
-_WORKER, _SECONDS, _STATUS = "WorkerId", "WorkTimeInSeconds", "AssignmentStatus"
+_WORKER, _STATUS = "WorkerId", "AssignmentStatus"
 _APPROVE, _REJECT = "Approve", "Reject"
 
 
-class Reviewed(dict[str, int]):
-    """How many assignments were approved, rejected and left open."""
+@dataclass(frozen=True)
+class Batch:
+    """The columns and rows of a batch; rows that are no records (`--skip-bad`) are not in it."""
+
+    names: tuple[str, ...]
+    rows: list[tuple[Any, ...]]
 
 
-def median_seconds(batch: str | Path) -> dict[str, float] | None:
-    r"""The median time of every worker's assignments; None for a file without these columns.
+def read_batch(table: Source) -> Batch:
+    """Take all rows from a table whose columns are all loaded; refuse one that is no batch.
 
     Examples
     --------
-    >>> import pathlib, tempfile
-    >>> from crowdsift.io.mturk_review import median_seconds
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     batch = pathlib.Path(folder, "batch.csv")
-    ...     _ = batch.write_text("WorkerId,WorkTimeInSeconds\nA,4\nA,6\nB,9\n")
-    ...     median_seconds(batch)
-    {'A': 5.0, 'B': 9.0}
+    >>> from crowdsift.io.mturk_review import read_batch
+    >>> from crowdsift.votes.source import ArraySource
+    >>> read_batch(ArraySource({"WorkerId": ["A"], "AssignmentStatus": ["Submitted"]})).rows
+    [('A', 'Submitted')]
     """
-    path = Path(batch)
-    if path.suffix.lower() != ".csv" or not path.is_file():
-        return None
-    times: dict[str, list[float]] = {}
-    with _rows(path) as (header, rows):
-        if _WORKER not in header or _SECONDS not in header:
-            return None
-        for row in rows:
-            try:
-                times.setdefault(row[_WORKER], []).append(float(row[_SECONDS]))
-            except (TypeError, ValueError):
-                continue  # no time is known of this one
-    return {worker: float(statistics.median(each)) for worker, each in times.items()}
+    if _WORKER not in table.names:
+        raise InputError(
+            f"no column {_WORKER}: not the results of a batch, which --mturk-review needs",
+            source=table.source,
+        )
+    rows, broken = list(table.rows(table.names)), table.broken()
+    if rows and table.place(0)[0] != table.place(len(rows) - 1)[0]:
+        raise InputError("several files; --mturk-review fills in one batch", source=table.source)
+    return Batch(table.names, [row for number, row in enumerate(rows) if number not in broken])
 
 
 def write_review(
-    batch: str | Path, suggestions: Mapping[Any, tuple[str, str]], out: str | Path
-) -> Reviewed:
+    batch: Batch, suggestions: Mapping[Any, tuple[str, str]], out: str | Path
+) -> dict[str, int]:
     r"""Write the batch with Approve or Reject filled in, for upload.
 
     Assignments of workers to be blocked are rejected with the reason, those to be paid approved;
@@ -62,35 +59,37 @@ def write_review(
     Parameters
     ----------
     batch
-        The file as it was downloaded.
+        The rows as they were downloaded.
     suggestions
         Of every worker the suggestion (pay, review, block) and the reason.
     out
         The file to write.
 
+    Returns
+    -------
+    dict
+        How many assignments were approved, rejected and left open.
+
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from crowdsift.io.mturk_review import write_review
+    >>> from crowdsift.io.mturk_review import Batch, write_review
+    >>> batch = Batch(("WorkerId", "Approve", "Reject"), [("A", None, None)])
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     batch, out = (pathlib.Path(folder, name) for name in ("batch.csv", "review.csv"))
-    ...     _ = batch.write_text("WorkerId,AssignmentStatus,Approve,Reject\nA,Submitted,,\n")
-    ...     done = write_review(batch, {"A": ("pay", "")}, out)
-    ...     out.read_text().splitlines()[1]
-    'A,Submitted,x,'
+    ...     done = write_review(batch, {"A": ("pay", "")}, pathlib.Path(folder, "review.csv"))
+    ...     pathlib.Path(folder, "review.csv").read_text().splitlines()[1], done["approved"]
+    ('A,x,', 1)
     """
-    done = Reviewed(approved=0, rejected=0, open=0)
+    done = {"approved": 0, "rejected": 0, "open": 0}
+    names = dict.fromkeys((*batch.names, _APPROVE, _REJECT))
     with (
-        _rows(Path(batch)) as (header, rows),
         replace_file(Path(out)) as draft,
         draft.open("w", newline="", encoding="utf-8") as file,
     ):
-        if _WORKER not in header:
-            raise InputError(f"no column {_WORKER}: not the results of a batch", source=str(batch))
-        names = [*header, *(name for name in (_APPROVE, _REJECT) if name not in header)]
-        writer = csv.DictWriter(file, names, lineterminator="\n", extrasaction="ignore")
+        writer = csv.DictWriter(file, names, lineterminator="\n")
         writer.writeheader()
-        for row in rows:
+        for entries in batch.rows:
+            row = dict(zip(batch.names, entries, strict=True))
             suggestion, reason = suggestions.get(row[_WORKER], ("review", ""))
             if row.get(_STATUS, "Submitted") != "Submitted" or suggestion == "review":
                 done["open"] += 1
@@ -102,15 +101,3 @@ def write_review(
                 done["approved"] += 1
             writer.writerow(row)
     return done
-
-
-@contextmanager
-def _rows(path: Path) -> Iterator[tuple[list[str], Iterator[dict[str, str]]]]:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            yield list(reader.fieldnames or ()), iter(reader)
-    except OSError as error:
-        raise InputError(f"cannot be read: {error.strerror}", source=str(path)) from None
-    except (csv.Error, UnicodeDecodeError) as error:
-        raise InputError(f"not a CSV file: {error}", source=str(path)) from None

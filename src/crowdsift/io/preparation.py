@@ -25,7 +25,9 @@ if TYPE_CHECKING:
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Source
 
-__all__ = ["Prepared", "prepared"]
+__all__ = ["WORK_TIME", "Prepared", "prepared"]
+
+WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
 
 
 @dataclass(frozen=True, eq=False)
@@ -141,8 +143,8 @@ def _loaded(
     names = [*roles.values(), *(n for c in covariates for n in c.names), *context_names(by)]
     names += [resolve_column(table, each, "what names a row (--unique)") for each in options.unique]
     names += [each for each in plan.format.unique if each in table.names]
-    if plan.format.noted is not None and plan.format.noted[0] in table.names:
-        names.append(plan.format.noted[0])
+    noted = () if plan.format.noted is None else plan.format.noted[:1]
+    names += [each for each in (*noted, WORK_TIME) if each in table.names]
     if every_column:
         names = list(table.names)
     else:

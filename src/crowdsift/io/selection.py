@@ -90,6 +90,11 @@ class Selected(Source):
         return self._base.place(int(self._rows[row]))
 
     @property
+    def all_rows(self) -> Source:
+        """See `Source.all_rows`."""
+        return self._base
+
+    @property
     def written_names(self) -> tuple[str, ...]:
         """See `Source.written_names`."""
         return self._base.written_names

@@ -14,7 +14,9 @@ from crowdsift.results.tables import Table
 if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
 
-__all__ = ["excel_safe", "write_excel_safe"]
+__all__ = ["FILES", "excel_safe", "write_excel_safe"]
+
+FILES = ("items.csv", "workers.csv", "decisions.csv", "overall.csv")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")
 _MARK = "\ufeff"  # without it spreadsheets do not take the text for UTF-8

@@ -11,6 +11,7 @@ import numpy as np
 from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.ingest import coded_votes, read_votes
+from crowdsift.io.mturk_review import Batch, read_batch
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 
@@ -30,7 +31,7 @@ class VoteRows(NamedTuple):
     """Votes as they were read, in the codes of the comparisons made of them.
 
     `group` is the code of the value in `grouped_by`, `time` the moment of the vote; None where
-    no such column was named.
+    no such column was named. `batch` holds all rows as they were read, where it was asked for.
     """
 
     first: NDArray[np.int64]
@@ -41,10 +42,16 @@ class VoteRows(NamedTuple):
     group: NDArray[np.int64] | None = None
     grouped_by: str = ""
     time: Vector | None = None
+    batch: Batch | None = None
 
 
 def read_rows(
-    votes: Any, options: ReadOptions, *, group: str | None = None, time: str | None = None
+    votes: Any,
+    options: ReadOptions,
+    *,
+    group: str | None = None,
+    time: str | None = None,
+    batch: bool = False,
 ) -> tuple[Comparisons, VoteRows]:
     """Read votes, and from the same rows the columns that say what goes together, and when.
 
@@ -54,6 +61,8 @@ def read_rows(
         As for `crowdsift.read`; votes that are read already have no columns any more.
     group, time
         The names of the columns.
+    batch
+        Whether to keep all rows and columns, of a batch of Mechanical Turk, to write them back.
 
     Examples
     --------
@@ -85,6 +94,7 @@ def read_rows(
             groups,
             group or "",
             moments,
+            read_batch(coded.table.all_rows) if batch else None,
         )
         return coded.comparisons(thread_count(options.threads)), rows
 

@@ -37,7 +37,7 @@ from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
 
-__all__ = ["FORMAT", "load", "require_target", "save"]
+__all__ = ["FILES", "FORMAT", "load", "require_target", "save"]
 
 # Number of the layout of a saved fit. Format 1 had no list of files: of such a folder the tables
 # are read, and nothing to start from, since that may be of another fit.
@@ -49,6 +49,7 @@ _OURS = (
     _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, _EARLIER, SITES, FEATURES,
     FEATURE_WEIGHTS, COEFFICIENTS, *KEPT,
 )  # fmt: skip
+FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
 _TRIES = 5  # to read a folder into which another run saves
 
 # How a label of each type is read back from text; labels of any other type come back as text.
@@ -103,9 +104,9 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     write_recorded(directory, _SUMMARY, record, {**files, **kept}, ours=_OURS)
 
 
-def require_target(directory: str | os.PathLike[str], source: str) -> None:
+def require_target(directory: str | os.PathLike[str]) -> None:
     """Refuse early a folder in which saving a fit would overwrite files of somebody else."""
-    require_own(directory, _SUMMARY, _OURS, source)
+    require_own(directory, _SUMMARY, _OURS)
 
 
 def load(directory: str | os.PathLike[str]) -> FitData:

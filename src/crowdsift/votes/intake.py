@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["Intake"]
@@ -37,6 +38,9 @@ class Intake:
         Of the rows set aside, what was wrong and how often.
     notes
         What else there is to know: labels that look alike, kept rows that might be unwanted.
+    work_seconds
+        The median time that each worker took for a vote, where the source has a column of these
+        times (WorkTimeInSeconds of Mechanical Turk).
 
     Examples
     --------
@@ -56,6 +60,7 @@ class Intake:
     both_bad: int = 0
     reasons: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = ()
+    work_seconds: Mapping[Any, float] = field(default_factory=dict, compare=False)
 
     def __post_init__(self) -> None:
         found = self.used + self.empty + self.doubled + self.set_aside + self.left_out

@@ -87,6 +87,11 @@ class Source(ABC):
         """Return one entry as it was given, for messages."""
 
     @property
+    def all_rows(self) -> Source:
+        """The table with every row that was read, also those that are not used."""
+        return self
+
+    @property
     def written_names(self) -> tuple[str, ...]:
         """The columns that are written where votes are exported."""
         return self.names

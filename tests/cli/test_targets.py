@@ -1,0 +1,155 @@
+"""No output destroys what is read, and what cannot be written is refused before the work."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+import typing
+from pathlib import Path
+
+import pytest
+
+import crowdsift
+from crowdsift import RequestError, cli
+from crowdsift.cli.targets import declared
+
+VOTES = "winner,loser,worker\n" + "a,b,x\nb,c,y\na,c,x\nc,a,y\n" * 5
+COMMANDS = {command.__name__: command for command, *_ in cli._COMMANDS}
+# Options whose text names no file. A new option with a text stands here, or says what it reads or
+# writes.
+NO_FILES = {
+    "anchor", "by", "columns", "covariates", "dependent_by", "device", "engine", "experiment",
+    "features", "flip", "format_", "item_features_missing", "kind", "memory", "method", "methods",
+    "model", "query", "redo", "reliability", "scale", "scheduler", "settings", "time", "title",
+    "to", "to_table", "unique", "unknown", "values", "where",
+}  # fmt: skip
+
+
+def kinds(hint) -> set:
+    """The types that a parameter may have, those in lists and unions included."""
+    parts = typing.get_args(hint) if typing.get_origin(hint) is not None else ()
+    return {hint} | {kind for part in parts for kind in kinds(part)}
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_every_option_says_what_it_reads_or_writes(name):
+    command = COMMANDS[name]
+    marks = declared(command)
+    hints = typing.get_type_hints(command)
+    hints.pop("return")
+    for option, hint in hints.items():
+        found = kinds(hint)
+        assert Path not in found or option in marks, f"--{option} is a path without Reads or Writes"
+        if str in found:
+            assert (option in marks) != (option in NO_FILES), (
+                f"--{option}: mark it with Reads or Writes, or add it to NO_FILES"
+            )
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A folder with one file of every kind that commands read."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("v.csv", "vv1.csv", "vv.csv", "bad-rows.csv"):
+        (tmp_path / name).write_text(VOTES)
+    (tmp_path / "rows.csv").write_text(VOTES + "a,,z\n")
+    (tmp_path / "gold.csv").write_text("winner,loser\na,b\n")
+    (tmp_path / "items.csv").write_text("item,score,text,kind\na,1,A,k\nb,2,B,k\nc,3,C,k\n")
+    (tmp_path / "workers.csv").write_text("worker\nx\ny\n")
+    (tmp_path / "pairs.csv").write_text("first,second\na,b\n")
+    with sqlite3.connect(tmp_path / "d.sqlite") as database:
+        database.execute("CREATE TABLE votes (winner TEXT, loser TEXT, worker TEXT)")
+        database.executemany(
+            "INSERT INTO votes VALUES (?, ?, ?)", [("a", "b", "x"), ("b", "c", "x")]
+        )
+    os.link("v.csv", "hard.csv")
+    os.symlink("v.csv", "soft.csv")
+    crowdsift.fit(tmp_path / "v.csv", "bt").save(tmp_path / "o")
+    (tmp_path / "drawn").mkdir()
+    (tmp_path / "drawn" / "votes.csv").write_text(VOTES)
+    return tmp_path
+
+
+def contents(folder: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+READ = {
+    "fit bad-rows.csv --skip-bad": "--bad-rows bad-rows.csv: this file is read (VOTES)",
+    "next bad-rows.csv --skip-bad": "--bad-rows bad-rows.csv: this file is read (VOTES)",
+    "export bad-rows.csv --skip-bad --out t.csv": "--bad-rows bad-rows.csv: this file is read",
+    "evaluate bad-rows.csv --skip-bad": "--bad-rows bad-rows.csv: this file is read (VOTES)",
+    "fit vv*.csv --table vv.csv": "--table vv.csv: this file is read (VOTES)",
+    "fit sqlite:///d.sqlite --query Q --report d.sqlite": "--report d.sqlite: this file is read",
+    "fit d.sqlite --query Q --table d.sqlite": "--table d.sqlite: this file is read",
+    "fit v.csv --mturk-review v.csv": "--mturk-review v.csv: this file is read (VOTES)",
+    "fit v.csv --table hard.csv": "--table hard.csv: this file is read (VOTES)",
+    "fit hard.csv --report soft.csv": "--report soft.csv: this file is read (VOTES)",
+    "fit v.csv --gold gold.csv --table gold.csv": "this file is read (--gold)",
+    "fit v.csv --item-features items.csv:score --table items.csv": "is read (--item-features)",
+    "fit v.csv --item-text items.csv:text --table items.csv": "is read (--item-text)",
+    "fit v.csv --method barp --classes items.csv:kind --table items.csv": "read (--classes)",
+    "fit v.csv --start o --table o/items.csv": "this file is read (--start)",
+    "fit v.csv --start o --excel-safe o": "this file is read (--start)",
+    "fit items.csv --excel-safe .": "./items.csv: this file is read (VOTES)",
+    "export v.csv --to trl --texts items.csv:text --out items.csv": "is read (--texts)",
+    "export o --out o/items.csv": "this file is read (VOTES)",
+    "export v.csv --fit o --out o/workers.csv": "this file is read (--fit)",
+    "export o --head o/summary.json": "this file is read (VOTES)",
+    "next v.csv --workers workers.csv --out workers.csv": "this file is read (--workers)",
+    "next v.csv --items items.csv --out items.csv": "this file is read (--items)",
+    "predict o pairs.csv --out pairs.csv": "this file is read (PAIRS)",
+    "predict o pairs.csv --out o/items.csv": "this file is read (DIR)",
+    "report o --out o/summary.json": "this file is read (DIR)",
+    "report o --out o/items.csv": "this file is read (DIR)",
+    "update o o/items.csv": "--out o/items.csv: this file is read (VOTES)",
+    "spam v.csv --kind left --percent 50 --out ./v.csv": "this file is read (VOTES)",
+    "simulate --items 4 --comparisons 9 --like drawn/votes.csv --out drawn": "is read (--like)",
+    "fit v.csv --report a.csv --table a.csv": "--report writes to it, too; give each its own",
+    "fit v.csv --table a.csv --excel-safe a.csv": "needs a folder of this name",
+    "fit rows.csv --skip-bad --table bad-rows.csv": "writes to it, too",
+    "fit v.csv --out new --table new/items.csv": "there is no folder new; make it first",
+    "fit v.csv --out o --table o/items.csv": "writes to it, too",
+}
+
+
+@pytest.mark.parametrize("command", READ)
+def test_no_output_is_a_file_that_is_read_or_written_twice(run, place, command):
+    before = contents(place)
+    words = ["SELECT * FROM votes" if word == "Q" else word for word in command.split()]
+    status, out, err = run(*words)
+    assert (status, out) == (1, "")
+    assert READ[command] in err
+    assert contents(place) == before
+
+
+def test_standard_input_may_be_a_file_that_is_not_written_over(place):
+    with open("v.csv") as votes:
+        words = [sys.executable, "-m", "crowdsift", "fit", "-", "--table", "v.csv"]
+        done = subprocess.run(words, stdin=votes, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert "--table v.csv: this file is read (VOTES)" in done.stderr
+    assert Path("v.csv").read_text() == VOTES
+
+
+def test_a_fit_may_replace_the_one_that_it_starts_from(run, place):
+    words = ("fit", "v.csv", "--quiet")
+    assert run(*words, "--out", "o")[0] == 0
+    assert run(*words, "--start", "o", "--out", "o")[0] == 0
+    assert run(*words, "--checkpoint", "o", "--out", "o", "--report", "o/report.html")[0] == 0
+    assert run("report", "o", "--quiet")[0] == 0
+    assert run("fit", "v.csv", "--report", "/dev/null", "--mturk-review", "/dev/null")[0] == 1
+    Path("more.csv").write_text("winner,loser,worker\na,c,z\n")
+    assert run("update", "o", "more.csv", "--quiet")[0] == 0
+    assert crowdsift.load("o").summary["votes"] == 21
+
+
+def test_in_python_neither_bad_rows_nor_an_export_replace_what_is_read(place):
+    before = contents(place)
+    with pytest.raises(RequestError, match=r"bad rows rows\.csv: this file is read \(votes\)"):
+        crowdsift.read("rows.csv", skip_bad="rows.csv")
+    with pytest.raises(RequestError, match=r"out soft\.csv: this file is read \(votes\)"):
+        crowdsift.export_votes("v.csv", "soft.csv")
+    assert contents(place) == before
