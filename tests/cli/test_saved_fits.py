@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import subprocess
 import sys
 
 import pytest
@@ -40,6 +41,43 @@ def test_update_is_the_fit_of_all_votes(run, parts):
     status, _, err = run("update", parts / "fit", parts / "two.csv")
     assert status == 1  # the same file twice
     assert "already" in err
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="folders cannot be locked there")
+def test_updates_at_the_same_time_are_all_kept(parts):
+    head, *rows = (parts / "two.csv").read_text().splitlines(keepends=True)
+    for number in range(3):
+        rows_of_one = rows[100 * number : 100 * (number + 1)]
+        (parts / f"new-{number}.csv").write_text(head + "".join(rows_of_one))
+    words = [sys.executable, "-m", "crowdsift", "update", str(parts / "fit")]
+    running = [
+        subprocess.Popen([*words, str(parts / f"new-{number}.csv")], stdout=subprocess.DEVNULL,
+                         stderr=subprocess.PIPE, text=True)
+        for number in range(3)
+    ]  # fmt: skip
+    messages = [each.communicate(timeout=120)[1] for each in running]
+    assert [each.returncode for each in running] == [0, 0, 0], messages
+    assert any("another run is writing there; waiting for it" in text for text in messages)
+    later, whole = crowdsift.load(parts / "fit"), crowdsift.fit(parts / "votes.csv")
+    assert later.summary["votes"] == 900
+    assert [entry["votes"] for entry in later.summary["history"]] == [600, 700, 800, 900]
+    assert later.scores_of(whole.labels) == pytest.approx(whole.items["score"], abs=2e-3)
+
+
+def test_an_update_takes_the_options_that_errors_recommend(run, parts):
+    lines = (parts / "two.csv").read_text().splitlines()
+    head = lines[0].split(",")
+    at = head.index("winner")
+    changed = [line.split(",") for line in lines]
+    for row in changed[1:]:
+        row[at] = {"left": "A", "right": "B"}.get(row[at], row[at])
+    (parts / "two.csv").write_text("\n".join(map(",".join, changed)) + "\n")
+    status, _, err = run("update", parts / "fit", parts / "two.csv", "--values", "A=left,B=right")
+    assert status == 0, err
+    (parts / "three.csv").write_text("winner,loser\ni0,i1\n")
+    status, _, err = run("update", parts / "fit", parts / "three.csv")
+    assert status == 1
+    assert "crowdsift fit --no-workers" in err  # which update itself has not
 
 
 def test_update_leaves_the_folder_alone_with_out_and_prints_json(run, parts):

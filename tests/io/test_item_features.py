@@ -126,7 +126,7 @@ def test_a_fit_with_features_saved_and_loaded(tmp_path):
     weights = fit.feature_weights()
     assert weights["weight"] == pytest.approx(head["weight"], rel=1e-5)
     assert (weights["lower"] < weights["weight"]).all()
-    with pytest.raises(RequestError, match="cannot go on"):
+    with pytest.raises(RequestError, match="cannot be updated"):
         fit.update({"winner": [1], "loser": [2], "worker": [3]})
     loaded = crowdsift.load(tmp_path / "fit")
     assert "a saved fit does not keep" in loaded.report().html

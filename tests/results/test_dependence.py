@@ -122,18 +122,10 @@ def test_what_makes_no_sense_is_refused() -> None:
         crowdsift.fit(rows, "rank-centrality", dependent_by="prompt")
 
 
-def test_an_update_says_that_groups_are_not_known_any_more(tmp_path: Path) -> None:
-    fit = crowdsift.fit(planted(1), "bt", dependent_by="prompt")
-    fit.save(tmp_path)
+def test_a_fit_with_groups_is_not_updated_without_them(tmp_path: Path) -> None:
+    crowdsift.fit(planted(1), "bt", dependent_by="prompt").save(tmp_path)
     new = {"winner": ["i0", "i1"], "loser": ["i1", "i2"], "worker": ["w1", "w2"]}
-    once = crowdsift.load(tmp_path).update(new)
-    (said,) = [each for each in once.diagnostics if each.kind == "intervals"]
-    assert "--dependent-by prompt" in said.message
-    assert said.message in once.warnings
-    assert "dependent_by" not in once.summary
-    once.save(tmp_path)
-    more = {"winner": ["i3"], "loser": ["i1"], "worker": ["w5"]}
-    twice = crowdsift.load(tmp_path).update(more)  # nor after that
-    assert any("--dependent-by prompt" in text for text in twice.warnings)
-    plain = crowdsift.fit(planted(1), "bt").update(new)
-    assert not any("dependent" in text for text in plain.warnings)
+    with pytest.raises(
+        crowdsift.RequestError, match=r"depend on each other by prompt.*fit all votes"
+    ):
+        crowdsift.load(tmp_path).update(new)

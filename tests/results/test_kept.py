@@ -92,7 +92,7 @@ def test_votes_that_come_again_are_noticed(tmp_path):
     crowdsift.load(tmp_path).update(new).save(tmp_path)
     with pytest.raises(RequestError, match="500 votes were taken already"):
         crowdsift.load(tmp_path).update(new)
-    with pytest.raises(RequestError, match=r"earlier rows are in it again"):
+    with pytest.raises(RequestError, match=r"rows are equal to earlier rows"):
         crowdsift.load(tmp_path).update(votes)
     twice = crowdsift.load(tmp_path).update(new, again=True)
     assert twice.summary["votes"] == 3000

@@ -137,7 +137,8 @@ def test_scale_and_level_are_saved_and_an_update_keeps_them(
     assert loaded.level == 0.95
     assert loaded.predict("i1", "i2") == pytest.approx(fit.predict("i1", "i2"), abs=0.02)
     assert crowdsift.fit(votes, start=tmp_path / "saved").converged
-    new = fit.update({"winner": ["i1"], "loser": ["i2"], "worker": ["w1"]})
+    one = {"left": ["i1"], "right": ["i2"], "winner": ["left"], "worker": ["w1"]}
+    new = fit.update(one)
     assert new.summary["scale"] == "elo"
     assert new.level == 0.95
     assert new.scores_of(["i3"]) == pytest.approx([1500.0])

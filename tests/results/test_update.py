@@ -14,12 +14,15 @@ from crowdsift import InputError, RequestError
 Rows = dict[str, list[Any]]
 
 
-def rows(seed: int = 3, count: int = 900, lies: bool = False, ties: bool = False) -> Rows:
-    """Votes with sides, one row each in a random order; `lies` gives every vote to the loser."""
-    drawn = crowdsift.simulate(items=12, workers=20, comparisons=count, reliability=(1.0, 2.0),
-                               seed=seed)  # fmt: skip
-    votes = drawn.comparisons()
-    rng = np.random.default_rng(seed)
+def drawn(items: int) -> Any:
+    return crowdsift.simulate(items=items, workers=20, comparisons=900, reliability=(1.0, 2.0),
+                              seed=3)  # fmt: skip
+
+
+def rows(items: int = 12, lies: bool = False, ties: bool = False) -> Rows:
+    """900 votes with sides in a random order; `lies` gives every vote to the loser."""
+    votes = drawn(items).comparisons()
+    rng = np.random.default_rng(3)
     chosen = rng.permutation(np.repeat(np.arange(len(votes)), votes.weight.astype(int)))
     won = (votes.outcome[chosen] > 0.5) != lies
     answer = np.where(won, "left", "right").astype(object)
@@ -45,10 +48,9 @@ def without_sides(votes: Rows) -> Rows:
     return {"winner": winner, "loser": loser, "worker": votes["worker"]}
 
 
-def true_pairs(count: int = 4, seed: int = 3) -> Rows:
-    drawn = crowdsift.simulate(items=12, workers=20, comparisons=900, reliability=(1.0, 2.0),
-                               seed=seed)  # fmt: skip
-    order = np.asarray(drawn.items)[np.argsort(-np.asarray(drawn.scores))].tolist()
+def true_pairs(count: int = 4) -> Rows:
+    crowd = drawn(12)
+    order = np.asarray(crowd.items)[np.argsort(-np.asarray(crowd.scores))].tolist()
     return {"winner": order[:count], "loser": order[::-1][:count]}
 
 
@@ -127,3 +129,141 @@ def test_checks_that_refit_use_the_gold_of_the_fit():
     fit = crowdsift.fit(without_sides(rows(lies=True)), gold=true_pairs())
     plain, given = fit.robustness(), fit.robustness(gold=true_pairs())
     assert str(plain) == str(given)
+
+
+# --- sides, and how votes are read ---------------------------------------------------------------
+
+
+def outcomes(votes: Rows) -> Rows:
+    """The same votes as first, second and outcome."""
+    number = {"left": 1.0, "right": 0.0, "tie": 0.5}
+    return {"first": votes["left"], "second": votes["right"],
+            "outcome": [number[answer] for answer in votes["winner"]],
+            "worker": votes["worker"]}  # fmt: skip
+
+
+def test_sides_are_known_after_an_update(tmp_path):
+    votes = outcomes(rows())
+    crowdsift.fit(part(votes, 0, -30), sides=True).save(tmp_path)
+    later = crowdsift.load(tmp_path).update(part(votes, -30))
+    whole = crowdsift.fit(votes, sides=True)
+    assert whole.summary["sides_known"]
+    assert later.summary["sides_known"]
+    assert later.summary["crowd_side"] == pytest.approx(whole.summary["crowd_side"], abs=1e-2)
+    same_scores(later, whole)
+
+
+def test_votes_without_sides_are_not_added_to_votes_with_sides(tmp_path):
+    votes = rows()
+    fit = crowdsift.fit(part(votes, 0, -30))
+    with pytest.raises(RequestError, match="do not say which item was on the left"):
+        fit.update(without_sides(part(votes, -30)))
+    fit.save(tmp_path)
+    whole = crowdsift.read(part(votes, 0, -30)).extended(
+        crowdsift.read(without_sides(part(votes, -30)))
+    )
+    with pytest.raises(RequestError, match="knows on which side every item was shown"):
+        crowdsift.fit(whole, start=tmp_path)
+    plain = crowdsift.fit(without_sides(part(votes, 0, -30))).update(part(votes, -30))
+    assert any("sides are not used" in note for note in plain.warnings)
+
+
+def test_meanings_and_conditions_are_used_again(tmp_path):
+    votes = rows(ties=True)
+    words = {"left": "A", "right": "B", "tie": "neither"}
+    told = {**votes, "winner": [words[answer] for answer in votes["winner"]]}
+    told["state"] = ["bad" if i % 5 == 0 else "good" for i in range(len(told["winner"]))]
+    reading = {"values": {"A": "left", "B": "right", "neither": "tie"}, "where": "state = 'good'"}
+    crowdsift.fit(part(told, 0, -100), **reading).save(tmp_path)
+    later = crowdsift.load(tmp_path).update(part(told, -100))
+    whole = crowdsift.fit(told, **reading)
+    assert later.summary["votes"] == whole.summary["votes"] < 900
+    same_scores(later, whole)
+    with pytest.raises(crowdsift.CrowdsiftError, match="state"):  # not without a word
+        crowdsift.load(tmp_path).update(part(votes, -100))
+
+
+def test_columns_are_used_again_and_can_be_named_anew(tmp_path):
+    votes = without_sides(rows())
+    named = {"chosen": votes["winner"], "loser": votes["loser"], "who": votes["worker"]}
+    columns = {"winner": "chosen", "worker": "who"}
+    crowdsift.fit(part(named, 0, -30), columns=columns).save(tmp_path)
+    assert crowdsift.load(tmp_path).update(part(named, -30)).summary["votes"] == 900
+    assert crowdsift.load(tmp_path).update(part(votes, -30), columns={}).summary["votes"] == 900
+
+
+@pytest.mark.parametrize("saved", [True, False])
+def test_what_a_fit_does_not_keep_is_refused(tmp_path, saved):
+    votes = rows()
+    items = sorted({*votes["left"], *votes["right"]})
+    numbers = np.random.default_rng(0).normal(size=len(items)).tolist()
+    votes = {**votes, "prompt": [f"p{i % 40}" for i in range(900)],
+             "chars": np.random.default_rng(1).normal(size=900).tolist()}  # fmt: skip
+    cases = {
+        "features of items": {"items": {"item": items, "x": numbers}},
+        "covariates": {"covariates": ["chars"]},
+        "classes of items": {"method": "barp", "classes": {item: item[-1] for item in items}},
+        "by prompt": {"dependent_by": "prompt"},
+    }
+    for what, options in cases.items():
+        fit = crowdsift.fit(part(votes, 0, -30), **options)
+        if saved:
+            fit.save(tmp_path / "fit")
+            fit = crowdsift.load(tmp_path / "fit")
+        with pytest.raises(RequestError, match=rf"{what}.*fit all votes"):
+            fit.update(part(votes, -30))
+
+
+# --- rows that come again ------------------------------------------------------------------------
+
+
+def assignments(votes: Rows) -> Rows:
+    """The votes as a batch of Mechanical Turk."""
+    words = {"left": "A", "right": "B", "tie": "tie"}
+    return {
+        "AssignmentId": [f"3A{i:06d}" for i in range(len(votes["left"]))],
+        "WorkerId": votes["worker"], "Input.item_a": votes["left"],
+        "Input.item_b": votes["right"],
+        "Answer.choice": [words[answer] for answer in votes["winner"]],
+    }  # fmt: skip
+
+
+def test_assignments_of_overlapping_downloads_count_once(tmp_path):
+    batch = assignments(rows())
+    write(tmp_path / "all.csv", batch)
+    whole = crowdsift.fit(tmp_path / "all.csv")
+    first, second = (tmp_path / name for name in ("one.csv", "two.csv"))
+    write(first, part(batch, 0, 600))
+    write(second, part(batch, 500))
+    crowdsift.fit(first).save(tmp_path / "fit")
+    later = crowdsift.load(tmp_path / "fit").update(second)
+    assert later.summary["votes"] == whole.summary["votes"] == 900
+    assert later.summary["intake"]["doubled"] == 100
+    assert later.summary["intake"]["known"] == 100
+    assert any("100 rows of" in note and "are not counted again" in note for note in later.warnings)
+    same_scores(later, whole)
+    later.save(tmp_path / "fit")
+    with pytest.raises(InputError, match=r"no votes are left.*300 in the fit already"):
+        crowdsift.load(tmp_path / "fit").update({k: v[600:] for k, v in batch.items()})
+    with pytest.raises(RequestError, match="100 of the 400 rows are in the fit already"):
+        crowdsift.fit(first).update(crowdsift.read(second))
+    assert crowdsift.fit(first).update(second, again=True).summary["votes"] == 1000
+
+
+def test_a_deleted_list_of_rows_is_not_forgotten(tmp_path):
+    batch = assignments(rows())
+    crowdsift.fit(part(batch, 0, 600)).save(tmp_path)
+    (tmp_path / "row_ids.parquet").unlink()
+    with pytest.raises(RequestError, match="a file was deleted"):
+        crowdsift.load(tmp_path).update(part(batch, 500))
+
+
+def test_rows_without_a_name_that_come_again_are_said(tmp_path):
+    votes = rows(items=80)
+    fit = crowdsift.fit(part(votes, 0, 700))
+    with pytest.raises(RequestError, match=r"rows are equal to earlier rows"):
+        fit.update(part(votes, 400))
+    later = fit.update(part(votes, 640))
+    assert any("new rows are equal to earlier ones" in note for note in later.warnings)
+    fresh = fit.update(part(votes, 700))
+    assert not any("equal to earlier ones" in note for note in fresh.warnings)

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from crowdsift.results.rows import VoteRows
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["read_for_fit", "read_options", "read_shown"]
+__all__ = ["read_for_fit", "read_options", "read_shown", "say_intake"]
 
 
 def read_options(**given: Any) -> ReadOptions:
@@ -48,7 +48,7 @@ def read_shown(votes: str, options: ReadOptions, *, quiet: bool = False) -> Comp
     from crowdsift.io.ingest import read_votes
 
     comparisons = read_votes(votes, options)
-    _say_intake(comparisons, options, quiet=quiet)
+    say_intake(comparisons, options, quiet=quiet)
     return comparisons
 
 
@@ -82,11 +82,12 @@ def read_for_fit(
         comparisons, rows = read_rows(votes, options, group=group, time=time, batch=True)
     else:
         comparisons, rows = votes_for_fit(votes, options, group, time, *engine, needs_rows)
-    _say_intake(comparisons, options, quiet=quiet)
+    say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 
 
-def _say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:
+def say_intake(comparisons: Comparisons, options: ReadOptions, *, quiet: bool) -> None:
+    """Say on standard error what became of every row."""
     raise_if_seen()
     intake = comparisons.intake
     if intake is None:

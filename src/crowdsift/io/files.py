@@ -9,9 +9,10 @@ import secrets
 import shutil
 import stat
 import sys
+import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,7 @@ Named = tuple[str, str | os.PathLike[str]]  # an option and a path
 _MARK = ".crowdsift-tmp"  # how the names of our temporary files end
 _drafts: deque[tuple[Path, int]] = deque(maxlen=64)  # targets with the inode of their new content
 _WAIT_FOR_READER = 10.0  # seconds until a process must read from a named pipe
+_held: set[tuple[int, int, int]] = set()  # thread, device and inode of folders that are locked
 _LONGEST_NAME = 200  # of a target within the name of its temporary file; file systems allow 255
 
 
@@ -176,17 +178,33 @@ def new_folder(folder: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Hold a folder so that two runs do not write into it at once; the second one waits."""
+def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[None]:
+    """Hold a folder: other runs that write into it, or update what is in it, wait.
+
+    A thread that holds the folder already goes on at once. `waiting` is called if another run holds
+    it. Windows has no such lock.
+    """
     if sys.platform == "win32":
         yield
         return
     import fcntl
 
     handle = os.open(folder, os.O_RDONLY)
+    about = os.fstat(handle)
+    owner = (threading.get_ident(), about.st_dev, about.st_ino)
     try:
-        fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
+        if owner in _held:
+            yield
+            return
+        if not _lock(handle):
+            if waiting is not None:
+                waiting()
+            fcntl.flock(handle, fcntl.LOCK_EX)
+        _held.add(owner)
+        try:
+            yield
+        finally:
+            _held.discard(owner)
     finally:
         os.close(handle)
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -145,8 +145,12 @@ def read(
     return read_votes(source, options)
 
 
-def read_votes(votes: Any, options: ReadOptions | None = None) -> Comparisons:
+def read_votes(
+    votes: Any, options: ReadOptions | None = None, seen: NDArray[np.uint64] | None = None
+) -> Comparisons:
     """Read votes as the options say; votes that are read already are returned as they are.
+
+    Rows whose hash is among `seen`, the `row_ids` of earlier votes, are left out and counted.
 
     Raises
     ------
@@ -174,8 +178,8 @@ def read_votes(votes: Any, options: ReadOptions | None = None) -> Comparisons:
 
         streamed = streamed_votes(votes, options)
         if streamed is not None:
-            return streamed
-    with coded_votes(votes, options) as coded:
+            return replace(streamed, reading=options.remembered())
+    with coded_votes(votes, options, seen=seen) as coded:
         coded.table.close()  # what it holds is not needed while the votes are sorted
         return coded.comparisons(thread_count(options.threads))
 
@@ -202,6 +206,8 @@ class CodedVotes:
     by: By
     intake: Intake
     pair: tuple[str, str] = ("", "")  # the columns of the first and the second item
+    reading: Mapping[str, Any] = field(default_factory=dict)
+    row_ids: NDArray[np.uint64] | None = None
 
     def comparisons(self, threads: int) -> Comparisons:
         """The votes as every model takes them."""
@@ -221,7 +227,7 @@ class CodedVotes:
             source=self.table.source,
             backend=self.table.backend,
         )
-        return replace(votes, intake=self.intake)
+        return replace(votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids)
 
 
 @contextmanager
@@ -230,12 +236,14 @@ def coded_votes(
     options: ReadOptions | None = None,
     *,
     every_column: bool = False,
+    seen: NDArray[np.uint64] | None = None,
     **given: Any,
 ) -> Iterator[CodedVotes]:
     """Votes row by row, in the order of the source; see `read`.
 
     With `every_column` the open table holds all columns of the source, not only those of votes.
-    Options are a record, or keywords of which one is made.
+    Rows whose hash is among `seen` are left out. Options are a record, or keywords of which one is
+    made.
 
     Examples
     --------
@@ -258,14 +266,15 @@ def coded_votes(
     )
     try:
         plan = plan_reading(table, options)
-        ready = prepared(table, plan, options, every_column=every_column)
-        yield _coded(ready, require_values(options.values))
+        ready = prepared(table, plan, options, every_column=every_column, seen=seen)
+        yield _coded(ready, options)
     finally:
         table.close()
 
 
-def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
+def _coded(ready: Prepared, options: ReadOptions) -> CodedVotes:
     """Encode the votes of a loaded table."""
+    values = require_values(options.values)
     table, roles, layout = ready.table, ready.plan.roles, ready.plan.layout
     what = _REPLY if ready.plan.replies else "item label"
     items, first, second = table.pairs(roles[layout[0]], roles[layout[1]], what)
@@ -308,6 +317,8 @@ def _coded(ready: Prepared, values: Mapping[str, str]) -> CodedVotes:
         by=ready.by,
         intake=intake,
         pair=(roles[layout[0]], roles[layout[1]]),
+        reading=options.remembered(),
+        row_ids=ready.selection.row_ids(),
     )
 
 

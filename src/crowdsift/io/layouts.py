@@ -111,8 +111,8 @@ def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
     names = " or ".join(map(repr, known)) if known else "'worker'"
     return InputError(
         f"no column {names}, which says who voted; the columns are {listed(table)}. Name it "
-        'with --columns worker=NAME (columns={"worker": "NAME"}), or pool all votes with '
-        "--no-workers (workers=False) for a method without workers such as bt",
+        'with --columns worker=NAME (columns={"worker": "NAME"}), or pool all votes and fit them '
+        "by a method without workers such as bt: crowdsift fit --no-workers (workers=False)",
         source=table.source,
     )
 

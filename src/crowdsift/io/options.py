@@ -14,6 +14,7 @@ from crowdsift.votes.labels import By
 __all__ = ["ReadOptions"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
+_REMEMBERED = ("columns", "format", "values", "where", "unique", "sides", "partitions")
 
 
 @dataclass(frozen=True)
@@ -113,6 +114,15 @@ class ReadOptions:
                 "method=crowdsift.Sift(tolerance=1e-6)"
             )
         return cls(**{**reading, "threads": threads})
+
+    def remembered(self) -> dict[str, Any]:
+        """Return the options that shape votes, if they were changed: an update uses them again.
+
+        Contexts, workers and covariates are known from the votes themselves.
+        """
+        kept = [name for name in self.changed() if name in _REMEMBERED]
+        values = {name: getattr(self, name) for name in kept}
+        return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
 
     def changed(self) -> list[str]:
         """The names of the options that differ from their defaults, but for those of resources."""

@@ -21,6 +21,8 @@ from crowdsift.io.selection import Selection
 from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Source
@@ -46,9 +48,10 @@ class Prepared:
 
 
 def prepared(
-    table: Source, plan: Plan, options: ReadOptions, *, every_column: bool = False
-) -> Prepared:
-    """Load the columns of votes, and choose the rows."""
+    table: Source, plan: Plan, options: ReadOptions, *, every_column: bool = False,
+    seen: NDArray[np.uint64] | None = None,
+) -> Prepared:  # fmt: skip
+    """Load the columns of votes and choose the rows, without those that were seen before."""
     if options.where:
         require_condition(options.where)
     has_workers = options.workers and plan.format.workers
@@ -69,7 +72,7 @@ def prepared(
     plan = replace(plan, roles={role: plan.roles[role] for role in used if role in plan.roles})
     if plan.format.unfold is None:
         selection = _loaded(table, plan, options, by, covariates, every_column)
-    _choose(selection, plan, options, by, covariates)
+    _choose(selection, plan, options, by, covariates, seen)
     return Prepared(
         table=selection.selected(),
         plan=plan,
@@ -159,7 +162,7 @@ def _loaded(
 
 def _choose(
     selection: Selection, plan: Plan, options: ReadOptions, by: By,
-    covariates: tuple[CovariateColumns, ...],
+    covariates: tuple[CovariateColumns, ...], seen: NDArray[np.uint64] | None,
 ) -> None:  # fmt: skip
     """Leave out rows that are doubled, empty or bad."""
     table, values = selection.table, require_values(options.values)
@@ -167,7 +170,7 @@ def _choose(
         selection.set_aside(np.array([row]), "", reason.partition(";")[0])
     unique = options.unique or tuple(n for n in plan.format.unique if n in table.names)
     if unique:
-        selection.drop_doubled(unique)
+        selection.drop_doubled(unique, seen)
     skip = options.skip_bad is not False
     if plan.layout is SIDES and (plan.format is not PLAIN or skip or "" in values.values()):
         labels, codes = table.encode(plan.roles["winner"])

@@ -6,6 +6,7 @@ import csv
 import os
 from collections import Counter
 from dataclasses import dataclass, field, replace
+from hashlib import blake2b
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from crowdsift.io.duck_write import Added
 
 __all__ = ["Selected", "Selection"]
+
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # by which hashes of several columns are mixed
 
 
 class Selected(Source):
@@ -128,6 +131,11 @@ def _used(
     return used, [number[np.minimum(each, count)] for each in codes]
 
 
+def _number(text: str) -> int:
+    """Return a hash of 64 bits that is the same in every run."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
 @dataclass
 class Selection:
     """What becomes of every row of a loaded table; the first reason counts.
@@ -140,6 +148,8 @@ class Selection:
     state: NDArray[np.uint8]
     record: NDArray[np.int64] | None = None
     reasons: dict[int, tuple[str, str]] = field(default_factory=dict)  # record: column, reason
+    ids: NDArray[np.uint64] | None = None  # hashes of what names a row; 0 where nothing does
+    known: int = 0  # rows that the fit which is updated has already
 
     USED, LEFT_OUT, DOUBLED, EMPTY, ASIDE = range(5)
 
@@ -175,25 +185,45 @@ class Selection:
             self.reasons[number] = (column, reason)
         self.mark(records, self.ASIDE)
 
-    def drop_doubled(self, columns: Sequence[str]) -> None:
-        """Of rows equal in the columns the first is used; rows without an entry are not equal."""
+    def drop_doubled(self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None) -> None:
+        """Use the first of the rows that are equal in the columns, and none that was seen before.
+
+        Rows without an entry are not equal to any other.
+        """
         names = [
             resolve_column(self.table, name, "what names a row (--unique)") for name in columns
         ]
         rows = self.rows
         key = np.zeros(len(rows), np.int64)
+        ids = np.full(len(rows), _number("\0".join(names)), np.uint64)
         known = np.ones(len(rows), bool)
         for name in names:
             labels, codes = self.table.encode(name)
             own = codes[rows]
             blank = [code for code, label in enumerate(labels) if not str(label).strip()]
             known &= (own != MISSING) & ~np.isin(own, blank)
-            key = np.unique(key * (len(labels) + 1) + np.minimum(own, len(labels)),
-                            return_inverse=True)[1].reshape(-1)  # fmt: skip
+            hashes = np.array([*(_number(str(label)) for label in labels), 0], np.uint64)
+            own = np.minimum(own, len(labels))
+            key = np.unique(key * (len(labels) + 1) + own, return_inverse=True)[1].reshape(-1)
+            ids = ids * _ODD + hashes[own]
         _, first = np.unique(key[known], return_index=True)
         again = np.ones(int(known.sum()), bool)
         again[first] = False
         self.mark(rows[known][again], self.DOUBLED)
+        if self.record is None:
+            self.ids = np.zeros(len(self.state), np.uint64)
+            self.ids[rows[known]] = ids[known]
+        if seen is not None and self.ids is not None:
+            old = np.flatnonzero(np.isin(self.ids, seen) & (self.state == self.USED))
+            self.mark(old, self.DOUBLED)
+            self.known = len(old)
+
+    def row_ids(self) -> NDArray[np.uint64] | None:
+        """Return the sorted hashes of the rows used; None where nothing names a row."""
+        if self.ids is None:
+            return None
+        used = self.ids[(self.state == self.USED) & (self.ids != 0)]
+        return np.unique(used) if len(used) else None
 
     def drop_empty(self, blank: set[int], codes: NDArray[np.uint32]) -> None:
         """Rows whose answer is none: no entry, or one of the codes that mean nothing."""
@@ -216,6 +246,7 @@ class Selection:
             both_bad=both_bad,
             reasons=tuple(reasons.most_common()),
             notes=notes,
+            known=self.known,
         )
 
     def refuse_nothing(self) -> None:

@@ -8,78 +8,121 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowdsift._version import __version__
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
-from crowdsift.io.classes import with_classes
 from crowdsift.io.gold import read_gold
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.checked import CheckedRecord
-from crowdsift.results.data import model_of
+from crowdsift.results.data import FitData, model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
-from crowdsift.results.overlap import fingerprint, refuse_repeated, taken_by
+from crowdsift.results.overlap import again_notes, fingerprint, refuse_repeated, taken_by
 from crowdsift.results.start import kept_gold
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Mapping
 
-__all__ = ["refitter", "updated"]
+__all__ = ["read_new", "refitter", "updated"]
 
 Result = TypeVar("Result", bound=CheckedRecord)
+
+
+def read_new(
+    earlier: FitData, votes: Any, options: Mapping[str, Any], *, again: bool = False,
+    threads: int | None = None,
+) -> Comparisons:  # fmt: skip
+    """Read further votes as those of the earlier fit were read; refuse what it cannot use.
+
+    Parameters
+    ----------
+    earlier
+        The fit that is to be updated.
+    votes
+        The new votes alone, as for `crowdsift.read`.
+    options
+        Options of reading that differ from those of the earlier votes.
+    again
+        Whether to take rows once more that the earlier fit has already.
+    threads
+        How many threads may read.
+    """
+    old = _required_votes(earlier)
+    if isinstance(votes, Comparisons):
+        new = votes
+    else:
+        options = {**old.reading, "by": old.by, "workers": old.has_workers, **options}
+        new = read_votes(votes, ReadOptions.of(options, threads), None if again else old.row_ids)
+    if old.sides_known and not new.sides_known:
+        raise RequestError(
+            f"{new.source}: these votes do not say which item was on the left, and those of the "
+            "fit do. Give the columns left, right and winner, or say that the first item was on "
+            "the left (--sides, sides=True); to do without sides fit all votes with --no-sides"
+        )
+    if not again:
+        refuse_repeated(earlier, new)
+    return new
+
+
+def _required_votes(earlier: FitData) -> Comparisons:
+    """Return the votes of a fit; refuse a fit that keeps less than what shaped it."""
+    votes, summary = earlier.votes, earlier.summary
+    column = summary.get("dependent_by") or summary.get("no_longer_dependent_by")
+    shaped = {
+        "features of items": bool(summary.get("item_features")),
+        "classes of items": votes is not None and votes.item_class is not None,
+        "covariates": votes is not None and votes.features is not None,
+        f"votes that depend on each other by {column}": bool(column),
+    }
+    if reasons := [what for what, is_so in shaped.items() if is_so]:
+        raise RequestError(
+            f"a fit with {reasons[0]} cannot be updated, since these are not kept with it; fit all "
+            "votes, the old ones and the new, with the same options"
+        )
+    if votes is None:
+        raise RequestError(
+            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with covariates or "
+            "classes of items, or a file was deleted); fit all votes with start=FOLDER (--start)"
+        )
+    return votes
 
 
 def updated(
     earlier: Result, votes: Any, options: dict[str, Any], fit: Callable[..., Result]
 ) -> Result:
-    """`Fit.update`: the old votes and new ones, from where the earlier fit ended."""
-    if earlier.votes is None:
-        kept = f"the votes of this fit were not kept (more than {MOST_VOTES:,}, or with features)"
-        raise RequestError(f"{kept}; fit all votes with start=FOLDER (--start)")
-    if earlier.features is not None:
-        raise RequestError("a fit with features of items cannot go on: fit all votes with them")
+    """Fit the old votes and new ones together, from where the earlier fit ended."""
     ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
     given = {name: options.pop(name) for name in ours if name in options}
-    again, classes = options.pop("again", False), options.pop("classes", None)
-    options = {"by": earlier.votes.by, "workers": earlier.votes.has_workers, **options}
-    new = votes
-    if not isinstance(votes, Comparisons):
-        how = ReadOptions.of(options, given.get("threads"))
-        new = with_classes(read_votes(votes, how), classes)
-    if not again:
-        refuse_repeated(earlier, new)
-    model = model_of(earlier)
+    again = options.pop("again", False)
+    new = read_new(earlier, votes, options, again=again, threads=given.get("threads"))
     as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
     given = {**{name: value for name, value in as_before.items() if value}, **given}
     resumes = earlier.population is not None and earlier.summary.get("version") == __version__
-    start = earlier if resumes else None
-    whole = earlier.votes.extended(new)
-    gold = given.pop("gold", None)
+    old = _required_votes(earlier)
+    whole, gold = old.extended(new), given.pop("gold", None)
     gold = read_gold(gold, whole, kept_gold(earlier, gold))
-    found = fit(whole, model, start=start, gold=gold, **given)
-    found = _without_groups(earlier, found)
+    found = fit(whole, model_of(earlier), start=earlier if resumes else None, gold=gold, **given)
+    notes = list(again_notes(old, new)) if not again else []
+    if new.intake is not None and new.intake.known:
+        notes.append(
+            f"{new.intake.known:,} rows of {new.source} are in the fit already, by what names a "
+            "row, and are not counted again"
+        )
+    if new.sides_known and not old.sides_known:
+        notes.append(
+            "the new votes say which item was on the left and the earlier ones do not: sides are "
+            "not used"
+        )
+    if earlier.summary.get("drift"):
+        notes.append("drift over time is not tested in an update; fit all votes with --time")
+    diagnostics = tuple(Diagnostic(Kind.INFORMATION, note) for note in notes)
     summary = with_history(earlier, found)
-    return replace(found, summary=summary, taken=(*taken_by(earlier), fingerprint(new)))
-
-
-def _without_groups(earlier: Result, found: Result) -> Result:
-    """The fit with a word on what it no longer knows: which votes depend on each other.
-
-    Which of the earlier votes go together is not kept with a fit.
-    """
-    column = earlier.summary.get("dependent_by") or earlier.summary.get("no_longer_dependent_by")
-    if not column:
-        return found
-    diagnostic = Diagnostic(
-        Kind.INTERVALS,
-        f"votes of one {column} counted as dependent before this update and no longer do, since a "
-        "fit does not keep which of them go together: intervals are too narrow. Fit all votes "
-        f"with --dependent-by {column} (dependent_by=)",
+    summary["warnings"] = [*summary["warnings"], *notes]
+    taken = (*taken_by(earlier), fingerprint(new))
+    return replace(
+        found, summary=summary, diagnostics=(*found.diagnostics, *diagnostics), taken=taken
     )
-    summary = {**found.summary, "no_longer_dependent_by": column}
-    summary["warnings"] = [*found.summary["warnings"], diagnostic.message]
-    return replace(found, summary=summary, diagnostics=(*found.diagnostics, diagnostic))
 
 
 def refitter(

@@ -6,17 +6,20 @@ report, chooses the next pairs. Codes are those of the labels in their order.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.io.gold import GoldLabels
 from crowdsift.io.item_values import match_labels
+from crowdsift.io.options import ReadOptions
 from crowdsift.io.parquet import parquet_bytes, parquet_columns
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.posterior import Posterior
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import as_column, factorize, merge
 
 if TYPE_CHECKING:
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
 __all__ = ["KEPT", "MOST_VOTES", "kept_files", "kept_gold", "kept_votes", "posterior_of"]
 
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
-GOLD = "gold.parquet"
-KEPT = (VOTES, PAIRS, RELIABILITIES, GOLD)
+GOLD, ROW_IDS = "gold.parquet", "row_ids.parquet"
+KEPT = (VOTES, PAIRS, RELIABILITIES, GOLD, ROW_IDS)
 MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
 
 
@@ -47,7 +50,10 @@ def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
              "second": votes.second, "outcome": votes.outcome, "weight": votes.weight}
         )  # fmt: skip
         details["votes"] = {"sides_known": votes.sides_known, "has_workers": votes.has_workers,
-                         "source": votes.source}  # fmt: skip
+                         "source": votes.source, "reading": dict(votes.reading),
+                         "row_ids": votes.row_ids is not None}  # fmt: skip
+        if votes.row_ids is not None:
+            files[ROW_IDS] = parquet_bytes({"id": votes.row_ids})
     if fit.gold is not None:
         known = _in_order(fit)[0].tolist()
         places = (match_labels(labels.tolist(), known) for labels in fit.gold)
@@ -73,9 +79,12 @@ def kept_votes(
     if content is None or "votes" not in details:
         return None
     columns, about = parquet_columns(content), details["votes"]
+    ids = read(ROW_IDS) if about.get("row_ids") else b""
+    if ids is None:  # deleted: rows that come again could not be found
+        return None
     named = bool(about["has_workers"])
     workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
-    return Comparisons.from_codes(
+    votes = Comparisons.from_codes(
         columns["first"],
         columns["second"],
         worker=columns["worker"] if named else None,
@@ -86,6 +95,14 @@ def kept_votes(
         sides_known=bool(about["sides_known"]),
         by=fit.by,
         source=str(about["source"]),
+    )
+    reading = ReadOptions.of(about.get("reading") or {}, None).remembered()
+    intake = fit.summary.get("intake")
+    return replace(
+        votes,
+        intake=None if intake is None else Intake.from_json(intake),
+        reading=reading,
+        row_ids=parquet_columns(ids)["id"] if ids else None,
     )
 
 

@@ -11,14 +11,16 @@ from crowdsift.errors import RequestError
 from crowdsift.io.item_values import match_labels
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from crowdsift.results.data import FitData
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["fingerprint", "refuse_repeated", "taken_by"]
+__all__ = ["again_notes", "fingerprint", "refuse_repeated", "taken_by"]
 
-_FEWEST = 20  # earlier rows from which on a repetition is no chance
-_SAME = 0.5  # of the earlier rows that would not come again by chance
-_CHANCE = 0.5  # of the earlier rows: where more come again by chance, nothing is noticed
+_FEWEST = 20  # rows that come again are a file that was taken already
+_SAME = 0.5  # the share of rows that come again, beyond chance, from which on votes are refused
+_CLEARLY = 3.0  # standard deviations beyond chance
 
 
 def fingerprint(votes: Comparisons) -> str:
@@ -46,36 +48,58 @@ def taken_by(fit: FitData) -> tuple[str, ...]:
 
 
 def refuse_repeated(earlier: FitData, new: Comparisons) -> None:
-    """Refuse votes that were taken already, and votes among which are most of the old ones."""
+    """Refuse votes that the fit has already: the same file, rows that are named, or most rows."""
+    old = earlier.votes
     if fingerprint(new) in taken_by(earlier):
         raise RequestError(
             f"{new.source}: these {new.total_weight:,g} votes were taken already; give new votes "
             "only (again=True, --again takes them once more)"
         )
-    old = earlier.votes
-    if old is None or len(old) < _FEWEST or len(new) < len(old) * _SAME:
+    if old is None:
         return
-    chance = _share_by_chance(old, new)
-    if chance > _CHANCE:
+    if old.row_ids is not None and new.row_ids is not None:
+        if same := int(np.isin(new.row_ids, old.row_ids).sum()):
+            raise RequestError(
+                f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in the fit already, "
+                "by what names a row; give update the file or the frame itself, which leaves them "
+                "out, or again=True to take them once more"
+            )
         return
-    same = int(np.isin(_keys(old, old), _keys(new, old)).sum())
-    if same >= len(old) * (chance + _SAME * (1.0 - chance)):
+    same, chance = _repeated(old, new)
+    fewest = min(len(old), len(new))
+    if same >= _FEWEST and same - chance >= _SAME * max(fewest - chance, 0.0) and chance < same / 2:
         raise RequestError(
-            f"{new.source}: {same:,} of the {len(old):,} earlier rows are in it again; give new "
-            "votes only, or fit the whole file with start= (--start). again=True (--again) takes "
-            "them once more"
+            f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier rows in worker, "
+            "items and answer; give new votes only, or fit the whole file with start= (--start). "
+            "again=True (--again) takes them once more"
         )
 
 
-def _share_by_chance(old: Comparisons, new: Comparisons) -> float:
-    """Of the earlier rows, how many other votes would hold too.
+def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:
+    """Yield a warning if more rows come again than chance explains."""
+    if old.row_ids is not None and new.row_ids is not None:
+        return
+    same, chance = _repeated(old, new)
+    if same > chance + _CLEARLY * (1.0 + np.sqrt(chance)):
+        yield (
+            f"{same:,} of the {len(new):,} new rows are equal to earlier ones in worker, items and "
+            f"answer, about {chance:,.0f} by chance: if these are the same votes they are counted "
+            "twice. A column that names a row (--unique, unique=) tells them apart"
+        )
+
+
+def _repeated(old: Comparisons, new: Comparisons) -> tuple[int, float]:
+    """Return how many new rows are among the old ones, and how many would be by chance.
 
     Two judges and a few models give the same row over and over. Among W votes, w of a row, two
-    are equal with probability about q = Σ w(w - 1)/W²; V others hold a row with 1 - exp(-qV).
+    are equal with probability about q = Σ w(w - 1)/W²; a further row is among them with
+    1 - exp(-qW).
     """
     weight = old.weight.astype(np.float64)
-    equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / max(weight.sum() ** 2, 1.0)
-    return float(-np.expm1(-equal * new.total_weight))
+    total = max(float(weight.sum()), 1.0)
+    equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / total**2
+    same = int(np.isin(_keys(new, old), _keys(old, old)).sum())
+    return same, float(-np.expm1(-equal * total)) * len(new)
 
 
 def _keys(votes: Comparisons, old: Comparisons) -> np.ndarray:

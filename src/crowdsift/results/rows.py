@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, datetime
 from math import isfinite
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -137,7 +138,7 @@ def votes_for_fit(
     if not needs_rows and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
         read = read_by_engine(engine, votes, options, engine_options)
         if read is not None:
-            return read, None
+            return replace(read, reading=options.remembered()), None
     return votes_and_rows(votes, options, group, time)
 
 

@@ -72,6 +72,11 @@ class Comparisons(EncodedVotes):
         different contexts are never compared.
     intake
         What became of every row that was read, for votes that were; see `Intake`.
+    reading
+        The options with which the votes were read, if any, that an update uses again.
+    row_ids
+        Sorted hashes of what names a row, such as the assignment, if the votes came with such
+        columns: an update finds the rows that it has already.
     n_gold
         How many of the workers, the last ones, are no workers but gold; see `with_gold`.
     elsewhere
@@ -257,9 +262,14 @@ class Comparisons(EncodedVotes):
             source=self.source,
             backend=self.backend,
         )
-        if self.intake is None or other.intake is None:
-            return whole
-        return replace(whole, intake=self.intake + other.intake)
+        ids = [v.row_ids for v in both if v.row_ids is not None]
+        known = self.intake is not None and other.intake is not None
+        return replace(
+            whole,
+            intake=self.intake + other.intake if known else None,  # type: ignore[operator]
+            reading=self.reading,
+            row_ids=frozen(np.unique(np.concatenate(ids))) if ids else None,
+        )
 
     def pooled(self) -> Comparisons:
         """All votes as of one voter, one comparison per pair with the mean outcome.

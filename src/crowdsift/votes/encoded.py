@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Self
 
@@ -45,6 +45,8 @@ class EncodedVotes:
     source: str = "votes"
     backend: Backend | None = None
     intake: Intake | None = None
+    reading: Mapping[str, Any] = field(default_factory=dict)  # options that an update uses again
+    row_ids: NDArray[np.uint64] | None = None  # hashes of what names a row, sorted
     elsewhere: Any = None  # rows that other machines hold: `rows`, `total_weight`, `loads`
 
     @property

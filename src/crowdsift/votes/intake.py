@@ -26,6 +26,8 @@ class Intake:
         Rows without an answer.
     doubled
         Rows equal to an earlier one in what names a row.
+    known
+        Of these, rows that the fit which is updated has already.
     set_aside
         Rows that cannot be used, or that the format marks as void.
     left_out
@@ -61,6 +63,7 @@ class Intake:
     reasons: tuple[tuple[str, int], ...] = ()
     notes: tuple[str, ...] = ()
     work_seconds: Mapping[Any, float] = field(default_factory=dict, compare=False)
+    known: int = 0
 
     def __post_init__(self) -> None:
         found = self.used + self.empty + self.doubled + self.set_aside + self.left_out
@@ -72,6 +75,8 @@ class Intake:
             f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} empty, "
             f"{self.doubled:,} doubled, {self.set_aside:,} set aside"
         )
+        if self.known:
+            line = line.replace(" doubled", f" doubled ({self.known:,} in the fit already)")
         if self.reasons:
             shown = [f"{count:,} {reason}" for reason, count in self.reasons[:3]]
             line += f" ({', '.join(shown)}{', ...' if len(self.reasons) > 3 else ''})"
@@ -98,6 +103,7 @@ class Intake:
             both_bad=self.both_bad + other.both_bad,
             reasons=tuple(reasons.most_common()),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
+            known=self.known + other.known,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -121,4 +127,18 @@ class Intake:
             "both_bad": self.both_bad,
             "reasons": dict(self.reasons),
             "notes": list(self.notes),
+            "known": self.known,
         }
+
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> Intake:
+        """Return the intake of a summary.
+
+        Examples
+        --------
+        >>> from crowdsift.votes.intake import Intake
+        >>> Intake.from_json(Intake(rows=2, used=2, votes=2).to_json()).rows
+        2
+        """
+        reasons, notes = tuple(record["reasons"].items()), tuple(record["notes"])
+        return cls(**{**record, "reasons": reasons, "notes": notes})
