@@ -9,10 +9,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 import crowdsift
+from context_votes import draw_votes
 from crowdsift import RequestError
+from crowdsift.models import MODELS
 from crowdsift.results import kept
+from strategies import comparisons
+from tied_votes import CROWDS, drawn, votes_of
 
 
 def rows(seed: int = 1, count: int = 900) -> dict[str, list]:
@@ -49,6 +55,50 @@ def test_a_loaded_fit_answers_as_the_one_in_memory(tmp_path, method):
     back.save(tmp_path / "again")
     for path in (tmp_path / "again").iterdir():
         assert path.read_bytes() == (tmp_path / path.name).read_bytes(), path.name
+
+
+def predictions(fit) -> dict[str, np.ndarray]:
+    """Everything that a fit predicts: of each worker, of the crowd, of somebody unknown."""
+    labels, workers = fit.labels, fit.worker_table["worker"].tolist()
+    pairs = [(a, b) for a in labels[:6] for b in labels[-6:]]
+    found = {}
+    for worker in (None, "nobody", *workers[:6]):
+        one, two = map(list, zip(*pairs, strict=True))
+        for name in ("predict", "predict_outcomes"):
+            result = getattr(fit, name)(one, two, worker, unknown="prior")
+            columns = result.items() if name == "predict_outcomes" else [("", result)]
+            found |= {f"{name} {column} by {worker}": values for column, values in columns}
+    return found
+
+
+def assert_predicts_the_same(fit, folder):
+    fit.save(folder)
+    back = crowdsift.load(folder)
+    expected, found = predictions(fit), predictions(back)
+    for name, values in expected.items():
+        np.testing.assert_allclose(found[name], values, rtol=0, atol=1e-9, err_msg=name)
+
+
+@given(votes=comparisons(), method=st.sampled_from(sorted(set(MODELS) - {"barp"})))
+@settings(max_examples=60, deadline=None)
+@pytest.mark.filterwarnings("ignore::crowdsift.SignWarning", "ignore::crowdsift.ConvergenceWarning")
+def test_loaded_fits_of_random_votes_predict_the_same(tmp_path_factory, votes, method):
+    model = crowdsift.model(method).relax(votes)[0]
+    assert_predicts_the_same(crowdsift.fit(votes, model), tmp_path_factory.mktemp("fit"))
+
+
+@pytest.mark.parametrize("method", sorted(set(MODELS) - {"barp"}))
+@pytest.mark.parametrize("crowd", CROWDS)
+def test_loaded_fits_with_ties_and_sides_predict_the_same(tmp_path, crowd, method):
+    votes = votes_of(*drawn(3, **CROWDS[crowd])[:4])
+    assert_predicts_the_same(crowdsift.fit(votes, method), tmp_path)
+
+
+@pytest.mark.parametrize("spread", [0.0, 0.6])
+def test_loaded_fits_by_context_predict_the_same(tmp_path, spread):
+    fit = crowdsift.fit(draw_votes(spread, spread, 1))
+    assert (fit.posterior.in_context is not None) == bool(spread)
+    assert_predicts_the_same(fit, tmp_path)
 
 
 def test_votes_in_contexts_come_back(tmp_path):

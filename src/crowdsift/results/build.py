@@ -42,7 +42,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     result = summary(fitted, found, needed, passes, time.perf_counter() - started)
     apart = separation_of(items, fitted.model.name, fitted.level)
     result["separation_reliability"] = None if apart is None else apart.reliability
-    quantiles, points = estimate.workers.quantiles, estimate.points
+    quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
     return {
         "item_table": items,
         "worker_table": workers,
@@ -62,15 +62,19 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
             fitted.score_sd,
             estimate.covariance,
             None if quantiles is None else _single(quantiles),
-            None if points is None else WorkerPoints(*map(_single, points)),
-            estimate.in_context,
+            None if points is None else _rounded(points),
+            None if apart is None else apart._replace(points=_rounded(apart.points)),
         ),
     }
 
 
 def _single(values: Vector) -> Vector:
-    """Rounded to single precision, as a folder keeps them: a loaded fit gives the same answers."""
+    """Round to single precision, as a saved fit has it, so that a loaded fit gives the same."""
     return values.astype(np.float32).astype(np.float64)
+
+
+def _rounded(points: WorkerPoints) -> WorkerPoints:
+    return WorkerPoints(*map(_single, points))
 
 
 def _sites(fitted: Fitted) -> SavedSites | None:

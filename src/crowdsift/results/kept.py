@@ -1,7 +1,7 @@
-"""What a saved fit keeps beside its tables: its votes, and the posterior of scores and workers.
+"""Save the votes of a fit and its posterior of scores and workers, and read them back.
 
-With them a loaded fit answers as the one in memory does: it goes on with more votes, makes its
-report, chooses the next pairs. Codes are those of the labels in their order.
+With them a loaded fit answers as the one in memory does: it goes on with more votes, predicts,
+makes its report, chooses the next pairs. Codes are those of the labels in their order.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.io.gold import GoldLabels
 from crowdsift.io.item_values import match_labels
 from crowdsift.io.options import ReadOptions
@@ -18,9 +19,10 @@ from crowdsift.io.parquet import parquet_bytes, parquet_columns
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.posterior import Posterior
+from crowdsift.solvers.ep.context_points import ContextPoints
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
-from crowdsift.votes.labels import as_column, factorize, merge
+from crowdsift.votes.labels import as_column, context_codes, factorize, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -34,12 +36,14 @@ __all__ = ["KEPT", "MOST_VOTES", "kept_files", "kept_gold", "kept_votes", "poste
 
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
 GOLD, ROW_IDS = "gold.parquet", "row_ids.parquet"
-KEPT = (VOTES, PAIRS, RELIABILITIES, GOLD, ROW_IDS)
+CONTEXTS = "context_reliabilities.parquet"
+KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, GOLD, ROW_IDS)
 MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
+_QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
 
 
 def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
-    """The files, and what the record says of them."""
+    """Return the files by name, and what the record says of them."""
     files: dict[str, bytes] = {}
     details: dict[str, Any] = {}
     votes, posterior = fit.votes, fit.posterior
@@ -60,14 +64,19 @@ def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
         files[GOLD] = parquet_bytes(dict(zip(("winner", "loser"), places, strict=True)))
     if posterior is None:
         return files, details
-    covariances, quantiles = posterior.covariances, posterior.quantiles
+    covariances, quantiles, points = posterior.covariances, posterior.quantiles, posterior.points
     if covariances is not None and len(covariances.pairs[0]) <= MOST_VOTES:
         names = ("low", "high", "weight")
         files[PAIRS] = parquet_bytes(dict(zip(names, covariances.pairs, strict=True)))
         details["precision"] = {"shift": covariances.shift, "size": covariances.scale}
-    if quantiles is not None and len(quantiles) <= MOST_VOTES:
-        columns = {f"q{i:02d}": column for i, column in enumerate(quantiles.T.astype(np.float32))}
+    columns = {} if quantiles is None else _split(_QUANTILES, quantiles)
+    if points is not None:
+        columns |= _point_columns(points)
+    if columns and len(next(iter(columns.values()))) <= MOST_VOTES:
         files[RELIABILITIES] = parquet_bytes(columns)
+        if (apart := posterior.in_context) is not None:
+            who = {"worker": apart.worker, "context": apart.context}
+            files[CONTEXTS] = parquet_bytes({**who, **_point_columns(apart.points)})
     return files, details
 
 
@@ -118,8 +127,8 @@ def kept_gold(read: Callable[[str], bytes | None], fit: FitData) -> GoldLabels |
 def posterior_of(
     read: Callable[[str], bytes | None], details: dict[str, Any], fit: FitData
 ) -> Posterior | None:
-    """The posterior of a loaded fit; None where nothing of it was kept."""
-    pairs, reliabilities = read(PAIRS), read(RELIABILITIES)
+    """Return the posterior of a loaded fit; None if nothing of it was kept."""
+    pairs, reliabilities, contexts = read(PAIRS), read(RELIABILITIES), read(CONTEXTS)
     if pairs is None and reliabilities is None:
         return None
     labels, code = _in_order(fit)
@@ -127,7 +136,7 @@ def posterior_of(
     component[code] = fit.item_table["component"] - 1
     table: Table = fit.item_table
     sd[code] = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
-    covariances = quantiles = None
+    covariances = quantiles = points = apart = None
     if pairs is not None:
         found, about = parquet_columns(pairs), details["precision"]
         covariances = ComponentCovariance(
@@ -135,11 +144,54 @@ def posterior_of(
             float(about["size"]),
         )  # fmt: skip
     if reliabilities is not None:
-        columns = parquet_columns(reliabilities)
-        quantiles = np.stack([columns[name] for name in sorted(columns)], axis=1).astype(np.float64)
-        if len(quantiles) != max(fit.worker_table.height, 1):
-            raise ValueError(f"{RELIABILITIES} is of other workers")
-    return Posterior(labels, sd if np.isfinite(sd).any() else None, covariances, quantiles)
+        columns, height = parquet_columns(reliabilities), max(fit.worker_table.height, 1)
+        quantiles, points = _joined(columns, _QUANTILES, height), _points_of(columns, height)
+    if contexts is not None and points is not None:
+        columns = parquet_columns(contexts)
+        worker, context = (columns[name].astype(np.int64) for name in ("worker", "context"))
+        found = _points_of(columns, len(worker))
+        n_contexts = len(context_codes(labels))
+        for code, end in ((worker, fit.worker_table.height), (context, n_contexts)):
+            if found is None or code.min(initial=0) < 0 or code.max(initial=0) >= end:
+                raise ValueError(f"{CONTEXTS} is of other workers or contexts")
+        apart = ContextPoints(worker, context, found) if found is not None else None
+    sd = sd if np.isfinite(sd).any() else None
+    return Posterior(labels, sd, covariances, quantiles, points, apart)
+
+
+def _split(name: str, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+    """Return the columns of a matrix under numbered names, in single precision."""
+    return {f"{name}{i:02d}": column for i, column in enumerate(rows.T.astype(np.float32))}
+
+
+def _joined(
+    columns: dict[str, NDArray[Any]], name: str, height: int
+) -> NDArray[np.float64] | None:
+    """Return the matrix that `_split` wrote; None if there is none."""
+    names = sorted(each for each in columns if each.rstrip("0123456789") == name)
+    if not names:
+        return None
+    found = np.stack([columns[each] for each in names], axis=1).astype(np.float64)
+    if len(found) != height or not np.isfinite(found).all():
+        raise ValueError(f"{name} has {len(found)} rows for {height} workers, or no numbers")
+    return found
+
+
+def _point_columns(points: WorkerPoints) -> dict[str, NDArray[np.float32]]:
+    return {
+        key: column
+        for name, rows in points._asdict().items()
+        for key, column in _split(name, rows).items()
+    }
+
+
+def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | None:
+    """Return the points of the posterior of every worker; None if they were not saved."""
+    found = [_joined(columns, name, height) for name in WorkerPoints._fields]
+    known = [each for each in found if each is not None]
+    if known and len(known) < len(found):
+        raise ValueError("some of the columns of the points are missing")
+    return WorkerPoints(*known) if known else None
 
 
 def _in_order(fit: FitData) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
