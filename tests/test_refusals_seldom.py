@@ -9,8 +9,8 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import CrowdsiftError, InputError
-from crowdsift.io.parquet import parquet_bytes, parquet_columns
-from crowdsift.results.site_file import read_sites, sites_bytes
+from crowdsift.io.parquet import parquet_bytes
+from crowdsift.results.store import read_sites, sites_bytes
 
 
 def frame(**columns):
@@ -181,12 +181,6 @@ def sites():
 def test_sites_come_back_from_their_file(sites):
     given, *counts = sites
     for one, two in zip(read_sites(sites_bytes(given), "s", *counts), given, strict=True):
-        np.testing.assert_array_equal(one, two)
-    earlier = {"tau": "precision", "nu": "pull", "side_tau": "side_precision",
-               "side_nu": "side_pull"}  # fmt: skip
-    columns = parquet_columns(sites_bytes(given))
-    old = parquet_bytes({earlier.get(name, name): each for name, each in columns.items()})
-    for one, two in zip(read_sites(old, "s", *counts), given, strict=True):
         np.testing.assert_array_equal(one, two)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import shutil
 import stat
 import subprocess
@@ -13,13 +14,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from context_votes import draw_votes
+from saved_folders import forge
 
 import crowdsift
-from crowdsift import Comparisons, InputError, RequestError
+from crowdsift import Comparisons, CrowdsiftError, InputError, RequestError
 from crowdsift.io.files import replace_file, require_file, write_folder
 from crowdsift.io.folders import RecordedFolder, write_recorded
-
-SAVED = Path(__file__).parents[1] / "saved"
 
 
 def small(seed: int = 1, method: str = "sift") -> crowdsift.Fit:
@@ -76,67 +77,126 @@ def test_a_file_that_was_changed_is_refused(tmp_path, name):
         crowdsift.load(tmp_path)
 
 
-def test_a_population_under_its_earlier_name_is_read(tmp_path):
-    """Folders of earlier revisions have it in crowd.json; a new fit leaves no such file."""
-    fit = small()
-    fit.save(tmp_path)
-    path = tmp_path / "summary.json"
-    record = json.loads(path.read_text())
-    record["files"]["crowd.json"] = record["files"].pop("population.json")
-    path.write_text(json.dumps(record))
-    (tmp_path / "population.json").rename(tmp_path / "crowd.json")
-    back = crowdsift.load(tmp_path)
-    assert back.population == fit.population
-    assert back.sites is not None
-    back.save(tmp_path)
-    assert not (tmp_path / "crowd.json").exists()
-    assert crowdsift.load(tmp_path).population == fit.population
-
-
 def test_a_record_cannot_name_files_elsewhere(tmp_path):
     small().save(tmp_path / "fit")
-    path = tmp_path / "fit" / "summary.json"
-    record = json.loads(path.read_text())
     shutil.move(tmp_path / "fit" / "items.csv", tmp_path / "items.csv")
-    record["files"]["../items.csv"] = record["files"].pop("items.csv")
-    path.write_text(json.dumps(record))
+
+    def elsewhere(record):
+        record["files"]["../items.csv"] = record["files"].pop("items.csv")
+
+    forge(tmp_path / "fit", elsewhere)
     with pytest.raises(InputError, match=r"no items\.csv"):
         crowdsift.load(tmp_path / "fit")
 
 
-def test_folders_of_the_first_format_are_read():
-    fit = crowdsift.load(SAVED / "format1")
-    assert fit.method == "sift"
-    assert fit.labels[0] == fit.items["item"][0]
-    assert fit.population is None  # it may be of another fit
+@pytest.mark.parametrize("layout", [None, 1, 2, "3", True])
+def test_folders_of_other_formats_are_refused(tmp_path, layout):
+    small(method="bt").save(tmp_path)
+    forge(tmp_path, lambda record: {**record, "format": layout})
+    with pytest.raises(InputError, match=rf"saved in format {layout!r}, this version reads format"):
+        crowdsift.load(tmp_path)
 
 
-@pytest.mark.filterwarnings("ignore::crowdsift.SignWarning")
-def test_folders_of_the_second_format_are_read_and_go_on(tmp_path):
-    """Written by 0.1.0 of build 7: contexts, ties, sides, one adversary and one who clicks."""
-    fit = crowdsift.load(SAVED / "format2")
-    assert {topic for topic, _ in fit.labels} == {"x", "y"}
-    assert [item for _, item in fit.labels[:5]] == ["m0", "m1", "m2", "m3", "m4"]
-    assert fit.item_table["score"][0] == 1.0959378347543203
-    assert fit.predict(("x", "m0"), ("x", "m4"), worker="w0") > 0.9
-    assert dict(zip(fit.workers["worker"], fit.workers["verdict"], strict=True))["w5"] == (
-        "adversarial"
-    )
-    assert "Can you trust this?" in fit.report().html
-    shutil.copytree(SAVED / "format2", tmp_path / "fit")
-    again = {"left": ["m0"], "right": ["m1"], "winner": ["left"], "worker": ["w1"], "topic": ["x"]}
-    gone_on = crowdsift.load(tmp_path / "fit").update(crowdsift.read(again, by="topic"))
-    assert gone_on.summary["votes"] == 241
-    gone_on.save(tmp_path / "fit")
-    assert crowdsift.load(tmp_path / "fit").summary["votes"] == 241
+# --- damage, and values that no fit writes -------------------------------------------------------
 
 
-def test_a_folder_of_the_first_format_is_replaced_whole(tmp_path):
-    shutil.copytree(SAVED / "format1", tmp_path / "fit")
-    small(method="bt").save(tmp_path / "fit")
-    assert sorted(os.listdir(tmp_path / "fit")) == sorted(
-        [*json.loads((tmp_path / "fit" / "summary.json").read_text())["files"], "summary.json"]
-    )
+def everything(fit) -> str:
+    """All that a fit holds, as text."""
+    fields = {name: value for name, value in vars(fit).items() if name != "folder"}
+    votes, posterior = fields.pop("votes"), fields.pop("posterior")
+    with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
+        fields |= {f"votes.{name}": getattr(votes, name) for name in ("first", "outcome", "weight")}
+        fields |= {name: table.to_csv() for name, table in fields.items() if name.endswith("table")}
+        return repr((fields, posterior.quantiles, posterior.points, posterior.in_context))
+
+
+@pytest.fixture(scope="module")
+def fits(tmp_path_factory):
+    """Saved fits that together have every kind of file, and what they hold."""
+    drawn = crowdsift.simulate(items=8, workers=6, comparisons=300, seed=2)
+    features = {"item": drawn.items, "x": drawn.scores}
+    made = {
+        "sift": small().with_statistics(),
+        "gold": crowdsift.fit(drawn.comparisons(), gold={"winner": ["i1"], "loser": ["i2"]}),
+        "contexts": crowdsift.fit(draw_votes(0.6, 0.6, 1, contexts=3), scale="elo"),
+        "features": crowdsift.fit(drawn.comparisons(), items=features),
+        "bt": small(method="bt"),
+    }
+    folders = {}
+    for name, fit in made.items():
+        folders[name] = tmp_path_factory.mktemp("fits") / name
+        fit.save(folders[name])
+    return {folder: everything(crowdsift.load(folder)) for folder in folders.values()}
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_a_flipped_bit_changes_nothing_or_is_refused(fits, seed):
+    """2,000 flips in all, half of them in summary.json."""
+    rng = random.Random(seed)
+    for _ in range(250):
+        folder = rng.choice(sorted(fits))
+        paths = sorted(folder.iterdir())
+        path = folder / "summary.json" if rng.random() < 0.5 else rng.choice(paths)
+        whole = path.read_bytes()
+        place = rng.randrange(8 * len(whole))
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        path.write_bytes(flipped)
+        try:
+            loaded = crowdsift.load(folder)
+        except InputError as error:
+            assert str(folder) in str(error)  # noqa: PT017 -- most flips raise, some need not
+        else:
+            assert everything(loaded) == fits[folder], (path, place)
+        finally:
+            path.write_bytes(whole)
+
+
+FORGED = (None, True, -1, 0, 1.5, 1e308, 2**70, "", "x", [], {}, [[]], [1], ["x"], {"x": 1})
+
+
+def used(fit) -> None:
+    """Do what a user does with a loaded fit."""
+    repr(fit), str(fit), fit.to_json(), fit.decisions() if fit.method == "sift" else None
+    one, two = fit.labels[0], fit.labels[-1]
+    fit.difference(one, two), fit.better(one, two), fit.predict_outcomes(one, two)
+    assert fit.report(refit=False).html
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("name", ["sift", "contexts", "features", "bt"])
+def test_forged_values_are_used_or_refused(fits, tmp_path, name):
+    """Every value of the summary replaced by others, the checksum made to fit."""
+    source = next(folder for folder in fits if folder.name == name)
+    rng = random.Random(5)
+    refused = 0
+    for path in places(json.loads((source / "summary.json").read_text())):
+        shutil.copytree(source, tmp_path / "fit", dirs_exist_ok=True)
+        forge(tmp_path / "fit", lambda record, path=path: put(record, path, rng.choice(FORGED)))
+        try:
+            used(crowdsift.load(tmp_path / "fit"))
+        except CrowdsiftError as error:
+            refused += 1
+            assert "internal" not in str(error)  # noqa: PT017 -- what is refused is counted
+    assert refused > 50
+
+
+def places(value, path=()):
+    """The way to every value within an object, lists by their first entry."""
+    if path and path[0] in ("checksum", "format"):
+        return
+    if path:
+        yield path
+    entries = value.items() if isinstance(value, dict) else ()
+    entries = enumerate(value[:1]) if isinstance(value, list) else entries
+    for key, entry in entries:
+        yield from places(entry, (*path, key))
+
+
+def put(record, path, value) -> None:
+    for key in path[:-1]:
+        record = record[key]
+    record[path[-1]] = value
 
 
 # --- readers and writers --------------------------------------------------------------------------

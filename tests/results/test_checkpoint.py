@@ -7,6 +7,7 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import InputError, RequestError, ResourceError
+from crowdsift.io.safetensors import read_safetensors, safetensors_bytes
 from crowdsift.models import MODELS
 from crowdsift.results import checkpoint
 
@@ -96,3 +97,57 @@ def test_a_checkpoint_of_other_gold_is_refused(votes, tmp_path, monkeypatch):
     with pytest.raises(RequestError, match="another set of gold pairs"):
         crowdsift.fit(votes, "bora-em", start=tmp_path)
     assert crowdsift.fit(votes, "bora-em", gold=gold, start=tmp_path).converged
+
+
+@pytest.fixture
+def kept(votes, tmp_path, monkeypatch):
+    """A checkpoint of bt."""
+    monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
+    cut_short(votes, crowdsift.model("bt"), tmp_path, 1)
+    return tmp_path / checkpoint.NAME
+
+
+def test_a_flipped_bit_in_a_checkpoint_changes_nothing_or_is_refused(votes, kept):
+    whole, rng = kept.read_bytes(), np.random.default_rng(1)
+    model = crowdsift.model("bt")
+    expected = checkpoint.start_of(kept.parent, votes, model)
+    places = [*range(64), *rng.integers(0, 8 * len(whole), 600).tolist()]
+    refused = 0
+    for place in places:
+        flipped = bytearray(whole)
+        flipped[place // 8] ^= 1 << place % 8
+        kept.write_bytes(flipped)
+        try:
+            found = checkpoint.start_of(kept.parent, votes, model)
+        except InputError:
+            refused += 1
+        else:
+            np.testing.assert_array_equal(found.scores, expected.scores)
+            np.testing.assert_array_equal(found.variances, expected.variances)
+            assert found.population == expected.population
+    assert refused > 0.9 * len(places)
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"scores": np.full(30, np.nan)}, "not all finite"),
+        ({"scores": np.zeros(29)}, "not those of the items"),
+        ({"scores": np.zeros((30, 1))}, "not those of the items"),
+        ({"scores": np.zeros(30, np.float32)}, "not all finite"),
+        ({"scores": np.zeros(30), "variances": -np.ones(30)}, "not those of the items"),
+        ({"variances": np.ones(30)}, "scores"),
+    ],
+)
+def test_forged_checkpoints_are_refused(votes, kept, change, message):
+    _, about = read_safetensors(kept.read_bytes())
+    kept.write_bytes(safetensors_bytes(change, about))
+    with pytest.raises(InputError, match=rf"{checkpoint.NAME}: .*{message}.*fit without --start"):
+        crowdsift.fit(votes, "bt", start=kept.parent)
+
+
+@pytest.mark.parametrize("header", [b"[" * 100_000, b"{}", b"[]", b'{"__metadata__": 3}', b""])
+def test_headers_of_checkpoints_that_are_damaged(votes, kept, header):
+    kept.write_bytes(len(header).to_bytes(8, "little") + header)
+    with pytest.raises(InputError, match="the checkpoint cannot be read"):
+        crowdsift.fit(votes, "bt", start=kept.parent)

@@ -9,16 +9,16 @@ import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pytest
+from context_votes import draw_votes
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from strategies import comparisons
+from tied_votes import CROWDS, drawn, votes_of
 
 import crowdsift
-from context_votes import draw_votes
 from crowdsift import RequestError
 from crowdsift.models import MODELS
 from crowdsift.results import kept
-from strategies import comparisons
-from tied_votes import CROWDS, drawn, votes_of
 
 
 def rows(seed: int = 1, count: int = 900) -> dict[str, list]:

@@ -1,10 +1,10 @@
 """A folder of files that belong together: one record names them all, and takes effect last.
 
-The record, a JSON object, holds the size and the SHA-256 of every file. To write, new content is
-first laid down under hidden names; then the record is replaced, which is one rename; then the
-content takes its visible names. A reader looks for content that fits the record under either
-name. So a run that is killed at any moment leaves the old files or the new ones, whole, and
-never some of each.
+The record, a JSON object, holds the size and the SHA-256 of every file, and the SHA-256 of its own
+content. To write, new content is first laid down under hidden names; then the record is replaced,
+which is one rename; then the content takes its visible names. A reader looks for content that fits
+the record under either name. So a run that is killed at any moment leaves the old files or the new
+ones, whole, and never some of each.
 """
 
 from __future__ import annotations
@@ -20,9 +20,10 @@ from typing import Any
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.files import locked, new_folder, replace_file, sync_folder
 
-__all__ = ["RecordedFolder", "require_own", "write_recorded"]
+__all__ = ["FORMAT", "RecordedFolder", "require_own", "write_recorded"]
 
-_FILES = "files"  # the key of the record under which the files stand
+FORMAT = 3  # of the folder; folders of other formats are refused
+_FORMAT, _FILES, _CHECKSUM = "format", "files", "checksum"  # the keys that are added to a record
 _MARK = ".crowdsift-new"  # how the hidden names end
 
 
@@ -39,17 +40,17 @@ class RecordedFolder:
     Attributes
     ----------
     record
-        What the record holds, but for the list of files.
+        What the record holds, without its format, the list of files and the checksum.
 
     Examples
     --------
     >>> import tempfile
     >>> from crowdsift.io.folders import RecordedFolder, write_recorded
     >>> with tempfile.TemporaryDirectory() as folder:
-    ...     write_recorded(folder, "all.json", {"format": 2}, {"a.txt": b"one"})
+    ...     write_recorded(folder, "all.json", {"name": "x"}, {"a.txt": b"one"})
     ...     found = RecordedFolder(folder, "all.json")
     ...     found.record, found.read("a.txt"), found.has("b.txt")
-    ({'format': 2}, b'one', False)
+    ({'name': 'x'}, b'one', False)
     """
 
     def __init__(self, directory: str | os.PathLike[str], name: str) -> None:
@@ -60,7 +61,7 @@ class RecordedFolder:
         path = self.folder / name
         try:
             self._text = path.read_bytes()
-            record = json.loads(self._text)
+            record = json.loads(self._text, parse_constant=_refuse_constant)
         except OSError:
             raise InputError(
                 f"no {name} here; give a folder written by --out or Fit.save",
@@ -70,6 +71,18 @@ class RecordedFolder:
             raise InputError(f"not a saved fit: {error}", source=str(path)) from None
         if not isinstance(record, dict):
             raise InputError("not a saved fit: no JSON object", source=str(path))
+        if (found := record.pop(_FORMAT, None)) != FORMAT or isinstance(found, bool):
+            raise InputError(
+                f"saved in format {found!r:.40}, this version reads format {FORMAT}; fit the votes "
+                "again",
+                source=str(self.folder),
+            )
+        if record.pop(_CHECKSUM, None) != _checksum(record):
+            raise InputError(
+                "the saved fit is damaged: the content was changed after it was written (another "
+                "checksum); take a copy of the folder, or fit the votes again",
+                source=str(path),
+            )
         self._path, self.record = path, record
         self._files = _listed(record.pop(_FILES, None))
 
@@ -155,7 +168,9 @@ def write_recorded(
     require_own(folder, name, files)
     digest = {each: hashlib.sha256(content).hexdigest() for each, content in files.items()}
     listed = {each: {"bytes": len(files[each]), "sha256": digest[each]} for each in files}
-    text = json.dumps({**record, _FILES: listed}, indent=2, allow_nan=False) + "\n"
+    whole = {**record, _FILES: listed}
+    whole |= {_CHECKSUM: _checksum(whole), _FORMAT: FORMAT}
+    text = json.dumps(whole, indent=2, allow_nan=False) + "\n"
     with new_folder(folder), locked(folder):
         stale = _prepare(folder, name, ours) - set(files)
         hidden = {each: folder / _hidden(each, digest[each]) for each in files}
@@ -249,11 +264,21 @@ def _hidden(name: str, digest: str) -> str:
     return f".{name}.{digest[:16]}{_MARK}"
 
 
+def _checksum(record: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the content of a record, however it is laid out as text."""
+    content = json.dumps(record, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(content.encode()).hexdigest()
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not a number that a fit saves")
+
+
 def _listed(value: Any) -> dict[str, tuple[int, str]]:
     """Sizes and checksums by name; only plain names of files in the folder itself."""
     found = {}
     for name, entry in value.items() if isinstance(value, dict) else ():
         fits = isinstance(entry, dict) and set(entry) >= {"bytes", "sha256"}
-        if fits and name not in ("", ".", "..") and Path(name).name == name:
+        if fits and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name:
             found[name] = (entry["bytes"], str(entry["sha256"]))
     return found

@@ -42,7 +42,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
     result = summary(fitted, found, needed, passes, time.perf_counter() - started)
     apart = separation_of(items, fitted.model.name, fitted.level)
     result["separation_reliability"] = None if apart is None else apart.reliability
-    quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
+    quantiles, points, leaves = estimate.workers.quantiles, estimate.points, estimate.in_context
     return {
         "item_table": items,
         "worker_table": workers,
@@ -63,7 +63,7 @@ def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
             estimate.covariance,
             None if quantiles is None else _single(quantiles),
             None if points is None else _rounded(points),
-            None if apart is None else apart._replace(points=_rounded(apart.points)),
+            None if leaves is None else leaves._replace(points=_rounded(leaves.points)),
         ),
     }
 

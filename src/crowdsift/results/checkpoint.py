@@ -23,6 +23,7 @@ from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.files import replace_file
 from crowdsift.io.safetensors import read_safetensors, safetensors_bytes
 from crowdsift.models import Model, Start
+from crowdsift.results.saved_summary import check_population
 
 if TYPE_CHECKING:
     import os
@@ -130,8 +131,8 @@ def start_of(
     path = Path(source) / NAME
     try:
         tensors, about = read_safetensors(path.read_bytes())
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError(f"the checkpoint cannot be read ({error})", source=str(path)) from None
+    except (OSError, ValueError) as error:
+        raise _damaged(path, error) from None
     ours = _about(model, votes, gold)
     kinds = {"version": "version of crowdsift", "method": "method",
              "parameters": "setting of the method", "votes": "set of votes",
@@ -142,11 +143,24 @@ def start_of(
                 f"{path}: a checkpoint of another {what}; go on with the same votes, gold, method "
                 "and settings, or fit without --start"
             )
-    return Start(
-        scores=tensors["scores"],
-        variances=tensors.get("variances", np.ones(votes.n_items)),
-        population=json.loads(about["population"]) or {},
-        workers=tensors.get("workers"),
+    try:
+        population = json.loads(about["population"]) or {}
+        if population:
+            check_population(population)
+        scores, variances = tensors["scores"], tensors.get("variances", np.ones(votes.n_items))
+        for name, values in {**tensors, "variances": variances}.items():
+            if values.dtype != np.float64 or not np.isfinite(values).all():
+                raise ValueError(f"{name} are not all finite numbers")
+        if not scores.shape == variances.shape == (votes.n_items,) or variances.min() < 0.0:
+            raise ValueError("scores or variances are not those of the items")
+    except (KeyError, ValueError, RecursionError) as error:
+        raise _damaged(path, error) from None
+    return Start(scores, variances, population, workers=tensors.get("workers"))
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"the checkpoint cannot be read ({error}); fit without --start (start=)", source=str(path)
     )
 
 

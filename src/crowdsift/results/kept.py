@@ -147,16 +147,22 @@ def posterior_of(
         columns, height = parquet_columns(reliabilities), max(fit.worker_table.height, 1)
         quantiles, points = _joined(columns, _QUANTILES, height), _points_of(columns, height)
     if contexts is not None and points is not None:
-        columns = parquet_columns(contexts)
-        worker, context = (columns[name].astype(np.int64) for name in ("worker", "context"))
-        found = _points_of(columns, len(worker))
-        n_contexts = len(context_codes(labels))
-        for code, end in ((worker, fit.worker_table.height), (context, n_contexts)):
-            if found is None or code.min(initial=0) < 0 or code.max(initial=0) >= end:
-                raise ValueError(f"{CONTEXTS} is of other workers or contexts")
-        apart = ContextPoints(worker, context, found) if found is not None else None
-    sd = sd if np.isfinite(sd).any() else None
-    return Posterior(labels, sd, covariances, quantiles, points, apart)
+        apart = _context_points(parquet_columns(contexts), fit, len(context_codes(labels)))
+    known_sd = sd if np.isfinite(sd).any() else None
+    return Posterior(labels, known_sd, covariances, quantiles, points, apart)
+
+
+def _context_points(
+    columns: dict[str, NDArray[Any]], fit: FitData, n_contexts: int
+) -> ContextPoints:
+    """Return the posteriors of workers by context; raise ValueError for unknown codes."""
+    worker, context = (columns[name].astype(np.int64) for name in ("worker", "context"))
+    points = _points_of(columns, len(worker))
+    for code, end in ((worker, fit.worker_table.height), (context, n_contexts)):
+        if points is None or code.min(initial=0) < 0 or code.max(initial=0) >= end:
+            raise ValueError(f"{CONTEXTS} is of other workers or contexts")
+    assert points is not None
+    return ContextPoints(worker, context, points)
 
 
 def _split(name: str, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
@@ -164,9 +170,7 @@ def _split(name: str, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float32
     return {f"{name}{i:02d}": column for i, column in enumerate(rows.T.astype(np.float32))}
 
 
-def _joined(
-    columns: dict[str, NDArray[Any]], name: str, height: int
-) -> NDArray[np.float64] | None:
+def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> NDArray[np.float64] | None:
     """Return the matrix that `_split` wrote; None if there is none."""
     names = sorted(each for each in columns if each.rstrip("0123456789") == name)
     if not names:

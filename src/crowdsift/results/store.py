@@ -1,6 +1,7 @@
-"""Fits on disk: a folder of CSV, JSON and Parquet files, versioned, never pickled.
+"""Save fits as folders of CSV, JSON and Parquet files, never pickled, and load them.
 
-`summary.json` names the files that belong to it with size and checksum; only those are read.
+`summary.json` names the files that belong to it with size and checksum; only those are read. It
+has a checksum of its own content, too, and every value in it is checked (`saved_summary`).
 """
 
 from __future__ import annotations
@@ -17,8 +18,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.errors import InputError
+from crowdsift.errors import CrowdsiftError, InputError
 from crowdsift.io.folders import RecordedFolder, require_own, write_recorded
+from crowdsift.io.parquet import parquet_bytes, parquet_columns
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.coefficients import COEFFICIENTS
 from crowdsift.results.data import FitData
@@ -33,20 +35,19 @@ from crowdsift.results.feature_table import (
 from crowdsift.results.kept import KEPT, kept_files, kept_gold, kept_votes, posterior_of
 from crowdsift.results.overall import ranking_of
 from crowdsift.results.overlap import taken_by
+from crowdsift.results.saved_summary import check_population, check_summary
 from crowdsift.results.scales import own_scale, with_own_scale
-from crowdsift.results.site_file import SITES, read_sites, sites_bytes
 from crowdsift.results.tables import Table
+from crowdsift.solvers.ep.kept_sites import SavedSites
+from crowdsift.votes.labels import context_names
 
-__all__ = ["FILES", "FORMAT", "load", "require_target", "save"]
+__all__ = ["FILES", "load", "read_sites", "require_target", "save", "sites_bytes"]
 
-# Number of the layout of a saved fit. Format 1 had no list of files: of such a folder the tables
-# are read, and nothing to start from, since that may be of another fit.
-FORMAT = 2
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
-_POPULATION, _EARLIER = "population.json", "crowd.json"  # its name in folders of before
-_DECISIONS, _REASON, _OVERALL = "decisions.csv", "reason", "overall.csv"
+_POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
+_DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
-    _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, _EARLIER, SITES, FEATURES,
+    _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, SITES, FEATURES,
     FEATURE_WEIGHTS, COEFFICIENTS, *KEPT,
 )  # fmt: skip
 FILES = (_SUMMARY, *_OURS)  # all files that a folder of a fit may hold
@@ -72,7 +73,6 @@ def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
     names = (*fit.context_columns, "item")
     record = {
         **fit.summary,
-        "format": FORMAT,
         "warning_kinds": [each.kind.value for each in fit.diagnostics],
         "parameters": fit.parameters,
         "trace": list(fit.trace),
@@ -122,32 +122,21 @@ def load(directory: str | os.PathLike[str]) -> FitData:
 
 
 def _loaded(saved: RecordedFolder) -> FitData:
-    """The fields of a saved fit; an error where the format is unknown or a file is damaged."""
-    record, found = dict(saved.record), saved.record.get("format")
-    if found not in (1, FORMAT):
-        raise InputError(
-            f"saved in format {found!r}, this version reads formats 1 and {FORMAT}; fit the votes "
-            "again",
-            source=str(saved.folder),
-        )
-    del record["format"]
+    """Return the fields of a saved fit; raise an error if a file or a value is damaged."""
+    record = dict(saved.record)
     try:
+        check_summary(record)
         types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
-        if found == 1:
-            types = {"items": types, "workers": {"worker": types["worker"]}}
-        read = _read_format_1 if found == 1 else RecordedFolder.read
-        items, shown = own_scale(_table(read(saved, _ITEMS), types["items"]))
-        workers = _without_reasons(_table(read(saved, _WORKERS), types["workers"]))
-        columns = ("item", "score", "component"), ("worker", "verdict")
-        for table, wanted in zip((items, workers), columns, strict=True):
-            _ = [table[name] for name in wanted]
+        items, shown = own_scale(_table(saved.read(_ITEMS), types["items"]))
+        workers = _without_reasons(_table(saved.read(_WORKERS), types["workers"]))
+        _check_tables(record, items, workers)
         population = _population(saved)
-        details, overall = record.pop("kept", {}), _overall(saved, record)
+        details, overall = record.pop("kept"), _overall(saved, record)
         fit = FitData(
             items,
             workers,
             summary=record,
-            parameters=dict(parameters),
+            parameters=parameters,
             trace=tuple(trace),
             diagnostics=_diagnostics(record),
             population=population,
@@ -158,15 +147,38 @@ def _loaded(saved: RecordedFolder) -> FitData:
             shown=shown,
             folder=str(saved.folder),
         )
-        _ = fit.method, fit.converged, fit.warnings
-        for count in ("items", "workers", "votes", "iterations"):
-            _ = record[count] + 0
-        fit = _with_kept(saved, details, fit)
-    except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError) as error:
+        return _with_kept(saved, details, fit)
+    except (KeyError, ValueError, TypeError, IndexError, AttributeError, ArithmeticError,
+            RecursionError, CrowdsiftError) as error:  # fmt: skip
+        if isinstance(error, InputError):
+            raise
+        why = str(error) if isinstance(error, ValueError | CrowdsiftError) else repr(error)
         raise InputError(
-            f"the saved fit is damaged ({error!r})", source=str(saved.folder)
+            f"the saved fit is damaged ({why:.200}); take a copy of it, or fit the votes again",
+            source=str(saved.folder),
         ) from None
-    return fit
+
+
+def _check_tables(summary: dict[str, Any], items: Table, workers: Table) -> None:
+    """Raise an error if the tables lack columns or contradict the summary."""
+    for table, count, numbers in (
+        (items, "items", ("score", "lower", "upper", "rank", "comparisons", "component")),
+        (workers, "workers", ("reliability", "lower", "upper", "comparisons", "agreement")),
+    ):
+        if table.height != summary[count] and not (count == "workers" and not summary[count]):
+            raise ValueError(f"{table.height} {count} in the table, {summary[count]} in {_SUMMARY}")
+        for name in numbers:
+            if table[name].dtype.kind not in "if":
+                raise ValueError(f"{name} in the table of {count} is not a column of numbers")
+    component, rank = items["component"], items["rank"]
+    if component.dtype.kind != "i" or {*component.tolist()} != {*range(1, component.max() + 1)}:
+        raise ValueError("the components are not numbered from 1")
+    if rank.dtype.kind != "i" or rank.min() < 1 or rank.max() > items.height:
+        raise ValueError("a rank is not between 1 and the number of items")
+    if not np.isfinite(items["score"]).all():
+        raise ValueError("a score is not a number")
+    _ = [items[name] for name in ("item", *context_names(summary.get("by")))]  # else a KeyError
+    _ = workers["worker"], workers["verdict"]
 
 
 def _record_of(ranking: FitData) -> dict[str, Any]:
@@ -185,24 +197,10 @@ def _overall(saved: RecordedFolder, record: dict[str, Any]) -> FitData | None:
     return replace(ranking, shown=shown)
 
 
-def _read_format_1(saved: RecordedFolder, name: str) -> bytes:
-    try:
-        return (saved.folder / name).read_bytes()
-    except OSError:
-        raise InputError(
-            "the saved fit is incomplete: file missing", source=str(saved.folder / name)
-        ) from None
-
-
 def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
-    """The warnings with their kinds; in format 1 these were not kept."""
-    kinds = record.pop("warning_kinds", None)
-    if kinds is None or len(kinds) != len(record["warnings"]):
-        return ()
-    return tuple(
-        Diagnostic(Kind(kind), message)
-        for kind, message in zip(kinds, record["warnings"], strict=True)
-    )
+    """Return the warnings with their kinds, which leave the record."""
+    kinds = map(Kind, record.pop("warning_kinds"))
+    return tuple(map(Diagnostic, kinds, record["warnings"]))
 
 
 def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: FitData) -> FitData:
@@ -235,21 +233,59 @@ def _without_reasons(table: Table) -> Table:
 
 
 def _population(saved: RecordedFolder) -> dict[str, Any] | None:
-    for name in (_POPULATION, _EARLIER):
-        if saved.has(name):
-            return dict(json.loads(saved.read(name)))
-    return None
+    if not saved.has(_POPULATION):
+        return None
+    found = json.loads(saved.read(_POPULATION))
+    check_population(found)
+    return dict(found)
+
+
+_BY_WORKER = ("low", "high")  # the same for all votes of a worker
+_SITE_COLUMNS = {name: np.dtype(kind) for name, kind in {
+    "worker": "u4", "winner": "u4", "loser": "u4", "kind": "i1", "tau": "f4", "nu": "f4",
+    "side_tau": "f4", "side_nu": "f4", "low": "f8", "high": "f8",
+}.items()}  # fmt: skip
+
+
+_WITHOUT_SITES = "Delete the file to go on from the scores alone"
+
+
+def sites_bytes(sites: SavedSites) -> bytes:
+    """Return the sites as the content of a Parquet file, one row per vote."""
+    columns = sites._asdict()
+    for name in _BY_WORKER:
+        columns[name] = columns[name][sites.worker]
+    return parquet_bytes(columns)
 
 
 def _sites(
     saved: RecordedFolder, population: dict[str, Any] | None, items: Table, workers: Table
-) -> Any:
-    """The sites of the votes, if they were kept and nobody has deleted the file since."""
+) -> SavedSites | None:
+    """Return the sites of the votes, if they were kept and the file was not deleted since."""
     if population is None or not saved.has(SITES):
         return None
-    content = saved.read(SITES, "Delete the file to go on from the scores alone")
-    source = str(saved.folder / SITES)
-    return read_sites(content, source, items.height, workers.height + 1)  # the last is gold
+    content, n_workers = saved.read(SITES, _WITHOUT_SITES), workers.height + 1  # the last is gold
+    return read_sites(content, str(saved.folder / SITES), items.height, n_workers)
+
+
+def read_sites(content: bytes, source: str, n_items: int, n_workers: int) -> SavedSites:
+    """Return the sites that `sites_bytes` wrote; the last worker is gold."""
+    try:
+        found = parquet_columns(content)
+        if {name: values.dtype for name, values in found.items()} != _SITE_COLUMNS:
+            raise ValueError(f"its columns are {', '.join(found)}")
+        worker = found["worker"]
+        most = max(int(found[name].max(initial=0)) for name in ("winner", "loser"))
+        if most >= n_items or int(worker.max(initial=0)) >= n_workers:
+            raise ValueError("it names items or workers that the fit does not have")
+        if not all(np.isfinite(found[name]).all() for name in ("tau", "nu", "side_tau", "side_nu")):
+            raise ValueError("a site is not a number")
+    except ValueError as error:
+        raise InputError(f"damaged: {error}. {_WITHOUT_SITES}", source=source) from None
+    ends = np.full((2, n_workers), np.nan)
+    for row, name in zip(ends, _BY_WORKER, strict=True):
+        row[worker] = found[name]
+    return SavedSites(*(found[name] for name in SavedSites._fields[:8]), *ends)
 
 
 def _table(content: bytes, types: dict[str, list[str]]) -> Table:
