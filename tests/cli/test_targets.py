@@ -153,3 +153,90 @@ def test_in_python_neither_bad_rows_nor_an_export_replace_what_is_read(place):
     with pytest.raises(RequestError, match=r"out soft\.csv: this file is read \(votes\)"):
         crowdsift.export_votes("v.csv", "soft.csv")
     assert contents(place) == before
+
+
+def test_targets_that_cannot_be_written_are_refused_before_the_fit(run, place, monkeypatch):
+    monkeypatch.setattr(crowdsift, "fit", None)  # nothing is fitted
+    Path("file").touch()
+    for option in (
+        "--out",
+        "--report",
+        "--table",
+        "--mturk-review",
+        "--excel-safe",
+        "--checkpoint",
+    ):
+        target = "file/x.csv" if option != "--table" else "file/x.md"
+        status, _, err = run("fit", "v.csv", option, target)
+        assert status == 1
+        assert "there is no folder file" in err or "cannot write to file/x.csv" in err, option
+    assert run("update", "o", "v.csv", "--out", "file")[0] == 1
+    Path("other").mkdir()
+    Path("other/items.csv").write_text("mine")
+    status, _, err = run("update", "o", "v.csv", "--out", "other")
+    assert (status, "would be overwritten" in err) == (1, True)
+
+
+BATCH = "AssignmentId,WorkerId,AssignmentStatus,Input.a,Input.b,Answer.choice\n" + "".join(
+    f"id{i},W{i % 3},Submitted,{a},{b},{'AB'[i % 5 == 0]}\n"
+    for i, (a, b) in enumerate(["xy", "yz", "xz"] * 10)
+)
+FAILING = {
+    "--mturk-review": ("crowdsift.io.mturk_review.csv.DictWriter", OSError(28, "No space left")),
+    "--excel-safe": ("crowdsift.results.excel.write_folder", OSError(28, "No space left")),
+    "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
+    "--report": ("crowdsift.fitting.Fit.report", MemoryError()),
+    "--robustness": ("crowdsift.fitting.Fit.with_robustness", ZeroDivisionError("by chance")),
+    "--statistics": ("crowdsift.fitting.Fit.with_statistics", MemoryError()),
+    "--out": ("crowdsift.results.store.write_recorded", OSError(28, "No space left")),
+}
+
+
+@pytest.mark.parametrize("option", FAILING)
+def test_one_output_that_fails_does_not_lose_the_others(run, tmp_path, monkeypatch, option):
+    def fails(*_, **__):
+        raise FAILING[option][1]
+
+    monkeypatch.chdir(tmp_path)
+    Path("batch.csv").write_text(BATCH)
+    monkeypatch.setattr(FAILING[option][0], fails)
+    outputs = {"--out": "fit", "--mturk-review": "review.csv", "--excel-safe": "sheets",
+               "--report": "report.html", "--table": "table.md"}  # fmt: skip
+    words = [word for pair in outputs.items() for word in pair]
+    status, out, err = run("fit", "batch.csv", *words, "--robustness", "--statistics", "--json")
+    assert status == 1
+    assert out.startswith('{"')
+    assert f"the fit is finished, but {option}: " in err
+    lost = outputs.pop(option, "nothing")
+    assert not Path(lost).exists()
+    for each in outputs.values():
+        assert Path(each).exists()
+        assert each in err.rpartition("Written: ")[2]
+    if option != "--out":
+        assert crowdsift.load("fit").summary["votes"] == 30
+
+
+def test_a_pipe_that_nobody_reads_does_not_hold_the_command(run, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("crowdsift.io.files._WAIT_FOR_READER", 0.2)
+    Path("batch.csv").write_text(BATCH)
+    os.mkfifo("pipe")
+    status, _, err = run("fit", "batch.csv", "--mturk-review", "pipe", "--out", "fit")
+    assert status == 1
+    assert (
+        "--mturk-review: pipe: cannot be written: no process reads from this pipe"
+        in err.replace(f"{tmp_path}/", "")
+    )
+    assert crowdsift.load("fit").summary["votes"] == 30
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="files in memory are of Linux")
+def test_a_full_folder_of_temporary_files_does_not_lose_a_fit(tmp_path, monkeypatch):
+    fit = crowdsift.fit({"winner": ["a", "b"], "loser": ["b", "c"], "worker": ["x", "y"]})
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("crowdsift.io.temporary._made", full)
+    fit.save(tmp_path / "fit")
+    assert crowdsift.load(tmp_path / "fit").votes.total_weight == 2
