@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import re
 from pathlib import Path
 
 import pytest
@@ -77,3 +78,31 @@ def test_other_endings_are_refused_before_work(tmp_path: Path, fit: crowdsift.Fi
     assert ".md, .tex or .csv" in str(wrong.exception)
     with pytest.raises(crowdsift.RequestError, match="written as one of"):
         fit.leaderboard("html")
+
+
+LABELS = [
+    "<script>alert(1)</script>",
+    '<img src=x onerror="alert(1)">',
+    "[click](javascript:alert(1))",
+    "![x](javascript:alert(1))",
+    "<javascript:alert(1)>",
+    "`code` *bold* __init__ ~~gone~~ a\\|b $x$ &lt;",
+    "red \x1b[31m and \x9b31m and \u202e",
+]
+
+
+def test_labels_are_text_in_markdown_and_in_latex() -> None:
+    from html import unescape
+
+    from markdown_it import MarkdownIt
+
+    votes = crowdsift.Comparisons.from_arrays(LABELS[:-1], LABELS[1:])
+    fit = crowdsift.fit(votes, "bt")
+    page = MarkdownIt("commonmark", {"html": True}).enable(["table", "strikethrough"])
+    html = page.render(fit.leaderboard("markdown"))
+    cells = re.findall(r"<td[^>]*>(.*?)</td>", html)[1::6]  # the second of six columns
+    shown = [label.encode("unicode_escape").decode() for label in LABELS[-1:]]
+    assert sorted(map(unescape, cells)) == sorted([*LABELS[:-1], *shown])
+    assert not re.search(r"<(?!/?(table|thead|tbody|tr|t[hd])\b)", html)
+    for form in ("markdown", "latex"):
+        assert not set(fit.leaderboard(form)) & set("\x1b\x9b\u202e")

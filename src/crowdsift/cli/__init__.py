@@ -33,7 +33,7 @@ from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.simulate import simulate
 from crowdsift.cli.spam import spam
 from crowdsift.cli.targets import require_targets
-from crowdsift.cli.terminal import say
+from crowdsift.cli.terminal import say, whole_writes
 from crowdsift.cli.update import update
 from crowdsift.errors import CrowdsiftError
 from crowdsift.io.files import forget_written, written
@@ -134,13 +134,14 @@ def _run() -> None:
     forget_written()
     warnings.simplefilter("ignore")  # what the library warns of stands in the results, shown here
     for stream in (sys.stdout, sys.stderr):
-        if hasattr(stream, "reconfigure"):  # letters that the terminal does not know are shown
+        if hasattr(stream, "reconfigure"):  # letters that the terminal cannot show become escapes
             stream.reconfigure(errors="backslashreplace")
     if sys.stdout is None:
         _fail("standard output is closed; send it to a file or to /dev/null")
     try:
         _prepare()
-        app()
+        with whole_writes():
+            app()
     except CrowdsiftError as error:
         _fail(str(error))
     except Interrupted as error:

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
 import logging
+import os
+import select
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from crowdsift.results.words import CONTROLS, plain_text
 
 if TYPE_CHECKING:
     from crowdsift.solvers.convergence import Progress
@@ -28,22 +33,6 @@ def say(message: str) -> None:
         print(text.encode(encoding, "backslashreplace").decode(encoding), file=sys.stderr)
 
 
-def plain_text(text: str) -> str:
-    r"""Text in which control characters, such as terminal escape sequences, are shown as \xNN.
-
-    Examples
-    --------
-    >>> from crowdsift.cli.terminal import plain_text
-    >>> plain_text("a\x1b[31mb")
-    'a\\x1b[31mb'
-    """
-    return "".join(
-        char if char == "\n" or not (ord(char) < 32 or 127 <= ord(char) < 160)
-        else char.encode("unicode_escape").decode()
-        for char in text
-    )  # fmt: skip
-
-
 def command_line() -> str:
     """The command as it was given, quoted for a shell, without passwords."""
     import shlex
@@ -60,18 +49,87 @@ def warn(notes: tuple[str, ...]) -> None:
 
 
 def to_json(value: Any) -> str:
-    """One line of JSON."""
-    return json.dumps(value, ensure_ascii=False, allow_nan=False) + "\n"
+    r"""Return one line of JSON, with characters that control a terminal or text direction escaped.
+
+    Examples
+    --------
+    >>> from crowdsift.cli.terminal import to_json
+    >>> print(to_json("\x9b31m, \u202e, é"), end="")
+    "\u009b31m, \u202e, é"
+    """
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    return CONTROLS.sub(lambda found: json.dumps(found[0])[1:-1], text) + "\n"
 
 
 def print_text(text: str) -> None:
-    """Print in UTF-8 whatever the terminal's own encoding is."""
+    """Print in UTF-8 in any locale; on a terminal, control characters are shown as escapes."""
+    if sys.stdout.isatty():
+        text = plain_text(text)
     sys.stdout.flush()
     if hasattr(sys.stdout, "buffer"):
         sys.stdout.buffer.write(text.encode())
         sys.stdout.buffer.flush()
     else:
         sys.stdout.write(text)
+
+
+@contextmanager
+def whole_writes() -> Iterator[None]:
+    """Make standard output write all that it is given, or raise an error.
+
+    Without a buffer (python -u, PYTHONUNBUFFERED) Python drops what a single call of the system
+    does not take: the end of a long text on a full disk, or in a pipe that does not block.
+    """
+    before = sys.stdout
+    try:
+        raw = _WholeWrites(before.fileno())
+    except (AttributeError, OSError, ValueError):  # closed, or not a file
+        yield
+        return
+    before.flush()
+    sys.stdout = io.TextIOWrapper(
+        io.BufferedWriter(raw),
+        encoding=before.encoding,
+        errors="backslashreplace",
+        line_buffering=before.isatty(),
+    )
+    ours = sys.stdout
+    try:
+        try:
+            yield
+        except SystemExit:
+            ours.flush()
+            raise
+        ours.flush()
+    finally:
+        sys.stdout = before
+        with suppress(OSError):  # an error of the output was raised above
+            ours.close()
+
+
+class _WholeWrites(io.RawIOBase):
+    """A file descriptor whose write takes everything, also where a pipe does not block."""
+
+    def __init__(self, handle: int) -> None:
+        self._handle = handle
+
+    def writable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._handle
+
+    def isatty(self) -> bool:
+        return os.isatty(self._handle)
+
+    def write(self, data: Any) -> int:
+        rest = memoryview(data).cast("B")
+        while rest:
+            try:
+                rest = rest[os.write(self._handle, rest) :]
+            except BlockingIOError:
+                select.select([], [self._handle], [])
+        return len(data)
 
 
 @contextmanager

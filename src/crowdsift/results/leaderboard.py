@@ -10,6 +10,7 @@ from crowdsift.errors import RequestError
 from crowdsift.io.files import replace_file, require_file
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.tables import Table
+from crowdsift.results.words import plain_text
 
 if TYPE_CHECKING:
     from crowdsift.results.data import FitData
@@ -17,6 +18,10 @@ if TYPE_CHECKING:
 __all__ = ["FORMATS", "leaderboard", "write_leaderboard"]
 
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
+# Labels are text: neither HTML nor links nor emphasis.
+_MARKDOWN = str.maketrans(
+    {"&": "&amp;", "<": "&lt;", ">": "&gt;"} | {mark: f"\\{mark}" for mark in "\\`*_[]~|$"}
+)
 _LATEX = str.maketrans(
     {
         "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_",
@@ -88,8 +93,13 @@ def _cells(fit: FitData) -> tuple[list[str], list[list[str]]]:
         cells.append(_span(row["lower"], row["upper"], digits))
         cells.append(_span(row["rank_lower"], row["rank_upper"], 0))
         cells += [f"{row['comparisons']:,g}", *([row["component"]] if several else [])]
-        rows.append([" ".join(str(cell).split()) for cell in cells])
-    return [str(head) for head in heads], rows
+        rows.append([_one_line(cell) for cell in cells])
+    return [_one_line(head) for head in heads], rows
+
+
+def _one_line(cell: Any) -> str:
+    """Return the text of a cell in one line, with control characters as escapes."""
+    return plain_text(" ".join(str(cell).split()))
 
 
 def _span(low: float | None, high: float | None, digits: int) -> str:
@@ -101,11 +111,12 @@ def _is_text(heads: list[str], column: int) -> bool:
 
 
 def _markdown(heads: list[str], rows: list[list[str]]) -> str:
-    def line(cells: list[Any]) -> str:
-        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+    def line(cells: list[str]) -> str:
+        return "| " + " | ".join(cells) + " |"
 
     marks = [":--" if _is_text(heads, i) else "--:" for i in range(len(heads))]
-    return "\n".join([line(heads), line(marks), *map(line, rows)]) + "\n"
+    body = [[cell.translate(_MARKDOWN) for cell in row] for row in (heads, *rows)]
+    return "\n".join([line(body[0]), line(marks), *map(line, body[1:])]) + "\n"
 
 
 def _latex(heads: list[str], rows: list[list[str]]) -> str:

@@ -5,11 +5,13 @@ Halves are rounded up, not to even, because the page's script does so too.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from math import floor
 from typing import Any
 
 __all__ = [
+    "CONTROLS",
     "abbreviated",
     "chance",
     "count",
@@ -18,9 +20,15 @@ __all__ = [
     "label",
     "many",
     "percent",
+    "plain_text",
     "shortened",
 ]
 
+# Characters that control a terminal (C0 but for line feeds, C1) or the direction of text, that end
+# lines of JavaScript, and halves of surrogate pairs.
+CONTROLS = re.compile(
+    "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
+)
 _LEAST_PREFIX = 6  # characters that all labels share, below which they are not worth a mark
 
 
@@ -93,7 +101,7 @@ def decimal(value: float, digits: int = 2) -> str:
 
 
 def label(value: Any) -> str:
-    r"""The text of a label: control characters, which nobody can see, made visible.
+    r"""Return the text of a label with control characters made visible.
 
     Examples
     --------
@@ -101,10 +109,19 @@ def label(value: Any) -> str:
     >>> label("a\nb"), label(7)
     ('a⏎b', '7')
     """
-    text = str(value)
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() or _harmless(c) else _VISIBLE.get(c, "�") for c in text)
+    return CONTROLS.sub(lambda found: _VISIBLE.get(found[0], "�"), str(value)).replace("\n", "⏎")
+
+
+def plain_text(text: str) -> str:
+    r"""Return a text in which control characters, as those of terminals, are shown as \xNN.
+
+    Examples
+    --------
+    >>> from crowdsift.results.words import plain_text
+    >>> plain_text("a\x1b[31mb")
+    'a\\x1b[31mb'
+    """
+    return CONTROLS.sub(lambda found: found[0].encode("unicode_escape").decode(), text)
 
 
 def item_label(value: Any, by: Any) -> str:
@@ -122,12 +139,6 @@ def item_label(value: Any, by: Any) -> str:
         return label(value)
     where = value[0] if isinstance(value[0], tuple) else (value[0],)
     return f"{label(value[1])} ({', '.join(map(label, where))})"
-
-
-def _harmless(character: str) -> bool:
-    """Neither a control character nor half of a pair of surrogates."""
-    code = ord(character)
-    return not (code < 32 or 127 <= code < 160 or 0xD800 <= code < 0xE000)
 
 
 def shortened(text: str, most: int) -> str:
@@ -182,4 +193,4 @@ def _middle_cut(text: str, most: int) -> str:
     return text[: most - 1 - tail].rstrip() + "…" + text[len(text) - tail :].lstrip()
 
 
-_VISIBLE = {"\n": "⏎", "\r": "⏎", "\t": "→"}
+_VISIBLE = {"\r": "⏎", "\t": "→"}
