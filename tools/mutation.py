@@ -95,7 +95,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "solvers/ep/worker_prior.py": ("tests/solvers/test_worker_prior.py", SIFT),
     "solvers/feature_map.py": ("tests/models/test_bora_map_features.py",),
     "solvers/newton.py": ("tests/solvers/test_newton.py", OPTIMUM),
-    "solvers/scale.py": (
+    "solvers/slopes.py": (
         SLOPE_STEPS,
         OPTIMUM,
         f"{SCALE}::test_curvature_along_the_scores",
@@ -105,8 +105,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",
     ),
-    "solvers/score_prior.py": (SLOPE_STEPS,),
-    "solvers/slopes.py": (SLOPE_STEPS, OPTIMUM),
     "solvers/spectral.py": (OPTIMUM,),
 }
 # Replacements of one operator by another of the same kind.

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdsift.engines.covariates.joint import eliminate
 from crowdsift.engines.covariates.laplace import (
     NumpyPasses,
     Types,
@@ -12,7 +11,7 @@ from crowdsift.engines.covariates.laplace import (
     start,
     worker_messages,
 )
-from crowdsift.engines.covariates.planes import cavities, positive, sites_of_moments
+from crowdsift.engines.covariates.sites import cavities, eliminate, positive, sites_of_moments
 from crowdsift.engines.cpu.engine import CpuPasses
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 

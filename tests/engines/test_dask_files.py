@@ -18,7 +18,7 @@ from crowdsift.io.options import ReadOptions
 pytest.importorskip("distributed")
 
 from crowdsift import fitting
-from crowdsift.engines.dask import files, reading
+from crowdsift.engines.dask import reading
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 
@@ -205,20 +205,21 @@ def test_files_that_are_no_files_here(folder):
         with open(f"{folder}/{name}", "rb") as file:
             store.pipe(f"/bucket/{name}", file.read())
     store.pipe("/bucket/notes.txt", b"no votes")
-    found = files.files_at("memory://bucket")
+    found = reading.files_at("memory://bucket")
     assert found == [f"memory:///bucket/{name}" for name in names]
-    labels = files.united_labels([files.labels_of(found[:2], {}), files.labels_of(found[2:], {})])
+    parts = [reading.labels_of(some, {}) for some in (found[:2], found[2:])]
+    labels = reading.united_labels(parts)
     expected = crowdsift.read(f"{folder}/*.parquet")
     np.testing.assert_array_equal(labels.items, expected.items)
     np.testing.assert_array_equal(labels.workers, expected.workers)
-    half = files.Range(10, len(labels.workers))
-    (rows,) = files.coded_blocks(found[1], {}, labels, [half])
-    (all_rows,) = files.coded_blocks(found[1], {}, labels, [files.Range(0, half.end)])
+    half = reading.Range(10, len(labels.workers))
+    (rows,) = reading.coded_blocks(found[1], {}, labels, [half])
+    (all_rows,) = reading.coded_blocks(found[1], {}, labels, [reading.Range(0, half.end)])
     assert len(all_rows) == 3900
     assert sorted(rows.tolist()) == sorted(all_rows[all_rows[:, 2] >= 10].tolist())
     store.pipe("/bucket/part-9.parquet", b"PAR1 and nothing else PAR1")
     with pytest.raises(InputError, match=r"memory:///bucket/part-9\.parquet.*cannot be read"):
-        files.labels_of(["memory:///bucket/part-9.parquet"], {})
+        reading.labels_of(["memory:///bucket/part-9.parquet"], {})
     with pytest.raises(InputError, match="--engine dask"):
         crowdsift.read("memory://bucket/part-9.parquet")
     store.rm("/bucket", recursive=True)

@@ -20,7 +20,8 @@ from crowdsift.errors import ResourceError
 
 pytest.importorskip("distributed")
 
-from crowdsift.engines.dask import engine, watch
+from crowdsift.engines.dask import engine
+from crowdsift.engines.dask import map as shard_map
 from crowdsift.results import checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
@@ -98,8 +99,8 @@ def cluster(places, port=8786):
 
 def test_a_host_is_cut_off(votes, monkeypatch):
     """The cable of one of three workers is pulled in mid-fit: the right end all the same."""
-    monkeypatch.setattr(watch, "RESPONSE_TIMEOUT", 2.0)
-    monkeypatch.setattr(watch, "HEARTBEAT", 0.5)
+    monkeypatch.setattr(shard_map, "RESPONSE_TIMEOUT", 2.0)
+    monkeypatch.setattr(shard_map, "HEARTBEAT", 0.5)
     model = crowdsift.model("sift", tolerance=1e-3)
     with hosts(4) as places, cluster(places) as (address, _):
         made = engine(votes, 1, scheduler=address, shards=3)
@@ -117,8 +118,8 @@ def test_a_host_is_cut_off(votes, monkeypatch):
 
 def test_the_scheduler_dies(votes, monkeypatch, tmp_path):
     """Killed in mid-fit: an error that says so within 30 s, and a checkpoint to go on from."""
-    monkeypatch.setattr(watch, "RESPONSE_TIMEOUT", 2.0)
-    monkeypatch.setattr(watch, "HEARTBEAT", 0.5)
+    monkeypatch.setattr(shard_map, "RESPONSE_TIMEOUT", 2.0)
+    monkeypatch.setattr(shard_map, "HEARTBEAT", 0.5)
     place = ("", "127.0.0.1", "")
     monkeypatch.setattr(checkpoint, "_EVERY", 0.0)
     model = crowdsift.model("bora-em", tolerance=1e-10, accelerate=False)

@@ -108,7 +108,7 @@ def test_brackets_by_walking():
 
 def test_the_shared_scale_is_found_to_its_tolerance():
     """Where a secant step happens to be short the search must go on: one in 300 random problems."""
-    from crowdsift.solvers.scale import SlopeScale
+    from crowdsift.solvers.slopes import SlopeScale
 
     rng = np.random.default_rng(14)
     count = 0

@@ -16,7 +16,7 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.base import SlopePrior
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.scale import SlopeScale
+from crowdsift.solvers.slopes import SlopeScale
 from crowdsift.votes.tally import tally
 
 MEAN, PRECISION = 0.9, 2.0

@@ -10,8 +10,7 @@ import pytest
 import crowdsift
 from crowdsift.engines import choose_engine
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.scale import SlopeScale
-from crowdsift.solvers.slopes import CommonSlope, WorkerSlopes, minimise_with_slopes
+from crowdsift.solvers.slopes import CommonSlope, SlopeScale, WorkerSlopes, minimise_with_slopes
 
 VOTES = crowdsift.simulate(8, 5, 500, reliability=(0.3, 1.5), seed=2).comparisons()
 SCORES = np.linspace(-1.0, 1.0, 8)

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.item_features import Matrix
-    from crowdsift.solvers.score_prior import ScorePrior
+    from crowdsift.solvers.slopes import ScorePrior
 
 __all__ = ["FeatureMode", "mode_with_features", "plain_evidence"]
 

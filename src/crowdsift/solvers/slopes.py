@@ -3,22 +3,136 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import numpy as np
 
 from crowdsift.engines.base import SlopePrior, required
+from crowdsift.numeric.roots import expand_bracket, find_root
 from crowdsift.solvers.newton import NewtonStep, minimise
-from crowdsift.solvers.scale import SlopeScale
-from crowdsift.solvers.score_prior import Ridge
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
-    from crowdsift.solvers.score_prior import ScorePrior
 
-__all__ = ["CommonSlope", "WorkerSlopes", "minimise_with_slopes"]
+
+class ScorePrior(Protocol):
+    """Scores ~ N(0, P⁻¹), where P 1 = level·1."""
+
+    @property
+    def level(self) -> float:
+        """How much the level of all scores is held."""
+
+    def times(self, v: Vector) -> Vector:
+        """The product of P with v."""
+
+    def diagonal(self) -> Vector | float:
+        """The diagonal of P."""
+
+
+class Ridge:
+    """P = λI.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.solvers.slopes import Ridge
+    >>> Ridge(0.5).times(np.array([2.0, 4.0])).tolist()
+    [1.0, 2.0]
+    """
+
+    def __init__(self, penalty: float) -> None:
+        self.level = penalty
+
+    def times(self, v: Vector) -> Vector:
+        """See `ScorePrior`."""
+        return self.level * v
+
+    def diagonal(self) -> float:
+        """See `ScorePrior`."""
+        return self.level
+
+
+_TOLERANCE = 1e-3  # of the logarithm of the scale
+_FARTHEST = float(np.log(64.0))
+_ENOUGH = 50_000  # workers, from whom the scale of all is estimated
+
+
+class SlopeScale(NamedTuple):
+    """What the scale costs, from the slopes at their optimum alone: no pass over the votes.
+
+    A worker's log-likelihood in θ = βt, the slope that t times the scores need, is close to
+    -½h(θ - θ̂)² + const. With the prior of its slope, ½τ(β - μ)², and β at its minimum it costs
+    ½hτ(θ̂ - tμ)²/(τ + t²h); the prior of the scores, ½λ‖tr‖², is on the other side.
+
+    Parameters
+    ----------
+    slopes
+        β at t = 1.
+    curvature
+        h + τ, of every slope.
+    mean, precision
+        μ and τ, of the prior of slopes.
+    """
+
+    slopes: Vector
+    curvature: Vector
+    mean: float
+    precision: float
+
+    def along_scores(self, square: float) -> float:
+        """The second derivative of the objective along the scores r, where λ‖r‖² is `square`."""
+        h = self._information()
+        coupled = self.slopes * h - self._prior_gradient()
+        return float(np.sum(self.slopes**2 * h - coupled**2 / self.curvature)) + square
+
+    def best(self, square: float) -> float | None:
+        """The t that costs least, to about 1e-3, where λ‖r‖² is `square`; None: none is near."""
+        rise = self._rise(square)
+        bracket = expand_bracket(rise, 0.0, np.log(2.0), -_FARTHEST, _FARTHEST)
+        return None if bracket is None else float(np.exp(find_root(rise, bracket, _TOLERANCE)))
+
+    def is_near_best(self, square: float, t: float, within: float) -> bool:
+        """Whether a t that costs least is so near to this one: two evaluations tell."""
+        rise = self._rise(square)
+        return t > within and rise(np.log(t - within)) <= 0.0 <= rise(np.log(t + within))
+
+    def _rise(self, square: float) -> Callable[[float], float]:
+        """The derivative of the cost in t, by log t."""
+        some = slice(None, None, max(1, len(self.slopes) // _ENOUGH))
+        h, optimum = self._information()[some], self._optimum()[some]
+        each = self.precision * len(self.slopes) / max(len(h), 1)
+
+        def rise(log: float) -> float:
+            t = float(np.exp(log))
+            miss = h * (optimum - t * self.mean) / (self.precision + t**2 * h)
+            saved = self.mean * float(np.sum(miss)) + t * float(miss @ miss)
+            return square * t - each * saved
+
+        return rise
+
+    def slopes_at(self, t: float) -> Vector:
+        """Every worker's slope where the scores are t times as large."""
+        h = self._information()
+        top = t * h * self._optimum() + self.precision * self.mean
+        slopes: Vector = top / (t**2 * h + self.precision)
+        return slopes
+
+    def _information(self) -> Vector:
+        """h, the information of the votes on a slope."""
+        return np.maximum(self.curvature - self.precision, 0.0)
+
+    def _prior_gradient(self) -> Vector:
+        """The gradient of the prior in a slope, which that of the votes balances."""
+        gradient: Vector = self.precision * (self.slopes - self.mean)
+        return gradient
+
+    def _optimum(self) -> Vector:
+        """θ̂, at which the votes alone are best met."""
+        best: Vector = self.slopes + self._prior_gradient() / np.maximum(self._information(), 1e-12)
+        return best
+
 
 # How long the last Newton step of a slope may be, relative to the slope where much is known of it.
 # The error that it leaves is of the order of its square, and near the optimum, where slopes hardly

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.votes.arrays import frozen
+from crowdsift.votes.comparisons import frozen
 from crowdsift.votes.labels import as_column, factorize, merge
 
 if TYPE_CHECKING:

@@ -9,11 +9,11 @@ cares less for quality may care more for length, and its votes alone do not sett
 from __future__ import annotations
 
 from copy import copy
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.covariates.joint import Elimination, JointPosterior, eliminate
 from crowdsift.engines.covariates.laplace import (
     NumpyPasses,
     Passes,
@@ -23,9 +23,17 @@ from crowdsift.engines.covariates.laplace import (
     start,
     worker_messages,
 )
-from crowdsift.engines.covariates.planes import cavities, positive, sites_of_moments
-from crowdsift.engines.grid import PairVariances, SiteSystem, SiteUpdate, TypePosteriors
+from crowdsift.engines.grid import (
+    LEAST_DENOMINATOR,
+    PairVariances,
+    SiteSystem,
+    SiteUpdate,
+    TypePosteriors,
+)
+from crowdsift.engines.kinds import WeightedPairs
+from crowdsift.engines.reference.operators import DenseOperator
 from crowdsift.engines.reference.types import TypeTable
+from crowdsift.numeric.dense import inverse_root
 from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
@@ -37,7 +45,236 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["CovariateSites", "Effects"]
+
+def within_reach(A: Vector, V: Vector) -> Vector:
+    """A, made smaller where an eigenvalue of VA exceeds 1 - `LEAST_DENOMINATOR`.
+
+    Below that I - VA would not leave a proper Gaussian. The eigenvalues of the product of a
+    covariance and a symmetric matrix are real.
+    """
+    trace = A[:, 0] * V[:, 0] + 2.0 * A[:, 1] * V[:, 1] + A[:, 2] * V[:, 2]
+    determinant = _determinant(A) * _determinant(V)
+    largest = 0.5 * (trace + np.sqrt(np.maximum(trace**2 - 4.0 * determinant, 0.0)))
+    most = 1.0 - LEAST_DENOMINATOR
+    return np.asarray(A * np.where(largest > most, most / np.maximum(largest, most), 1.0)[:, None])
+
+
+def cavities(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector]:
+    """Mean and covariance without a site: (V⁻¹ - A)⁻¹ = (I - VA)⁻¹V, and (I - VA)⁻¹(E - Vh)."""
+    A = within_reach(A, V)
+    left = _identity_less(V, A)
+    mean = _solve(left, E - _times(V, h))
+    one = _solve(left, V[:, :2])
+    two = _solve(left, V[:, 1:])
+    return mean, np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
+
+
+def sites_of_moments(alpha: Vector, kappa: Vector, m: Vector, V: Vector) -> tuple[Vector, Vector]:
+    """Precision κ(I - Vκ)⁻¹ and precision-mean (I - κV)⁻¹(α + κm) of sites.
+
+    α is the gradient and -κ the Hessian of log Z in the cavity's mean.
+    """
+    kappa = within_reach(kappa, V)
+    left = _identity_less(kappa, V)  # I - κV, whose inverse times κ is κ(I - Vκ)⁻¹
+    one, two = _solve(left, kappa[:, :2]), _solve(left, kappa[:, 1:])
+    A = np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
+    return A, _solve(left, alpha + _times(kappa, m))
+
+
+def positive(A: Vector) -> Vector:
+    """The nearest positive semi-definite matrices.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.covariates.sites import positive
+    >>> positive(np.array([[1.0, 0.0, -1.0], [2.0, 1.0, 2.0]])).tolist()
+    [[1.0, 0.0, 0.0], [2.0, 1.0, 2.0]]
+    """
+    middle, half = 0.5 * (A[:, 0] + A[:, 2]), 0.5 * (A[:, 0] - A[:, 2])
+    spread = np.hypot(half, A[:, 1])
+    high, low = np.maximum(middle + spread, 0.0), np.maximum(middle - spread, 0.0)
+    share = np.divide(high - low, 2.0 * spread, out=np.zeros_like(spread), where=spread > 0.0)
+    mean = 0.5 * (high + low)
+    made = np.stack([mean + share * half, share * A[:, 1], mean - share * half], axis=1)
+    return np.where((middle >= spread)[:, None], A, made)
+
+
+def _determinant(A: Vector) -> Vector:
+    return np.asarray(A[:, 0] * A[:, 2] - A[:, 1] ** 2)
+
+
+def _times(A: Vector, x: Vector) -> Vector:
+    first = A[:, 0] * x[:, 0] + A[:, 1] * x[:, 1]
+    return np.stack([first, A[:, 1] * x[:, 0] + A[:, 2] * x[:, 1]], axis=1)
+
+
+def _identity_less(A: Vector, B: Vector) -> Vector:
+    """I - AB, rows (11, 12, 21, 22)."""
+    return np.stack([
+        1.0 - A[:, 0] * B[:, 0] - A[:, 1] * B[:, 1], -A[:, 0] * B[:, 1] - A[:, 1] * B[:, 2],
+        -A[:, 1] * B[:, 0] - A[:, 2] * B[:, 1], 1.0 - A[:, 1] * B[:, 1] - A[:, 2] * B[:, 2],
+    ], axis=1)  # fmt: skip
+
+
+def _solve(M: Vector, x: Vector) -> Vector:
+    """M⁻¹x for general 2 x 2 matrices."""
+    bottom = M[:, 0] * M[:, 3] - M[:, 1] * M[:, 2]
+    first = (M[:, 3] * x[:, 0] - M[:, 1] * x[:, 1]) / bottom
+    return np.stack([first, (M[:, 0] * x[:, 1] - M[:, 2] * x[:, 0]) / bottom], axis=1)
+
+
+class PairOperator(DenseOperator):
+    """A matrix whose rows add up to 0: a Laplacian over all pairs, of weights of any sign."""
+
+    def pairs(self) -> WeightedPairs:
+        """All pairs that have a weight."""
+        low, high = np.triu_indices(len(self._matrix), 1)
+        weight = -self._matrix[low, high]
+        kept = weight != 0.0
+        low, high = low[kept].astype(np.uint32), high[kept].astype(np.uint32)
+        return WeightedPairs(low, high, weight[kept])
+
+
+@dataclass(frozen=True)
+class JointPosterior:
+    """Covariances of (r, g) and of coefficients.
+
+    `with_coefficients` holds Cov((r, g), γ_s), workers x (items + covariates) x covariates;
+    `coefficients` Cov(γ_s) and `given` that given (r, g), workers x covariates x covariates.
+    """
+
+    covariance: Vector
+    with_coefficients: Vector
+    coefficients: Vector
+    given: Vector
+
+
+@dataclass(frozen=True)
+class Elimination:
+    """The joint precision with workers eliminated.
+
+    `X` is workers x (items + covariates) x covariates, `M` workers x covariates x covariates.
+    """
+
+    precision: Vector  # of (r, g)
+    rhs: Vector
+    X: Vector
+    M: Vector
+    f: Vector  # workers x covariates
+    root: Vector  # of the variances T
+    free: NDArray[np.bool_]
+    n_items: int
+    log_workers: float
+    proper: bool
+
+    def items(self) -> tuple[PairOperator, Vector, float]:
+        """What items receive once g is gone, too: L, rhs and what both add to the evidence."""
+        K = self.n_items
+        rr, rg, gg = self.precision[:K, :K], self.precision[:K, K:], self.precision[K:, K:]
+        if not self.free.any():
+            return PairOperator(rr - np.eye(K)), self.rhs[:K], self.log_workers
+        try:
+            root, log_determinant = inverse_root(gg)
+        except np.linalg.LinAlgError:
+            return PairOperator(np.full((K, K), np.nan)), self.rhs[:K], -np.inf
+        part, side = root @ rg.T, root @ self.rhs[K:]
+        log_pairs = self.log_workers + 0.5 * float(side @ side) - 0.5 * log_determinant
+        matrix = rr - part.T @ part - np.eye(K)
+        return PairOperator(matrix), self.rhs[:K] - part.T @ side, log_pairs
+
+    def coefficients(self, means: Vector) -> tuple[Vector, Vector]:
+        """Means of g and of every γ_s, given those of the scores."""
+        K, P = self.n_items, self.f.shape[1]
+        g = np.zeros(P)
+        if self.free.any():
+            found = np.linalg.solve(
+                self.precision[K:, K:], self.rhs[K:] - self.precision[K:, :K] @ means
+            )
+            g[self.free] = found
+        whole = np.concatenate([means, g])
+        inner = self.root * self.f - np.einsum("skp,k->sp", self.X, whole)
+        return g, g + self.root * np.einsum("spq,sq->sp", self.M, inner)
+
+    def posterior(self) -> JointPosterior | None:
+        """Covariances of everything; None where there is no proper Gaussian."""
+        if not self.proper:
+            return None
+        try:
+            root, _ = inverse_root(self.precision)
+        except np.linalg.LinAlgError:
+            return None
+        K, P = self.n_items, self.f.shape[1]
+        S = np.zeros((K + P, K + P))
+        used = np.concatenate([np.ones(K, bool), self.free])
+        S[np.ix_(used, used)] = root.T @ root
+        J = -np.einsum("p,spq,skq->skp", self.root, self.M, self.X)  # transposed: (r, g) x γ
+        J[:, K:] += np.eye(P)
+        workers = len(J)
+        flat = np.ascontiguousarray(J.transpose(1, 0, 2).reshape(K + P, workers * P))
+        together = (S @ flat).reshape(K + P, workers, P).transpose(1, 0, 2)
+        given = self.root[:, None] * self.M * self.root
+        return JointPosterior(S, together, given + np.einsum("skp,skq->spq", J, together), given)
+
+    def transformed(self, factor: float) -> Elimination:
+        """For scores divided by the factor; its sign turns them."""
+        K, precision, X = self.n_items, self.precision.copy(), self.X.copy()
+        precision[:K, K:] *= factor
+        precision[K:, :K] *= factor
+        X[:, :K] *= factor
+        return replace(self, precision=precision, X=X)
+
+
+def eliminate(
+    A: Vector, h: Vector, n: Vector, C: Vector, worker: NDArray[np.integer], n_workers: int,
+    winner: NDArray[np.integer], loser: NDArray[np.integer], n_items: int,
+    variance: Vector, free: NDArray[np.bool_],
+) -> Elimination:  # fmt: skip
+    """Workers eliminated from the joint Gaussian of these sites, votes ordered by worker."""
+    K, P, root = n_items, C.shape[1], np.sqrt(variance)
+    F = np.stack([
+        np.stack([np.bincount(worker, n * A[:, 2] * C[:, p] * C[:, q], n_workers)
+                  for q in range(P)], axis=1) for p in range(P)], axis=1)  # fmt: skip
+    parts = [np.bincount(worker, n * h[:, 1] * C[:, p], n_workers) for p in range(P)]
+    f: Vector = np.stack(parts, axis=1).astype(np.float64)
+    X = np.zeros((n_workers, K + P, P))
+    for p in range(P):
+        cross = n * A[:, 1] * C[:, p]
+        place = worker.astype(np.int64) * K
+        found = np.bincount(place + winner, cross, n_workers * K)
+        X[:, :K, p] = (found - np.bincount(place + loser, cross, n_workers * K)).reshape(-1, K)
+    X[:, K:] = F
+    whole = np.zeros((K + P, K + P))
+    weight = n * A[:, 0]
+    sums = np.bincount(pair_keys(winner, loser, K), weight, K * K).reshape(K, K)
+    whole[:K, :K] = np.diag(sums.sum(axis=0) + sums.sum(axis=1) + 1.0) - sums - sums.T
+    whole[:K, K:] = X[:, :K].sum(axis=0)
+    whole[K:, :K] = whole[:K, K:].T
+    whole[K:, K:] = F.sum(axis=0) + np.eye(P)
+    linear = n * h[:, 0]
+    rhs = np.concatenate(
+        [np.bincount(winner, linear, K) - np.bincount(loser, linear, K), f.sum(axis=0)]
+    )
+    X *= root
+    inner = np.eye(P) + root[:, None] * F * root
+    log_determinant = np.linalg.slogdet(inner)[1]
+    proper = bool((np.linalg.eigvalsh(inner)[:, 0] > 0.0).all())
+    M: Vector = np.tile(np.eye(P), (n_workers, 1, 1))
+    M = np.asarray(np.linalg.inv(inner), np.float64) if proper else M
+    XM = np.einsum("skp,spq->skq", X, M)
+    flat, other = (each.transpose(1, 0, 2).reshape(K + P, -1) for each in (XM, X))
+    whole -= flat @ other.T
+    own = root * f
+    rhs -= np.einsum("skp,sp->k", XM, own)
+    log_workers = 0.5 * float(np.einsum("sp,spq,sq->", own, M, own)) - 0.5 * float(
+        log_determinant.sum()
+    )
+    used = np.concatenate([np.ones(K, bool), free])
+    return Elimination(
+        whole[np.ix_(used, used)], rhs[used], X, M, f, root, free, K,
+        log_workers if proper else -np.inf, proper,
+    )  # fmt: skip
+
 
 _SMALL = 1e-6  # of a variance in T, below which workers do not differ
 # Types of a lower posterior than this are passed over, but for the first and every few passes.

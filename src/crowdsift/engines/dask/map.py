@@ -11,19 +11,109 @@ import asyncio
 import logging
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
 
 import numpy as np
+from distributed.comm.core import CommClosedError
 from distributed.protocol import to_serialize
 
-from crowdsift.engines.dask import watch
-from crowdsift.engines.dask.history import ShardRecord
 from crowdsift.engines.dask.shard import ENGINE, Call, Handle, Recipe, copied, handles_in, size
-from crowdsift.engines.dask.watch import LOST, VoteFiles, connected_workers
+from crowdsift.engines.grid import GridSites
 from crowdsift.errors import ResourceError
 
-__all__ = ["DaskMap", "Remote", "Traffic"]
+HEARTBEAT, RESPONSE_TIMEOUT = (
+    1.0,
+    10.0,
+)  # seconds between heartbeats, and until a silent worker is lost
+WORKER_TIMEOUT = 25.0  # seconds until a worker must have appeared where none is left
+LOST = (OSError, CommClosedError, asyncio.TimeoutError)
+
+
+class VoteFiles(Protocol):
+    """Votes that workers have read: where each shard is, and how it is made of files anew."""
+
+    workers: list[str]
+
+    async def supply(self, at: int, worker: str) -> None:
+        """Make the votes of a shard anew on a worker."""
+
+
+async def connected_workers(client: Any) -> dict[str, Any]:
+    """The workers that the scheduler knows now; an error where it does not answer."""
+    try:
+        known = await asyncio.wait_for(client.scheduler.identity(), RESPONSE_TIMEOUT)
+    except (*LOST, AttributeError):
+        raise ResourceError(
+            f"the scheduler {client.scheduler.address} is gone; start it and its workers again and "
+            "repeat the fit"
+        ) from None
+    return dict(known["workers"])
+
+
+_CHANGING = {name for name, each in vars(GridSites).items() if getattr(each, "changes", False)}
+
+
+@dataclass
+class _Origin:
+    """How an object of a shard came to be: its calls, and the object that they were made on."""
+
+    parent: int
+    calls: list[Call]
+    children: int = 0
+    alive: bool = True
+
+
+@dataclass
+class ShardRecord:
+    """A shard: how it is made, where it lives, and what was left behind there."""
+
+    at: int
+    recipe: Recipe
+    worker: str = ""
+    next_number: int = ENGINE + 1
+    unused: list[int] = field(default_factory=list)
+    kept: dict[int, _Origin] = field(default_factory=lambda: {ENGINE: _Origin(-1, [])})
+
+    def free(self) -> tuple[int, ...]:
+        """Numbers that nobody needs any more, forgotten here."""
+        numbers = []
+        while self.unused:
+            number = self.unused.pop()
+            numbers.append(number)
+            if number in self.kept:
+                self.kept[number].alive = False
+                self._forget(number)
+        return tuple(numbers)
+
+    def _forget(self, number: int) -> None:
+        record = self.kept.get(number)
+        if record is None or record.alive or record.children:
+            return  # something made of it is still needed
+        del self.kept[number]
+        if record.parent in self.kept:
+            self.kept[record.parent].children -= 1
+            self._forget(record.parent)
+
+    def remember(self, call: Call, left: list[int]) -> None:
+        """Remember a call that left something behind, or changed what it was made on."""
+        call = replace(call, free=())
+        self.next_number += len(left)
+        for number in left:
+            self.kept[number] = _Origin(call.number, [call])
+            self.kept[call.number].children += 1
+        if call.name in _CHANGING:
+            self.kept[call.number].calls.append(call)
+
+    def history(self) -> tuple[list[Call], set[int]]:
+        """The calls to be repeated on a new shard, in order, and what is needed of what they leave.
+
+        Calls of one pass have one number; a shard has one call of each.
+        """
+        calls = {call.order: call for record in self.kept.values() for call in record.calls}
+        alive = {number for number, record in self.kept.items() if record.alive}
+        return [calls[order] for order in sorted(calls)], alive
+
 
 LOG = logging.getLogger("crowdsift.dask")
 _FEW_ROWS = 200_000  # of votes, up to which a product here takes less than a call there
@@ -167,7 +257,7 @@ class DaskMap:
             )
         )
         try:
-            while not (await asyncio.wait({request}, timeout=watch.HEARTBEAT))[0]:
+            while not (await asyncio.wait({request}, timeout=HEARTBEAT))[0]:
                 await self._heartbeat(worker)
             return request.result()
         finally:
@@ -178,9 +268,7 @@ class DaskMap:
         if worker not in await connected_workers(self._client):
             raise OSError(f"the scheduler has lost {worker}")
         # Twice as long as the scheduler has: a busy machine is slow to answer, and not lost.
-        await asyncio.wait_for(
-            self._client.rpc(worker).crowdsift_alive(), 2 * watch.RESPONSE_TIMEOUT
-        )
+        await asyncio.wait_for(self._client.rpc(worker).crowdsift_alive(), 2 * RESPONSE_TIMEOUT)
 
     async def _start(self) -> None:
         workers = sorted(await connected_workers(self._client))
@@ -226,14 +314,14 @@ class DaskMap:
             ):
                 try:
                     await asyncio.wait_for(
-                        self._client.rpc(worker).crowdsift_alive(), watch.RESPONSE_TIMEOUT / 2
+                        self._client.rpc(worker).crowdsift_alive(), RESPONSE_TIMEOUT / 2
                     )
                 except (*LOST, AttributeError, ValueError):  # gone, or not yet prepared
                     continue
                 return worker
-            if time.monotonic() - began > watch.WORKER_TIMEOUT:
+            if time.monotonic() - began > WORKER_TIMEOUT:
                 raise ResourceError(
-                    f"no worker of the cluster is left after {watch.WORKER_TIMEOUT:.0f} s; start "
+                    f"no worker of the cluster is left after {WORKER_TIMEOUT:.0f} s; start "
                     "workers and repeat the fit"
                 )
             await asyncio.sleep(0.2)
@@ -242,6 +330,6 @@ class DaskMap:
         for worker in {shard.worker for shard in self.shards}:
             try:
                 dropping = self._client.rpc(worker).crowdsift(what="drop", fit=self._fit, shard=0)
-                await asyncio.wait_for(dropping, watch.RESPONSE_TIMEOUT / 2)
+                await asyncio.wait_for(dropping, RESPONSE_TIMEOUT / 2)
             except (*LOST, ResourceError):
                 continue
