@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import re
+from unittest.mock import Mock
 
 import pytest
+
+from crowdsift import cli
 
 COMMANDS = {
     "no workers": (
@@ -81,3 +85,24 @@ def test_many_files_are_told_to_be_a_glob(run):
     status, _, err = run("fit", "a.csv", "b.csv")
     assert status == 2
     assert 'a glob in quotes: "votes-*.csv"' in re.sub(r"\s+", " ", err)
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        RuntimeError("can't start new thread"),
+        ImportError("libx.so: failed to map segment from shared object"),
+        OSError(errno.ENOMEM, "Cannot allocate memory"),
+    ],
+    ids=["thread", "library", "mapping"],
+)
+def test_a_shortage_of_memory_is_no_fault_of_the_program(error, monkeypatch, capsys):
+    """What a low `ulimit -v` leads to, at a place that depends on the limit."""
+    monkeypatch.setattr(cli, "app", Mock(side_effect=error))
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    message = capsys.readouterr().err
+    assert ended.value.code == 1
+    assert "not enough memory" in message
+    assert "ulimit -v" in message
+    assert "fault of" not in message

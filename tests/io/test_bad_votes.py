@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import json
 import re
 from typing import TYPE_CHECKING, Any
 
@@ -163,3 +164,71 @@ def test_bad_requests() -> None:
 
 
 # Items
+
+
+@pytest.mark.parametrize("kind", ["csv", "json", "parquet", "dict", "pandas", "polars"])
+@pytest.mark.parametrize("weight", ["1_000", "\u0663", "\xa05"], ids=ascii)
+def test_a_number_in_text_means_the_same_in_every_source(
+    tmp_path: Path, kind: str, weight: str
+) -> None:
+    """Python takes these for numbers; a file of votes does not, whichever its format is."""
+    columns = {"winner": ["a", "b"], "loser": ["b", "a"], "worker": ["w", "v"]}
+    columns["weight"] = ["2", weight]
+    source: Any = columns
+    path = tmp_path / f"votes.{kind}"
+    if kind == "csv":
+        lines = [columns.keys(), *zip(*columns.values(), strict=True)]
+        path.write_text("".join(f"{','.join(each)}\n" for each in lines))
+        source = path
+    elif kind == "json":
+        rows = [dict(zip(columns, row, strict=True)) for row in zip(*columns.values(), strict=True)]
+        path.write_text(json.dumps(rows))
+        source = path
+    elif kind == "parquet":
+        pytest.importorskip("pyarrow.parquet").write_table(
+            pytest.importorskip("pyarrow").table(columns), path
+        )
+        source = path
+    elif kind != "dict":
+        source = pytest.importorskip(kind).DataFrame(columns)
+    with pytest.raises(InputError, match=r"row 2, column 'weight'.* is not a number"):
+        read(source)
+
+
+@pytest.mark.parametrize(
+    "further", ["", "e,f,w\r\n", 'e,"f ""g""",w\n', '"e\ng",f,w\r\n'], ids=ascii
+)
+def test_blanks_around_quotes_never_count(tmp_path: Path, further: str) -> None:
+    """Other rows of the file decide who reads it: DuckDB, or after a refusal the csv module."""
+    path = tmp_path / "votes.csv"
+    rows = 'winner, "loser" ,worker\na, "b" ,w\nb, c,w\n "x "" y","b",w \n"k","l" ,w\n'
+    path.write_bytes((rows + further).encode())
+    votes = read(path)
+    assert {"a", "b", " c", 'x " y', "k", "l"} <= set(votes.items.tolist())
+    assert '"' not in "".join(set(votes.items) - {'x " y', 'f "g"'})
+    assert set(votes.workers) == {"w", "w "}
+
+
+@pytest.mark.parametrize("zipped", [False, True])
+def test_a_zero_byte_far_down_is_refused(tmp_path: Path, zipped: bool) -> None:
+    path = tmp_path / "votes.csv"
+    content = b"winner,loser,worker\n" + b"a,b,w\n" * 300_000 + b"a\0,b,w\nb,a,w\n"
+    path.write_bytes(gzip.compress(content, 1) if zipped else content)
+    with pytest.raises(InputError, match=r"votes\.csv, row 300001: a zero byte"):
+        read(path)
+
+
+@pytest.mark.parametrize("kind", ["csv", "jsonl", "dict"])
+def test_a_condition_may_end_in_a_comment_and_is_blamed_itself(tmp_path: Path, kind: str) -> None:
+    columns = {"winner": ["a", "b"], "loser": ["b", "a"], "worker": ["w", "v"]}
+    source: Any = columns
+    if kind == "csv":
+        source = tmp_path / "votes.csv"
+        source.write_text("winner,loser,worker\na,b,w\nb,a,v\n")
+    elif kind == "jsonl":
+        source = tmp_path / "votes.jsonl"
+        rows = zip(*columns.values(), strict=True)
+        source.write_text("\n".join(json.dumps(dict(zip(columns, r, strict=True))) for r in rows))
+    assert read(source, where="worker = 'w' -- only this one").workers.tolist() == ["w"]
+    with pytest.raises(RequestError, match=r"--where .*missing \]"):
+        read(source, where="regexp_matches(worker, '[')")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import signal
 import sqlite3
 import subprocess
 import sys
+import time
 
 import duckdb
 import numpy as np
@@ -142,7 +144,8 @@ def test_tables_are_written_together_or_not_at_all(postgres, by_csv):
     [
         ("select winner, worker from votes", "needed columns are missing|loser"),
         ("select nothing from votes", 'column "nothing" does not exist'),
-        ("delete from votes", "read-only transaction"),
+        ("delete from votes", "must be one SELECT"),
+        ("with w as (delete from votes returning *) select * from w", "must be at the top level"),
         ("select winner, loser, worker from votes where false", "no rows"),
     ],
 )
@@ -169,6 +172,82 @@ def test_no_secret_in_errors(postgres, address):
         crowdsift.read(address, query=QUERY)
     assert "wr0ng" not in str(caught.value)
     assert "wr0ng" not in masked(f"crowdsift fit {address}")
+
+
+def test_a_query_of_postgres_runs_no_program(postgres, tmp_path):
+    """The tester is a superuser: a read-only transaction alone lets it run programs."""
+    target = tmp_path / "made"
+    with pytest.raises(InputError, match="it must be one SELECT"):
+        crowdsift.read(postgres, query=f"copy votes to program 'cat > {target}'")
+    assert not target.exists()
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "select winner, loser, worker from votes, pg_sleep(60)",  # before the first row
+        "select 'a' || i as winner, 'b' as loser, pg_sleep(0.001)::text as worker "
+        "from generate_series(1, 1000000) i",  # between rows
+    ],
+    ids=["waiting", "streaming"],
+)
+@pytest.mark.parametrize(
+    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+)
+def test_signals_end_a_query_of_postgres(postgres, query, number, status):
+    command = [sys.executable, "-m", "crowdsift", "fit", postgres, "--query", query]
+    with subprocess.Popen(command, stderr=subprocess.PIPE, text=True) as running:
+        wait_for_queries(postgres, 1)
+        running.send_signal(number)
+        try:
+            _, errors = running.communicate(timeout=8)
+        finally:
+            running.kill()
+    assert running.returncode == status, errors
+    assert "nothing was written" in errors
+    wait_for_queries(postgres, 0)  # cancelled on the server as well
+
+
+def wait_for_queries(address: str, count: int) -> None:
+    """Wait until the server runs this number of our queries."""
+    import adbc_driver_postgresql.dbapi as driver
+
+    ours = (
+        "select count(*) from pg_stat_activity where query like '%) AS votes%' "
+        "and state = 'active' and pid <> pg_backend_pid()"
+    )
+    with driver.connect(address, autocommit=True) as connection, connection.cursor() as cursor:
+        for _ in range(300):
+            cursor.execute(ours)
+            if cursor.fetchone() == (count,):
+                return
+            time.sleep(0.1)
+    raise AssertionError(f"the server never ran {count} queries of votes")
+
+
+def test_a_query_of_sqlite_makes_no_file(tmp_path):
+    path, other = tmp_path / "votes.db", tmp_path / "other.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("create table votes (winner, loser, worker)")
+    for query in (f"attach database '{other}' as other", f"vacuum into '{other}'"):
+        with pytest.raises(InputError, match="it must be one SELECT"):
+            crowdsift.read(path, query=query)
+    assert not other.exists()
+
+
+@pytest.mark.parametrize("kind", ["sqlite", "duckdb", "postgresql"])
+@pytest.mark.parametrize("ending", ["-- all", "; -- all", ";\n/* all */ ;", " -- it's; 'all"])
+def test_queries_may_end_in_a_comment(postgres, tmp_path, kind, ending):
+    rows = "select 'a;--' as winner, 'b' as loser, 'w' as worker "
+    path = tmp_path / f"votes.{kind}"
+    if kind == "postgresql":
+        path = postgres
+    elif kind == "sqlite":
+        with sqlite3.connect(path) as connection:
+            connection.execute("create table votes (winner)")
+    else:
+        duckdb.connect(str(path)).close()
+    assert crowdsift.read(path, query=rows + ending).items.tolist() == ["a;--", "b"]
 
 
 def test_types_of_postgres(postgres):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import inspect
 import os
 import signal
@@ -66,6 +67,12 @@ def options(
     ] = False,
 ) -> None:
     """Scores for items and a verdict on every worker, from pairwise votes alone."""
+
+
+_SHORTAGE = (
+    "not enough memory for these votes: the system gives no more memory or no further thread; "
+    "raise the limit (ulimit -v, ulimit -u, or that of the container), or use fewer --threads"
+)
 
 
 class _Command(TyperCommand):
@@ -151,18 +158,31 @@ def _run() -> None:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
             sys.exit(1)
+        if _is_shortage(error):
+            _fail(_SHORTAGE)
         _fail(f"cannot write the output: {error.strerror or error}")
     except MemoryError:
-        _fail("not enough memory for these votes")
+        _fail(_SHORTAGE)
     except Exception as error:
         if (number := signal_seen()) is not None:  # a library made its own error of the signal
             _interrupted(Interrupted(number))
+        if _is_shortage(error):
+            _fail(_SHORTAGE)
         if os.environ.get("CROWDSIFT_DEBUG"):
             raise
         _fail(
             f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
             "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
         )
+
+
+def _is_shortage(error: Exception) -> bool:
+    """Say whether an error of any library means that the system gave no memory or no thread."""
+    if isinstance(error, OSError):
+        return error.errno in (errno.ENOMEM, errno.EAGAIN)
+    causes = ("start new thread", "allocate memory", "failed to map segment", "bad_alloc",
+              "resource temporarily unavailable")  # fmt: skip
+    return any(cause in str(error).lower() for cause in causes)
 
 
 def _prepare() -> None:

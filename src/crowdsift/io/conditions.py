@@ -72,7 +72,7 @@ def numeric_columns(
     given = [f"{column} AS {quoted(name)}" for name, column in columns.items()]
     try:
         execute(
-            f"SELECT ({condition})::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) LIMIT 0"
+            f"SELECT ({condition}\n)::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) LIMIT 0"
         )
         return set()
     except duckdb.BinderException as error:
@@ -109,7 +109,7 @@ def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
                 f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}" for name in numbers
             )
             rows = f"(SELECT * REPLACE ({shown}) FROM given)" if numbers else "given"
-            query = f"SELECT coalesce(({condition})::BOOLEAN, false) AS kept FROM {rows}"
+            query = f"SELECT coalesce(({condition}\n)::BOOLEAN, false) AS kept FROM {rows}"
             return np.asarray(database.execute(query).fetchnumpy()["kept"], bool)
         except duckdb.Error as error:
             raise wrong_condition(condition, reason_of(error)) from None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import tempfile
 import threading
+import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
@@ -17,11 +18,13 @@ from crowdsift.errors import ResourceError
 from crowdsift.io.resources import available_memory, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from crowdsift.io.temporary import TemporaryFolder
 
-__all__ = ["Database", "literal", "memory_limit", "quoted", "reason_of"]
+__all__ = ["Database", "interruptible", "literal", "memory_limit", "quoted", "reason_of"]
+
+_CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
 
 
 class Database:
@@ -98,6 +101,56 @@ class Database:
         if self._beside is not None:
             self._beside.shutdown()
         self.connection.close()
+
+
+def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
+    """Run `work` beside the main thread, so that a signal ends it at once.
+
+    Drivers of databases block in C, where a signal handler of Python does not run. The work runs
+    in a daemon thread: one that a silent server never answers does not keep the process alive.
+
+    Parameters
+    ----------
+    work
+        Gets a list, to which it appends functions that cancel what it runs.
+
+    Examples
+    --------
+    >>> from crowdsift.io.database import interruptible
+    >>> interruptible(lambda cancels: print("copied"))
+    copied
+    """
+    cancels: list[Callable[[], Any]] = []
+    if threading.current_thread() is not threading.main_thread():
+        work(cancels)
+        return
+    result: Future[None] = Future()
+
+    def run() -> None:
+        try:
+            work(cancels)
+            result.set_result(None)
+        except BaseException as error:
+            result.set_exception(error)
+
+    def cancel() -> None:
+        deadline = time.monotonic() + _CANCEL_PERIOD
+        while not result.done() and time.monotonic() < deadline:
+            for each in tuple(cancels):
+                with suppress(Exception):  # nothing runs yet, or no more
+                    each()
+            wait([result], timeout=0.05)
+
+    threading.Thread(target=run, name="crowdsift-query", daemon=True).start()
+    try:
+        result.result()
+    except BaseException:
+        if not result.done():  # a signal, not an error of the work
+            # To cancel may block as well, where the server does not answer.
+            cancelling = threading.Thread(target=cancel, daemon=True)
+            cancelling.start()
+            cancelling.join(_CANCEL_PERIOD)
+        raise
 
 
 def exhausted(error: Exception) -> ResourceError:

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.database import quoted, reason_of
-from crowdsift.io.databases import connected, file_of, kind_of_database, reason, shown_address
+from crowdsift.io.database import interruptible, quoted, reason_of
+from crowdsift.io.databases import (
+    connected,
+    file_of,
+    kind_of_database,
+    reason,
+    require_driver,
+    shown_address,
+)
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
 __all__ = ["require_table", "write_tables"]
 
@@ -45,7 +53,8 @@ def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str
         if kind_of_database(address) == "duckdb":
             _to_duckdb(file_of(address), schema, named)
         else:
-            _through_adbc(address, schema, named)
+            require_driver(address)
+            interruptible(partial(_through_adbc, address, schema, named))
     except (InputError, RequestError):
         raise
     except Exception as error:
@@ -56,10 +65,13 @@ def write_tables(address: str, name: str, tables: Mapping[str, Any]) -> list[str
     return [f"{schema}.{table}" if schema else table for table in named]
 
 
-def _through_adbc(address: str, schema: str, tables: Mapping[str, Any]) -> None:
+def _through_adbc(
+    address: str, schema: str, tables: Mapping[str, Any], cancels: list[Callable[[], Any]]
+) -> None:
     """Write the tables to PostgreSQL or SQLite, all in one transaction."""
     kind = kind_of_database(address) or ""
     with connected(address, read_only=False) as connection, connection.cursor() as cursor:
+        cancels.append(cursor.adbc_cancel)
         for name, table in tables.items():
             cursor.execute(_columns_of(kind, schema, name))
             there = [column for (column,) in cursor.fetchall()]

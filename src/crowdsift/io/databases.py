@@ -11,17 +11,23 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
 from contextlib import contextmanager, suppress
+from functools import partial
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit
 
 from crowdsift.errors import InputError, RequestError, ResourceError
-from crowdsift.io.database import Database, literal, quoted, reason_of
+from crowdsift.io.database import Database, interruptible, literal, quoted, reason_of
 from crowdsift.io.duck import FileSource
 from crowdsift.io.temporary import TemporaryFolder
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
+    from collections.abc import Callable, Iterator
+
+    Cancels = list[Callable[[], Any]]
 
 __all__ = [
     "DatabaseSource",
@@ -29,7 +35,9 @@ __all__ = [
     "file_of",
     "kind_of_database",
     "masked",
+    "plain_query",
     "reason",
+    "require_driver",
     "shown_address",
 ]
 
@@ -43,6 +51,12 @@ _CONNECT_TIMEOUT = 10  # seconds until a server must have answered
 # Types that mean the same as labels or numbers in a Parquet file; others come as text.
 _PLAIN = ("BOOLEAN", "TINYINT", "SMALLINT", "INTEGER", "BIGINT", "UTINYINT", "USMALLINT", "DATE",
           "UINTEGER", "UBIGINT", "FLOAT", "DOUBLE", "VARCHAR", "BLOB")  # fmt: skip
+# Strings and names in quotes, which may hold anything; and what may stand after a statement.
+_TOKENS = re.compile(
+    r"""\b[eE]'(?:[^'\\]|\\.|'')*'|'(?:[^']|'')*'|"(?:[^"]|"")*"|\$(\w*)\$.*?\$\1\$"""
+    r"""|(?P<ending>--[^\n]*|/\*.*?\*/|[;\s]+)|.""",
+    re.DOTALL,
+)
 _READ_ONLY = "SET SESSION CHARACTERISTICS AS TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY"
 
 
@@ -130,7 +144,7 @@ class DatabaseSource(FileSource):
         self._database = None
         self._folder = self._rows_in
         try:
-            copy = _copied(address, query.strip().rstrip(";").strip(), self._rows_in, threads)
+            copy = _copied(address, plain_query(query), self._rows_in, threads)
             super().__init__(copy, threads, skip_bad=skip_bad)
         except BaseException:
             self._rows_in.close()
@@ -145,33 +159,62 @@ class DatabaseSource(FileSource):
         self._rows_in.close()
 
 
+def plain_query(query: str) -> str:
+    """Return a query without the semicolons, comments and blanks at its end.
+
+    Examples
+    --------
+    >>> from crowdsift.io.databases import plain_query
+    >>> plain_query("SELECT '-- no comment' AS winner FROM votes; -- all of them")
+    "SELECT '-- no comment' AS winner FROM votes"
+    """
+    end = 0
+    for token in _TOKENS.finditer(query):
+        if token.lastgroup != "ending":
+            end = token.end()
+    return query[:end]
+
+
 def _copied(address: str, query: str, folder: TemporaryFolder, threads: int) -> str:
-    """The answer of the query as a Parquet file in the folder."""
+    """Write the rows of the query to a Parquet file in the folder, and return its path."""
     target = folder.file(".parquet")
     if kind_of_database(address) == "duckdb":
-        _copy_duckdb(file_of(address), query, target, folder, threads)
-        return target
-    with connected(address, read_only=True) as connection, connection.cursor() as cursor:
-        try:
-            cursor.execute(query)
-            stream = cursor.fetch_record_batch()
-        except Exception as error:
-            raise InputError(
-                f"the query fails: {reason(error, address)}", source=shown_address(address)
-            ) from None
-        if not stream.schema.names:
-            raise InputError(
-                "the query gives no columns; it must be a SELECT", source=shown_address(address)
-            )
-        _spill(stream, target, folder, threads, address)
+        interruptible(partial(_copy_duckdb, file_of(address), query, target, folder, threads))
+    else:
+        require_driver(address)
+        interruptible(partial(_copy_rows, address, query, target, folder, threads))
     return target
 
 
-def _spill(stream: Any, target: str, folder: TemporaryFolder, threads: int, address: str) -> None:
+def _copy_rows(
+    address: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels
+) -> None:
+    """Copy the rows of a query of PostgreSQL or SQLite."""
+    where = shown_address(address)
+    with connected(address, read_only=True) as connection, connection.cursor() as cursor:
+        cancels.append(cursor.adbc_cancel)
+        try:
+            # As a table of another SELECT, a statement that writes files (ATTACH of SQLite, COPY
+            # TO PROGRAM of PostgreSQL, which read-only transactions allow) is a syntax error.
+            cursor.execute(f"SELECT * FROM (\n{query}\n) AS votes")
+            stream = cursor.fetch_record_batch()
+        except Exception as error:
+            text = reason(error, address)
+            hint = "; it must be one SELECT" if "syntax error" in text else ""
+            raise InputError(f"the query fails: {text}{hint}", source=where) from None
+        if not stream.schema.names:
+            raise InputError("the query gives no columns; it must be a SELECT", source=where)
+        _spill(stream, target, folder, threads, address, cancels)
+
+
+def _spill(
+    stream: Any, target: str, folder: TemporaryFolder, threads: int, address: str, cancels: Cancels
+) -> None:
     """Write Arrow batches, a few at a time, with types that a file of votes may have."""
     import duckdb
 
     database = Database(threads, [], folder)
+    cancels.append(database.connection.interrupt)
     try:
         database.register("stream", _plain_stream(stream))
         kinds = database.execute("DESCRIBE SELECT * FROM stream").fetchall()
@@ -226,19 +269,22 @@ def _plain_stream(stream: Any) -> Any:
     return pa.RecordBatchReader.from_batches(schema, batches)
 
 
-def _copy_duckdb(path: str, query: str, target: str, folder: TemporaryFolder, threads: int) -> None:
-    """The same in one DuckDB, which may write into our folder and nowhere else."""
+def _copy_duckdb(
+    path: str, query: str, target: str, folder: TemporaryFolder, threads: int, cancels: Cancels
+) -> None:
+    """Copy the rows of a query of DuckDB, which may write into our folder and nowhere else."""
     import duckdb
 
     try:
         with duckdb.connect(path, read_only=True, config={"threads": str(threads)}) as connection:
+            cancels.append(connection.interrupt)
             for setting in (
                 f"allowed_directories = [{literal(folder.path + os.sep)}]",
                 "enable_external_access = false",
                 "lock_configuration = true",
             ):
                 connection.execute(f"SET {setting}")
-            connection.execute(f"COPY ({query}) TO {literal(target)} (FORMAT parquet)")
+            connection.execute(f"COPY (\n{query}\n) TO {literal(target)} (FORMAT parquet)")
     except duckdb.Error as error:
         raise InputError(f"the query fails: {reason_of(error)}", source=path) from None
 
@@ -247,7 +293,6 @@ def _copy_duckdb(path: str, query: str, target: str, folder: TemporaryFolder, th
 def connected(address: str, *, read_only: bool) -> Iterator[Any]:
     """A connection to PostgreSQL or SQLite, closed in the end; nothing is committed by itself."""
     postgres = kind_of_database(address) == "postgresql"
-    name = "postgresql" if postgres else "sqlite"
     if postgres and not _CLEAR.fullmatch(address):
         raise RequestError(
             "the address of the database cannot be read: in user and password the characters "
@@ -255,15 +300,7 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
             "PGPASSWORD, ~/.pgpass or a service file"
         )
     uri = _with_timeout(address) if postgres else f"file:{_escaped(file_of(address))}"
-    try:
-        from importlib import import_module
-
-        driver = import_module(f"adbc_driver_{name}.dbapi")
-        import_module("pyarrow")
-    except ImportError:
-        raise RequestError(
-            f"votes in {name} need the driver; pip install 'crowdsift[databases]'"
-        ) from None
+    driver = require_driver(address)
     try:
         connection = driver.connect(uri if postgres else uri + ("?mode=ro" if read_only else ""))
     except Exception as error:
@@ -276,6 +313,26 @@ def connected(address: str, *, read_only: bool) -> Iterator[Any]:
                 cursor.execute(_READ_ONLY)
             connection.commit()
         yield connection
+
+
+def require_driver(address: str) -> Any:
+    """Import the driver of a database, with signals left as they were.
+
+    The drivers import Polars where it is installed, which takes SIGINT over for the process and
+    keeps it from the handlers of Python. To be called in the main thread, before a query runs.
+    """
+    name = "postgresql" if kind_of_database(address) == "postgresql" else "sqlite"
+    try:
+        driver = import_module(f"adbc_driver_{name}.dbapi")
+        import_module("pyarrow")
+    except ImportError:
+        raise RequestError(
+            f"votes in {name} need the driver; pip install 'crowdsift[databases]'"
+        ) from None
+    handler = signal.getsignal(signal.SIGINT)
+    if threading.current_thread() is threading.main_thread() and handler is not None:
+        signal.signal(signal.SIGINT, handler)
+    return driver
 
 
 def _escaped(path: str) -> str:

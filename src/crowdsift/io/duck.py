@@ -17,14 +17,14 @@ import numpy as np
 from crowdsift.errors import InputError
 from crowdsift.io.conditions import numeric_columns, wrong_condition
 from crowdsift.io.database import Database, quoted, reason_of
-from crowdsift.io.duck_labels import decoded, label_sql, number_of, parsed
+from crowdsift.io.duck_labels import decoded, label_sql, parsed
 from crowdsift.io.loading import load_part, require_room
 from crowdsift.io.opening import expanded, inspected, settled
 from crowdsift.io.parts import Part, condition_columns, field_of, scan, scan_rows
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.votes.labels import MISSING, LabelError
 from crowdsift.votes.replies import one_line
-from crowdsift.votes.source import SortedCodes, Source
+from crowdsift.votes.source import SortedCodes, Source, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -178,8 +178,8 @@ class FileSource(Source):
             return self._query(query)
         except duckdb.Error as error:
             reason = reason_of(error)
-            of_names = (duckdb.BinderException, duckdb.CatalogException, duckdb.ConversionException)
-            if self._condition and isinstance(error, of_names):
+            of_files = isinstance(error, duckdb.IOException) or "CSV Error" in str(error)
+            if self._condition and not of_files and "JSON" not in reason:
                 raise wrong_condition(self._condition, reason) from None
             if part.kind == "json":
                 raise explain_json(part.path, part.zipped, part.source, reason) from None
@@ -283,8 +283,11 @@ class FileSource(Source):
             labels, codes = self.encode(name)
             known = np.array([number_of(label) for label in labels] + [np.nan])
             return np.asarray(known[np.minimum(codes, len(labels))], dtype=np.float64)
+        number = f"TRY_CAST({column} AS DOUBLE)"
+        if self._parts[0].type_of(name) in ("text", "VARCHAR", "JSON"):  # DuckDB takes 1_000
+            number = f"CASE WHEN NOT contains({column}::VARCHAR, '_') THEN {number} END"
         try:
-            return self._fetch(f"TRY_CAST({column} AS DOUBLE)", out)
+            return self._fetch(number, out)
         except duckdb.Error:  # a type without a cast, such as a list
             return out
 

@@ -10,7 +10,7 @@ from typing import Any
 from crowdsift.votes.labels import LabelError, shown
 from crowdsift.votes.replies import BEGINNING, HASH, MARK
 
-__all__ = ["decoded", "label_sql", "number_of", "parsed"]
+__all__ = ["decoded", "label_sql", "parsed"]
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -68,11 +68,3 @@ def parsed(labels: Sequence[str]) -> list[Any]:
                 "as text",
             ) from None
     return values
-
-
-def number_of(text: str) -> float:
-    """A number from text, NaN where it is none."""
-    try:
-        return float(text) if "_" not in text else float("nan")
-    except ValueError:
-        return float("nan")

@@ -40,7 +40,9 @@ def opened(path: str, zipped: bool, source: str) -> Iterator[IO[bytes]]:
 
 
 def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
-    r"""Lines that are not blank, line breaks in quotes not counted; the header is one of them.
+    r"""Count the lines that are not blank, the header among them; refuse zero bytes.
+
+    Line breaks in quotes are not counted.
 
     Parameters
     ----------
@@ -62,6 +64,14 @@ def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
     counter = _Counter(quotes)
     with opened(path, zipped, source) as stream:
         while chunk := stream.read(_CHUNK):
+            if b"\0" in chunk:
+                counter.add(chunk.partition(b"\0")[0] + b"0")
+                raise InputError(
+                    "a zero byte: the file is damaged or not text; write it again, or remove the "
+                    "byte",
+                    source=source,
+                    row=max(counter.finish() - quotes, 1),
+                )
             counter.add(chunk)
     return counter.finish()
 

@@ -10,11 +10,12 @@ import csv
 import io
 import json
 import os
+import re
 import shutil
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import IO, Any
@@ -177,7 +178,8 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
     delimiter = _delimiter(record)
     try:
         with _long_fields():
-            fields = next(csv.reader(io.StringIO(record, newline=""), delimiter=delimiter))
+            lines = _bare_quotes(io.StringIO(record, newline=""), delimiter)
+            fields = next(csv.reader(lines, delimiter=delimiter))
     except csv.Error as error:
         raise InputError(f"the header is not CSV ({error})", source=source) from None
     names = tuple(name.strip() for name in fields)
@@ -188,6 +190,27 @@ def read_header(path: str, zipped: bool, source: str) -> Header:
                 source=source,
             )
     return Header(names, delimiter, skip)
+
+
+def _bare_quotes(lines: Iterable[str], delimiter: str) -> Iterator[str]:
+    """Yield the lines without the blanks around quoted fields, which DuckDB ignores as well.
+
+    The csv module takes them, and the quotes, for a part of the field.
+    """
+    mark = re.escape(delimiter)
+    opening, first = re.compile(rf"(?<={mark}) +$"), re.compile(rf"(^|(?<={mark})) +$")
+    closing = re.compile(rf"^ +(?={mark}|\r?\n?$)")
+    inside = 0  # 1 where a quoted field goes on from the line before
+    for line in lines:
+        pieces = line.split('"')
+        if ' "' in line or '" ' in line:
+            for place in range(inside, len(pieces), 2):  # the pieces outside of quotes
+                if place:
+                    pieces[place] = closing.sub("", pieces[place])
+                if place < len(pieces) - 1:
+                    pieces[place] = (opening if place else first).sub("", pieces[place])
+        inside = (inside + len(pieces) - 1) % 2
+        yield '"'.join(pieces)
 
 
 def _cut(name: str) -> str:
@@ -250,7 +273,8 @@ def _checked_records(
 ) -> Iterator[list[str]]:
     """The records after the header; those that are none are refused, or noted in `broken`."""
     width, row = len(header.names), -1
-    records = csv.reader(text, delimiter=header.delimiter, strict=broken is None)
+    lines = _bare_quotes(text, header.delimiter)
+    records = csv.reader(lines, delimiter=header.delimiter, strict=broken is None)
     try:
         for record in records:
             if not any(field.strip() for field in record) and len(record) < 2:
