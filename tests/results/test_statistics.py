@@ -6,7 +6,8 @@ from itertools import combinations
 
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.optimize import minimize_scalar
+from scipy.stats import binom, norm
 
 import crowdsift
 from crowdsift.lab.spam import add_spammers
@@ -32,24 +33,86 @@ def rows(votes: crowdsift.Comparisons) -> list[tuple[int, int, int, float, float
 
 @pytest.mark.parametrize("method", ["bt", "sift", "bora-map"])
 def test_infit_and_outfit(votes: crowdsift.Comparisons, method: str) -> None:
+    """Workers by typical reliability; items by each worker's own, calibrated by its votes."""
     fit = crowdsift.fit(votes, method)
     found = fit.statistics()
     score = dict(zip(fit.items["item"], fit.items["score"], strict=True))
-    b = 1.0 if method == "bt" else typical_reliability(fit)
+    own = dict(zip(fit.workers["worker"], fit.workers["reliability"], strict=True))
+    typical = 1.0 if method == "bt" else typical_reliability(fit)
+    of_worker: dict[object, list[tuple[float, float, float]]] = {}
+    for who, first, second, y, weight in rows(votes):
+        slope = 1.0 if method == "bt" else own[votes.workers[who]]
+        gap = slope * (score[votes.items[first]] - score[votes.items[second]])
+        of_worker.setdefault(votes.workers[who], []).append((gap, y, weight))
+
+    def loss(factor: float, seen: list[tuple[float, float, float]]) -> float:
+        total = sum(w * (np.logaddexp(0, factor * g) - y * factor * g) for g, y, w in seen)
+        return float(total + 0.5 * (factor - 1) ** 2)
+
+    factor = {
+        who: minimize_scalar(loss, bounds=(-5, 9), args=(seen,), options={"xatol": 1e-9}).x
+        for who, seen in of_worker.items()
+    }
     squares: dict[object, list[tuple[float, float]]] = {}
     for who, first, second, y, weight in rows(votes):
-        one, two = votes.items[first], votes.items[second]
-        p = 1 / (1 + np.exp(-b * (score[one] - score[two])))
-        for label in (("worker", votes.workers[who]), ("item", one), ("item", two)):
-            squares.setdefault(label, []).extend([((y - p) ** 2, p * (1 - p))] * int(weight))
+        one, two, label = votes.items[first], votes.items[second], votes.workers[who]
+        slope = factor[label] * (1.0 if method == "bt" else own[label])
+        for key, b in (
+            (("worker", label), typical),
+            (("item", one), slope),
+            (("item", two), slope),
+        ):
+            p = 1 / (1 + np.exp(-b * (score[one] - score[two])))
+            squares.setdefault(key, []).extend([((y - p) ** 2, p * (1 - p))] * int(weight))
     for kind, table in (("worker", found.workers), ("item", found.items)):
         for row in table.records():
             square, variance = np.array(squares[kind, row[kind]]).T
             assert row["outfit"] == pytest.approx((square / variance).mean(), abs=1e-6)
             assert row["infit"] == pytest.approx(square.sum() / variance.sum(), abs=1e-6)
             sd = np.sqrt((variance - 4 * variance**2).sum()) / variance.sum()
-            assert row["infit_z"] == pytest.approx((row["infit"] - 1) / sd, abs=1e-6)
+            assert row["infit_z"] == pytest.approx((row["infit"] - 1) / sd, abs=1e-5)
     assert found.items["item"].tolist() == fit.items["item"].tolist()
+
+
+def judged(seed: int, bad: int, odd: bool = False) -> crowdsift.Comparisons:
+    """40 workers with 100 votes on 20 items; the first ones click at random.
+
+    An odd item, 0, beats the upper half of the items and loses to the lower half.
+    """
+    rng = np.random.default_rng(seed)
+    score, who = rng.normal(size=20), np.repeat(np.arange(40), 100)
+    one = rng.integers(0, 20, len(who))
+    two = (one + rng.integers(1, 20, len(who))) % 20
+    slope = np.where(who < bad, 0.0, 1.0)
+    won = rng.random(len(who)) < 1 / (1 + np.exp(-slope * (score[one] - score[two])))
+    if odd:
+        upper = score > np.median(score)
+        won = np.where(one == 0, upper[two], np.where(two == 0, ~upper[one], won))
+    winner, loser = np.where(won, one, two), np.where(won, two, one)
+    return crowdsift.Comparisons.from_arrays(winner, loser, worker=who)
+
+
+@pytest.mark.parametrize("method", ["bora-map", "sift"])
+@pytest.mark.parametrize("bad", [0, 4])
+def test_items_do_not_misfit_because_of_bad_workers(bad: int, method: str) -> None:
+    """Issue 32, fault 6: of 50 crowds 5 % may name an item, or a worker who is not bad."""
+    items = workers = noticed = 0
+    for seed in range(50):
+        found = crowdsift.fit(judged(seed, bad), method, threads=1).statistics()
+        items += bool(found.items["misfit"].any())
+        workers += bool(set(found.misfitting) - set(range(bad)))
+        noticed += len(set(range(bad)) & set(found.misfitting))
+    assert noticed >= 0.95 * 50 * bad
+    most = binom.ppf(0.99, 50, 0.05)
+    assert items <= most
+    assert workers <= most
+
+
+@pytest.mark.parametrize("bad", [0, 4])
+def test_an_item_that_no_score_explains_misfits(bad: int) -> None:
+    for seed in range(4):
+        found = crowdsift.fit(judged(seed, bad, odd=True), "bora-map", threads=1).statistics()
+        assert found.items["item"][found.items["misfit"]].tolist() == [0]
 
 
 def test_separation(votes: crowdsift.Comparisons) -> None:
@@ -97,15 +160,52 @@ def test_alpha_by_counting_pairs() -> None:
     pooled = np.concatenate(kept)
     observed = sum(((v[:, None] - v[None, :]) ** 2).sum() / (len(v) - 1) for v in kept)
     expected = ((pooled[:, None] - pooled[None, :]) ** 2).sum() / (len(pooled) - 1)
-    assert agreement_alpha(board) == pytest.approx(1 - observed / expected, abs=1e-9)
+    found = agreement_alpha(board)
+    assert found is not None
+    assert found.alpha == pytest.approx(1 - observed / expected, abs=1e-9)
+    assert found.lower < found.alpha < found.upper
 
 
 def test_alpha_of_chance_is_0_and_lacks_without_repeats() -> None:
     rng = np.random.default_rng(0)
     first, second = np.full(4000, "a"), np.full(4000, "b")
     coin = crowdsift.Comparisons.from_arrays(first, second, outcome=rng.integers(0, 2, 4000))
-    assert agreement_alpha(coin) == pytest.approx(0.0, abs=0.005)
+    found = agreement_alpha(coin)
+    assert found is not None
+    assert found.alpha == pytest.approx(0.0, abs=0.005)
     assert agreement_alpha(crowdsift.Comparisons.from_arrays(["a"], ["b"])) is None
+
+
+def test_alpha_of_one_pair_says_next_to_nothing() -> None:
+    """Issue 32, fault 6: alpha was 1.00 from one pair that was judged twice."""
+    for pairs, low, high in ((1, -1.0, 0.0), (100, 0.9, 1.0)):
+        left = [f"a{i // 2}" for i in range(2 * pairs)]
+        right = [f"b{i // 2}" for i in range(2 * pairs)]
+        board = crowdsift.Comparisons.from_arrays(left, right, worker=[1, 2] * pairs)
+        found = crowdsift.fit(board, "bt").statistics()
+        assert found.agreement is not None
+        assert found.agreement.alpha == found.agreement.upper == 1.0
+        assert low < found.agreement.lower < high
+        assert found.to_json()["alpha_lower"] == found.agreement.lower
+
+
+def test_the_interval_of_alpha_covers_it() -> None:
+    """Pairs with random log odds, whose share of votes that differ is known."""
+    rng = np.random.default_rng(0)
+    grid = norm.ppf((np.arange(20_000) + 0.5) / 20_000)
+    p = 1 / (1 + np.exp(-grid))
+    true, covered = 1 - 2 * np.mean(2 * p * (1 - p)), 0
+    unit = np.repeat(np.arange(60), 3)
+    for _ in range(200):
+        chance = 1 / (1 + np.exp(-rng.normal(size=60)))
+        board = crowdsift.Comparisons.from_arrays(
+            [f"a{u}" for u in unit], [f"b{u}" for u in unit], worker=np.tile(np.arange(3), 60),
+            outcome=(rng.random(180) < chance[unit]).astype(float),
+        )  # fmt: skip
+        found = agreement_alpha(board)
+        assert found is not None
+        covered += found.lower <= true <= found.upper
+    assert binom.ppf(0.01, 200, 0.9) <= covered
 
 
 def test_triads_by_counting(votes: crowdsift.Comparisons) -> None:

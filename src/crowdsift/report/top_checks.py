@@ -100,8 +100,10 @@ def _circles(facts: Facts) -> Check | None:
     wide = triads.intransitive > triads.expected + CIRCLES * max(float(triads.sd or 0.0), 1.0)
     finding = f"{count(triads.intransitive)} of {many(triads.triads, 'triad')} of items go round "
     finding += f"in a circle; {triads.expected:.0f} are expected."
-    if found.alpha is not None:
-        finding += f" Votes on the same pair agree with Krippendorff's alpha {found.alpha:.2f}."
+    if found.agreement is not None:
+        alpha, lower, upper = found.agreement
+        finding += f" Votes on the same pair agree with Krippendorff's alpha {alpha:.2f} "
+        finding += f"({level_text(facts.fit.level)} interval {lower:.2f} to {upper:.2f})."
     return Check("circles", "One dimension", "care" if wide else "good", finding,
                  "One scale does not explain these votes: look for groups of workers or of "
                  "questions (--by)." if wide else "")  # fmt: skip

@@ -22,7 +22,6 @@ from crowdsift.numeric.saddle_point import saddle_point
 from crowdsift.results.copying_cells import SLIP, Effects, careful, cells_of, residuals
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
 from crowdsift.results.copying_ratio import (
-    calibrated,
     identical_z,
     outcomes,
     ratio_with_group,
@@ -30,6 +29,7 @@ from crowdsift.results.copying_ratio import (
 )
 from crowdsift.results.data import model_of
 from crowdsift.results.query import positions
+from crowdsift.results.statistics import calibrated
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
@@ -205,7 +205,8 @@ def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> 
     equal, total = (np.bincount(at, x, len(wanted) + 1)[:-1] for x in (same, np.ones(len(at))))
     near = np.flatnonzero(equal >= np.maximum(_IDENTICAL * total, _FEWEST))
     near = near[np.argsort(-equal[near], kind="stable")][:_CLOSER]
-    z, p = np.zeros(len(wanted)), calibrated(cells, n_workers)
+    z = np.zeros(len(wanted))
+    p = calibrated(cells.p, cells.worker, cells.wins, cells.votes, n_workers)
     for each in near.tolist():
         rows = np.flatnonzero(at == each)
         z[each] = identical_z(cells, i[rows], j[rows], p)

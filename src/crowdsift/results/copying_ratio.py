@@ -26,12 +26,11 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.copying_cells import Cells
 
-__all__ = ["Outcomes", "calibrated", "identical_z", "outcomes", "ratio_with_group", "ratio_z"]
+__all__ = ["Outcomes", "identical_z", "outcomes", "ratio_with_group", "ratio_z"]
 
 _COPIED = 0.5**0.5  # of the answers of each are copies: every second one of both is from the source
 
 _EXPLAINED = 0.6  # correlation of two honest workers' unexpected answers, at most
-_STEEPEST, _HALVINGS = 30.0, 40  # of the calibration of a worker's log odds
 
 
 class Outcomes(NamedTuple):
@@ -152,22 +151,6 @@ def ratio_with_group(
 
 def _outer(one: Vector, two: Vector) -> Vector:
     return np.asarray(one[:, :, None] * two[:, None, :])
-
-
-def calibrated(cells: Cells, n_workers: int) -> Vector:
-    """Return the probability of every cell with each worker's log odds rescaled by its own votes.
-
-    The factor of a worker maximises the likelihood of its votes. A fit draws probabilities
-    towards 1/2; without the factor, careful workers with clear questions would agree too often.
-    """
-    logit = np.log(cells.p / (1.0 - cells.p))
-    low, high = np.zeros(n_workers), np.full(n_workers, _STEEPEST)
-    for _ in range(_HALVINGS):  # the derivative falls with the factor
-        middle = 0.5 * (low + high)
-        p = sigmoid(np.clip(middle[cells.worker] * logit, -_STEEPEST, _STEEPEST))
-        slope = np.bincount(cells.worker, (cells.wins - cells.votes * p) * logit, n_workers)
-        low, high = np.where(slope > 0.0, middle, low), np.where(slope > 0.0, high, middle)
-    return sigmoid(np.clip(0.5 * (low + high)[cells.worker] * logit, -_STEEPEST, _STEEPEST))
 
 
 def identical_z(cells: Cells, one: NDArray[np.int64], two: NDArray[np.int64], p: Vector) -> float:

@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.errors import CrowdsiftError, RequestError
-from crowdsift.numeric.distributions import half_width
+from crowdsift.numeric.distributions import LEVEL, half_width
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.data import model_of
 from crowdsift.results.query import positions
 from crowdsift.results.scales import typical_reliability
@@ -30,9 +31,11 @@ if TYPE_CHECKING:
     Refit = Callable[[Comparisons], FitData]
 
 __all__ = [
+    "Agreement",
     "FitStatistics",
     "Separation",
     "agreement_alpha",
+    "calibrated",
     "fit_statistics",
     "mean_squares",
     "separation",
@@ -44,6 +47,18 @@ __all__ = [
 _SHRUNK = ("sift", "bora-map")
 _SURE = 0.95  # that none of the workers, or items, is named by chance
 _LEAST = 1e-6  # probability of an outcome, so that one vote does not decide all
+
+
+_STEEPEST, _HALVINGS = 30.0, 40  # of the calibration of a worker's log odds
+_FEW_PAIRS = 10  # whose spread does not say how exactly each of them is known
+
+
+class Agreement(NamedTuple):
+    """Krippendorff's alpha with the limits of its interval."""
+
+    alpha: float
+    lower: float
+    upper: float
 
 
 class Separation(NamedTuple):
@@ -68,21 +83,28 @@ class FitStatistics:
     split_half
         Correlation of scores from two halves of the workers, stepped up to all of them; None
         where it was not asked for.
-    alpha
-        Krippendorff's alpha of votes on the same pair; None where no pair has two.
+    agreement
+        Krippendorff's alpha of votes on the same pair, with its interval; None where no pair has
+        two votes.
     triads
         Intransitive triads, and how many the model expects.
     workers, items
         Infit and outfit mean squares, with the standard score of the infit, and whether it is too
-        large to be chance for any of them.
+        large to be chance for any of them: of workers against one of typical reliability, of items
+        given how reliable each of their workers is.
     """
 
     separation: Separation | None
     split_half: float | None
-    alpha: float | None
+    agreement: Agreement | None
     triads: Triads | None
     workers: Table
     items: Table
+
+    @property
+    def alpha(self) -> float | None:
+        """Krippendorff's alpha without its interval."""
+        return None if self.agreement is None else self.agreement.alpha
 
     @property
     def misfitting(self) -> list[Any]:
@@ -99,7 +121,7 @@ class FitStatistics:
         >>> import crowdsift
         >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
         >>> sorted(crowdsift.fit(votes).statistics().to_json())[:3]
-        ['alpha', 'misfitting_items', 'misfitting_workers']
+        ['alpha', 'alpha_lower', 'alpha_upper']
         """
         triads = self.triads
         return {
@@ -108,7 +130,13 @@ class FitStatistics:
                 None if self.separation is None else self.separation.reliability
             ),
             "split_half_reliability": self.split_half,
-            "alpha": self.alpha,
+            **dict(
+                zip(
+                    ("alpha", "alpha_lower", "alpha_upper"),
+                    self.agreement or (None, None, None),
+                    strict=True,
+                )
+            ),
             "triads": None if triads is None else triads._asdict(),
             "misfitting_workers": [str(label) for label in self.misfitting],
             "misfitting_items": [
@@ -130,18 +158,13 @@ def fit_statistics(
     correlation = None
     if halves and refit is not None:
         correlation = split_half(votes, refit, halves, seed)
-    workers, items = mean_squares(fit, votes)
-    scores = _by_code(fit, votes)
-    model = model_of(fit)
-    table = fit.worker_table
-    reliability = table["reliability"].astype(np.float64) if table.height else np.full(1, np.nan)
-    own = reliability[votes.worker_codes()] if table.height else np.full(len(votes), np.nan)
-    p = model.probability(scores[votes.first] - scores[votes.second], own)
+    p = _own_probability(fit, votes)
+    workers, items = mean_squares(fit, votes, p)
     return FitStatistics(
         separation=found,
         split_half=correlation,
-        alpha=agreement_alpha(votes),
-        triads=count_triads(votes, np.asarray(p), seed),
+        agreement=agreement_alpha(votes, fit.level),
+        triads=count_triads(votes, p, seed),
         workers=workers,
         items=items,
     )
@@ -211,26 +234,71 @@ def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0
     return float(np.mean(found)) if found else None
 
 
-def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
-    """Infit and outfit of workers and items, were all workers of typical reliability.
+def _own_probability(fit: FitData, votes: Comparisons) -> Vector:
+    """Return P(first preferred) of every vote by the estimate of its worker's reliability."""
+    scores, table = _by_code(fit, votes), fit.worker_table
+    own = np.full(len(votes), np.nan)
+    if table.height:
+        own = table["reliability"].astype(np.float64)[votes.worker_codes()]
+    gap = scores[votes.first] - scores[votes.second]
+    return np.asarray(model_of(fit).probability(gap, own), np.float64)
+
+
+def calibrated(
+    p: Vector, worker: NDArray[Any], wins: Vector, votes: Vector, n_workers: int, prior: float = 0.0
+) -> Vector:
+    """Return probabilities with each worker's log odds rescaled by its own votes.
+
+    The factor of a worker maximises the likelihood of its votes, less prior·(factor - 1)²/2. A fit
+    draws probabilities towards 1/2, and some methods take all workers as equally reliable.
+
+    Parameters
+    ----------
+    p, worker, wins, votes
+        A row each: the probability of a win, the worker, how many wins, and of how many votes.
+    n_workers
+        How many workers there are.
+    prior
+        The precision of the prior of the factor, whose mean is 1.
+    """
+    logit = np.log(p / (1.0 - p))
+    low, high = np.full((2, n_workers), _STEEPEST) * [[-1.0], [1.0]]
+    for _ in range(_HALVINGS):  # the derivative falls with the factor
+        middle = 0.5 * (low + high)
+        q = sigmoid(np.clip(middle[worker] * logit, -_STEEPEST, _STEEPEST))
+        slope = np.bincount(worker, (wins - votes * q) * logit, n_workers) - prior * (middle - 1.0)
+        low, high = np.where(slope > 0.0, middle, low), np.where(slope > 0.0, high, middle)
+    return sigmoid(np.clip(0.5 * (low + high)[worker] * logit, -_STEEPEST, _STEEPEST))
+
+
+def mean_squares(fit: FitData, votes: Comparisons, own: Vector) -> tuple[Table, Table]:
+    """Return infit and outfit of workers and of items.
 
     With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit
     Σ(y-p)²/ΣW; both are 1 on average where the model holds, larger where votes are noisier, smaller
     where they follow the scores more than they should. Ties are left aside. The infit has
-    variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score.
+    variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score, and the third
+    central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it normal.
+
+    For workers p is that of typical reliability: who is noisier than that, misfits. For items it is
+    `own`, the probability by each vote's worker, calibrated: an item does not misfit because bad
+    workers voted on it.
     """
-    scores = _by_code(fit, votes)
-    model = model_of(fit)
+    scores, who = _by_code(fit, votes), votes.worker_codes().astype(np.int64)
     typical = np.full(len(votes), typical_reliability(fit))
-    p = np.asarray(model.probability(scores[votes.first] - scores[votes.second], typical))
-    p = np.clip(p, _LEAST, 1.0 - _LEAST)
-    variance, weight = p * (1.0 - p), votes.weight.astype(np.float64)
+    gap = scores[votes.first] - scores[votes.second]
+    alike = np.asarray(model_of(fit).probability(gap, typical), np.float64)
+    y, weight = votes.outcome.astype(np.float64), votes.weight.astype(np.float64)
     if votes.ties_are_outcomes:
         weight = np.where(votes.outcome == 0.5, 0.0, weight)
-    square = (votes.outcome.astype(np.float64) - p) ** 2
+    own = np.clip(np.where(np.isfinite(own), own, alike), _LEAST, 1.0 - _LEAST)
+    if votes.has_workers:
+        own = calibrated(own, who, weight * y, weight, votes.n_workers, prior=1.0)
 
-    def table(name: str, labels: NDArray[Any], codes: list[NDArray[Any]]) -> Table:
+    def table(name: str, labels: NDArray[Any], codes: list[NDArray[Any]], p: Vector) -> Table:
         count = len(labels)
+        p = np.clip(p, _LEAST, 1.0 - _LEAST)
+        variance, square = p * (1.0 - p), (y - p) ** 2
 
         def total(values: Vector) -> Vector:
             result = np.zeros(count)
@@ -241,8 +309,11 @@ def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
         held = np.maximum(total(weight), 1e-300)
         spread = np.maximum(total(weight * variance), 1e-300)
         infit = total(weight * square) / spread
-        error = np.sqrt(np.maximum(total(weight * (variance - 4.0 * variance**2)), 0.0)) / spread
+        second = np.maximum(total(weight * (variance - 4.0 * variance**2)), 0.0)
+        error = np.sqrt(second) / spread
         z = np.divide(infit - 1.0, error, out=np.zeros(count), where=error > 1e-9)
+        third = total(weight * variance * (1.0 - 4.0 * variance) ** 2)
+        skew = np.divide(third, second**1.5, out=np.zeros(count), where=error > 1e-9)
         seen = total(weight) > 0.0
         bound = half_width(1.0 - 2.0 * (1.0 - _SURE) / max(int(seen.sum()), 1))
         return Table(
@@ -251,30 +322,33 @@ def mean_squares(fit: FitData, votes: Comparisons) -> tuple[Table, Table]:
                 "infit": np.where(seen, infit, np.nan),
                 "outfit": np.where(seen, total(weight * square / variance) / held, np.nan),
                 "infit_z": np.where(seen, z, np.nan),
-                "misfit": seen & (z > bound),
+                "misfit": seen & (z - skew * (z**2 - 1.0) / 6.0 > bound),
             }
         )
 
     count = votes.n_workers if votes.has_workers else 0
-    who = votes.worker_codes().astype(np.int64)
-    of_items = table("item", votes.items, [votes.first, votes.second])
+    of_items = table("item", votes.items, [votes.first, votes.second], own)
     row = positions(fit.labels, votes.items.tolist())
     of_items = Table({name: column[row] for name, column in of_items.items()})
-    return table("worker", votes.workers[:count], [who] if count else []), of_items
+    return table("worker", votes.workers[:count], [who] if count else [], alike), of_items
 
 
-def agreement_alpha(votes: Comparisons) -> float | None:
-    """Krippendorff's alpha of votes on the same pair; None where no pair has two.
+def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | None:
+    """Return Krippendorff's alpha of votes on the same pair; None where no pair has two votes.
 
     The units are ordered pairs: every pair counts in both orders, so that it does not matter which
-    item is named first. Outcomes differ by (y - y')²: a tie is half way.
+    item is named first. Outcomes differ by (y - y')²: a tie is half way. In both orders alpha is
+    linear in the share of votes on the same pair that differ. The interval is Wilson's for this
+    share; its sample size is the effective number of pairs, or the size with the same variance
+    where pairs are enough to estimate that.
 
     Examples
     --------
     >>> import crowdsift
     >>> from crowdsift.results.statistics import agreement_alpha
-    >>> agreement_alpha(crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2]))
-    1.0
+    >>> one = crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2])
+    >>> [round(x, 2) for x in agreement_alpha(one)]  # one pair says next to nothing
+    [1.0, -0.1, 1.0]
     """
     y = for_lower(votes.first, votes.second, votes.outcome).astype(np.float64)
     weight = votes.weight.astype(np.float64)
@@ -286,12 +360,26 @@ def agreement_alpha(votes: Comparisons) -> float | None:
     if not several.any():
         return None
     count, total, squares = count[several], total[several], squares[several]
-    observed = 2.0 * ((count * squares - total**2) / (count - 1.0)).sum()
+    differ = 2.0 * (count * squares - total**2) / (count * (count - 1.0))
     # In both orders there are 2n values with Σy = n and Σy² = Σ(y² + (1-y)²).
     n = count.sum()
     both = 2.0 * squares.sum() - 2.0 * total.sum() + n
     expected = 2.0 * (2.0 * n * both - n**2) / (2.0 * n - 1.0)
-    return float(1.0 - 2.0 * observed / expected) if expected > 0.0 else None
+    if not expected > 0.0:
+        return None
+    share, z = float(count @ differ / n), half_width(level)
+    size = float(n**2 / (count @ count))
+    spread = float(count @ (differ - share) ** 2 / n)
+    if len(count) >= _FEW_PAIRS and spread > 0.0:
+        size *= max(share * (1.0 - share) / spread * (1.0 - 1.0 / len(count)), 1.0)
+        z *= 1.0 + (z**2 + 1.0) / (4.0 * (len(count) - 1.0))  # the quantile of Student's t
+    middle = (share + z**2 / (2.0 * size)) / (1.0 + z**2 / size)
+    variance = max(share * (1.0 - share), 0.0) / size
+    wide = z * np.sqrt(variance + (z / (2.0 * size)) ** 2) / (1.0 + z**2 / size)
+    factor = 2.0 * n / expected
+    ends = min(max(middle + wide, share), 1.0), max(min(middle - wide, share), 0.0)
+    alpha, lower, upper = (float(1.0 - factor * each) for each in (share, *ends))
+    return Agreement(alpha, lower, upper)
 
 
 def _by_code(fit: FitData, votes: Comparisons) -> Vector:
