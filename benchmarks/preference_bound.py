@@ -47,13 +47,19 @@ def log_likelihoods(drawn: Preferences, share: float, points: np.ndarray) -> np.
 
 
 def words(L: np.ndarray, points: np.ndarray, masses: np.ndarray, typical: float) -> np.ndarray:
-    """Verdicts from likelihoods averaged over classes; nobody is weak here."""
+    """Verdicts from likelihoods averaged over classes, and from intervals of the posterior."""
     zone, top = 0.25 * typical, L.max(axis=1, keepdims=True)
     classes = (points < -zone, np.abs(points) <= zone, points > zone)
     shares = np.stack([np.exp(L - top) @ (masses * own) for own in classes], axis=1)
     evidence = np.log(np.maximum(shares / [(masses * own).sum() for own in classes], 1e-300))
     useful = shares[:, 2] / shares.sum(axis=1)
-    return words_of(evidence, np.full(len(L), np.inf), typical, useful)
+    reached = np.cumsum(np.exp(L - top) * masses, axis=1)
+    reached /= reached[:, -1:]
+    limits = tuple(points[(reached < at).sum(axis=1)] for at in (0.05, 0.95))
+    votes, unknown = np.full(len(L), np.inf), np.full(len(L), np.nan)
+    return words_of(
+        evidence, useful, typical, [limits], votes, unknown, unknown, np.zeros(len(L), bool)
+    )
 
 
 def oracle(drawn: Preferences, adversaries: str) -> np.ndarray:

@@ -27,7 +27,7 @@ def fit() -> crowdsift.Fit:
     a, b = rng.integers(0, 12, (2, 3000))
     a, b = a[a != b], b[a != b]
     who = rng.integers(0, 12, len(a))
-    wins = rng.random(len(a)) < np.where(who < 3, 0.5, 1 / (1 + np.exp((a - b) / 2)))
+    wins = rng.random(len(a)) < 1 / (1 + np.exp(np.where(who < 3, b - a, a - b) / 2))
     votes = crowdsift.Comparisons.from_arrays(
         names[a], names[b], outcome=wins.astype(float), worker=np.array(IDS)[who],
         weight=np.full(len(a), 1000.0),

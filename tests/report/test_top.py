@@ -30,14 +30,13 @@ def test_a_clear_leader_and_a_shared_first_place() -> None:
     assert check.state == "good"
     shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)
     assert top_sentences(shared)[0].startswith(
-        "First place is shared by “a”, “b”: with 95 % the best"
+        "First place is open between “a”, “b”: the best is one of them with "
     )
     apart = int(shared.fit.joint()["above_next"].sum())
     check = {check.key: check for check in top_checks(shared)}["first"]
     assert (check.state, check.finding) == (
         "care",
-        "2 items share it, 95 % sure that the best is among them; "
-        f"{apart} of 2 neighbouring pairs are clearly apart.",
+        f"2 items may be the best (95 %); {apart} of 2 neighbouring pairs are clearly apart.",
     )
 
 

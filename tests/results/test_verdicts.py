@@ -8,7 +8,6 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.models.diagnostics import Kind
-from crowdsift.results.verdicts import words_of
 
 KINDS = {"careful": 34, "random": 6, "left": 3, "adversarial": 2}
 WORDS = {"careful": "reliable", "random": "random", "left": "one-sided",
@@ -35,13 +34,90 @@ def batch(seed: int) -> tuple[dict[str, list], list[str]]:
     return rows, kinds
 
 
+def test_planted_workers_are_found_and_no_careful_one_is_flagged():
+    missed = 0
+    for seed in range(3):
+        rows, kinds = batch(seed)
+        table = crowdsift.fit(rows).workers
+        found = dict(zip(table["worker"].tolist(), table["verdict"].tolist(), strict=True))
+        for worker, kind in enumerate(kinds):
+            if found[worker] != WORDS[kind]:
+                assert (kind, found[worker]) == ("random", "undecided")
+                missed += 1
+    assert missed <= 1  # of 18 random ones: an interval of 90 % that does not hold 0
+
+
+def test_weak_workers_are_not_random_and_are_paid():
+    """Fault 1: 25 workers of reliability 3 and two honest ones of .3 and .45, 300 votes each."""
+    worker = np.repeat(np.arange(27), 300)
+    beta = np.append(np.full(25, 3.0), [0.3, 0.45])[worker]
+    weak = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        score, a = rng.standard_normal(30), rng.integers(0, 30, len(worker))
+        b = (a + rng.integers(1, 30, len(worker))) % 30
+        won = rng.random(len(worker)) < 1.0 / (1.0 + np.exp(beta * (score[b] - score[a])))
+        rows = {"winner": np.where(won, a, b), "loser": np.where(won, b, a), "worker": worker}
+        for method in ("sift", "bora-map", "bora-em"):
+            fit = crowdsift.fit(rows, method)
+            table, suggestion = fit.workers, fit.decisions()["suggestion"]
+            for row in (25, 26):
+                above = table["lower"][row] > 0.0
+                weak += int(table["verdict"][row] == "weak")
+                assert not above or table["verdict"][row] == "weak"
+                assert not above or suggestion[row] == "pay"
+    assert weak >= 30  # of 36
+
+
 @pytest.mark.parametrize("seed", range(3))
-def test_planted_workers_are_found_and_no_careful_one_is_flagged(seed):
-    rows, kinds = batch(seed)
-    fit = crowdsift.fit(rows)
-    found = dict(zip(fit.workers["worker"].tolist(), fit.workers["verdict"].tolist(), strict=True))
-    for worker, kind in enumerate(kinds):
-        assert found[worker] == WORDS[kind], (worker, kind)
+@pytest.mark.parametrize("spread", [0.3, 1.5])
+def test_a_judge_who_nearly_always_answers_left_is_one_sided(seed, spread):
+    """Fault 2: a side bias of +3.7 leaves little, also where side biases are usual."""
+    rng = np.random.default_rng(seed)
+    worker = np.append(np.repeat(np.arange(30), 100), np.full(200, 30))
+    score, a = rng.standard_normal(30), rng.integers(0, 30, len(worker))
+    b = (a + rng.integers(1, 30, len(worker))) % 30
+    side = np.append(np.clip(rng.normal(0.0, spread, 30), -1.5, 1.5), 3.7)[worker]
+    left = rng.random(len(worker)) < 1.0 / (1.0 + np.exp(-1.3 * (score[a] - score[b]) - side))
+    rows = {"left": a, "right": b, "winner": np.where(left, "left", "right"), "worker": worker}
+    table = crowdsift.fit(rows).workers
+    assert table["verdict"][30] == "one-sided"
+    assert not np.isin(table["verdict"][:30], ("one-sided", "random", "adversarial")).any()
+
+
+@pytest.mark.parametrize(
+    "method", ["sift", "bora-map", "bora-em", "crowd-bt", "factor-bt", "htcv", "hbtl"]
+)
+def test_honest_judges_with_few_votes_are_not_accused(method):
+    """Fault 25: 6,000 honest judges with 1 to 20 votes each, ties and sides."""
+    from benchmarks.verdict_safety import ACCUSED, honest
+
+    verdict = crowdsift.fit(honest(1).votes, method).workers["verdict"]
+    assert np.isin(verdict, ACCUSED).sum() <= 1
+    assert (verdict == "reliable").sum() > 300
+
+
+def test_ties_accuse_nobody():
+    """A worker who ties five times is undecided, however few others tie."""
+    rows, _ = batch(1)
+    for index in range(5):
+        for name, value in (("left", index), ("right", index + 9), ("winner", "tie"),
+                            ("worker", 45)):  # fmt: skip
+            rows[name].append(value)
+    for method in ("sift", "bora-map"):
+        assert crowdsift.fit(rows, method).workers["verdict"][45] == "undecided"
+
+
+@pytest.mark.parametrize("level", [0.55, 0.9, 0.999])
+@pytest.mark.parametrize("method", ["sift", "bora-em", "hbtl"])
+def test_verdicts_go_with_the_intervals_of_any_level(level, method):
+    rows, _ = batch(2)
+    table = crowdsift.fit(rows, method, level=level).workers
+    verdict = table["verdict"]
+    assert (table["lower"][np.isin(verdict, ("reliable", "weak"))] > 0.0).all()
+    assert (table["upper"][verdict == "adversarial"] < 0.0).all()
+    random = verdict == "random"
+    assert ((table["lower"][random] <= 0.0) & (table["upper"][random] >= 0.0)).all()
 
 
 def test_nobody_with_one_vote_is_called_anything():
@@ -64,17 +140,6 @@ def test_an_interval_of_reliability_holds_its_estimate():
         table = fit.workers
         assert (table["lower"] <= table["reliability"]).all()
         assert (table["reliability"] <= table["upper"]).all()
-
-
-def test_words_need_three_nats():
-    evidence = np.array([
-        [0.0, -2.9, -9.0],  # adversarial or random
-        [-2.0, 0.0, -3.1],  # random, or adversarial: not informative in any case
-        [-9.0, 0.0, -2.9],
-        [-9.0, -3.1, 0.0],
-    ])  # fmt: skip
-    words = words_of(evidence, np.ones(4), 1.0, np.zeros(4))
-    assert words.tolist() == ["undecided", "random", "undecided", "reliable"]
 
 
 # --- agreement -----------------------------------------------------------------------------------

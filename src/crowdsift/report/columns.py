@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.report.population import VERDICTS
+from crowdsift.report.top import first_badges
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import scale_text, score_name
 from crowdsift.results.words import label, shortened
@@ -81,10 +82,7 @@ def item_columns(facts: Facts) -> dict[str, Any]:
     result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2
     joint = facts.evidence.joint
     if joint is not None:
-        first = joint["shares_first"].astype(bool)
-        alone = np.bincount(joint["component"], first)[joint["component"]] == 1
-        badge = np.where(first, np.where(alone, 1, 2), 0)
-        result["badge"] = badge.tolist()[: len(result["name"])]
+        result["badge"] = first_badges(facts.fit, joint).tolist()[: len(result["name"])]
     result["groups"] = len(set(result.get("context", result["group"])))
     return result
 

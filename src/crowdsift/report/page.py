@@ -26,7 +26,7 @@ from crowdsift.report.columns import (
 from crowdsift.report.follows import what_is_followed
 from crowdsift.report.leftout import PARTS, Calibration, Without
 from crowdsift.report.population import VERDICTS
-from crowdsift.report.top import history_figure, matrix_figure, top_sentences
+from crowdsift.report.top import BADGES, history_figure, matrix_figure, top_sentences
 from crowdsift.report.verdict import overall
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text
@@ -34,6 +34,7 @@ from crowdsift.results.words import (
     chance,
     count,
     decimal,
+    interval_text,
     item_label,
     many,
     percent,
@@ -117,7 +118,11 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         script=Markup(script),
         style_hash=_hash(style),
         script_hash=_hash(script),
-        data=Markup(as_json({"items": items, "workers": workers, "reasons": SHORT})),
+        data=Markup(
+            as_json({"items": items, "workers": workers, "reasons": SHORT, "badges": BADGES})
+        ),
+        BADGES=BADGES,
+        interval_text=interval_text,
         count=count,
         most_groups=MOST_GROUPS,
         many=many,

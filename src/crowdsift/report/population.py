@@ -10,6 +10,7 @@ import numpy as np
 from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.results.data import model_of
 from crowdsift.results.reasons import Reason, random_level, reasons
+from crowdsift.results.worker_table import side_shares
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -75,7 +76,7 @@ def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population
     table = fit.worker_table
     count = table["comparisons"].astype(np.float64)
     level = random_level(model_of(fit))
-    left, decided = _left_shares(votes, table.height)
+    left, decided = side_shares(votes, table.height)
     verdict = table["verdict"].astype(str)
     information = (
         count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
@@ -87,7 +88,7 @@ def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population
         influence=information / max(float(information.sum()), 1e-300),
         left_share=left,
         decided=decided,
-        reasons=reasons(table, left, decided, level),
+        reasons=reasons(table, level),
         level=level,
         density=reliability_density(fit),
     )
@@ -133,18 +134,3 @@ def reliability_density(
     kernel = np.exp(-0.5 * ((at[:, None] - centre[None, :]) / width) ** 2)
     height = kernel @ count / (count.sum() * width * np.sqrt(2.0 * np.pi))
     return at, height
-
-
-def _left_shares(
-    votes: Comparisons | None, workers: int
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Share of the left item among each worker's decided votes, and the number of these."""
-    if votes is None or not votes.sides_known or not votes.has_workers:
-        return np.full(workers, np.nan), np.zeros(workers)
-    worker = np.repeat(np.arange(workers), np.diff(votes.offsets))
-    counted = votes.weight * (votes.outcome != 0.5)
-    decided = np.bincount(worker, counted, workers)
-    left = np.bincount(worker, counted * (votes.outcome > 0.5), workers)
-    share = np.full(workers, np.nan)
-    np.divide(left, decided, out=share, where=decided > 0)
-    return share, decided.astype(np.float64)

@@ -12,6 +12,8 @@ from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results import words
+from crowdsift.results.data import model_of
+from crowdsift.results.reasons import random_level
 from crowdsift.results.scales import level_text, score_name
 from crowdsift.results.tables import Table as _Rows
 
@@ -225,6 +227,7 @@ def _most_label(width: int) -> int:
 def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
     """The workers to look at; their names are never cut, other columns rather go."""
     kept = ("reliable", "undecided")  # of whom there is nothing to be done
+    level = random_level(model_of(fit))
     rows = [row for row in fit.worker_table.records() if row["verdict"] not in kept]
     counts: dict[str, int] = {}
     for verdict in fit.worker_table["verdict"]:
@@ -242,7 +245,7 @@ def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
         "worker": [_plain(row["worker"]) for row in rows],
         "reliability": [f"{row['reliability']:z.3f}" for row in rows],
         f"{level_text(fit.level)} interval": [
-            _span(row["lower"], row["upper"], "{:z.2f}") for row in rows
+            words.interval_text(row["lower"], row["upper"], nothing=level) for row in rows
         ],
         "votes": [words.count(row["comparisons"]) for row in rows],
         "agreement": [

@@ -6,16 +6,25 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric.distributions import half_width
 from crowdsift.report.evidence import MOST_ITEMS
 from crowdsift.report.svg import Drawing, Scale, isolated
 from crowdsift.results.history import ranks_over_updates
+from crowdsift.results.predict import difference_sd
 from crowdsift.results.scales import level_text
-from crowdsift.results.words import abbreviated, count, item_label, percent, shortened
+from crowdsift.results.words import abbreviated, chance, count, item_label, shortened
 
 if TYPE_CHECKING:
-    from crowdsift.report.facts import Facts
+    from numpy.typing import NDArray
 
-__all__ = ["history_figure", "matrix_figure", "top_sentences"]
+    from crowdsift.report.facts import Facts
+    from crowdsift.results.record import FitRecord
+    from crowdsift.results.tables import Table
+
+__all__ = ["BADGES", "first_badges", "history_figure", "matrix_figure", "top_sentences"]
+
+BADGES = ("", "clearly first", "may be first", "probably first")  # what is said beside an item
+CLEAR, OPEN, PROBABLE = 1, 2, 3
 
 _NAMED = 5  # items that share first place, by name
 _SHOWN = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
@@ -52,21 +61,54 @@ def top_sentences(facts: Facts) -> list[str]:
     return result
 
 
+def first_badges(fit: FitRecord, joint: Table) -> NDArray[np.int64]:
+    """Return what is said of first place, for every item: a place in `BADGES`.
+
+    Within a component, the leader is clearly first if nothing shown beside it leaves that open:
+    its interval of ranks is 1 to 1, no other item's holds 1, the interval of its lead over every
+    other item is above 0, and no other item shares first place in the statement about all items
+    at once. Otherwise every item whose interval of ranks holds 1 may be first; a leader that is
+    the only one of them is probably first.
+    """
+    table, badges = fit.item_table, np.zeros(joint.height, np.int64)
+    may = (table["rank_lower"] == 1) & (table["comparisons"] > 0)
+    for component in np.unique(table["component"]):
+        rows = np.flatnonzero((table["component"] == component) & (table["comparisons"] > 0))
+        if len(rows) < 2:
+            continue
+        leader, open_to = int(rows[0]), rows[may[rows]]
+        lead = table["score"][leader] - table["score"][rows[1:]].astype(np.float64)
+        error = difference_sd(fit, np.full(len(rows) - 1, leader), rows[1:])
+        clear = (
+            len(open_to) == 1
+            and table["rank_upper"][leader] == 1
+            and int(joint["shares_first"][rows].sum()) == 1
+            and bool((lead > half_width(fit.level) * error).all())
+        )
+        badges[open_to] = CLEAR if clear else PROBABLE if len(open_to) == 1 else OPEN
+    return badges
+
+
 def _first(facts: Facts) -> list[str]:
-    """Who shares first place; of one connected scale."""
+    """Return who is, or may be, the best; of one connected scale."""
     fit, table = facts.fit, facts.evidence.joint
     if table is None or fit.summary.get("components") != 1:
         return []
-    first, level = np.flatnonzero(table["shares_first"]), level_text(fit.level)
+    badges, level = first_badges(fit, table), level_text(fit.level)
+    first = np.flatnonzero(badges)
+    if not len(first):
+        return []
     names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), 60) for i in first]
-    if len(first) == 1:
+    best = chance(float(table["p_best"][first].sum()))
+    if badges[first[0]] == CLEAR:
         return [f"“{names[0]}” is clearly the best ({level} sure)."]
-    best = percent(float(table["p_best"][0]))
+    if badges[first[0]] == PROBABLE:
+        return [f"“{names[0]}” is probably the best ({best}), but not clearly at {level}."]
     listed = ", ".join(f"“{name}”" for name in names[:_NAMED])
     more = f" and {count(len(first) - _NAMED)} more" if len(first) > _NAMED else ""
     return [
-        f"First place is shared by {listed}{more}: with {level} the best is among them, which is "
-        f"said of all items at once. Taken by itself, the first of them is the best with {best}."
+        f"First place is open between {listed}{more}: the best is one of them with {best}, "
+        f"the first of them with {chance(float(table['p_best'][first[0]]))}."
     ]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.report.top import CLEAR, OPEN, first_badges
 from crowdsift.report.verdict import Check, State
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import abbreviated, count, label, many, percent
@@ -37,15 +38,17 @@ def _first_place(facts: Facts) -> Check | None:
     joint = facts.evidence.joint
     if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
         return None
-    sharing, level = int(joint["shares_first"].sum()), level_text(facts.fit.level)
+    badges, level = first_badges(facts.fit, joint), level_text(facts.fit.level)
     apart, pairs = int(joint["above_next"].sum()), joint.height - 1
-    rest = f"; {count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
-    if sharing == 1:
+    rest = f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
+    if CLEAR in badges:
         return Check("first", "First place", "good", f"One item is clearly the best ({level} "
-                     f"sure){rest}")  # fmt: skip
-    return Check("first", "First place", "care", f"{many(sharing, 'item')} share it, {level} sure "
-                 f"that the best is among them{rest}",
-                 "Name them together, or ask for votes on pairs of them.")  # fmt: skip
+                     f"sure); {rest}")  # fmt: skip
+    who = "One item is probably the best, but not clearly"
+    if OPEN in badges:
+        who = f"{many(int((badges > 0).sum()), 'item')} may be the best"
+    return Check("first", "First place", "care", f"{who} ({level}); {rest}",
+                 "Name them together, or ask for votes on pairs of the first.")  # fmt: skip
 
 
 def _leader(facts: Facts) -> Check | None:

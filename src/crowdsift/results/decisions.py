@@ -23,10 +23,11 @@ _SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_ad
 
 
 def decisions(fit: FitData) -> Table:
-    """A row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
+    """Return a row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
     Votes that are random, one-sided or adversarial suggest a review; to block takes that verdict
-    with 99 % and at least 20 votes. All others are paid: who is undecided is never blocked.
+    with 99 % and at least 20 votes. All others are paid: reliable, weak and undecided workers.
+    Whether to invite weak workers again is up to you.
 
     Parameters
     ----------
@@ -80,11 +81,8 @@ def pseudonyms(labels: NDArray[np.object_]) -> NDArray[np.object_]:
 
 
 def reason_texts(fit: FitData) -> NDArray[np.object_]:
-    """Why every worker has its verdict, in a sentence or two."""
-    table = fit.worker_table
-    level = random_level(model_of(fit))
-    nobody = np.full(table.height, np.nan)
-    texts = np.empty(table.height, dtype=object)
-    found = reasons(table, nobody, np.zeros(table.height), level)
+    """Return why every worker has its verdict, in sentences that can be sent to the worker."""
+    found = reasons(fit.worker_table, random_level(model_of(fit)))
+    texts = np.empty(len(found), dtype=object)
     texts[:] = [" ".join(map(str, each)).replace("\u00a0", " ") for each in found]
     return texts

@@ -79,7 +79,8 @@ def rank_limits(
 
     Of components in `blocks` from their joint posterior: in closed form for two items, else from
     the ranks of samples in pairs of opposite errors. The others are large; there independent
-    errors are close, and ranks are counted, see `_counted_limits`.
+    errors are close, and ranks are counted, see `_counted_limits`. An interval always holds the
+    rank of the score itself.
 
     Examples
     --------
@@ -100,7 +101,8 @@ def rank_limits(
     if len(items):
         found = _counted_limits(scores[items], sd[items], component[items], level)
         low[items], high[items] = found
-    return low, high
+    rank = ranks(scores, component)  # which need not be a likely one: scores may be nearly equal
+    return np.minimum(low, rank), np.maximum(high, rank)
 
 
 def _limits_of_two(

@@ -16,6 +16,7 @@ __all__ = [
     "chance",
     "count",
     "decimal",
+    "interval_text",
     "item_label",
     "label",
     "many",
@@ -29,6 +30,7 @@ __all__ = [
 CONTROLS = re.compile(
     "[\x00-\x09\x0b-\x1f\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ud800-\udfff]"
 )
+_MOST_DIGITS = 9  # decimals of an interval
 _LEAST_PREFIX = 6  # characters that all labels share, below which they are not worth a mark
 
 
@@ -98,6 +100,24 @@ def decimal(value: float, digits: int = 2) -> str:
     """
     size = floor(abs(value) * 10**digits + 0.5) / 10**digits
     return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
+
+
+def interval_text(low: float, high: float, digits: int = 2, nothing: float | None = None) -> str:
+    """Return an interval with as many decimals as it takes to see that it has a width.
+
+    `nothing` is the value that means no information, of a worker who clicks at random.
+
+    Examples
+    --------
+    >>> from crowdsift.results.words import interval_text
+    >>> interval_text(-0.5, 1.25), interval_text(0.001, 0.004), interval_text(0.0, 0.0, nothing=0.0)
+    ('−0.50 to 1.25', '0.001 to 0.004', 'not informative')
+    """
+    if low == high:
+        return "not informative" if low == nothing else decimal(low, digits)
+    while digits < _MOST_DIGITS and decimal(low, digits) == decimal(high, digits):
+        digits += 1
+    return f"{decimal(low, digits)} to {decimal(high, digits)}"
 
 
 def label(value: Any) -> str:

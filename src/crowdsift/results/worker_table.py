@@ -9,14 +9,21 @@ import numpy as np
 from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric.distributions import (
     LEVEL,
+    half_width,
     limits_at,
-    normal_distribution,
     quantile_distribution,
 )
 from crowdsift.results.agreement import agreement
 from crowdsift.results.item_table import limits
 from crowdsift.results.tables import Table, whole
-from crowdsift.results.verdicts import shares, verdicts, words_of
+from crowdsift.results.verdicts import (
+    MIN_SIDE_INFORMATION,
+    shares,
+    side_information,
+    words_of,
+)
+from crowdsift.results.vote_evidence import vote_evidence
+from crowdsift.votes.mapped import parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -24,8 +31,9 @@ if TYPE_CHECKING:
     from crowdsift.models.base import WorkerEstimate
     from crowdsift.numeric import Vector
     from crowdsift.results.fitted import Fitted
+    from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["worker_table"]
+__all__ = ["side_shares", "worker_table"]
 
 
 def worker_table(fitted: Fitted) -> Table:
@@ -38,11 +46,7 @@ def worker_table(fitted: Fitted) -> Table:
     side = nothing if result.side_bias is None else result.side_bias
     side_lower, side_upper = limits(side, result.side_sd, fitted.level)
     lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
-    verdict, judged = _judged(fitted, m)
-    extra = {**result.extra, **judged}
-    if votes.has_workers and votes.ties_are_outcomes:
-        extra["tie_rate"] = fitted.tie_rates[0]
-    return Table(
+    table = Table(
         {
             "worker": votes.workers[:m],
             "reliability": reliability,
@@ -53,10 +57,18 @@ def worker_table(fitted: Fitted) -> Table:
             "side_upper": side_upper,
             "comparisons": whole(fitted.loads[:m]),
             "agreement": agreement(fitted)[:m] if m else nothing,
-            "verdict": verdict,
-            **extra,
         }
     )
+    left_share, decided = side_shares(votes, m)
+    if votes.elsewhere is not None:
+        decided = fitted.loads[:m]
+    verdict, judged = _judged(fitted, table, left_share, decided)
+    extra = {**result.extra, **judged}
+    if votes.has_workers and votes.sides_known and votes.elsewhere is None:
+        extra["left_share"] = left_share
+    if votes.has_workers and votes.ties_are_outcomes:
+        extra["tie_rate"] = fitted.tie_rates[0]
+    return Table({**table, "verdict": verdict, **extra})
 
 
 def _reliability_limits(
@@ -74,33 +86,87 @@ def _reliability_limits(
     return np.maximum(lower, low), np.minimum(upper, high)
 
 
-def _judged(fitted: Fitted, count: int) -> tuple[NDArray[np.object_], dict[str, Vector]]:
-    """The verdicts and the probabilities behind them; empty words where a method gives none."""
-    result, words = fitted.estimate.workers, np.full(count, "", dtype=object)
-    if result.reliability is None or result.reliability_sd is None:
-        return words, {}
-    level, columns = result.random_level, {}
-    if result.quantiles is None:
-        below = normal_distribution(result.reliability - level, result.reliability_sd)
+def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector]:
+    """Return the share of the left item among each worker's decided votes, and their number.
+
+    Shares are NaN where sides are unknown; without votes the numbers are 0.
+    """
+    left, decided = np.zeros(workers), np.zeros(workers)
+    share = np.full(workers, np.nan)
+    if votes is None or votes.elsewhere is not None or not votes.has_workers:
+        return share, decided
+    for rows in parts(*votes.columns):
+        at = np.arange(rows.start, rows.stop)
+        worker = np.searchsorted(votes.offsets, at, "right") - 1
+        outcome = votes.outcome[rows]
+        counted = votes.weight[rows] * (outcome != 0.5)
+        decided += np.bincount(worker, counted, workers)
+        left += np.bincount(worker, counted * (outcome > 0.5), workers)
+    if votes.sides_known:
+        np.divide(left, decided, out=share, where=decided > 0)
+    return share, decided
+
+
+def _judged(
+    fitted: Fitted, table: Table, left_share: Vector, decided: Vector
+) -> tuple[NDArray[np.object_], dict[str, Vector]]:
+    """Return verdicts and the probabilities behind them; empty words where a method has none."""
+    result, count = fitted.estimate.workers, table.height
+    if result.reliability is None or result.reliability_sd is None or not count:
+        return np.full(count, "", dtype=object), {}
+    level, evidence, typical = result.random_level, result.class_evidence, result.typical
+    columns: dict[str, Vector] = {}
+    if evidence is None or typical is None:
+        evidence, typical, masses = _by_votes(fitted)
+        adversarial, random, reliable = masses[:, :3].T
+        if masses.shape[1] > 3:
+            columns["p_one_sided"] = masses[:, 3]
     else:
-        below = quantile_distribution(result.quantiles - level)
-    if result.one_sided is not None:
-        columns["p_one_sided"] = result.one_sided
-    if result.class_evidence is not None and result.typical is not None:
-        highest = result.reliability_upper  # with 90 %, whatever the level of the tables
-        upper = result.reliability if highest is None else highest
-        adversarial, random, reliable = shares(below, result.typical)
-        words = words_of(result.class_evidence, upper, result.typical, reliable)
-    else:
-        words, adversarial, random, reliable = verdicts(
-            result.reliability - level, below, fitted.gold is not None
+        assert result.quantiles is not None
+        adversarial, random, reliable = shares(
+            quantile_distribution(result.quantiles - level), typical
         )
-    nothing = any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics)
-    if nothing or (fitted.compared_once and fitted.estimate.features is None):
-        words = np.full(count, "undecided", dtype=object)
-    return words, {
-        **columns,
-        "p_reliable": reliable,
-        "p_random": random,
-        "p_adversarial": adversarial,
-    }
+        if result.one_sided is not None:
+            columns["p_one_sided"] = result.one_sided
+    columns |= {"p_reliable": reliable, "p_random": random, "p_adversarial": adversarial}
+    if _nothing_known(fitted) or (
+        fitted.gold is None and not (table["lower"] > level).any()
+    ):  # nobody to measure by
+        return np.full(count, "undecided", dtype=object), columns
+    usual = _reliability_limits(result, result.reliability, LEVEL)
+    intervals = [(low - level, high - level) for low, high in
+                 ((table["lower"], table["upper"]), usual)]  # fmt: skip
+    words = words_of(
+        evidence, reliable, typical, intervals, decided, table["agreement"], left_share,
+        _one_sided(fitted),
+    )  # fmt: skip
+    return words, columns
+
+
+def _nothing_known(fitted: Fitted) -> bool:
+    """Return whether votes hold no information, or none that could be compared."""
+    if any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics):
+        return True
+    return fitted.compared_once and fitted.estimate.features is None
+
+
+def _by_votes(fitted: Fitted) -> tuple[Vector, float, Vector]:
+    """Return evidence, typical reliability and class probabilities; no evidence where unknown."""
+    found = vote_evidence(fitted)
+    if found is not None:
+        return found.evidence, found.typical, found.posterior
+    none = np.zeros((fitted.votes.n_workers, 3))
+    return none, np.inf, none + np.array([0.0, 1.0, 0.0])
+
+
+def _one_sided(fitted: Fitted) -> NDArray[np.bool_]:
+    """Return whose side bias leaves too little information, at its limit nearer to 0 as well."""
+    result, scores = fitted.estimate.workers, fitted.estimate.scores
+    assert result.reliability is not None
+    if result.side_bias is None or result.side_sd is None:
+        return np.zeros(len(result.reliability), bool)
+    spread = 2.0 * float(np.mean((scores - scores.mean()) ** 2))
+    half = half_width(max(fitted.level, LEVEL)) * result.side_sd
+    least = np.maximum(np.abs(result.side_bias) - half, 0.0)
+    left = side_information(result.reliability - result.random_level, least, spread)
+    return np.asarray(left < MIN_SIDE_INFORMATION)

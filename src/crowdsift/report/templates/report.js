@@ -30,9 +30,12 @@
     return `${value < 0 && size ? "−" : ""}${size.toFixed(digits)}`;
   };
   const number = (value, digits = 2) => (value === null ? "–" : decimal(value, digits));
-  const ends = (low, high, digits) =>
-    low === null || high === null ? "–" : `${decimal(low, digits)} to ${decimal(high, digits)}`;
-  const BADGES = ["", "clearly first", "may be first"];
+  const ends = (low, high, digits, nothing = null) => {
+    if (low === null || high === null) return "–";
+    if (low === high) return low === nothing ? "not informative" : decimal(low, digits);
+    while (digits < 9 && decimal(low, digits) === decimal(high, digits)) digits += 1;
+    return `${decimal(low, digits)} to ${decimal(high, digits)}`;
+  };
 
   const cell = (kind, content, label) => {
     const td = make("td", kind);
@@ -70,7 +73,7 @@
     items(t, i, has) {
       const zero = t.scale[0] < 0 && t.scale[1] > 0 ? 0 : null;
       const title = name(t.name[i]);
-      if (t.badge && t.badge[i]) title.append(make("span", "badge", BADGES[t.badge[i]]));
+      if (t.badge && t.badge[i]) title.append(make("span", "badge", data.badges[t.badge[i]]));
       const cells = [cell("num rank", count(t.rank[i])), title];
       if (has("context")) cells.push(name(t.context[i], "context"));
       if (has("group")) cells.push(cell("num", String(t.group[i]), "group"));
@@ -92,7 +95,7 @@
       if (has("bars"))
         cells.push(cell("bars", interval(t.reliability[i], t.lower[i], t.upper[i], t.scale, `v-${t.verdict[i] || "none"}`, t.level)));
       if (has("bars"))
-        cells.push(cell("num", number(t.reliability[i]), "reliability"), cell("num ends", ends(t.lower[i], t.upper[i], 2)));
+        cells.push(cell("num", number(t.reliability[i]), "reliability"), cell("num ends", ends(t.lower[i], t.upper[i], 2, t.level)));
       cells.push(cell("num", count(t.votes[i]), "votes"), cell("num", percent(t.agreement[i]), "agrees"));
       if (has("left")) cells.push(cell("num", percent(t.left[i]), "left"));
       if (has("side_bias")) cells.push(cell("num", number(t.side_bias[i], 1), "side"));
