@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import gc
 import os
+import sys
 from collections.abc import Generator
 from importlib.util import find_spec
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-# Without a GPU Triton's kernels run in its interpreter; it asks when they are defined.
+# Triton's interpreter runs the kernels of the torch engine on the CPU. Kernels read the variable
+# when they are defined.
 os.environ.setdefault("TRITON_INTERPRET", "1")
 # Modules of optional libraries only where those are installed.
 collect_ignore_glob = []
-if find_spec("torch") is None:
-    collect_ignore_glob.append("src/crowdsift/engines/torch/[!_]*.py")
-if find_spec("triton") is None:
-    collect_ignore_glob.append("src/crowdsift/engines/torch/triton_*.py")
+if find_spec("torch") is None or find_spec("triton") is None:
+    collect_ignore_glob.append("src/crowdsift/engines/torch/*.py")
 
 
 @pytest.hookimpl(wrapper=True)
@@ -41,8 +42,32 @@ def pytest_collection_finish() -> None:
     from hypothesis import given, strategies
 
     given(strategies.none())(lambda _: None)()
+    if "triton" in sys.modules:
+        _prepare_interpreter_once()
     gc.collect()
     gc.freeze()
+
+
+def _prepare_interpreter_once() -> None:
+    """Replace the functions of Triton's language once, not at every call of a kernel.
+
+    The interpreter spends a third of its time on it, and no test runs compiled kernels.
+    """
+    from triton.runtime import interpreter
+
+    replace, replaced = interpreter._patch_lang, set()
+
+    class Replaced:
+        def restore(self) -> None:
+            """Keep the functions for the next call."""
+
+    def once(function: Any) -> Replaced:
+        if id(function.__globals__) not in replaced:
+            replace(function)
+            replaced.add(id(function.__globals__))
+        return Replaced()
+
+    interpreter._patch_lang = once
 
 
 def pytest_unconfigure() -> None:

@@ -2,15 +2,14 @@
 
 ``python benchmarks/gpu.py --prepare FOLDER`` here writes small data sets and CPU answers;
 ``python benchmarks/gpu.py --data FOLDER [--parts ...] [--seconds N]`` on the machine with the card
-needs torch and NumPy alone, draws the large data sets there, and prints one table. Times are of
-fits after a first one, whose time, compilation included, stands beside; votes are encoded, in host
-memory, and their transfer is counted.
+needs torch, Triton and NumPy alone, draws the large data sets there, and prints one table. Times
+are of fits after a first one, whose time, compilation included, stands beside; votes are encoded,
+in host memory, and their transfer is counted.
 """
 
 from __future__ import annotations
 
 import argparse
-import gc
 import json
 import os
 import platform
@@ -22,8 +21,6 @@ from collections.abc import Callable
 from importlib.metadata import version
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-from unittest import mock
 
 import numpy as np
 
@@ -39,16 +36,11 @@ from benchmarks.gpu_bench import (  # noqa: E402
     shares_text,
     spent,
 )
-from crowdsift.engines.torch import engine as engine_on  # noqa: E402
 from crowdsift.models import MODELS, Model, model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
 REAL = ("passage", "faceage_subset", "llmfao", "look-alike")
-PARTS = ("ceilings", "em", "paper", "sift", "map", "more", "streamed", "start")
-STREAMED = (
-    ("bora-map", 1e7, 0.8), ("sift", 2e6, 0.8), ("sift", 1e7, 0.8),
-    ("bora-map", 1e8, 0.8), ("bora-map", 1e8, 0.2), ("sift", 1e7, 0.4),
-)  # fmt: skip
+PARTS = ("ceilings", "em", "paper", "sift", "map", "more", "start")
 TOLERANCE = 1e-9
 SINGLE = 1e-7  # sites in single precision move scores by about half as much in every iteration
 
@@ -216,59 +208,6 @@ def sized(bench: Bench, method: str, sizes: str, profile: bool) -> None:
                 profiled(bench, model(method), votes)
 
 
-def streamed(bench: Bench, folder: Path) -> None:
-    """Votes of which a share would fit, were the card so small, beside all of them there.
-
-    The card is made so small: more memory than that is an error.
-    """
-    from crowdsift.engines.torch import device
-    from crowdsift.engines.torch import streamed as place
-
-    cuda = bench.torch.cuda
-    for method, count, share in STREAMED:
-        what = f"{method} {count:.0e} streamed, room for {share}"
-        if bench.left() < 60:
-            bench.row(what, "no time left")
-            continue
-        with row_on_error(bench, what):
-            votes, chosen = large(bench, int(count)), model(method)
-            bench.fit(chosen, votes)
-            whole, scores = (bench.fit(chosen, votes)[0], bench.fit(chosen, votes)[1].scores)
-            room = int(share * count * device.bytes_a_vote(chosen.needs, votes))
-            gc.collect()
-            cuda.empty_cache()
-            cuda.reset_peak_memory_stats()
-            before, total = cuda.memory_allocated(), cuda.mem_get_info()[1]
-            cuda.set_per_process_memory_fraction((cuda.memory_reserved() + room) / total)
-            small, took = mock.Mock(return_value=room), 0.0
-            engine: Any = None
-            two: Any = None
-            try:
-                with (
-                    mock.patch.object(device, "free_memory", small),
-                    mock.patch.object(place, "free_memory", small),
-                ):
-                    for _ in range(2):  # the first compiles, and takes memory of the host
-                        engine = two = None
-                        bench.wait()
-                        begun = time.perf_counter()
-                        engine = engine_on(votes, 1, device=bench.device, needs=chosen.needs)
-                        built = time.perf_counter() - begun
-                        two = chosen.estimate(engine)
-                        bench.wait()
-                        first, took = took, time.perf_counter() - begun
-            finally:
-                cuda.set_per_process_memory_fraction(1.0)
-            off = float(np.abs(scores - two.scores).max() / np.asarray(scores).std())
-            most = (cuda.max_memory_allocated() - before) / 2**30
-            note = f"{engine.describe()}; {most:.2f} of {room / 2**30:.2f} GiB; all there "
-            note += f"{whole:.2f} s; first {first:.2f} s, built in {built:.2f} s; differ by "
-            note += f"{off:.1e} sd; {two.rule.iterations} it."
-            if isinstance(engine, place.StreamedEngine):
-                note += f"; {engine.staying()}"
-            bench.row(what, f"{took:.2f} s", note)
-
-
 START = """
 import sys, time; begun = time.perf_counter()
 sys.path[:0] = [{here!r}, {src!r}]
@@ -338,7 +277,6 @@ def main() -> None:
         "ceilings": lambda: ceilings(bench, given.data),
         "more": lambda: agreement(bench, given.data, tuple(given.sets.split(",")), 150.0),
         "em": lambda: em(bench, given.data),
-        "streamed": lambda: streamed(bench, given.data),
         "start": lambda: start(bench, given.data),
         "paper": lambda: paper(bench, given.data),
         "sift": lambda: sized(bench, "sift", given.sift, given.profile),

@@ -14,6 +14,10 @@ import numpy as np
 
 sys.path[:0] = [str(Path(__file__).resolve().parents[1] / name) for name in ("src", ".")]
 
+from benchmarks.numpy_core import replace_core  # noqa: E402
+
+replace_core()
+
 from crowdsift.models import Model  # noqa: E402
 from crowdsift.votes.comparisons import Comparisons  # noqa: E402
 
@@ -140,7 +144,7 @@ WATCHED = (
     ("slopes", "TorchSlopes", ("profile", "curvature", "log_likelihood")),
     ("em", "TorchEM", ("e_step",)),
     ("em", "TorchEStep", ("regress",)),
-    ("torch_engine", "TorchEngine", ("__init__",)),
+    ("", "TorchEngine", ("__init__",)),
 )  # fmt: skip
 
 
@@ -168,7 +172,7 @@ def spent(bench: Bench) -> Iterator[dict[str, list[float]]]:
         setattr(holder, name, timed)
 
     for module, kind, names in WATCHED:
-        holder = getattr(import_module(f"crowdsift.engines.torch.{module}"), kind)
+        holder = getattr(import_module(f"crowdsift.engines.torch.{module}".rstrip(".")), kind)
         for name in names:
             watch(holder, name, f"{kind.removeprefix('Torch')}.{name}")
     try:

@@ -1,7 +1,7 @@
 """Where the time of a fit on a GPU goes: passes, kernels, waiting, Python.
 
 ``python benchmarks/gpu_profile.py CASE ...`` with cases such as ``sift:look-alike``, ``sift:1e7``
-or ``bora-map:1e8``; needs torch and NumPy alone, as `benchmarks.gpu` does.
+or ``bora-map:1e8``; needs torch, Triton and NumPy alone, as `benchmarks.gpu` does.
 """
 
 from __future__ import annotations

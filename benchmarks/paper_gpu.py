@@ -2,9 +2,9 @@
 
 ``python -m benchmarks.paper_gpu prepare FOLDER`` here writes the encoded votes and the truth;
 ``python benchmarks/paper_gpu.py run FOLDER OUT --processes 8 --seconds 500`` on the machine with
-the card needs torch and NumPy alone, draws crowds and spammers there as the experiments do, and
-writes one line a fit to OUT/records.jsonl (processes share a card well only under the driver's
-MPS); what a file ``*.jsonl`` in FOLDER or OUT holds is not done again;
+the card needs torch, Triton and NumPy alone, draws crowds and spammers there as the experiments
+do, and writes one line a fit to OUT/records.jsonl (processes share a card well only under the
+driver's MPS); what a file ``*.jsonl`` in FOLDER or OUT holds is not done again;
 ``python -m benchmarks.paper_gpu keep OUT/records.jsonl --revision R`` here puts them among the
 finished fits of `crowdsift reproduce`, as if they had been made here: the torch engine's scores are
 those of the CPU to 1e-5 standard deviations (docs/gpu.md).

@@ -320,6 +320,8 @@ def belief_propagation(engine: Engine, seed: int) -> Results:
         yield Named("loopy.pairs", by_pair(n, sites.pair_posteriors(ground.means[0])), SITES)
         again, _ = loopy_bp(sites, laplacian, sums)
         yield Named("again.items", again.items, SITES)
+        if not len(sums):  # messages stayed where the votes are
+            sums = sites.propagate(D, np.zeros(n), fresh=True).sums
         last = sites.propagate(D - sums, np.zeros(n), last=True)
         yield Named("degrees", last.degrees, EXACT)
 

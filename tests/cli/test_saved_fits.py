@@ -12,8 +12,7 @@ import pytest
 
 import crowdsift
 from crowdsift import engines
-from crowdsift.engines import fastest
-from crowdsift.engines.fastest import fastest_engine
+from crowdsift.engines import fastest_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.candidates import read_capacities, read_pair_queries
 from crowdsift.votes.replies import reply_label
@@ -174,21 +173,24 @@ MANY = 10**9, 2, "grid"  # votes, threads, and what is needed of the engine
 
 
 def test_the_engine_without_a_choice(monkeypatch):
-    """The compiled core for few votes; with many, or without a core, what is there."""
+    """The compiled core for few votes; with many it says what a GPU would need."""
     assert fastest_engine(1000, 2, "grid").name == "cpu"
-    monkeypatch.setattr(fastest, "find_spec", lambda name: None)
+    monkeypatch.setattr(engines, "find_spec", lambda name: None if name == "triton" else name)
+    assert fastest_engine(*MANY) == ("cpu", "Triton is not installed")
+    monkeypatch.setattr(engines, "find_spec", lambda name: None)
     assert fastest_engine(*MANY) == ("cpu", "PyTorch is not installed")
-    monkeypatch.setattr(fastest, "COMPILED", False)
-    assert fastest_engine(1, 2, "grid").name == "reference"
 
 
 def test_the_engine_beside_torch(monkeypatch):
     torch = pytest.importorskip("torch")
+    pytest.importorskip("triton")
     monkeypatch.setattr(torch.cuda, "is_available", lambda: False)
-    assert fastest_engine(*MANY) == ("cpu", "PyTorch finds no CUDA device")
-    monkeypatch.setattr(fastest, "COMPILED", False)
-    assert fastest_engine(1, 2, "grid") == ("torch", "the compiled core is missing")
+    found = fastest_engine(*MANY)
+    assert found.name == "cpu"
+    assert f"PyTorch {torch.__version__} finds no CUDA device" in found.reason
     monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda index: (9, 0))
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda: "a card")
     found = fastest_engine(*MANY)
     assert found.name == "torch"
@@ -198,7 +200,7 @@ def test_the_engine_beside_torch(monkeypatch):
 def test_pytorch_is_not_imported_where_no_gpu_can_be(monkeypatch):
     pytest.importorskip("torch")
     monkeypatch.delitem(sys.modules, "torch")
-    monkeypatch.setattr(fastest, "_has_driver", lambda: False)
+    monkeypatch.setattr(engines, "_has_driver", lambda: False)
     assert fastest_engine(*MANY) == ("cpu", "there is no driver of a GPU")
     assert "torch" not in sys.modules
 
@@ -210,5 +212,5 @@ def test_an_engine_is_chosen_by_a_name_that_can_be():
         engines.opened_engine(7, votes, 1, "grid"),
     ):
         pass
-    with pytest.raises(RequestError, match="for whole fits"):
+    with pytest.raises(RequestError, match="can only run complete fits"):
         engines.choose_engine("dask", votes)

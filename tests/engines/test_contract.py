@@ -18,7 +18,7 @@ import numpy as np
 import pytest
 from context_votes import draw_votes
 from engine_scenarios import SCENARIOS, contexts
-from grid_scenarios import adaptive_grids
+from grid_scenarios import adaptive_grids, belief_propagation, site_updates
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scenario_results import EXACT, Slack
@@ -90,7 +90,10 @@ VARIANTS = [
     for shards in SHARDS.get(name, (0, 1, 2, 3, 5))
     if (name, shards) != ("reference", 0)
 ]
-no_torch = pytest.mark.skipif(find_spec("torch") is None, reason="PyTorch is not installed")
+no_torch = pytest.mark.skipif(
+    find_spec("torch") is None or find_spec("triton") is None,
+    reason="PyTorch or Triton is not installed",
+)
 no_dask = pytest.mark.skipif(find_spec("distributed") is None, reason="Dask is not installed")
 MARKS: dict[str, Any] = {"torch": no_torch, "dask": no_dask}
 
@@ -158,14 +161,15 @@ def agree(title, engine, found, wanted):
     )
 
 
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=MARKS.get(name, ())) for name in ENGINES]
-)
-@pytest.mark.parametrize(
+every_scenario = pytest.mark.parametrize(
     ("capability", "scenario"),
     [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
     ids=lambda each: getattr(each, "__name__", ""),
 )
+
+
+@pytest.mark.parametrize("name", [name for name in ENGINES if name != "torch"])
+@every_scenario
 @settings(max_examples=settings.default.max_examples // 6)
 @given(case=cases(), threads=st.integers(1, 3))
 def test_passes(name, capability, scenario, case, threads):
@@ -175,12 +179,43 @@ def test_passes(name, capability, scenario, case, threads):
     check_all(variants, [capability], scenario, votes, seed, threads)
 
 
-@engines([each for each in VARIANTS if each.name in MAPS])
+def few_votes(*, soft: bool) -> Comparisons:
+    """Votes of three workers, the last of them gold, with ties, or with shares and weights."""
+    rng = np.random.default_rng(4)
+    first = rng.integers(0, 5, 24)
+    votes = Comparisons.from_arrays(
+        first, (first + rng.integers(1, 5, 24)) % 5, worker=rng.integers(0, 3, 24),
+        outcome=rng.choice([0.0, 0.3 if soft else 0.5, 1.0], 24),
+        weight=rng.choice([1.0, 2.5], 24) if soft else None, sides_known=True,
+    )  # fmt: skip
+    features = rng.choice([-1.0, 0.0, 1.0], (len(votes), 1)).astype(np.float32)
+    return dataclasses.replace(votes, features=features, n_gold=1)
+
+
+@no_torch
 @pytest.mark.parametrize(
-    ("capability", "scenario"),
-    [(capability, scenario) for capability, group in SCENARIOS.items() for scenario in group],
-    ids=lambda each: getattr(each, "__name__", ""),
+    ("shards", "capability", "scenario"),
+    [
+        (shards, capability, scenario)
+        for shards in SHARDS["torch"]
+        for capability, group in SCENARIOS.items()
+        if not shards or capability == "grid"  # shards of tensors differ in their pairs alone
+        for scenario in group
+    ],
+    ids=lambda each: getattr(each, "__name__", str(each)),
 )
+def test_passes_of_torch(shards, capability, scenario):
+    """The same by Triton's kernels, on one example: the interpreter takes a second for it.
+
+    Seeds differ so that all kinds of worker types occur.
+    """
+    seed = SCENARIOS[capability].index(scenario) + shards
+    make = Variant("torch", shards)
+    check(make, [capability], scenario, few_votes(soft=bool(shards)), seed)
+
+
+@engines([each for each in VARIANTS if each.name in MAPS])
+@every_scenario
 def test_passes_elsewhere(make, capability, scenario):
     """The same where shards are in files or other processes, on one example."""
     check(make, [capability], scenario, context_votes(), 5)
@@ -192,8 +227,8 @@ def test_adaptive_grids(make):
     check(make, ["grid"], adaptive_grids, votes, 0)
 
 
-def context_votes() -> Comparisons:
-    votes = draw_votes(0.3, 0.8, seed=3, each=6, workers=7, contexts=3, items=4)
+def context_votes(workers: int = 7, contexts: int = 3, items: int = 4) -> Comparisons:
+    votes = draw_votes(0.3, 0.8, seed=3, each=6, workers=workers, contexts=contexts, items=items)
     items = votes.items.tolist()
     same = [(a, b) for a in items for b in items if a[0] == b[0] and a < b][:5]
     codes = np.array([[items.index(a), items.index(b)] for a, b in same], np.uint32).T
@@ -203,7 +238,7 @@ def context_votes() -> Comparisons:
 @every_engine
 @pytest.mark.parametrize("gold", [False, True])
 def test_contexts(make, gold):
-    votes = context_votes()
+    votes = context_votes(3, 2, 3) if make.name == "torch" else context_votes()
     if not gold:
         votes = votes.select(votes.worker_codes() < votes.n_workers - 1)
     check(make, CAPABILITIES, contexts, votes, 3)
@@ -300,10 +335,11 @@ def stated(of: dict[str, type]) -> set[tuple[str, str]]:
 @no_torch
 def test_what_is_optional_is_in_a_scenario():
     """What is done in one call where an engine can is held against its passes."""
-    votes = simulate(8, 4, 200, seed=2).comparisons()
+    votes = simulate(5, 3, 30, seed=2).comparisons()
     used: set[tuple[str, str]] = set()
     for name in ("cpu", "torch"):
         with Variant(name, 0)(votes) as engine:
-            for scenario in (*SCENARIOS["em"], *SCENARIOS["grid"]):
-                assert list(scenario(RecordedEngine(engine, used), 3))
+            for scenario in (*SCENARIOS["em"], site_updates, belief_propagation):
+                for seed in (0, 3):  # reliabilities alone, and all kinds of types
+                    assert list(scenario(RecordedEngine(engine, used), seed))
     assert stated(protocols(fused)) - used == set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import warnings
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -33,21 +32,17 @@ def by_item(fit):
     return dict(zip(fit.items["item"], fit.items["score"], strict=True))
 
 
-@pytest.mark.parametrize("engine", ENGINES)
+# Fits by torch are compared with these, on fewer votes, in engines/test_torch.py.
+@pytest.mark.parametrize("engine", [name for name in ENGINES if name != "torch"])
 @pytest.mark.parametrize("method", METHODS)
 def test_contract(method, engine, crowd):
-    if engine == "torch":
-        pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
     votes = crowd.comparisons()
     chosen = relaxed(method, votes)
-    if engine == "torch" and hasattr(chosen, "tolerance"):  # slow without a GPU: fewer iterations
-        chosen = replace(chosen, tolerance=max(chosen.tolerance, 1e-3))
     fit = crowdsift.fit(votes, chosen, engine=engine)
     assert fit.converged
     assert len(fit.trace) in (0, fit.summary["iterations"] + 1)
-    if engine != "torch":  # the same bytes there: engines/test_torch.py
-        again = crowdsift.fit(votes, chosen, engine=engine)
-        assert fit.item_table.to_csv() == again.item_table.to_csv()
+    again = crowdsift.fit(votes, chosen, engine=engine)
+    assert fit.item_table.to_csv() == again.item_table.to_csv()
     score = fit.items["score"]
     assert np.isfinite(score).all()
     assert abs(score.mean()) < 1e-9

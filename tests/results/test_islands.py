@@ -10,7 +10,6 @@ from strategies import comparisons
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.models import MODELS
-from crowdsift.votes import numpy_kernels
 from crowdsift.votes.graph import components
 from crowdsift.votes.tally import tally
 
@@ -109,21 +108,3 @@ def test_components_of_real_votes(data_dir, name, count):
     best = [label for label, rank in zip(fit.labels, fit.items["rank"], strict=True) if rank == 1]
     mark = "/" if name == "lightfield" else "|"
     assert len({label.split(mark)[0] for label in best}) == count
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_components_without_the_core_are_the_same(seed):
-    """Pointer jumping on random graphs, and on a path of shuffled items, its worst case."""
-    rng = np.random.default_rng(seed)
-    k = 400
-    one, two = rng.integers(0, k, (2, 250))
-    one, two = one[one != two], two[one != two]
-    votes = Comparisons.from_codes(
-        one.astype(np.uint32),
-        two.astype(np.uint32),
-        items=np.arange(k).astype(object),
-        workers=np.array([None], object),
-    )
-    assert (numpy_kernels.components(one, two, k) == components(votes)).all()
-    path = rng.permutation(k)
-    assert not numpy_kernels.components(path[1:], path[:-1], k).any()

@@ -178,7 +178,7 @@ Tune = Annotated[
 EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu, torch, dask or reference.")]
 Device = Annotated[
     str | None,
-    typer.Option(help="Where engine torch runs: cuda:0, cuda:1, ... or cpu; a GPU by default."),
+    typer.Option(help="The GPU of engine torch: cuda:0, cuda:1, ...; by default the first."),
 ]
 Scheduler = Annotated[
     str | None,

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import ctypes
+import os
+import sys
 from collections.abc import Mapping
 from contextlib import contextmanager, nullcontext
+from functools import cache
 from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowdsift.engines.base import CAPABILITIES
-from crowdsift.engines.fastest import Choice, fastest_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.resources import size_of
 from crowdsift.numeric.threads import thread_count
@@ -20,8 +25,8 @@ if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "named_options", "offers",
-           "opened_engine", "read_by_engine"]  # fmt: skip
+__all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "fastest_engine",
+           "named_options", "offers", "opened_engine", "read_by_engine"]  # fmt: skip
 
 # Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
 _NEEDED = 80
@@ -34,6 +39,19 @@ ENGINES = {
 }
 # Engines made of shards of others that live elsewhere; they have options, and are closed.
 MAPS = {"dask": "crowdsift.engines.dask", "disk": "crowdsift.engines.out_of_core"}
+# By the capability that a method needs, as measured (docs/speed.md, docs/gpu.md): seconds a vote of
+# one thread of the compiled core, of the fastest method that needs it; seconds a vote of a GPU; and
+# seconds until that has begun, for PyTorch, the device and kernels compiled earlier.
+_CORE = {"slopes": 1.0e-7, "em": 1.3e-6, "likelihood": 1.0e-5, "grid": 2.2e-6}
+_GPU = {"slopes": 6.0e-9, "em": 3.0e-8, "likelihood": 2.0e-6, "grid": 2.2e-8}
+_START = {"slopes": 5.2, "em": 6.0, "likelihood": 5.2, "grid": 6.3}
+
+
+class Choice(NamedTuple):
+    """The name of an engine, and why it was chosen."""
+
+    name: str
+    reason: str
 
 
 def choose_engine(
@@ -43,7 +61,7 @@ def choose_engine(
     device: str | None = None,
     needs: str | None = None,
 ) -> Engine:
-    """The engine of that name over the comparisons; a device is one of PyTorch.
+    """Return the engine of that name over the comparisons; `device` is one of PyTorch.
 
     `needs` is the capability that will be used, for engines that check its memory first.
 
@@ -57,7 +75,7 @@ def choose_engine(
     """
     chosen = engine_choice(name, comparisons, {"device": device}, needs, threads).name
     if chosen in MAPS:
-        raise RequestError(f"engine {name!r} is one for whole fits")
+        raise RequestError(f"engine {name!r} can only run complete fits; use another one here")
     module: Any = import_module(ENGINES[chosen])
     given = {"device": device, "needs": needs} if chosen == "torch" else {}
     where = {key: value for key, value in given.items() if value is not None}
@@ -72,9 +90,10 @@ def engine_choice(
     needs: str | None = None,
     threads: int | None = None,
 ) -> Choice:
-    """Which engine a name means for these comparisons with its options, and why.
+    """Choose the engine for a name, these comparisons and the engine's options; give the reason.
 
-    `needs` is the capability that will be used, with so many threads.
+    `needs` is the capability that will be used, with that number of threads. Engine 'torch' without
+    a usable GPU becomes 'cpu', unless a device is named or Triton's interpreter is on.
 
     Examples
     --------
@@ -95,11 +114,78 @@ def engine_choice(
     memory_counts = device is None and name in ("auto", "cpu")
     if memory is not None and memory_counts and not _fits(comparisons, memory):
         return Choice("disk", f"the votes need more than {memory} of memory")
+    if name == "torch" or device is not None:
+        _require_pytorch()
+    if name == "torch" and device is None and os.environ.get("TRITON_INTERPRET") != "1":
+        fault = _gpu_fault()
+        if fault is not None:
+            return Choice("cpu", f"engine 'torch' cannot run, so the compiled core ran: {fault}")
     if name != "auto":
         return Choice(name, "it was asked for")
     if device is not None:
         return Choice("torch", f"device {device} was asked for")
     return fastest_engine(len(comparisons), thread_count(threads), needs or "slopes")
+
+
+def fastest_engine(votes: int, threads: int, needs: str) -> Choice:
+    """Choose a GPU if a fit is expected to end sooner there, otherwise the compiled core.
+
+    Examples
+    --------
+    >>> from crowdsift.engines import fastest_engine
+    >>> fastest_engine(1000, 2, "grid").name
+    'cpu'
+    """
+    here, there = votes * _CORE[needs] / threads, _START[needs] + votes * _GPU[needs]
+    times = f"about {here:.1f} s on the CPU, {there:.1f} s on a GPU, its start included"
+    if here <= there:
+        return Choice("cpu", f"it is expected to be faster: {times}")
+    fault = _gpu_fault()
+    if fault is not None:
+        return Choice("cpu", fault)
+    import torch
+
+    name = torch.cuda.get_device_name()
+    return Choice("torch", f"there is a GPU, {name}, expected to be faster: {times}")
+
+
+def _installed(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ImportError:
+        return False
+
+
+def _require_pytorch() -> None:
+    if not _installed("torch"):
+        raise RequestError(
+            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', "
+            "or use engine 'cpu'"
+        )
+
+
+def _gpu_fault() -> str | None:
+    """Return why the torch engine cannot use a GPU here; None if it can."""
+    for module, library in (("torch", "PyTorch"), ("triton", "Triton")):
+        if not _installed(module):
+            return f"{library} is not installed"
+    if "torch" not in sys.modules and not _has_driver():  # importing PyTorch takes seconds
+        return "there is no driver of a GPU"
+    from crowdsift.engines.torch.device import gpu_fault
+
+    return gpu_fault()
+
+
+@cache
+def _has_driver() -> bool:
+    """Return whether a driver is installed without which PyTorch finds no GPU."""
+    if Path("/dev/kfd").exists():  # of AMD
+        return True
+    try:
+        ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
+    except OSError:
+        return False
+    return True
 
 
 def named_options(options: Mapping[str, Any] | None) -> dict[str, Any]:

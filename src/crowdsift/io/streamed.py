@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift._core import collapse
 from crowdsift.errors import ResourceError
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.parquet_votes import ParquetVotes, by_range, is_parquet, is_plain, plain_intake
@@ -25,7 +26,6 @@ from crowdsift.io.resources import size_of
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.kernels import collapse
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crowdsift._core import judged_by_one
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.votes.kernels import judged_by_one
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

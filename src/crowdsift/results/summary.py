@@ -89,6 +89,8 @@ def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
     votes, estimate, model = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
     found = [Diagnostic(Kind.RESOURCES, note) for note in thread_notes(fitted.threads)]
+    if fitted.engine[1].startswith("engine 'torch' cannot run"):
+        found.append(Diagnostic(Kind.RESOURCES, fitted.engine[1]))
     if votes.item_features is not None:
         found += [Diagnostic(Kind.FEATURES, note) for note in feature_notes(fitted)]
     found += [Diagnostic(Kind.FEATURES, note) for note in covariate_notes(fitted)]

@@ -10,11 +10,11 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from crowdsift._core import collapse, find_fault, pool_pairs
 from crowdsift.errors import InputError, RequestError
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.item_features import ItemFeatures
-from crowdsift.votes.kernels import collapse, find_fault, pool_pairs
 from crowdsift.votes.labels import By, key_of, merge
 from crowdsift.votes.limits import MOST_WEIGHT, first_outside
 from crowdsift.votes.mapped import is_mapped, parts

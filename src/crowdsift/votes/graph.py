@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from crowdsift.votes import kernels
+from crowdsift import _core
 
 if TYPE_CHECKING:
     import numpy as np
@@ -25,4 +25,4 @@ def components(votes: Comparisons) -> NDArray[np.uint32]:
     >>> components(Comparisons.from_arrays(["a", "c"], ["b", "d"], worker=[1, 1]))
     array([0, 0, 1, 1], dtype=uint32)
     """
-    return kernels.components(votes.first, votes.second, votes.n_items)
+    return _core.components(votes.first, votes.second, votes.n_items)

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift import _core
 from crowdsift.numeric.threads import thread_count
-from crowdsift.votes import kernels
 from crowdsift.votes.mapped import parts
 
 if TYPE_CHECKING:
@@ -67,7 +67,7 @@ def _counted(
     """Agreed and decided votes of workers, appearances of items, and which ways they went."""
     first, second, outcome, weight = votes.columns
     offsets = np.clip(votes.offsets, rows.start, rows.stop) - rows.start
-    return kernels.tally(
+    return _core.tally(
         first[rows], second[rows], outcome[rows], weight[rows], offsets, rank, threads
     )
 

@@ -98,7 +98,7 @@ class Session:
                 "the cluster has no workers; start some with 'dask worker ADDRESS' (in an "
                 "environment with crowdsift)"
             )
-        ours = (__version__, f"{sys.version_info[0]}.{sys.version_info[1]}", True)
+        ours = (__version__, f"{sys.version_info[0]}.{sys.version_info[1]}")
         for worker, theirs in sorted(found.items()):
             if theirs is None:
                 raise RequestError(
@@ -106,10 +106,9 @@ class Session:
                     f"{__version__}' there"
                 )
             if tuple(theirs) != ours:
-                names = ("crowdsift", "Python", "compiled core")
                 wrong = ", ".join(
                     f"{name} {one} there and {two} here"
-                    for name, one, two in zip(names, theirs, ours, strict=True)
+                    for name, one, two in zip(("crowdsift", "Python"), theirs, ours, strict=True)
                     if one != two
                 )
                 raise RequestError(f"the worker {worker} differs: {wrong}; install the same there")
@@ -137,15 +136,16 @@ class Session:
                 self._cluster.close(timeout=10)
 
 
-def _versions() -> tuple[str, str, bool] | None:
+def _versions() -> tuple[str, str] | None:
+    """Return the versions of crowdsift and Python; None without crowdsift and its compiled core."""
     import sys
 
     try:
+        import crowdsift._core  # noqa: F401
         from crowdsift._version import __version__
-        from crowdsift.votes.kernels import COMPILED
     except ImportError:
         return None
-    return __version__, f"{sys.version_info[0]}.{sys.version_info[1]}", COMPILED
+    return __version__, f"{sys.version_info[0]}.{sys.version_info[1]}"
 
 
 _versions.__module__ = "__main__"  # sent whole: a worker without crowdsift must be able to answer

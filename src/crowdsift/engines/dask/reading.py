@@ -22,6 +22,7 @@ from uuid import uuid4
 
 import numpy as np
 
+from crowdsift._core import collapse
 from crowdsift.engines.dask import map as shard_map
 from crowdsift.engines.dask.map import LOST, connected_workers
 from crowdsift.engines.shards import worker_ranges
@@ -30,7 +31,6 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.parquet_votes import Labels, ParquetVotes, by_range, merged_labels, plain_intake
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.kernels import collapse
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

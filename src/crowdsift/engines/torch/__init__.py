@@ -1,21 +1,42 @@
-"""The passes on PyTorch: a GPU, or the CPU where there is none; Triton kernels on a GPU."""
+"""The passes on a GPU: PyTorch holds the votes, Triton kernels compute.
+
+With TRITON_INTERPRET=1 Triton's interpreter runs the kernels on the CPU: slow, and meant for tests.
+"""
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
-from crowdsift.errors import RequestError
+import numpy as np
+import torch
+
+from crowdsift.engines.base import ContextEngine, Facts
+from crowdsift.engines.torch.counts import TorchCounts
+from crowdsift.engines.torch.device import (
+    bytes_a_vote,
+    chosen_device,
+    make_room,
+    memory_errors,
+    require_device_memory,
+)
+from crowdsift.engines.torch.em import TorchEM
+from crowdsift.engines.torch.grid import TorchGrid
+from crowdsift.engines.torch.likelihood import TorchLikelihood
+from crowdsift.engines.torch.slopes import TorchSlopes
+from crowdsift.engines.torch.votes import VoteTensors
+from crowdsift.votes.contexts import by_context
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.engines.shards import SharedPairs
-    from crowdsift.engines.torch.streamed import StreamedEngine
-    from crowdsift.engines.torch.torch_engine import TorchEngine
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["engine"]
+__all__ = ["TorchEngine", "engine"]
 
 _FEW = 20_000  # votes for which threads of the CPU cost more than they bring
+_PART = 1 << 26  # votes whose items are joined into components at once
 
 
 def engine(
@@ -24,51 +45,83 @@ def engine(
     shared: SharedPairs | None = None,
     device: str | None = None,
     needs: str = "slopes",
-) -> TorchEngine | StreamedEngine:
-    """The votes on a device: the one named, else a GPU where there is one, else the CPU.
-
-    Where what the capability `needs` is more than a GPU has free, votes are held by the host and
-    sent to it in shards.
+) -> TorchEngine:
+    """Copy the votes to a device, by default the first GPU, and return the engine over them.
 
     Raises
     ------
     RequestError
-        Without PyTorch, and for a device that is not there.
+        If the device does not exist or cannot run Triton's kernels.
     ResourceError
-        Where the votes fit neither into its memory nor into that of the host.
+        If a fit that uses the capability `needs` does not fit into the device's memory.
     """
-    if not _installed():
-        raise RequestError(
-            "engine 'torch' needs PyTorch, which is not installed: pip install 'crowdsift[gpu]', "
-            "or use engine 'cpu'"
-        )
-    from crowdsift.engines.torch.device import (
-        bytes_a_vote,
-        chosen_device,
-        free_memory,
-        make_room,
-        memory_errors,
-        require_device_memory,
-    )
-    from crowdsift.engines.torch.torch_engine import TorchEngine
-
     votes = len(comparisons)
     place = chosen_device(device, threads if votes > _FEW else 1)
     each = bytes_a_vote(needs, comparisons)
-    if place.type == "cuda":
-        make_room(place, votes * each)
-    if shared is None and place.type == "cuda" and votes * each > free_memory(place):
-        from crowdsift.engines.torch.streamed import streamed_engine
-
-        return streamed_engine(comparisons, place, needs)
-    require_device_memory(place, votes, each, "a fit")
+    make_room(place, votes * each)
+    require_device_memory(place, votes, each)
     with memory_errors(place, votes, each):
         return TorchEngine(comparisons, place, shared)
 
 
-def _installed() -> bool:
-    """Whether there is PyTorch; this package has its name, but not its place."""
-    try:
-        return find_spec("torch") is not None
-    except ImportError:
-        return False
+class TorchEngine:
+    """All capabilities on tensors of one device."""
+
+    def __init__(
+        self,
+        comparisons: Comparisons,
+        device: torch.device,
+        shared: SharedPairs | None = None,
+        counted_with: VoteTensors | None = None,
+    ) -> None:
+        self._comparisons, self._device, self._shared = comparisons, device, shared
+        self._votes = votes = VoteTensors(comparisons, device, counted_with)
+        self.facts = Facts.of(
+            comparisons, _components(votes), votes.total_weight(), votes.ties_are_outcomes()
+        )
+        self.counts, self.slopes = TorchCounts(votes), TorchSlopes(votes)
+        self.em, self.likelihood = TorchEM(votes), TorchLikelihood(votes)
+        self.grid = TorchGrid(votes, shared)
+
+    @property
+    def passes(self) -> float:
+        """The number of passes over all votes so far."""
+        return self._votes.passes
+
+    def by_context(self, enough: float = 0.0) -> ContextEngine | None:
+        """Return an engine over workers in contexts; see the protocol."""
+        found = by_context(self._comparisons, enough)
+        if found is None:
+            return None
+        apart = TorchEngine(found.votes, self._device, self._shared, self._votes)
+        return ContextEngine(apart, found.worker, found.context)
+
+    def guard(self) -> AbstractContextManager[None]:
+        """Return a context in which lack of device memory raises an error that says what to do."""
+        return memory_errors(self._device, len(self._comparisons))
+
+    def describe(self) -> str:
+        """Return the version of PyTorch and the device."""
+        return f"torch {torch.__version__} on {self._device}"
+
+
+def _components(votes: VoteTensors) -> NDArray[np.uint32]:
+    """Return the connected component of every item, computed on the device.
+
+    Both items of a comparison take the lower label of the two, and every label that of its own
+    item, until no label changes.
+    """
+    label = torch.arange(votes.n_items, dtype=torch.int32, device=votes.device)
+    while True:
+        before = label
+        for begin in range(0, len(votes), _PART):
+            one = votes.first[begin : begin + _PART].to(torch.int64)
+            two = votes.second[begin : begin + _PART].to(torch.int64)
+            lower = torch.minimum(label[one], label[two])
+            label = label.scatter_reduce(0, one, lower, "amin")
+            label = label.scatter_reduce(0, two, lower, "amin")
+        label = label[label.to(torch.int64)]
+        if torch.equal(label, before):
+            break
+    found = torch.unique(label, return_inverse=True)[1]
+    return np.asarray(found.cpu().numpy(), dtype=np.uint32)

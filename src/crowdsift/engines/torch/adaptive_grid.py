@@ -19,13 +19,12 @@ __all__ = [
     "Transfer",
     "adaptive_levels",
     "interpolated",
-    "refined_ends",
     "signed_widths",
     "transfer",
 ]  # fmt: skip
 
-# See `engines.reference.adaptive_grid`.
-CONSTANTS = _NARROW, _SPAN, _SLACK = 1.0, 7.0, 0.15
+# NARROW, SPAN and SLACK of `engines.reference.adaptive_grid`.
+CONSTANTS = 1.0, 7.0, 0.15
 
 
 def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
@@ -33,32 +32,6 @@ def adaptive_levels(low: Tensor, high: Tensor, half: int) -> Tensor:
     place = torch.arange(half, dtype=torch.float64, device=low.device) / max(half - 1, 1)
     levels: Tensor = low[:, None] + (high - low)[:, None] * place[None, :]
     return levels
-
-
-def refined_ends(
-    common: Tensor, low: Tensor, high: Tensor, likelihood: Tensor
-) -> tuple[Tensor, Tensor]:
-    """Ends of grids that resolve the workers' likelihoods; NaN where the common one does."""
-    half, has = len(common), torch.isfinite(low)
-    levels = torch.where(has[:, None], adaptive_levels(low, high, half), common[None, :])
-    size = likelihood[:, half + 1 :] + likelihood[:, :half].flip(1)
-    size = size * _gradient(levels)
-    total = size.sum(dim=1)
-    mean = (levels * size).sum(dim=1) / total
-    square = (levels * levels * size).sum(dim=1) / total - mean * mean
-    sd = square.clamp(min=0.0).sqrt()
-    cell = _cells(common, mean)
-    own_cell = torch.where(has, (high - low) / (half - 1), cell)
-    reach = torch.maximum(_SPAN * sd, 1.5 * own_cell)
-    start, end = (mean - reach).clamp(min=0.0), torch.minimum(mean + reach, common[-1])
-    wide = (~has & (sd >= _NARROW * cell)) | (end - start > 2 * half * cell)
-    new = torch.where(start == 0.0, end / half, start)
-    slack = _SLACK * (end - start)
-    stays = has & ((new - low).abs() <= slack) & ((end - high).abs() <= slack)
-    nothing = torch.full_like(low, torch.nan)
-    new = torch.where(wide, nothing, torch.where(stays, low, new))
-    end = torch.where(wide, nothing, torch.where(stays, high, end))
-    return new, end
 
 
 def interpolated(common: Tensor, priors: Tensor, own: Tensor) -> Tensor:
@@ -92,19 +65,14 @@ class Transfer(NamedTuple):
     below: Tensor
 
     def total(self, prior: Tensor, size: int) -> Tensor:
-        """Σ over types, of every worker; `prior` is common or a row per worker."""
+        """Return the sum over types, of every worker; `prior` has a row per worker."""
         up, down = _neighbours(prior, size)
-        if prior.dim() == 1:
-            return self.same @ prior + self.above @ up + self.below @ down
         total: Tensor = (self.same * prior + self.above * up + self.below * down).sum(dim=1)
         return total
 
     def counts(self, prior: Tensor, share: Tensor, size: int) -> Tensor:
-        """Σ over workers, each times its share."""
+        """Return the sum over workers, each times its share."""
         up, down = _neighbours(prior, size)
-        if prior.dim() == 1:
-            above, below = up * (self.above.T @ share), down * (self.below.T @ share)
-            return prior * (self.same.T @ share) + above + below
         counts: Tensor = (self.same * prior + self.above * up + self.below * down).T @ share
         return counts
 
@@ -182,9 +150,3 @@ def _places(common: Tensor, own: Tensor) -> tuple[Tensor, Tensor]:
     place = place.clamp(0, len(common) - 2)
     step = common[place + 1] - common[place]
     return place, ((own - common[place]) / step).clamp(0.0, 1.0)
-
-
-def _cells(common: Tensor, place: Tensor) -> Tensor:
-    """The distance of the two levels about each place, or of the nearest two."""
-    at = torch.searchsorted(common, place).clamp(1, len(common) - 1)
-    return common[at] - common[at - 1]

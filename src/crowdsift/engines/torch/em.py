@@ -4,12 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import torch
-
 from crowdsift.engines.base import ItemSystem
-from crowdsift.engines.torch.device import uses_triton
-from crowdsift.engines.torch.links import logistic, polya_gamma_mean
 from crowdsift.engines.torch.operators import PairLaplacian
+from crowdsift.engines.torch.triton_em import MStep, e_step, item_system, regressed
 from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
@@ -20,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = ["TorchEM", "TorchEStep"]
 
-# Up to so many votes and items an M-step is a matter of starting kernels, and is recorded.
-_SMALL, _FEW_ITEMS = 24_000_000, 1 << 18
+# Up to these sizes an M-step spends its time launching kernels, so it is recorded as a graph.
+_MAX_RECORDED_VOTES, _MAX_RECORDED_ITEMS = 24_000_000, 1 << 18
 
 
 class TorchEM:
@@ -31,7 +28,7 @@ class TorchEM:
         self._votes = votes
 
     def e_step(self, scores: Vector, slopes: Vector, *, resolution: float = 0.0) -> TorchEStep:
-        """The E-step; see the protocol."""
+        """Run the E-step; see the protocol."""
         return TorchEStep(self._votes, scores, slopes)
 
 
@@ -45,37 +42,22 @@ class TorchEStep:
         votes.passes += 1
         r, s = votes.numbers(scores), votes.numbers(slopes)
         self._slopes, self._held = s, slopes
-        if uses_triton(votes.device):
-            from crowdsift.engines.torch.triton_em import e_step
-
-            self._omega, found = e_step(votes, r, s)
-            self.log_likelihood, self.precision = found.tolist()
-            return
-        self._omega = torch.empty(len(votes), dtype=torch.float64, device=votes.device)
-        value, precision = votes.zero(), votes.zero()
-        for part in votes.parts():
-            eta = s.index_select(0, part.worker) * part.differences(r)
-            omega = part.n * polya_gamma_mean(eta)
-            value = value + (part.n * logistic(eta, part.y)[0]).sum()
-            precision = precision + omega.sum()
-            self._omega[part.rows] = omega
-        self.log_likelihood, self.precision = float(value), float(precision)
+        self._omega, found = e_step(votes, r, s)
+        self.log_likelihood, self.precision = found.tolist()
 
     def __getattr__(self, name: str) -> ItemSystem:
         if name != "system":
             raise AttributeError(name)
-        self.system = self._system(self._slopes)  # made when asked for: whole M-steps need none
+        self.system = self._system(self._slopes)  # built on first use: whole M-steps need none
         return self.system
 
     def alternate(
         self, scores: Vector, alternations: int, shift: float, ridge: float, tolerance: float
     ) -> tuple[Vector, Vector, bool] | None:
-        """A whole M-step without a word to the host; None where it is better done pass by pass."""
+        """Run a whole M-step on the device; return None if passes one by one are faster."""
         votes = self._votes
-        if not uses_triton(votes.device) or len(votes) > _SMALL or votes.n_items > _FEW_ITEMS:
+        if len(votes) > _MAX_RECORDED_VOTES or votes.n_items > _MAX_RECORDED_ITEMS:
             return None
-        from crowdsift.engines.torch.triton_em import MStep
-
         if votes.m_step is None:
             votes.m_step = MStep(votes)
         step: MStep = votes.m_step
@@ -85,46 +67,15 @@ class TorchEStep:
         )
 
     def regress(self, scores: Vector, ridge: float) -> tuple[Vector, ItemSystem]:
-        """Slopes of workers and their item system; see the protocol."""
-        votes = self._votes
-        votes.passes += 1
-        r = votes.numbers(scores)
-        if uses_triton(votes.device):
-            from crowdsift.engines.torch.triton_em import regressed
-
-            slopes = regressed(votes, self._omega, r, ridge)
-            return to_host(slopes), self._system(slopes)
-        most = 2.0 * r.abs().max()
-        top = votes.worker_sums(votes.heaviest * 0.5 * most)
-        bottom = votes.worker_sums(votes.heaviest * 0.25 * most * most)
-        for part in votes.parts():
-            d = part.differences(r)
-            top.add(part.worker, part.n * (part.y - 0.5) * d)
-            bottom.add(part.worker, self._omega[part.rows] * d * d)
-        below = bottom.total() + ridge
-        slopes = torch.where(below > 0.0, top.total() / below, 0.0)
+        """Return the workers' slopes and their item system; see the protocol."""
+        self._votes.passes += 1
+        slopes = regressed(self._votes, self._omega, self._votes.numbers(scores), ridge)
         return to_host(slopes), self._system(slopes)
 
     def _system(self, s: Tensor) -> ItemSystem:
         votes = self._votes
-        if uses_triton(votes.device):
-            from crowdsift.engines.torch.triton_em import item_system
-
-            weight, rhs = item_system(votes, self._omega, s)
-        else:
-            weight, rhs = self._plain_system(s)
+        weight, rhs = item_system(votes, self._omega, s)
         laplacian = PairLaplacian(
             votes.n_items, votes.first, votes.second, weight, votes.most_of_item, votes.solvers
         )
         return ItemSystem(laplacian, to_host(rhs))
-
-    def _plain_system(self, s: Tensor) -> tuple[Tensor, Tensor]:
-        """Weights of votes, and the right-hand side of items."""
-        votes = self._votes
-        weight = torch.empty_like(self._omega)
-        rhs = votes.item_sums(votes.heaviest * 0.5 * s.abs().max())
-        for part in votes.parts():
-            t = s.index_select(0, part.worker)
-            weight[part.rows] = t * t * self._omega[part.rows]
-            rhs.between(part, t * part.n * (part.y - 0.5))
-        return weight, rhs.total()

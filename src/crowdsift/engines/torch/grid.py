@@ -6,11 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
+import triton
+import triton.language as tl
 
-from crowdsift.engines.torch.device import memory_errors, uses_triton
+from crowdsift.engines.torch.device import memory_errors
 from crowdsift.engines.torch.operators import TorchOperator
 from crowdsift.engines.torch.rows import SiteRows
 from crowdsift.engines.torch.sites import TorchSites
+from crowdsift.engines.torch.sums import FixedPoint
 from crowdsift.engines.torch.vectors import to_host
 
 if TYPE_CHECKING:
@@ -28,6 +31,7 @@ __all__ = ["DenseFactoriser", "TorchCorrelations", "TorchGrid"]
 # that may be costly and where it must be cheap: there both take the same way.
 _DENSE_ITEMS, _FEW_ITEMS = 1_200, 600
 _COSTLY = 5e7
+_BLOCK, _VOTES = 128, 1024  # votes that a program of a kernel reads at once
 
 
 class TorchGrid:
@@ -85,8 +89,46 @@ class DenseFactoriser:
         return to_host(items), to_host(pairs), log_determinant, True
 
 
+@triton.jit
+def _vote(i, good, first, second, y, n, centre, v):
+    """n·e and e of votes, e being 2y - 1 less the worker's mean answer; and differences of v."""
+    e = 2.0 * tl.load(y + i, mask=good, other=0.5).to(tl.float64) - 1.0 - centre
+    a, b = tl.load(first + i, mask=good, other=0), tl.load(second + i, mask=good, other=0)
+    d = tl.load(v + a, mask=good, other=0.0) - tl.load(v + b, mask=good, other=0.0)
+    return tl.load(n + i, mask=good, other=0.0).to(tl.float64) * e, e, d, a, b
+
+
+@triton.jit
+def _own(offsets, first, second, y, n, centre, v, own, B: tl.constexpr):
+    """Σ n·e·d over the votes of a worker."""
+    worker = tl.program_id(0)
+    begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
+    middle, total = tl.load(centre + worker), tl.zeros([B], tl.float64)
+    for at in range(begin, end, B):
+        i = at + tl.arange(0, B)
+        weighted, _, d, _, _ = _vote(i, i < end, first, second, y, n, middle, v)
+        total += weighted * d
+    tl.store(own + worker, tl.sum(total, axis=0))
+
+
+@triton.jit
+def _to_items(
+    first, second, worker, y, n, centre, v, own, up, sums, count, B: tl.constexpr
+):  # fmt: skip
+    """n·e·(own - e·d) of every vote to its first item and, of opposite sign, to its second."""
+    i = tl.program_id(0).to(tl.int64) * B + tl.arange(0, B)
+    good = i < count
+    who = tl.load(worker + i, mask=good, other=0)
+    middle = tl.load(centre + who, mask=good, other=0.0)
+    weighted, e, d, a, b = _vote(i, good, first, second, y, n, middle, v)
+    flow = weighted * (tl.load(own + who, mask=good, other=0.0) - e * d)
+    whole = tl.floor(flow * tl.load(up) + 0.5).to(tl.int64)
+    tl.atomic_add(sums + a, whole, mask=good, sem="relaxed")
+    tl.atomic_add(sums + b, -whole, mask=good, sem="relaxed")
+
+
 class TorchCorrelations(TorchOperator):
-    """XᵀX - L(n e²)."""
+    """XᵀX - L(n e²), the correlations of votes."""
 
     def __init__(self, votes: VoteTensors) -> None:
         super().__init__(votes.device)
@@ -100,27 +142,24 @@ class TorchCorrelations(TorchOperator):
             self._centre = leaning.total() / loads.total().clamp(min=1e-300)
 
     def product(self, v: Tensor) -> Tensor:
-        """The product with a tensor."""
-        votes, x = self._votes, v
-        if uses_triton(votes.device) and len(votes):
-            from crowdsift.engines.torch.triton_correlations import correlated
-
-            return correlated(votes, self._centre, v)
-        most = 4.0 * x.abs().max()  # |e| is at most 2, |d| twice the largest
-        product = votes.worker_sums(votes.heaviest * most)
-        for part in votes.parts():
-            e = self._signed(part.y, part.worker)
-            product.add(part.worker, part.n * e * part.differences(x))
-        own = product.total()
-        result = votes.item_sums(votes.heaviest * (2.0 * own.abs().max() + 4.0 * most))
-        for part in votes.parts():
-            e = self._signed(part.y, part.worker)
-            rest = own.index_select(0, part.worker) - e * part.differences(x)
-            result.between(part, part.n * e * rest)
-        return result.total()
+        """Return the product with a tensor, in two sweeps over votes."""
+        votes = self._votes
+        own = torch.empty(votes.n_workers, dtype=torch.float64, device=votes.device)
+        given = votes.y, votes.n, self._centre, v
+        _own[(votes.n_workers,)](votes.offsets, votes.first, votes.second, *given, own, B=_BLOCK)
+        # |e| is at most 2, and |d| twice the largest of v.
+        bound = votes.heaviest * (2.0 * own.abs().max() + 16.0 * v.abs().max())
+        scale = FixedPoint(bound, votes.most_of_item)
+        sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
+        if len(votes):
+            _to_items[(triton.cdiv(len(votes), _VOTES),)](
+                votes.first, votes.second, votes.worker, *given, own, scale.up, sums, len(votes),
+                B=_VOTES,
+            )  # fmt: skip
+        return scale.values(sums)
 
     def diagonal_there(self) -> Tensor:
-        """The diagonal of L(n e²)."""
+        """Return the diagonal of L(n e²)."""
         votes = self._votes
         sums = votes.item_sums(4.0 * votes.heaviest)
         for part in votes.parts():
@@ -130,5 +169,5 @@ class TorchCorrelations(TorchOperator):
         return sums.total()
 
     def _signed(self, y: Tensor, worker: Tensor) -> Tensor:
-        """2y - 1, less the worker's mean answer where sides are known."""
+        """Return 2y - 1, less the worker's mean answer if sides are known."""
         return 2.0 * y - 1.0 - self._centre.index_select(0, worker)

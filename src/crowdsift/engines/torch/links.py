@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     Link = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
     Likelihood = Callable[[Tensor, Tensor, Tensor, Tensor], "Derivatives"]
 
-__all__ = ["LIKELIHOODS", "Derivatives", "logistic", "polya_gamma_mean"]
+__all__ = ["LIKELIHOODS", "Derivatives", "logistic"]
 
 
 class Derivatives(NamedTuple):
@@ -34,14 +34,6 @@ def logistic(eta: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     small = torch.log1p(torch.exp(-eta.abs()))
     value = -y * (torch.clamp(-eta, min=0.0) + small) - (1.0 - y) * (eta.clamp(min=0.0) + small)
     return value, y * q - (1.0 - y) * p, -p * q
-
-
-def polya_gamma_mean(eta: Tensor) -> Tensor:
-    """tanh(η/2)/(2η), 1/4 at 0."""
-    near = eta.abs() < 1e-3
-    safe = torch.where(near, 1.0, eta)
-    series = 0.25 - eta**2 / 48 + eta**4 / 480
-    return torch.where(near, series, torch.tanh(safe / 2) / (2 * safe))
 
 
 def _probit(z: Tensor, y: Tensor) -> tuple[Tensor, Tensor, Tensor]:

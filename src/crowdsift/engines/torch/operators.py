@@ -9,8 +9,9 @@ import numpy as np
 import torch
 
 from crowdsift.engines.kinds import Solution, WeightedPairs
-from crowdsift.engines.torch.device import uses_triton
-from crowdsift.engines.torch.sums import ExactSum, FixedPoint
+from crowdsift.engines.torch.sums import FixedPoint
+from crowdsift.engines.torch.triton_pairs import laplacian_diagonal, laplacian_product
+from crowdsift.engines.torch.triton_solve import GraphSolver
 from crowdsift.engines.torch.vectors import on_device, to_device, to_host, to_solver
 
 if TYPE_CHECKING:
@@ -18,50 +19,47 @@ if TYPE_CHECKING:
 
     from torch import Tensor
 
-    from crowdsift.engines.torch.triton_solve import GraphSolver
     from crowdsift.numeric import Vector
 
 __all__ = ["PairLaplacian", "TorchOperator", "conjugate_gradients"]
 
 # Steps of conjugate gradients between two looks at the residual, which make a GPU wait.
 _STEPS = 8
-# Up to so many items a matrix is dense: a product then is one call.
-_DENSE = 2_048
-# Up to so many pairs and items steps of a solve are recorded and played again.
-_SMALL, _FEW_ITEMS = 24_000_000, 1 << 18
+# Up to these sizes the steps of a solve are recorded once and replayed.
+_MAX_RECORDED_PAIRS, _MAX_RECORDED_ITEMS = 24_000_000, 1 << 18
 
 
 class TorchOperator(ABC):
-    """A symmetric matrix over items; products and diagonal are given by those who inherit."""
+    """A symmetric matrix over items; subclasses define products and the diagonal."""
 
     def __init__(self, device: torch.device) -> None:
         self._device = device
 
     @abstractmethod
     def product(self, v: Tensor) -> Tensor:
-        """The product with a tensor."""
+        """Return the product with a tensor."""
 
     @abstractmethod
     def diagonal_there(self) -> Tensor:
-        """The diagonal as a tensor."""
+        """Return the diagonal as a tensor."""
 
     def multiply(self, v: Vector) -> Vector:
-        """The product with v; see the protocol."""
+        """Return the product with v; see the protocol."""
         found = self.product(to_device(v, self._device))
         return to_solver(found) if on_device(v) else to_host(found)
 
     def diagonal(self) -> Vector:
-        """The diagonal; see the protocol."""
+        """Return the diagonal; see the protocol."""
         return to_solver(self.diagonal_there().clone())
 
     def pairs(self) -> WeightedPairs:
-        """Of a Laplacian; see the protocol."""
-        raise TypeError("the matrix is no Laplacian of pairs")
+        """Refuse: only a Laplacian has pairs; see the protocol."""
+        raise TypeError("the matrix is not a Laplacian of pairs")
 
     def solve(
         self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
     ) -> Solution:
-        """Conjugate gradients on the device; see the protocol."""
+        """Run conjugate gradients on the device; see the protocol."""
         size = float(np.linalg.norm(rhs))
         if size == 0.0:
             return Solution(np.zeros_like(rhs), 0, 0.0, True)
@@ -84,15 +82,15 @@ def conjugate_gradients(
 ) -> tuple[Tensor, int, float]:  # fmt: skip
     """Solve (A + shift I) x = rhs to a residual of `goal`; returns x, steps, squared residual.
 
-    `inverse` is that of the preconditioner's diagonal. Lengths of steps stay on the device; it is
-    asked only now and then whether to go on, and steps after the last one move nothing. Ends where
-    A is not positive along a direction.
+    `inverse` is that of the preconditioner's diagonal. Step lengths stay on the device; the host
+    checks only every few steps whether to go on, and steps after convergence change nothing. Stops
+    if A is not positive along a direction.
     """
     residual = rhs - product(x) - shift * x
     direction = inverse * residual
     gain, square = (residual * direction).sum(), (residual * residual).sum()
     steps, alive = torch.zeros_like(gain), square > goal * goal
-    often, done = _STEPS if x.device.type == "cuda" and len(x) <= _FEW_ITEMS else 1, 0
+    often, done = _STEPS if x.device.type == "cuda" and len(x) <= _MAX_RECORDED_ITEMS else 1, 0
     while bool(alive) and done < most:
         for _ in range(min(often, most - done)):
             image = product(direction) + shift * direction
@@ -113,10 +111,10 @@ def conjugate_gradients(
 
 
 class PairLaplacian(TorchOperator):
-    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may be there more than once.
+    """Σ weight (e_low - e_high)(e_low - e_high)ᵀ; a pair may occur more than once.
 
-    `most` is how many entries an item has at most. With few items it is held as a matrix. `solvers`
-    keeps what solves with the same pairs share. `runs`: pairs of a lower item are together.
+    `most` is the largest number of entries of an item. `solvers` holds what solves with the same
+    pairs share. `runs` is true if the pairs of a lower item stand together.
     """
 
     def __init__(
@@ -128,65 +126,32 @@ class PairLaplacian(TorchOperator):
         self._solvers, self._diagonal, self._runs = solvers, diagonal, runs
         self._n, self._low, self._high, self._weight, self._most = n_items, low, high, weight, most
         self._bound = weight.abs().max() if len(weight) else weight.new_zeros(())
-        self._matrix: Tensor | None = None
-        if n_items <= _DENSE and len(weight) > n_items and not uses_triton(weight.device):
-            self._matrix = self._dense()
 
     def product(self, v: Tensor) -> Tensor:
-        """The product with a tensor."""
-        if self._matrix is not None:
-            return self._matrix @ v
+        """Return the product with a tensor."""
         scale = FixedPoint(self._bound * (2.0 * v.abs().max()), self._most)
-        if uses_triton(self._device):
-            from crowdsift.engines.torch.triton_pairs import laplacian_product
-
-            return laplacian_product(self._low, self._high, self._weight, v, scale, self._runs)
-        flow = v.index_select(0, self._low) - v.index_select(0, self._high)
-        whole = scale.whole(flow * self._weight)
-        sums = torch.zeros(self._n, dtype=torch.int64, device=self._device)
-        sums.index_add_(0, self._low, whole).index_add_(0, self._high, whole, alpha=-1)
-        return scale.values(sums)
+        return laplacian_product(self._low, self._high, self._weight, v, scale, self._runs)
 
     def diagonal_there(self) -> Tensor:
-        """The diagonal as a tensor."""
+        """Return the diagonal as a tensor."""
         if self._diagonal is not None:
             return self._diagonal
-        if self._matrix is not None:
-            return self._matrix.diagonal()
-        if uses_triton(self._device):
-            from crowdsift.engines.torch.triton_pairs import laplacian_diagonal
-
-            scale = FixedPoint(self._bound, self._most)
-            return laplacian_diagonal(self._low, self._high, self._weight, self._n, scale)
-        sums = ExactSum(self._n, self._most, self._bound)
-        sums.add(self._low, self._weight)
-        sums.add(self._high, self._weight)
-        return sums.total()
+        scale = FixedPoint(self._bound, self._most)
+        return laplacian_diagonal(self._low, self._high, self._weight, self._n, scale)
 
     def _solved(
         self, rhs: Vector, start: Vector, shift: float, tolerance: float, goal: float, most: int
     ) -> tuple[Tensor, int, float]:
-        small = len(self._weight) <= _SMALL and self._n <= _FEW_ITEMS
-        if self._solvers is None or not small or not uses_triton(self._device):
+        small = len(self._weight) <= _MAX_RECORDED_PAIRS and self._n <= _MAX_RECORDED_ITEMS
+        if self._solvers is None or not small:
             return super()._solved(rhs, start, shift, tolerance, goal, most)
-        from crowdsift.engines.torch.triton_solve import GraphSolver
-
         key = (self._low.data_ptr(), len(self._low))
         if key not in self._solvers:
             self._solvers[key] = GraphSolver(self._n, self._low, self._high)
         return self._solvers[key].solve(self._weight, rhs, start, shift, tolerance, most)
 
     def pairs(self) -> WeightedPairs:
-        """The entries off the diagonal; see the protocol."""
+        """Return the entries off the diagonal; see the protocol."""
         low, high = torch.minimum(self._low, self._high), torch.maximum(self._low, self._high)
         one, two = (x.cpu().numpy().astype(np.uint32) for x in (low, high))
         return WeightedPairs(one, two, to_host(self._weight))
-
-    def _dense(self) -> Tensor:
-        n = self._n
-        sums = ExactSum(n * n, self._most, self._bound)
-        sums.add(self._low.to(torch.int64) * n + self._high, self._weight)
-        half = sums.total().reshape(n, n)
-        whole = half + half.T
-        matrix: Tensor = torch.diag(whole.sum(dim=1)) - whole
-        return matrix

@@ -15,23 +15,22 @@ from crowdsift.engines.grid import (
     PairVariances,
     SiteSystem,
 )
-from crowdsift.engines.torch.device import uses_triton
 from crowdsift.engines.torch.operators import PairLaplacian
 from crowdsift.engines.torch.sums import ExactSum
+from crowdsift.engines.torch.triton_bp import FAR_ABOVE, PairMessages
+from crowdsift.engines.torch.triton_pairs import pair_posteriors, pair_sums, received, sweep
 from crowdsift.engines.torch.vectors import to_host, to_solver
 
 if TYPE_CHECKING:
     from torch import Tensor
 
     from crowdsift.engines.torch.rows import SiteRows
-    from crowdsift.engines.torch.triton_bp import PairMessages
     from crowdsift.numeric import Vector
 
 __all__ = ["PairState"]
 
-# Beyond so many pairs their numbers are in single precision.
-_DOUBLE = 20_000_000
-_FAR_ABOVE = 1024.0  # times the largest weight: no message of a proper Gaussian is as large
+# With more pairs than this their numbers are in single precision.
+_MAX_DOUBLE_PAIRS = 20_000_000
 
 
 class PairState:
@@ -43,7 +42,7 @@ class PairState:
     def __init__(self, rows: SiteRows, n_items: int, variance: float) -> None:
         self._rows, self._pairs, self._n_items = rows, rows.pairs, n_items
         count, device = len(rows.pairs), rows.device
-        self._real = torch.float64 if count <= _DOUBLE else torch.float32
+        self._real = torch.float64 if count <= _MAX_DOUBLE_PAIRS else torch.float32
         zeros = torch.zeros(count, dtype=self._real, device=device)
         self._V: Tensor | None = torch.full_like(zeros, variance)
         self._a = self._H = zeros
@@ -69,7 +68,7 @@ class PairState:
         """No sums, variances and messages; `system` and what follows it make them anew."""
         self._V, self._messages, none = None, None, self._a[:0]
         self._to_low = self._to_high = none
-        if self._pairs.mine is None and self.n_held > _DOUBLE:
+        if self._pairs.mine is None and self.n_held > _MAX_DOUBLE_PAIRS:
             self._a = self._H = none
 
     def shared_sums(self, tau: Tensor, nu: Tensor) -> Vector:
@@ -94,28 +93,16 @@ class PairState:
             log_pairs = 0.5 * float((pair_effect * H * H / D - torch.log(D)).sum())
             a, H = a / D, H / D
         low, high, most = self._pairs.low, self._pairs.high, self._pairs.most
-        diagonal = None
-        if uses_triton(a.device):
-            from crowdsift.engines.torch.triton_pairs import received
-
-            diagonal, right = received(low, high, a, H, self._n_items, most)
-        else:
-            rhs = ExactSum(self._n_items, most, _largest(H))
-            rhs.add(low, H)
-            rhs.add(high, H, sign=-1)
-            right = rhs.total()
-        self._diagonal = diagonal
+        self._diagonal, right = received(low, high, a, H, self._n_items, most)
         laplacian = PairLaplacian(
-            self._n_items, low, high, a, most, self._rows.votes.solvers, diagonal, runs=True
+            self._n_items, low, high, a, most, self._rows.votes.solvers, self._diagonal, runs=True
         )
         return SiteSystem(laplacian, to_solver(right), 0.0 if D is None else log_pairs)
 
     def loopy_bp(self, tolerance: float, sweeps: int, fresh: bool) -> PairVariances | None:
-        """Sweeps until messages settle, all on the device; None where shards share pairs."""
+        """Sweep until messages settle, all on the device; return None if shards share pairs."""
         if self._pairs.mine is not None or self._diagonal is None:
             return None
-        from crowdsift.engines.torch.triton_bp import PairMessages
-
         if self._messages is None:
             kind = torch.float64 if self._real == torch.float64 else torch.float32
             self._messages, fresh = PairMessages(self._low, self._high, self._n_items, kind), True
@@ -129,19 +116,10 @@ class PairState:
         return PairVariances(to_solver(1.0 / found.precision), found.log_determinant, True)
 
     def posteriors(self, means: Tensor) -> tuple[Tensor, Tensor]:
-        """E and V of every pair, the lower item less the higher."""
-        if uses_triton(means.device):
-            from crowdsift.engines.torch.triton_pairs import pair_posteriors
-
-            low, high, V = self._pairs.low, self._pairs.high, self._variances()
-            own = self._a, self._H, self._effect
-            return pair_posteriors(low, high, means, V, *own, float(LEAST_DENOMINATOR))
-        E = means.index_select(0, self._pairs.low) - means.index_select(0, self._pairs.high)
-        V, s = self._variances(), self._effect
-        if not s:
-            return E.to(self._real), V
-        D = self._denominator()
-        return ((E + s * self._H) / D).to(self._real), V / (D * D) + s / D
+        """Return E and V of every pair, the lower item less the higher."""
+        low, high, V = self._pairs.low, self._pairs.high, self._variances()
+        own = self._a, self._H, self._effect
+        return pair_posteriors(low, high, means, V, *own, float(LEAST_DENOMINATOR))
 
     def pair_posteriors(self, means: Tensor) -> PairPosteriors:
         """E and V of every pair; see the protocol."""
@@ -172,36 +150,16 @@ class PairState:
         self._effect = self._effect / factor**2
 
     def propagate(self, precision: Tensor, settled: Tensor, fresh: bool, last: bool) -> Messages:
-        """A sweep of belief propagation; see the protocol."""
+        """Run a sweep of belief propagation; see the protocol."""
         W = self._of_mine(self._a)
         if self._effect:
             W = W / self._of_mine(self._denominator())
         if fresh or len(self._to_low) != len(W):
             self._to_low = self._to_high = torch.zeros_like(W)
-        to_low, to_high = self._to_low, self._to_high
-        if not last and uses_triton(W.device):
-            return self._kernel_sweep(W, precision, settled)
-        la = precision.index_select(0, self._low).to(self._real) + to_low
-        lb = precision.index_select(0, self._high).to(self._real) + to_high
-        proper = (la > 0.0) & (lb > 0.0)
         if last:
-            return self._last_sweep(W, la, lb, proper)
-        square = W * W
-        new_low, new_high = square / lb, square / la
-        moved = (new_low - to_low).abs() > settled.index_select(0, self._low)
-        moved_too = (new_high - to_high).abs() > settled.index_select(0, self._high)
-        self._to_low, self._to_high = new_low, new_high
-        found = torch.stack([moved.sum() + moved_too.sum(), (~proper).sum()]).cpu()
-        return Messages(
-            to_solver(self._message_sums()), float(found[0]), float(found[1]), 0.0,
-            np.zeros(self._n_items), np.zeros(len(self._pairs.shared)),
-        )  # fmt: skip
-
-    def _kernel_sweep(self, W: Tensor, precision: Tensor, settled: Tensor) -> Messages:
-        """A sweep by a kernel; messages above every weight by far have no proper Gaussian."""
-        from crowdsift.engines.torch.triton_pairs import sweep
-
-        bound = _FAR_ABOVE * _largest(W).to(torch.float64)
+            return self._last_sweep(W, precision)
+        # A message far above every weight has no proper Gaussian.
+        bound = FAR_ABOVE * _largest(W).to(torch.float64)
         self._to_low, self._to_high, sums, found = sweep(
             self._low, self._high, W, self._to_low, self._to_high, precision, settled, bound,
             self._pairs.most,
@@ -210,10 +168,12 @@ class PairState:
         nothing, none = np.zeros(self._n_items), np.zeros(len(self._pairs.shared))
         return Messages(to_solver(sums), float(moved), float(wrong), 0.0, nothing, none)
 
-    def _last_sweep(self, W: Tensor, la: Tensor, lb: Tensor, proper: Tensor) -> Messages:
-        """Variances of pairs from the messages as they stand."""
+    def _last_sweep(self, W: Tensor, precision: Tensor) -> Messages:
+        """Compute the variances of pairs from the current messages."""
+        la = precision.index_select(0, self._low).to(self._real) + self._to_low
+        lb = precision.index_select(0, self._high).to(self._real) + self._to_high
         determinant, top = la * lb - W * W, la + lb - 2.0 * W
-        proper = proper & (determinant > 0.0) & (top > 0.0)
+        proper = (la > 0.0) & (lb > 0.0) & (determinant > 0.0) & (top > 0.0)
         logs = torch.where(proper, torch.log(determinant), 0.0)
         log_determinant = float(logs.sum(dtype=torch.float64))
         V, mine, place = top / determinant, self._pairs.mine, self._pairs.shared
@@ -225,34 +185,20 @@ class PairState:
         shared = torch.where(self._pairs.shared_mine, V[place], 0.0)
         degrees = torch.bincount(self._low, minlength=self._n_items)
         degrees += torch.bincount(self._high, minlength=self._n_items)
-        return Messages(
-            to_solver(self._message_sums()), 0.0, float((~proper).sum()), log_determinant,
-            to_solver(degrees), to_host(shared),
-        )  # fmt: skip
-
-    def _message_sums(self) -> Tensor:
         largest = torch.maximum(_largest(self._to_low), _largest(self._to_high))
         sums = ExactSum(self._n_items, self._pairs.most, largest)
         sums.add(self._low, self._to_low)
         sums.add(self._high, self._to_high)
-        return sums.total()
+        return Messages(
+            to_solver(sums.total()), 0.0, float((~proper).sum()), log_determinant,
+            to_solver(degrees), to_host(shared),
+        )  # fmt: skip
 
     def _sums(self, tau: Tensor, nu: Tensor) -> tuple[Tensor, Tensor]:
-        """Sums of n·τ and ±n·ν over the votes on every pair."""
-        rows, found = self._rows, []
-        if uses_triton(tau.device):
-            from crowdsift.engines.torch.triton_pairs import pair_sums
-
-            where = self._pairs.offsets, self._pairs.order, rows.sign, rows.n
-            return pair_sums(*where, tau, nu, self._real, rows.ones)
-        for values, signed in ((tau, False), (nu, True)):
-            sums = ExactSum(self.n_held, rows.most_of_pair, rows.heaviest * _largest(values))
-            for part in rows.parts():
-                some = rows.n[part].to(torch.float64) * values[part]
-                some = some * rows.sign[part] if signed else some
-                sums.add(rows.pair[part], some)
-            found.append(sums.total().to(self._real))
-        return found[0], found[1]
+        """Return the sums of n·τ and ±n·ν over the votes on every pair."""
+        rows = self._rows
+        where = self._pairs.offsets, self._pairs.order, rows.sign, rows.n
+        return pair_sums(*where, tau, nu, self._real, rows.ones)
 
     def _denominator(self) -> Tensor:
         return torch.clamp(1.0 + self._effect * self._a, min=LEAST_DENOMINATOR)

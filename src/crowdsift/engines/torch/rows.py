@@ -95,11 +95,8 @@ class SiteRows:
         self.everyone = torch.ones(votes.n_workers, dtype=torch.bool, device=self.device)
         self._counted: dict[int, tuple[Tensor, Tensor]] = {}
         self.held, self.most_of_worker = held, int(held.max()) if len(held) else 0
-        self.heaviest = n.max().to(torch.float64) if len(n) else votes.zero()
         self.ones = bool((n == 1.0).all())
-        self.load = float(self.heaviest) * max(self.most_of_worker, 1)
         self.pairs, self.pair = _pairs(first, second, votes.n_items, shared)
-        self.most_of_pair = int(self.pairs.offsets.diff().max()) if len(self.pairs) else 0
 
     def __len__(self) -> int:
         return len(self.kind)

@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from crowdsift.engines.grid import SiteUpdate, TypePosteriors, VoteSites
+from crowdsift.engines.grid import LEAST_DENOMINATOR, SiteUpdate, TypePosteriors, VoteSites
 from crowdsift.engines.torch.device import memory_errors
-from crowdsift.engines.torch.moments import SiteState, side_cavity
 from crowdsift.engines.torch.pairs import PairState
-from crowdsift.engines.torch.passes import grid_passes
 from crowdsift.engines.torch.quantiles import class_masses, quantiles, summary
 from crowdsift.engines.torch.sums import exact_sum
+from crowdsift.engines.torch.triton_grid import GridPasses, SiteState
 from crowdsift.engines.torch.types import TypeState
 from crowdsift.engines.torch.vectors import to_host, to_solver
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
@@ -88,12 +87,12 @@ class TorchSites:
         share = 1.0 if workers is None else float((rows.held * marked).sum()) / max(len(rows), 1)
         votes.passes += share
         state, family = self._state(votes.numbers(means), side, own)
-        passes = grid_passes(rows, types, self._before_gold)
+        passes = GridPasses(rows, types, self._before_gold)
         messages, log_sites = passes.messages(state, marked)
         sides = types.shape.sides
         types.set_messages(messages)
-        if own is None and passes.kernels:
-            q, given, logs, _, regular = types.by_kernels(family if sides else None, prior)
+        if own is None:
+            q, given, logs, _, regular = types.common_posterior(family if sides else None, prior)
         else:
             plain = types.points().regular
             types.set_messages(messages + plain * family[:, None])
@@ -245,7 +244,7 @@ class TorchSites:
     def _state(
         self, means: Tensor, side: SidePrior, own: WorkerPriors | None
     ) -> tuple[SiteState, Tensor]:
-        """Where a pass starts, and the evidence of every worker's γ."""
+        """Return the input of a pass, and the evidence of every worker's γ."""
         E, V = self._pairs.posteriors(means)
         sites = self._tau, self._nu, self._side_tau, self._side_nu
         rows, m = self._rows, self._votes.n_workers
@@ -263,7 +262,11 @@ class TorchSites:
         state = SiteState(E, V, *sites, sides)
         logs = torch.zeros(len(rows), dtype=torch.float64, device=self._votes.device)
         for part in rows.parts():
-            logs[part] = rows.n[part] * side_cavity(rows, state, sides, part)[2]
+            E, V = (x.index_select(0, rows.worker[part]) for x in sides)
+            t, h = state.side_tau[part].double(), state.side_nu[part].double()
+            rest = torch.clamp(1.0 - t * V, min=LEAST_DENOMINATOR)  # of the cavity of γ
+            log_site = 0.5 * torch.log(rest) + 0.5 * (2.0 * E * h - t * E * E - V * h * h) / rest
+            logs[part] = rows.n[part] * log_site
         return state, evidence - exact_sum(rows.worker, logs, m, rows.most_of_worker)
 
     def _side_sums(self) -> tuple[Tensor, Tensor]:

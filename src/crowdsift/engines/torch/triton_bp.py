@@ -15,15 +15,15 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.torch.sums import FixedPoint
-from crowdsift.engines.torch.triton_runs import add_runs
+from crowdsift.engines.torch.triton_pairs import add_runs
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["PairMessages", "PairVariance"]
+__all__ = ["FAR_ABOVE", "PairMessages", "PairVariance"]
 
 _BLOCK = 1024
-_FAR_ABOVE = 1024.0  # times the largest weight: no message of a proper Gaussian is as large
+FAR_ABOVE = 1024.0  # times the largest weight: no message of a proper Gaussian is as large
 
 
 @triton.jit
@@ -144,7 +144,7 @@ class PairMessages:
             self._sums.zero_()
             for messages in self._to:
                 messages.zero_()
-        bound = _FAR_ABOVE * torch.linalg.vector_norm(weight, torch.inf).to(torch.float64)
+        bound = FAR_ABOVE * torch.linalg.vector_norm(weight, torch.inf).to(torch.float64)
         scale, before = FixedPoint(bound, most), self._down
         found = torch.zeros(2 * sweeps, dtype=torch.int64, device=device)
         precision = torch.empty_like(diagonal)

@@ -155,7 +155,7 @@ class CountRoom:
         return self._owner is not None and self._owner() is matrices
 
     def take(self, matrices: TypeMatrices) -> None:
-        """From now on these are."""
+        """Reuse this room for these matrices in later calls."""
         self._owner = ref(matrices)
 
     def counts(self, prior: Vector) -> Vector:

@@ -1,36 +1,61 @@
 """Triton kernels of the grid passes: types in registers, one program some votes of one worker.
 
-They compute what `moments.TorchPasses` does. What is over votes alone is in double precision, what
-is over votes and types in single precision, its sums over a worker's votes in double precision from
-one block of votes to the next. The two do not share a kernel: in one program every thread that has
-types of a vote would compute the vote's cavity once more.
+What is over votes alone is in double precision, what is over votes and types in single precision,
+its sums over a worker's votes in double precision from one block of votes to the next. The two do
+not share a kernel: in one program every thread that has types of a vote would compute the vote's
+cavity once more.
+
+The `_reliability_` kernels serve models in which a type is a reliability and nothing else. Grids
+are symmetric, and with neither ties nor sides a type -β has the probabilities of β with win and
+loss exchanged: one exponential serves both, and a program goes through half of the types.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 import triton
 import triton.language as tl
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
-from crowdsift.engines.torch.moments import NewSites, TorchPasses
-from crowdsift.engines.torch.triton_reliability import reliability_messages, reliability_moments
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-    from crowdsift.engines.torch.moments import SiteState
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-__all__ = ["TritonPasses"]
+__all__ = ["GridPasses", "NewSites", "SiteState"]
 
 _TYPES = 64  # types that a program holds in registers at once, at most
 _BLOCK = 512  # votes of a program where types do not matter
 _LEAST = float(LEAST_DENOMINATOR)
+
+
+class SiteState(NamedTuple):
+    """The input of a pass: E and V of every pair, the sites, and γ of every worker.
+
+    `sides` holds mean and variance of γ. If sides are not used it is None, and their sites empty.
+    """
+
+    mean: Tensor
+    variance: Tensor
+    tau: Tensor
+    nu: Tensor
+    side_tau: Tensor
+    side_nu: Tensor
+    sides: tuple[Tensor, Tensor] | None
+
+
+class NewSites(NamedTuple):
+    """The sites after a pass."""
+
+    tau: Tensor
+    nu: Tensor
+    side_tau: Tensor
+    side_nu: Tensor
 
 
 @triton.jit
@@ -290,10 +315,87 @@ def _joined(values, first, out, n_types, T: tl.constexpr):
     tl.store(out + worker.to(tl.int64) * n_types + t, total, mask=inside)
 
 
-class TritonPasses(TorchPasses):
-    """`moments.TorchPasses` with kernels for what is computed of votes and types."""
+@triton.jit
+def _positive_levels(j, inside, worker, half, low, high, levels):
+    """The positive levels of a worker: of its adaptive grid where it has one, else of all."""
+    lo, hi = tl.load(low + worker), tl.load(high + worker)
+    own = lo + j.to(tl.float32) * ((hi - lo) / tl.maximum(half - 1, 1))
+    common = tl.load(levels + j, mask=inside, other=0.0)
+    return tl.where(inside, tl.where(lo == lo, own, common), 0.0)
 
-    kernels = True
+
+@triton.jit
+def _reliability_messages(
+    chunk_worker, chunk_begin, chunk_end, n, mean, variance, low, high, levels, out, n_types, half,
+    C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Σ n·log Z over the votes of a chunk, for all types."""
+    chunk = tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, T)
+    inside = j < half
+    worker = tl.load(chunk_worker + chunk)
+    begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
+    beta = _positive_levels(j, inside, worker, half, low, high, levels)[None, :]
+    square = C * beta * beta
+    up, down = tl.zeros([T], tl.float64), tl.zeros([T], tl.float64)
+    held = tl.zeros([V], tl.float64)
+    for at in range(begin, end, V):
+        i = at + tl.arange(0, V)
+        good = i < end
+        votes = tl.load(n + i, mask=good, other=0.0)
+        m = tl.load(mean + i, mask=good, other=0.0)[:, None]
+        v = tl.load(variance + i, mask=good, other=0.0)[:, None]
+        x = beta * m * tl.rsqrt(1.0 + square * v)
+        log_z = tl.minimum(x, 0.0) - tl.log(1.0 + tl.exp(-tl.abs(x)))
+        up += tl.sum(votes[:, None] * log_z, axis=0).to(tl.float64)
+        down += tl.sum(votes[:, None] * (log_z - x), axis=0).to(tl.float64)
+        held += votes.to(tl.float64)
+    zero = out + chunk * n_types + half
+    tl.store(zero + 1 + j, up, mask=inside)
+    tl.store(zero - 1 - j, down, mask=inside)
+    tl.store(zero, -0.6931471805599453 * tl.sum(held, axis=0))
+
+
+@triton.jit
+def _reliability_moments(
+    chunk_worker, chunk_begin, chunk_end, mean, variance, low, high, levels, q, alpha, second_out,
+    n_types, half, C: tl.constexpr, V: tl.constexpr, T: tl.constexpr,
+):  # fmt: skip
+    """Σ q e βk and Σ q f (βk)² of the votes of a chunk, over all types.
+
+    With p = σ(βkm) and o = 1 - p, e is o and f is o(o - p) at β, p and p(p - o) at -β.
+    """
+    chunk = tl.program_id(0).to(tl.int64)
+    j = tl.arange(0, T)
+    inside = j < half
+    worker = tl.load(chunk_worker + chunk)
+    begin, end = tl.load(chunk_begin + chunk), tl.load(chunk_end + chunk)
+    beta = _positive_levels(j, inside, worker, half, low, high, levels)[None, :]
+    square = C * beta * beta
+    zero = q + worker.to(tl.int64) * n_types + half
+    up = tl.load(zero + 1 + j, mask=inside, other=0.0)[None, :]
+    down = tl.load(zero - 1 - j, mask=inside, other=0.0)[None, :]
+    for at in range(begin, end, V):
+        i = at + tl.arange(0, V)
+        good = i < end
+        m = tl.load(mean + i, mask=good, other=0.0)[:, None]
+        v = tl.load(variance + i, mask=good, other=0.0)[:, None]
+        slope = beta * tl.rsqrt(1.0 + square * v)
+        x = slope * m
+        small = tl.exp(-tl.abs(x))
+        big = 1.0 / (1.0 + small)
+        less = small * big
+        p, o = tl.where(x >= 0.0, big, less), tl.where(x >= 0.0, less, big)
+        alpha_terms = slope * (up * o - down * p)
+        tl.store(alpha + i, tl.sum(alpha_terms, axis=1), mask=good)
+        tl.store(second_out + i, tl.sum(alpha_terms * slope * (o - p), axis=1), mask=good)
+
+
+class GridPasses:
+    """The two sweeps of a pass over votes and types: messages of workers, then the sites.
+
+    The first `before_gold` workers are not gold.
+    """
 
     def __init__(self, rows: SiteRows, types: TypeState, before_gold: int) -> None:
         self._rows, self._types, self._before_gold = rows, types, before_gold
@@ -314,7 +416,7 @@ class TritonPasses(TorchPasses):
         self._reliability_only = not several and 0 < self._half <= _TYPES
 
     def messages(self, state: SiteState, marked: Tensor) -> tuple[Tensor, Tensor]:
-        """Σ n·log Z of every worker and type, and Σ n·log Z̃ over the votes of marked workers."""
+        """Return Σ n·log Z of every worker and type, and Σ n·log Z̃ over marked workers' votes."""
         rows, chunks, device = self._rows, self._chunks, self._rows.device
         out = torch.empty(self._shape, dtype=torch.float64, device=device)
         workers, n_types = rows.votes.n_workers, self._shape[1]
@@ -342,7 +444,11 @@ class TritonPasses(TorchPasses):
         self, state: SiteState, q: Tensor, given: Tensor | None, marked: Tensor, damping: float,
         clip: bool,
     ) -> NewSites:  # fmt: skip
-        """The sites of marked workers, after their messages; see `TorchPasses`."""
+        """Return the sites of marked workers, `damping` of the way to those of the moments.
+
+        Call `messages` first. Moments are under the types' posterior q, those of the side under
+        `given`, the posterior of regular types.
+        """
         rows, chunks, mass = self._rows, self._chunks, q.to(torch.float32)
         among = mass if given is None else given.to(torch.float32)
         old = state.tau, state.nu, state.side_tau, state.side_nu
@@ -350,7 +456,7 @@ class TritonPasses(TorchPasses):
         if not self._shape[0]:
             return new
         if self._reliability_only:
-            reliability_moments[(self._shape[0],)](
+            _reliability_moments[(self._shape[0],)](
                 chunks.worker, chunks.begin, chunks.end, *self._cavity[:2], *self._grid[:3], mass,
                 new.tau, new.nu, self._shape[1], self._half, **self._reliability_flags(),
             )  # fmt: skip
@@ -367,11 +473,11 @@ class TritonPasses(TorchPasses):
         return new
 
     def _launch_messages(self, out: Tensor) -> None:
-        """Σ n·log Z of every chunk and type."""
+        """Compute Σ n·log Z of every chunk and type."""
         rows, chunks, (count, n_types) = self._rows, self._chunks, self._shape
         where = chunks.worker, chunks.begin, chunks.end, rows.n
         if self._reliability_only:
-            reliability_messages[(count,)](
+            _reliability_messages[(count,)](
                 *where, *self._cavity[:2], *self._grid[:3], out, n_types, self._half,
                 **self._reliability_flags(),
             )  # fmt: skip
@@ -386,7 +492,7 @@ class TritonPasses(TorchPasses):
         return {"C": self._flags["C"], "T": wide, "V": 2048 // wide}
 
     def _of(self, state: SiteState) -> tuple[Tensor, ...]:
-        """What the kernels take of votes and their sites."""
+        """Return the kernels' arguments: votes and their sites."""
         posterior = state.mean
         if posterior.stride(0) != 2:  # E and V of every pair in turn
             posterior = torch.stack([state.mean, state.variance], dim=1)

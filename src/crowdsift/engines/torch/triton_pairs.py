@@ -13,13 +13,12 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.torch.sums import FixedPoint
-from crowdsift.engines.torch.triton_runs import add_runs
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["laplacian_diagonal", "laplacian_product", "pair_posteriors", "pair_sums", "received",
-           "sweep"]  # fmt: skip
+__all__ = ["add_runs", "laplacian_diagonal", "laplacian_product", "pair_posteriors", "pair_sums",
+           "received", "sweep"]  # fmt: skip
 
 _BLOCK = 1024
 
@@ -28,6 +27,21 @@ _BLOCK = 1024
 def _whole(x):
     """The nearest integer."""
     return tl.floor(x + 0.5).to(tl.int64)
+
+
+@triton.jit
+def add_runs(sums, index, i, good, item, whole, count, B: tl.constexpr):
+    """Add whole numbers to the sums of their items; `index` has the item of every place i.
+
+    What a run adds is the running sum at its end less that before it: exact, for integers wrap
+    around. Correct, if slower, where items do not stand together.
+    """
+    running = tl.cumsum(tl.where(good, whole, 0), axis=0)
+    more = (i + 1 < count) & (tl.arange(0, B) < B - 1)
+    following = tl.load(index + i + 1, mask=more, other=0)
+    ends = good & ((more == 0) | (following != item))
+    tl.atomic_add(sums + item, running, mask=ends, sem="relaxed")
+    tl.atomic_add(sums + following, -running, mask=ends & more, sem="relaxed")
 
 
 @triton.jit

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["Derivatives", "derivatives", "reduced_product", "settled"]
 
 _BLOCK, _VOTES = 128, 1024
-_MOST_STEPS = 60
+_MAX_STEPS = 60  # Newton steps of a slope; bisection alone would have ended
 
 
 @triton.jit
@@ -62,9 +62,10 @@ def _settle(
     offsets, first, second, y, n, scores, start, prior, slopes, curvature, MOST: tl.constexpr,
     B: tl.constexpr,
 ):  # fmt: skip
-    """The slope of a worker by Newton steps inside what is known to hold it; the curvature there.
+    """The slope of a worker by Newton steps inside a bracket, and the curvature there.
 
-    See `slopes.TorchSlopes`.
+    The gradient falls in the slope, so its sign says on which side the optimum is. A step that
+    would leave the bracket, or is more than half of the one before, is replaced by the middle.
     """
     worker = tl.program_id(0)
     begin, end = tl.load(offsets + worker), tl.load(offsets + worker + 1)
@@ -165,7 +166,7 @@ def settled(
     exact = votes.numbers([prior.mean, prior.precision, prior.last_step])  # not rounded
     _settle[(votes.n_workers,)](
         votes.offsets, votes.first, votes.second, votes.y, votes.n, scores, start, exact, slopes,
-        curvature, MOST=_MOST_STEPS, B=_BLOCK,
+        curvature, MOST=_MAX_STEPS, B=_BLOCK,
     )  # fmt: skip
     return slopes, curvature
 
@@ -173,8 +174,8 @@ def settled(
 def derivatives(
     votes: VoteTensors, scores: Tensor, slopes: Tensor, a: Tensor, b: Tensor
 ) -> Derivatives:
-    """Derivatives at these slopes; fills a and b of every vote."""
-    count = triton.cdiv(len(votes), _VOTES)
+    """Return the derivatives at these slopes; fill a and b of every vote."""
+    count = max(triton.cdiv(len(votes), _VOTES), 1)  # a shard may have no votes
     parts = [torch.zeros(count, dtype=torch.float64, device=votes.device) for _ in range(3)]
     scale = FixedPoint(votes.heaviest * slopes.abs().max(), votes.most_of_item)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
@@ -196,7 +197,7 @@ def reduced_product(
     bound = most[0] * (2.0 * v.abs().max()) + most[1] * u.abs().max()
     scale = FixedPoint(bound, votes.most_of_item)
     sums = torch.zeros(votes.n_items, dtype=torch.int64, device=votes.device)
-    _spread[(triton.cdiv(len(votes), _VOTES),)](
+    _spread[(max(triton.cdiv(len(votes), _VOTES), 1),)](
         *where, votes.worker, a, b, v, u, scale.up, sums, len(votes), B=_VOTES
     )
     return scale.values(sums)

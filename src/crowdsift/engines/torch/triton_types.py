@@ -1,7 +1,6 @@
-"""Triton kernels over workers and types: posteriors, counts of types, adaptive grids.
+"""Triton kernels over workers and types: posteriors under a common prior, and adaptive grids.
 
-They compute what `types.TypeState` does in plain torch, one program per worker, in double precision
-and with sums in a fixed order.
+One program per worker, in double precision and with sums in a fixed order.
 """
 
 from __future__ import annotations
@@ -165,7 +164,7 @@ class Posterior(NamedTuple):
 
 
 def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
-    """From the messages of all workers, to which those of the family are added."""
+    """Return the posteriors of all workers; add the family's messages to theirs."""
     workers, count = types.messages.shape
     device, levels = types.messages.device, types.levels
 
@@ -186,7 +185,7 @@ def posterior(types: Any, family: Tensor | None, prior: Tensor) -> Posterior:
 
 
 def refined(types: Any, tops: Tensor, constants: tuple[float, float, float]) -> Tensor:
-    """Ends of adaptive grids, low, high and whether they moved, of workers that are not gold."""
+    """Set new ends of adaptive grids of workers that are not gold; return how many changed."""
     low, high = types.low.clone(), types.high.clone()
     changed = torch.zeros(len(low), dtype=torch.int32, device=low.device)
     half = len(types.levels)

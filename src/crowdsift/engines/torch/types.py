@@ -12,10 +12,11 @@ from crowdsift.engines.torch.adaptive_grid import (
     CONSTANTS,
     adaptive_levels,
     interpolated,
-    refined_ends,
     signed_widths,
     transfer,
 )
+from crowdsift.engines.torch.triton_counts import CountRoom, TypeMatrices
+from crowdsift.engines.torch.triton_types import Posterior, posterior, refined
 from crowdsift.engines.torch.vectors import to_device
 
 if TYPE_CHECKING:
@@ -23,13 +24,11 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.grid import WorkerPriors, WorkerTypes
     from crowdsift.engines.torch.adaptive_grid import Transfer
-    from crowdsift.engines.torch.triton_counts import CountRoom, TypeMatrices
-    from crowdsift.engines.torch.triton_types import Posterior
     from crowdsift.numeric import Vector
 
 __all__ = ["Points", "TypeState"]
 
-_FEW_NUMBERS = 8_000_000  # of workers and types, up to which counts are recorded
+_MAX_RECORDED_NUMBERS = 8_000_000  # of workers and types, up to which counts are recorded
 
 
 class Points(NamedTuple):
@@ -61,9 +60,8 @@ class TypeState:
         self._single: tuple[Tensor, tuple[Tensor, ...]] | None = None
         self._transfer: tuple[Tensor, Transfer | None] | None = None
         self._cells: tuple[Tensor, Tensor] | None = None
-        # Of kernels: the largest message of every worker, and their matrices.
-        self.tops: Tensor | None = None
-        self._by_kernels: TypeMatrices | None = None
+        self._tops: Tensor | None = None  # the largest message of every worker
+        self._matrices: TypeMatrices | None = None
         self._rooms: dict[object, CountRoom] = {} if rooms is None else rooms
 
     def copy(self) -> Self:
@@ -71,22 +69,22 @@ class TypeState:
         return copy(self)
 
     def suspend(self) -> None:
-        """No messages."""
+        """Release the messages."""
         self.set_messages(self.messages[:0])
 
     def set_levels(self, levels: Vector) -> None:
-        """The common grid of a pass."""
+        """Set the common grid of a pass."""
         if self._levels is None or not np.array_equal(levels, self._levels):
             self._levels, self.levels = np.array(levels), self._numbers(levels)
         self._transfer = None
 
     def set_ends(self, low: Tensor, high: Tensor) -> None:
-        """Other adaptive grids."""
+        """Set the ends of the adaptive grids."""
         self.low, self.high, self._adaptive = low, high, None
-        self._transfer = self._by_kernels = None
+        self._transfer = self._matrices = None
 
     def adaptive(self) -> Tensor:
-        """Workers with a grid of their own."""
+        """Return the workers with an adaptive grid."""
         if self._adaptive is None:
             self._adaptive = torch.nonzero(torch.isfinite(self.low))[:, 0]
         return self._adaptive
@@ -146,13 +144,17 @@ class TypeState:
         total = joint.sum(dim=1, keepdim=True)
         return joint / total, (torch.log(total) + top)[:, 0]
 
-    def by_kernels(self, family: Tensor | None, prior: Vector) -> Posterior:
-        """The posterior of all workers; messages gain what the family adds to them."""
-        from crowdsift.engines.torch.triton_types import posterior
-
+    def common_posterior(self, family: Tensor | None, prior: Vector) -> Posterior:
+        """Return the posterior of all workers under one prior; add `family` to their messages."""
         found = posterior(self, family, self._numbers(prior))
-        self.tops = found.tops
+        self._tops = found.tops
         return found
+
+    def tops(self) -> Tensor:
+        """Return the largest message of every worker."""
+        if self._tops is None:
+            self._tops = self.messages.amax(dim=1)
+        return self._tops
 
     def cells(self) -> Tensor:
         """Widths of the cells of 0 and of the positive levels."""
@@ -161,76 +163,56 @@ class TypeState:
         return self._cells[1]
 
     def set_messages(self, messages: Tensor) -> None:
-        """Those of a pass; what was made of the last ones goes."""
-        self.messages, self.tops, self._by_kernels, self._transfer = messages, None, None, None
+        """Replace the messages, and drop what was computed from the last ones."""
+        self.messages, self._tops, self._matrices, self._transfer = messages, None, None, None
 
     def counts(self, prior: Vector, workers: Tensor, own: Tensor | None = None) -> Tensor:
-        """Σ_s q_s(t) over workers marked 1; masses of adaptive grids go to their neighbours.
+        """Return Σ_s q_s(t) over workers marked 1; `own` has a prior per worker.
 
-        Products of matrices: on a worker's grid the prior is interpolated, which is linear, and so
-        is the sharing out of its posterior, up to a factor.
+        Masses of adaptive grids go to their neighbours on the common grid: the prior is
+        interpolated to a worker's grid, which is linear, and so is the sharing out of its
+        posterior, up to a factor.
         """
-        pi = self._numbers(prior) if own is None else own
-        if self.tops is not None and own is None:
-            return self._held_matrices(self.tops).counts(pi, workers)
-        direct, banded = self._matrices()
+        if own is None:
+            return self._held_matrices().counts(self._numbers(prior), workers)
+        direct, banded = self._relative_likelihoods()
         regular = self.n_regular()
-        total = direct @ pi if own is None else (direct * pi).sum(dim=1)
+        total = (direct * own).sum(dim=1)
         if banded is not None:
-            part = pi[..., :regular]
-            if own is not None:
-                part = part.index_select(0, self.adaptive())
+            part = own[:, :regular].index_select(0, self.adaptive())
             total = total.index_add(0, self.adaptive(), banded.total(part, self._size()))
         share = torch.where(total > 0.0, workers / total, 0.0)
-        counts = pi * (direct.T @ share) if own is None else (direct * pi).T @ share
+        counts = (direct * own).T @ share
         if banded is not None:
             beside = banded.counts(part, share.index_select(0, self.adaptive()), self._size())
             counts = torch.cat([counts[:regular] + beside, counts[regular:]])
         return counts
 
     def recorded_counts(self, prior: Vector, workers: Tensor) -> Vector | None:
-        """The same where it has been recorded for these workers, as it is for few of them."""
+        """Return the counts from a recorded graph; None if there are too many workers for one."""
         count, n_types = self.messages.shape
-        if self.tops is None or count * n_types > _FEW_NUMBERS:
+        if count * n_types > _MAX_RECORDED_NUMBERS:
             return None
         if self._kind() not in self._rooms:
-            from crowdsift.engines.torch.triton_counts import CountRoom
-
-            size = 2 * len(self.levels) + 1
-            self._rooms[self._kind()] = CountRoom((count, n_types), self.n_regular(), size, workers)
-            self._by_kernels = None
-        return self._held_matrices(self.tops).recorded_counts(prior)
+            size, shape = self._size(), (count, n_types)
+            self._rooms[self._kind()] = CountRoom(shape, self.n_regular(), size, workers)
+            self._matrices = None
+        return self._held_matrices().recorded_counts(prior)
 
     def _kind(self) -> object:
-        """What problems of the same votes have in common where counts are alike."""
+        """Return the key under which problems of the same votes share recorded counts."""
         return (self.n_types(), self.n_regular(), len(self.levels))
 
-    def _held_matrices(self, tops: Tensor) -> TypeMatrices:
-        from crowdsift.engines.torch.triton_counts import TypeMatrices
-
-        if self._by_kernels is None:
-            self._by_kernels = TypeMatrices(self, tops, self._rooms.get(self._kind()))
-        return self._by_kernels
+    def _held_matrices(self) -> TypeMatrices:
+        if self._matrices is None:
+            self._matrices = TypeMatrices(self, self.tops(), self._rooms.get(self._kind()))
+        return self._matrices
 
     def refine(self) -> int:
-        """Adaptive grids for workers with narrow likelihoods; returns how many moved."""
-        if self.tops is not None and len(self.levels) > 1:
-            from crowdsift.engines.torch.triton_types import refined
-
-            return int(refined(self, self.tops, CONSTANTS))
-        messages = self.messages[: self.before_gold]
-        relative = torch.exp((messages - messages.amax(dim=1, keepdim=True)).clamp(min=-55.0))
-        slices = relative[:, : self.n_regular()].reshape(len(messages), -1, self._size())
-        likelihood = slices.sum(dim=1)
-        ends = refined_ends(
-            self.levels, self.low[: self.before_gold], self.high[: self.before_gold], likelihood
-        )
-        gold = self.low[self.before_gold :]
-        low, high = torch.cat([ends[0], gold]), torch.cat([ends[1], gold])
-        same = (low == self.low) | (torch.isnan(low) & torch.isnan(self.low))
-        same &= (high == self.high) | (torch.isnan(high) & torch.isnan(self.high))
-        self.set_ends(low, high)
-        return int((~same).sum())
+        """Give workers with narrow likelihoods adaptive grids; return how many grids changed."""
+        if len(self.levels) < 2:  # one level has no cell to be narrower than
+            return 0
+        return int(refined(self, self.tops(), CONSTANTS))
 
     def gold_margin(self, marked: Tensor) -> float:
         """Log-odds that marked gold is of the largest reliability, against the smallest."""
@@ -272,11 +254,10 @@ class TypeState:
         priors[gold_rows, self._size() - 1] = 1.0
         return priors
 
-    def _matrices(self) -> tuple[Tensor, Transfer | None]:
-        """Relative likelihoods of workers without adaptive grids, and what those with one add."""
+    def _relative_likelihoods(self) -> tuple[Tensor, Transfer | None]:
+        """Return those of workers without adaptive grids, and what workers with one add."""
         if self._transfer is None:
-            top = self.messages.amax(dim=1, keepdim=True)
-            relative = torch.exp(self.messages - top)
+            relative = torch.exp(self.messages - self.tops()[:, None])
             banded, who = None, self.adaptive()
             if len(who):
                 regular = self.n_regular()

@@ -21,11 +21,10 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["VotePart", "VoteTensors", "from_device", "staged"]
+__all__ = ["VotePart", "VoteTensors"]
 
-# Votes of which a pass holds temporary numbers at once.
-_STAGE = 1 << 24  # numbers that are copied at once
-_PART = {"cpu": 1 << 20, "cuda": 1 << 25}
+_STAGE = 1 << 24  # numbers copied at once
+_PART = {"cpu": 1 << 20, "cuda": 1 << 25}  # votes of which a pass holds temporary numbers at once
 
 
 class VotePart(NamedTuple):
@@ -135,7 +134,7 @@ class VoteTensors(PassCount):
         with warnings.catch_warnings():  # arrays are read-only, and are only read
             warnings.simplefilter("ignore", UserWarning)
             source = torch.from_numpy(np.ascontiguousarray(values))
-        return staged(source, self.device)
+        return _copied(source, self.device)
 
 
 class ItemSums(ExactSum):
@@ -147,10 +146,8 @@ class ItemSums(ExactSum):
         self.add(part.second, values, sign=-1)
 
 
-def staged(source: Tensor, device: Any) -> Tensor:
-    """A long tensor on the device, through two buffers from which it copies by itself."""
-    if device.type == "cuda" and source.is_pinned():
-        return source.to(device, non_blocking=True)
+def _copied(source: Tensor, device: Any) -> Tensor:
+    """Copy a tensor to the device, a long one through two pinned buffers in turn."""
     if device.type == "cpu" or source.dim() != 1 or len(source) < 2 * _STAGE:
         return source.to(device, copy=True)
     result = torch.empty(len(source), dtype=source.dtype, device=device)
@@ -164,17 +161,3 @@ def staged(source: Tensor, device: Any) -> Tensor:
         free[at].record()
     torch.cuda.synchronize(device)
     return result
-
-
-def from_device(tensor: Tensor) -> Tensor:
-    """A copy in memory of the host that a GPU reads and writes by itself, where there is some.
-
-    On a GPU it is whole when what was asked of the device before is done.
-    """
-    if tensor.device.type == "cpu":
-        return tensor.to("cpu", copy=True)
-    try:
-        held = torch.empty_like(tensor, device="cpu", pin_memory=True)
-    except RuntimeError:  # the system lets no more be locked
-        return tensor.to("cpu")
-    return held.copy_(tensor, non_blocking=True)

@@ -1,16 +1,18 @@
-"""Votes without the compiled core: NumPy gives the same arrays, and nothing else needs it."""
+"""Benchmarks on a machine without the compiled core: NumPy gives the same arrays."""
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from benchmarks import numpy_core
 
 from crowdsift import _core
-from crowdsift.votes import numpy_kernels
 
 THREADS = 2
 
@@ -39,7 +41,7 @@ def test_collapse_in_numpy_is_that_of_the_core(
     workers = 7 if votes["worker"] is not None else 1  # the last has no votes
     ours, theirs = (
         collapse(*votes.values(), 9, workers, oriented, THREADS)
-        for collapse in (numpy_kernels.collapse, _core.collapse)
+        for collapse in (numpy_core.collapse, _core.collapse)
     )
     for one, two in zip(ours, theirs, strict=True):
         assert one.dtype == two.dtype
@@ -51,7 +53,7 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
     votes = drawn(seed)
     one, two, outcome, weight, _, _, offsets = _core.collapse(*votes.values(), 9, 6, False, THREADS)
     for ours, theirs in zip(
-        numpy_kernels.pool_pairs(one, two, outcome, weight, 9),
+        numpy_core.pool_pairs(one, two, outcome, weight, 9),
         _core.pool_pairs(one, two, outcome, weight, 9),
         strict=True,
     ):
@@ -59,7 +61,7 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-6)
     rank = np.random.default_rng(seed).permutation(9).astype(np.uint32) // 2
     for ours, theirs in zip(
-        numpy_kernels.tally(one, two, outcome, weight, offsets, rank, THREADS),
+        numpy_core.tally(one, two, outcome, weight, offsets, rank, THREADS),
         _core.tally(one, two, outcome, weight, offsets, rank, THREADS),
         strict=True,
     ):
@@ -67,11 +69,11 @@ def test_what_is_counted_in_numpy_is_what_the_core_counts(seed: int) -> None:
         np.testing.assert_allclose(ours, theirs, rtol=1e-12)
     few = np.arange(6) * (len(one) // 6)  # else every item has votes of several workers
     ends = np.searchsorted(few, offsets)
-    ours = numpy_kernels.judged_by_one(one[few], two[few], ends, 9)
+    ours = numpy_core.judged_by_one(one[few], two[few], ends, 9)
     assert ours.any()
     assert (ours == _core.judged_by_one(one[few], two[few], ends, 9)).all()
     sparse = slice(0, 6)
-    ours = numpy_kernels.components(one[sparse], two[sparse], 9)
+    ours = numpy_core.components(one[sparse], two[sparse], 9)
     assert (ours == _core.components(one[sparse], two[sparse], 9)).all()
 
 
@@ -87,7 +89,7 @@ def test_faults_found_in_numpy_are_those_of_the_core(column: str, value: float) 
         votes[column][row] = value
         if row == 17:
             votes["second"][300] = votes["first"][300]
-        ours = numpy_kernels.find_fault(*votes.values(), 9, 6)
+        ours = numpy_core.find_fault(*votes.values(), 9, 6)
         assert ours == _core.find_fault(*votes.values(), 9, 6)
         assert ours[1] == row
 
@@ -96,30 +98,41 @@ def test_an_item_compared_with_itself_is_found() -> None:
     votes = drawn(3)
     votes.pop("context")
     votes["second"][5] = votes["first"][5]
-    assert numpy_kernels.find_fault(*votes.values(), 9, 6) == (3, 5)
+    assert numpy_core.find_fault(*votes.values(), 9, 6) == (3, 5)
 
 
-def test_votes_are_read_without_the_compiled_core(tmp_path: Any) -> None:
-    path = tmp_path / "votes.csv"
-    path.write_text("left,right,winner,worker\na,b,left,x\nb,c,tie,y\na,c,right,x\na,b,left,x\n")
-    program = f"""
+def test_components_of_a_path_its_worst_case() -> None:
+    path = np.random.default_rng(1).permutation(400)
+    assert not numpy_core.components(path[1:], path[:-1], 400).any()
+
+
+PROGRAM = """
 import sys
-sys.modules["crowdsift._core"] = None  # importing it now fails
-import numpy as np
-import crowdsift
-from crowdsift.votes.kernels import COMPILED
-from crowdsift.votes.graph import components
-from crowdsift.votes.tally import tally
-assert not COMPILED
-votes = crowdsift.read({str(path)!r})
-print(votes)
-print(votes.weight.tolist(), votes.offsets.tolist(), components(votes).tolist())
-print(tally(votes, np.array([1, 2, 3])).appearances.tolist(), len(votes.pooled()))
+
+class Hidden:
+    def find_spec(self, name, path=None, target=None):
+        if name.split(".")[0] in {names} or name == "crowdsift._core":
+            raise ImportError(name)
+
+sys.meta_path.insert(0, Hidden())
+from benchmarks.gpu_bench import Bench, large
+from crowdsift.models import model
+bench = Bench("cpu", 100.0)
+votes = large(bench, 300)
+for method in ("bt", "bora-map"):
+    print(method, len(bench.fit(model(method), votes)[1].scores))
+print(sys.modules["crowdsift._core"].__name__)
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.splitlines() == [
-        "Comparisons(4 votes in 3 distinct rows, 3 items, 2 workers, sides known)",
-        "[2.0, 1.0, 1.0] [0, 2, 3] [0, 0, 0]",
-        "[3.0, 3.0, 2.0] 3",
-    ]
+
+
+def test_benchmarks_of_a_gpu_need_pytorch_and_numpy_alone() -> None:
+    pytest.importorskip("triton", reason="Triton is not installed")
+    names = {"duckdb", "narwhals", "typer", "rich", "jinja2", "threadpoolctl", "pandas", "pyarrow"}
+    root = Path(__file__).resolve().parents[2]
+    paths = os.pathsep.join(map(str, (root / "src", root)))
+    run = subprocess.run(
+        [sys.executable, "-W", "ignore", "-c", PROGRAM.replace("{names}", repr(names))],
+        capture_output=True, text=True, timeout=300, check=False,
+        env={"PYTHONPATH": paths, "PATH": "", "TRITON_INTERPRET": "1"},
+    )  # fmt: skip
+    assert run.stdout.split() == ["bt", "50", "bora-map", "50", "benchmarks.numpy_core"], run.stderr

@@ -1,10 +1,12 @@
-"""The kernels over votes in NumPy: what the compiled core does, where it cannot be imported.
+"""The functions of the compiled core that read and count votes, in NumPy.
 
-They give the same arrays as the core; a test compares the two.
+A machine lent for its GPU has PyTorch and NumPy, but no compiled core: there the benchmarks of the
+torch engine use these in its place. A test compares the two.
 """
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,7 +21,16 @@ if TYPE_CHECKING:
     Double = NDArray[np.float64]
     Offsets = NDArray[np.int64]
 
-__all__ = ["collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "tally"]
+__all__ = ["collapse", "components", "find_fault", "judged_by_one", "pool_pairs", "replace_core",
+           "tally"]  # fmt: skip
+
+
+def replace_core() -> None:
+    """Register this module as the compiled core if there is none."""
+    try:
+        import crowdsift._core  # noqa: F401
+    except ImportError:
+        sys.modules["crowdsift._core"] = sys.modules[__name__]
 
 
 def find_fault(
