@@ -24,11 +24,12 @@ def test_statistics_and_hidden_workers_are_those_of_the_fit(run, votes):
     status, out, _ = run("fit", votes, *words)
     assert status == 0
     found = json.loads(out)
-    fit = crowdsift.fit(votes, "bora-map")
+    fit = crowdsift.fit(votes, "bora-map", hide_workers=True)
     wanted = fit.with_statistics(halves=5).summary["statistics"]
     assert found["summary"]["statistics"] == json.loads(json.dumps(wanted))
     names = {row["worker"] for row in found["workers"]}
-    assert not names & set(fit.workers["worker"])
+    assert names == set(fit.workers["worker"])
+    assert not names & set(crowdsift.read(votes).workers)
     assert len(names) == 6
     shown = sorted(row["reliability"] for row in found["workers"])
     assert shown == pytest.approx(sorted(fit.workers["reliability"]))

@@ -23,6 +23,7 @@ from crowdsift.results.compared import Pairs, better
 from crowdsift.results.predict import item_codes
 from crowdsift.results.query import positions
 from crowdsift.votes.labels import context_names, context_parts
+from crowdsift.votes.pseudonyms import is_pseudonym
 from crowdsift.votes.replies import is_cut, messages_of
 
 if TYPE_CHECKING:
@@ -196,6 +197,11 @@ def _fit_of(
     """The fit that was given, or that of the votes."""
     if fitted is not None:
         found = fitted if isinstance(fitted, Fit) else load(fitted)
+        if found.summary.get("workers_hidden") and not all(map(is_pseudonym, coded.workers)):
+            raise RequestError(
+                "the workers of this fit are hidden, and these votes have their labels: export the "
+                "votes of the fit itself (its folder), or use a fit without --hide-workers"
+            )
         _require_method(found.method)
         return found
     if method is None:

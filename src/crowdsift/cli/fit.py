@@ -22,7 +22,7 @@ from crowdsift.cli.terminal import (
     to_json,
     warn,
 )
-from crowdsift.errors import CrowdsiftError
+from crowdsift.errors import CrowdsiftError, RequestError
 
 if TYPE_CHECKING:
     from crowdsift import Fit
@@ -45,7 +45,7 @@ def fit(
     robustness: opt.Robustness = False, statistics: opt.Statistics = False,
     mturk_review: opt.MturkReview = None, excel_safe: opt.ExcelSafe = None,
     as_json: opt.AsJson = False, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
-    hide_workers: opt.HideWorkers = False,
+    hide_workers: opt.HideWorkers = False, hide_key: opt.HideKey = None,
     partitions: opt.Partitions = False, query: opt.Query = None, to_table: opt.ToTable = None,
     start: opt.Start = None, checkpoint: opt.Checkpoint = None,
     engine: opt.EngineName = "auto", device: opt.Device = None, scheduler: opt.Scheduler = None,
@@ -57,12 +57,13 @@ def fit(
 
     given = hyper_parameters(settings or [])
     model = None if method is None else crowdsift.model(method, **given)
-    _refuse_targets(votes, table, to_table)
+    hidden = hide_key or hide_workers
+    _refuse_targets(votes, table, to_table, mturk_review if hidden else None)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
         covariates=covariates, features=features, query=query, threads=threads,
-        partitions=partitions,
+        partitions=partitions, hide_workers=hidden,
     )  # fmt: skip
     resources: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device,
                                  "checkpoint": checkpoint}  # fmt: skip
@@ -84,12 +85,11 @@ def fit(
         )  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
-    shown = result.hide_workers() if hide_workers else result
-    _write_folders(shown, steps, out, excel_safe)
+    _write_folders(result, steps, out, excel_safe)
     _write_review(result, rows, mturk_review, steps)
-    _write_files(shown, steps, report, table)
-    _write_tables(shown, steps, votes, to_table)
-    _show(shown, steps, as_json)
+    _write_files(result, steps, report, table)
+    _write_tables(result, steps, votes, to_table)
+    _show(result, steps, as_json)
 
 
 class _Steps:
@@ -133,8 +133,15 @@ def _refuse_unused(
     )
 
 
-def _refuse_targets(votes: str, table: Path | None, to_table: str | None) -> None:
-    """Refuse a table of unknown kind, and one in a database that the votes do not come from."""
+def _refuse_targets(
+    votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None
+) -> None:
+    """Refuse a table of unknown kind or of another database, and a review of hidden workers."""
+    if hidden_review is not None:
+        raise RequestError(
+            "--mturk-review writes the batch as Amazon needs it, worker ids included, which "
+            "--hide-workers forbids; run fit twice, once with each"
+        )
     if table is not None:
         from crowdsift.results.leaderboard import form_of
 

@@ -279,7 +279,17 @@ MturkReview = Annotated[
 HideWorkers = Annotated[
     bool,
     typer.Option(
-        "--hide-workers", help="Stable pseudonyms instead of the labels of workers, everywhere."
+        "--hide-workers",
+        help="Stable pseudonyms instead of the labels of workers, in all that is written.",
+    ),
+]
+HideKey = Annotated[
+    Path | None,
+    READS,
+    typer.Option(
+        "--hide-key",
+        help="File of a secret key for the pseudonyms (made with: openssl rand -hex 32), without "
+        "which nobody can find out who is who from a list of labels. Implies --hide-workers.",
     ),
 ]
 TimeColumn = Annotated[

@@ -37,6 +37,7 @@ def read_options(**given: Any) -> ReadOptions:
         "query": given.get("query") or "",
         "partitions": given.get("partitions", False),
         "threads": given.get("threads"),
+        "hide_workers": given.get("hide_workers"),
     }
     if given.get("skip_bad"):
         known["skip_bad"] = given.get("bad_rows") or BAD_ROWS

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from crowdsift.cli.options import FitFolder, HideWorkers, Quiet, Threads
+from crowdsift.cli.options import FitFolder, HideKey, HideWorkers, Quiet, Threads
 from crowdsift.cli.targets import Writes
 from crowdsift.cli.terminal import command_line, say, step_progress
 
@@ -34,6 +34,7 @@ def report(
         ),
     ] = False,
     hide_workers: HideWorkers = False,
+    hide_key: HideKey = None,
     threads: Threads = None,
     quiet: Quiet = False,
 ) -> None:
@@ -42,8 +43,8 @@ def report(
 
     out = out or directory / "report.html"
     found = crowdsift.load(directory)
-    if hide_workers:
-        found = found.hide_workers()
+    if hide_workers or hide_key:
+        found = found.hide_workers(hide_key)
     with step_progress("Making the report", quiet=quiet):
         page = found.report(title=title, command=command_line(), refit=refit, threads=threads)
     page.save(out)

@@ -28,7 +28,7 @@ def update(
     where: opt.Where = None, unique: opt.Unique = None,
     skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, sides: opt.Sides = None,
     partitions: opt.Partitions = False, query: opt.Query = None,
-    gold: opt.Gold = None,
+    gold: opt.Gold = None, hide_key: opt.HideKey = None,
     as_json: opt.AsJson = False,
     threads: opt.Threads = None,
     quiet: opt.Quiet = False,
@@ -44,6 +44,7 @@ def update(
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, sides=sides,
         skip_bad=skip_bad, bad_rows=bad_rows, partitions=partitions, query=query, threads=threads,
+        hide_workers=hide_key,
     )  # fmt: skip
     given = {name: getattr(options, name) for name in options.changed()}
     with ExitStack() as hold:

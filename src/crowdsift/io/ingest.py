@@ -21,7 +21,7 @@ from crowdsift.io.recognise import plan_reading
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
-from crowdsift.votes.labels import By, context_names
+from crowdsift.votes.labels import By, context_names, shown
 from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
@@ -50,6 +50,7 @@ def read(
     partitions: bool = False,
     query: str = "",
     memory: str = "",
+    hide_workers: bool | str | os.PathLike[str] = False,
     threads: int | None = None,
 ) -> Comparisons:
     """Read votes, one row per vote, from a file, a data frame or arrays.
@@ -104,6 +105,9 @@ def read(
     memory
         An amount such as ``"4GB"``: Parquet files whose votes would need more are read into files,
         not into memory.
+    hide_workers
+        True puts pseudonyms in place of the labels of workers, in notes and bad rows, too; the
+        path of a file takes the secret key in it for them (docs/report.md).
     threads
         How many threads may read and sort; default: all cores that this process may use.
 
@@ -140,7 +144,7 @@ def read(
         values={} if values is None else values, where=where,
         unique=unique, workers=workers, sides=sides, covariates=covariates, by=by,  # type: ignore[arg-type]
         skip_bad=skip_bad, partitions=partitions, query=query, memory=memory,
-        threads=threads,
+        hide_workers=hide_workers, threads=threads,
     )  # fmt: skip
     return read_votes(source, options)
 
@@ -286,14 +290,18 @@ def _coded(ready: Prepared, options: ReadOptions) -> CodedVotes:
     elif layout[-1] == "outcome":
         outcome = table.quantities(roles["outcome"], "outcome").astype(np.float32, copy=False)
     workers: NDArray[np.object_] = np.array([None], dtype=object)
-    worker = None
+    worker, hiding = None, options.hide_workers
     if ready.has_workers:
         workers, (worker,) = table.labels([roles["worker"]], "worker label")
+    notes = () if ready.plan.replies else alike(items, "items")
+    named = shown if hiding is None else hiding.pseudonym
+    notes = (*ready.notes, *notes, *alike(workers, "workers", named))
+    if hiding is not None and worker is not None:  # at once, so that nothing later has a label
+        workers, code = hiding.pseudonyms(workers)
+        worker = code[worker]
     weight = None
     if "weight" in roles:
         weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
-    notes = () if ready.plan.replies else alike(items, "items")
-    notes = (*ready.notes, *notes, *alike(workers, "workers"))
     if ready.by:
         context = context_labels(table, context_names(ready.by))
         items, first, second = split_items(context, items, first, second)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Any
 from crowdsift.votes.labels import shown
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Callable, Iterable
 
 __all__ = ["alike"]
 
 
-def alike(labels: Iterable[Any], what: str) -> tuple[str, ...]:
-    """A warning where text labels differ only in blanks or Unicode form.
+def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown) -> tuple[str, ...]:
+    """Return a warning if text labels differ only in blanks or Unicode form.
+
+    `named` is how the warning names a label.
 
     Examples
     --------
@@ -35,7 +37,7 @@ def alike(labels: Iterable[Any], what: str) -> tuple[str, ...]:
     groups = [sorted(group) for group in by_form.values() if len(group) > 1]
     if not groups:
         return ()
-    first = " and ".join(shown(text) for text in min(groups)[:3])
+    first = " and ".join(named(text) for text in min(groups)[:3])
     more = f" ({len(groups)} such groups)" if len(groups) > 1 else ""
     return (
         f"the {what} {first} differ only in blanks or Unicode form{more}; they count as different "

@@ -10,11 +10,21 @@ from typing import Any
 
 from crowdsift.errors import RequestError
 from crowdsift.votes.labels import By
+from crowdsift.votes.pseudonyms import Hiding
 
 __all__ = ["ReadOptions"]
 
 _NONE: Mapping[str, str] = MappingProxyType({})
-_REMEMBERED = ("columns", "format", "values", "where", "unique", "sides", "partitions")
+_REMEMBERED = (
+    "columns",
+    "format",
+    "values",
+    "where",
+    "unique",
+    "sides",
+    "partitions",
+    "hide_workers",
+)
 
 
 @dataclass(frozen=True)
@@ -40,6 +50,9 @@ class ReadOptions:
         False pools all votes as of one unknown voter.
     sides
         Whether the first item was shown on the left; None: as the layout says.
+    hide_workers
+        True puts pseudonyms in place of the labels of workers, so that no result has a label; the
+        path of a file takes the secret key in it, without which nobody can compute them.
     covariates
         What may sway a vote beside quality, by name: a column in favour of the first item, of
         numbers or of yes and no, or one for each item, as left_chars and right_chars for chars.
@@ -72,6 +85,7 @@ class ReadOptions:
     unique: tuple[str, ...] = ()
     workers: bool = True
     sides: bool | None = None
+    hide_workers: Any = None
     covariates: tuple[str, ...] = ()
     by: By = ""
     skip_bad: bool | str | os.PathLike[str] = False
@@ -91,6 +105,7 @@ class ReadOptions:
         put(self, "by", _contexts(self.by))
         put(self, "query", _text(self.query, "query"))
         put(self, "memory", _text(self.memory, "memory"))
+        put(self, "hide_workers", Hiding.of(self.hide_workers))
         for name in ("workers", "partitions"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, "True or False", getattr(self, name))
@@ -122,6 +137,8 @@ class ReadOptions:
         """
         kept = [name for name in self.changed() if name in _REMEMBERED]
         values = {name: getattr(self, name) for name in kept}
+        if self.hide_workers is not None:
+            values["hide_workers"] = self.hide_workers.to_json()
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
 
     def changed(self) -> list[str]:

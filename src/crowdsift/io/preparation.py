@@ -186,7 +186,10 @@ def _choose(
         numbers += [(name, "covariate") for name in number_columns(table, covariates)]
         set_bad_aside(selection, plan, values, labels=columns, numbers=numbers)
         if isinstance(options.skip_bad, str | os.PathLike) and selection.reasons:
-            selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())))
+            hidden = (
+                {} if options.hide_workers is None else {roles.get("worker"): options.hide_workers}
+            )
+            selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())), hidden)
     selection.refuse_nothing()
 
 

@@ -16,15 +16,16 @@ from crowdsift.errors import InputError
 from crowdsift.io.columns import resolve_column
 from crowdsift.io.files import replace_file
 from crowdsift.votes.intake import Intake
-from crowdsift.votes.labels import MISSING, LabelError
+from crowdsift.votes.labels import MISSING, LabelError, is_empty
 from crowdsift.votes.source import SortedCodes, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
     from crowdsift.io.duck_write import Added
+    from crowdsift.votes.pseudonyms import Hiding
 
 __all__ = ["Selected", "Selection"]
 
@@ -255,8 +256,15 @@ class Selection:
             line = str(self.intake("rows", 0, 0, ())).partition(": ")[2]
             raise InputError(f"no votes are left: {line}", source=self.table.source)
 
-    def write_aside(self, path: str | os.PathLike[str], columns: Sequence[str]) -> None:
-        """Write the rows set aside with their places and reasons."""
+    def write_aside(
+        self, path: str | os.PathLike[str], columns: Sequence[str],
+        hidden: Mapping[str | None, Hiding],
+    ) -> None:  # fmt: skip
+        """Write the rows set aside with their places and reasons.
+
+        The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated nothing
+        is then written but its place, since a label may stand in any of them.
+        """
         with (
             replace_file(Path(path)) as temporary,
             temporary.open("w", encoding="utf-8", newline="") as out,
@@ -270,4 +278,9 @@ class Selection:
                 row = int(own[0])
                 values = [self.table.value(name, row) for name in columns]
                 shown = ["" if value is None else value for value in values]
+                for place, name in enumerate(columns):
+                    if hidden and not column:
+                        shown[place] = ""
+                    elif name in hidden and not is_empty(shown[place]):
+                        shown[place] = hidden[name].pseudonym(shown[place])
                 writer.writerow([*self.table.place(row), column, reason, *shown])

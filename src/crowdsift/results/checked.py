@@ -99,19 +99,6 @@ class CheckedRecord(FitRecord):
         """
         return copying(self)
 
-    def hide_workers(self) -> Self:
-        """The same fit with stable pseudonyms for workers, those named in the summary included."""
-        labels = map(str, self.worker_table["worker"].tolist())
-        hidden = super().hide_workers()
-        known = dict(zip(labels, hidden.worker_table["worker"].tolist(), strict=True))
-        summary = dict(hidden.summary)
-        named = {"robustness": "workers", "statistics": "misfitting_workers", "drift": "workers"}
-        for name, key in named.items():
-            if summary.get(name) and summary[name].get(key):
-                found = [known.get(label, label) for label in summary[name][key]]
-                summary[name] = {**summary[name], key: found}
-        return replace(hidden, summary=summary)
-
     def with_robustness(self, **options: Any) -> Self:
         """The fit with the figures of `robustness` in its summary; the options are the same.
 

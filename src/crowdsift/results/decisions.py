@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from hashlib import sha256
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -16,7 +15,7 @@ if TYPE_CHECKING:
 
     from crowdsift.results.data import FitData
 
-__all__ = ["decisions", "pseudonyms", "reason_texts"]
+__all__ = ["decisions", "reason_texts"]
 
 SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to block
 _SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_adversarial"}
@@ -60,24 +59,6 @@ def decisions(fit: FitData) -> Table:
             "suggestion": suggestion,
         }
     )
-
-
-def pseudonyms(labels: NDArray[np.object_]) -> NDArray[np.object_]:
-    """A name for every worker that depends on its label alone, and does not show it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from crowdsift.results.decisions import pseudonyms
-    >>> pseudonyms(np.array(["ann"], object)).tolist()
-    ['worker-730dab2f']
-    """
-    named = np.empty(len(labels), dtype=object)
-    digests = [sha256(repr(label).encode("utf-8", "surrogatepass")) for label in labels.tolist()]
-    size = 8 if len(labels) < 10_000 else 16  # so that no two are alike
-    named[:] = [f"worker-{digest.hexdigest()[:size]}" for digest in digests]
-    named.setflags(write=False)
-    return named
 
 
 def reason_texts(fit: FitData) -> NDArray[np.object_]:

@@ -15,11 +15,13 @@ from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.checked import CheckedRecord
 from crowdsift.results.data import FitData, model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.hidden import hidden_votes
 from crowdsift.results.history import with_history
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overlap import again_notes, fingerprint, refuse_repeated, taken_by
 from crowdsift.results.start import kept_gold
 from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping
@@ -49,8 +51,19 @@ def read_new(
         How many threads may read.
     """
     old = _required_votes(earlier)
+    hiding = Hiding.of(old.reading.get("hide_workers"))
+    if hiding is None and options.get("hide_workers"):
+        raise RequestError(
+            "the workers of the fit are not hidden: the same worker would become two; hide them "
+            "first (Fit.hide_workers), or fit all votes with --hide-workers"
+        )
+    if hiding is not None and options.get("hide_workers"):
+        hiding = hiding.or_same(Hiding.of(options["hide_workers"]))
+        options = {**options, "hide_workers": hiding}
     if isinstance(votes, Comparisons):
-        new = votes
+        own = Hiding.of(votes.reading.get("hide_workers"))
+        same = hiding is None or (own is not None and own.check == hiding.check)
+        new = votes if hiding is None or same else hidden_votes(votes, hiding)
     else:
         options = {**old.reading, "by": old.by, "workers": old.has_workers, **options}
         new = read_votes(votes, ReadOptions.of(options, threads), None if again else old.row_ids)

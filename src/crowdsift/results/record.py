@@ -11,7 +11,8 @@ import numpy as np
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.compared import Pairs, better
 from crowdsift.results.data import FitData
-from crowdsift.results.decisions import decisions, pseudonyms
+from crowdsift.results.decisions import decisions
+from crowdsift.results.hidden import hidden_fields
 from crowdsift.results.joint import first_place, joint_table, win_matrix
 from crowdsift.results.leaderboard import leaderboard
 from crowdsift.results.predict import differences, item_codes, outcomes, question
@@ -218,25 +219,27 @@ class FitRecord(FitData):
         """Items and workers as tables of PyArrow."""
         return self._frames("pyarrow")
 
-    def hide_workers(self) -> Self:
-        """The same fit with stable pseudonyms in place of the labels of workers.
+    def hide_workers(self, key: str | os.PathLike[str] | None = None) -> Self:
+        """Return the same fit with stable pseudonyms in place of the labels of workers.
 
-        A pseudonym depends on the label alone, so that it is the same in every table and report.
-        Whoever has a list of labels can find out whose it is.
+        A pseudonym is the same in every table, report and update. An update of the fit hides the
+        workers of the new votes in the same way. To hide workers from the beginning, notes of
+        reading and bad rows included, read or fit with ``hide_workers=True``.
+
+        Parameters
+        ----------
+        key
+            The file of a secret key of at least 16 characters. Without a key everybody who has a
+            list of labels can find out who is who; with one only those who have the key.
 
         Examples
         --------
         >>> import crowdsift
         >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["ann"])
         >>> crowdsift.fit(votes, "bt").hide_workers().workers["worker"].tolist()
-        ['worker-730dab2f']
+        ['worker-f9fbcfa180d108c7a2a83516']
         """
-        hidden = pseudonyms(self.worker_table["worker"])
-        votes = self.votes
-        if votes is not None and votes.has_workers:
-            votes = replace(votes, workers=hidden)
-        table = Table({**self.worker_table, "worker": hidden})
-        return replace(self, worker_table=table, votes=votes)
+        return replace(self, **hidden_fields(self, key))
 
     def with_seconds(self, seconds: Mapping[Any, float]) -> Self:
         """The same fit with the median time of a worker's answers, `median_seconds`, beside it.

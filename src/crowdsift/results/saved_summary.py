@@ -166,7 +166,7 @@ _KINDS: dict[str, Check] = {
     "dependent_groups": _maybe(_COUNT),
     "design_effect": _maybe(_SIZE),
     "group_effect": _maybe(_SIZE),
-    "workers_hidden": _maybe(_text),
+    "workers_hidden": _maybe(_object("check", check=_text)),
     "drift": _maybe(_object("workers", crowd_change=_ANY, crowd_z=_ANY, workers=_LABELS)),
     "robustness": _maybe(
         _object(
@@ -213,7 +213,7 @@ _KINDS: dict[str, Check] = {
     ),
     "kept": _object(
         votes=_object("sides_known has_workers source", sides_known=_truth, has_workers=_truth,
-                      source=_text),
+                      source=_text, reading=_values(lambda _: True), row_ids=_truth),
         precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
         taken=_LABELS,
     ),

@@ -55,6 +55,7 @@ def summary(
         "components": int(fitted.component.max()) + 1,
         "by": list(votes.by) if isinstance(votes.by, tuple) else votes.by or None,
         "sides_known": votes.sides_known,
+        "workers_hidden": votes.reading.get("hide_workers"),
         "intake": None if votes.intake is None else votes.intake.to_json(),
         "converged": rule.converged,
         "measure": rule.measure,

@@ -1,0 +1,127 @@
+"""A fit with pseudonyms in place of the labels of workers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.engines.grid import WorkerPoints
+from crowdsift.errors import RequestError
+from crowdsift.results.tables import Table
+from crowdsift.solvers.ep.kept_sites import recoded
+from crowdsift.votes.pseudonyms import Hiding
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.results.data import FitData
+    from crowdsift.results.posterior import Posterior
+    from crowdsift.votes.comparisons import Comparisons
+
+__all__ = ["hidden_fields", "hidden_votes"]
+
+_NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": "workers"}
+
+
+def hidden_fields(fit: FitData, key: Any = None) -> dict[str, Any]:
+    """Return the fields of a fit that change when its workers are hidden.
+
+    Workers are sorted by pseudonym everywhere: the order of their labels would show who is who.
+
+    Parameters
+    ----------
+    fit
+        The fit; nothing changes where its workers are hidden already.
+    key
+        The file of a secret key; None hides without a key.
+    """
+    hiding, before = Hiding.of(key or True), Hiding.of(fit.summary.get("workers_hidden"))
+    assert hiding is not None
+    if before is not None:
+        if key is not None:
+            before.or_same(hiding)
+        return {}
+    labels = fit.worker_table["worker"]
+    names, code = hiding.pseudonyms(labels)
+    if len(names) < len(labels):
+        raise RequestError("two workers have the same pseudonym; hide them with a key")
+    known = {str(label): str(names[place]) for label, place in zip(labels, code, strict=True)}
+    order = np.argsort(code)
+    table = {name: fit.worker_table[name][order] for name in fit.worker_table}
+    fields: dict[str, Any] = {
+        "worker_table": Table({**table, "worker": names}),
+        "summary": _summary(fit.summary, known, hiding),
+    }
+    if fit.votes is not None and fit.votes.has_workers:
+        fields["votes"] = _votes(fit.votes, names, code, hiding)
+    if fit.posterior is not None and len(labels):
+        fields["posterior"] = _posterior(fit.posterior, order, code)
+    if fit.sites is not None and len(labels):
+        gold = len(labels)  # the code after the last worker
+        worker = np.append(code.astype(np.int64), gold)
+        fields["sites"] = recoded(fit.sites, np.arange(fit.item_table.height), worker, gold + 1)
+    if fit.coefficients is not None:
+        rows = fit.coefficients
+        own = np.array([known[str(label)] for label in rows["worker"]], dtype=object)
+        place = np.argsort(own, kind="stable")
+        hidden = {**{name: rows[name][place] for name in rows}, "worker": own[place]}
+        fields["coefficients"] = Table(hidden)
+    return fields
+
+
+def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> dict[str, Any]:
+    """Return the summary with pseudonyms, without the notes of reading that name workers."""
+    result = {**summary, "workers_hidden": hiding.to_json()}
+    for name, key in _NAMED.items():
+        if result.get(name) and result[name].get(key):
+            found = [known.get(label, "worker-unknown") for label in result[name][key]]
+            result[name] = {**result[name], key: found}
+    if result.get("intake"):
+        result["intake"] = {**result["intake"], "notes": _notes(result["intake"]["notes"])}
+    return result
+
+
+def _notes(notes: Any) -> list[str]:
+    return [note for note in notes if not note.startswith("the workers ")]
+
+
+def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
+    """Return the votes with pseudonyms in place of the labels of workers, sorted by them."""
+    return _votes(votes, *hiding.pseudonyms(votes.workers), hiding) if votes.has_workers else votes
+
+
+def _votes(
+    votes: Comparisons, names: NDArray[np.object_], code: NDArray[np.uint32], hiding: Hiding
+) -> Comparisons:
+    """Return the votes with pseudonyms, sorted by them."""
+    worker = code[votes.worker_codes()]
+    order, intake = np.argsort(worker, kind="stable"), votes.intake
+    columns = {
+        name: getattr(votes, name)[order] for name in ("first", "second", "outcome", "weight")
+    }
+    counts = np.bincount(worker, minlength=len(names))
+    if intake is not None:
+        seconds = {names[place]: intake.work_seconds[label]
+                   for label, place in zip(votes.workers, code, strict=True)
+                   if label in intake.work_seconds}  # fmt: skip
+        intake = replace(intake, notes=tuple(_notes(intake.notes)), work_seconds=seconds)
+    return replace(
+        votes, **columns, workers=names, offsets=np.append(0, np.cumsum(counts)).astype(np.int64),
+        features=None if votes.features is None else votes.features[order], intake=intake,
+        reading={**votes.reading, "hide_workers": hiding.to_json()},
+    )  # fmt: skip
+
+
+def _posterior(
+    posterior: Posterior, order: NDArray[np.intp], code: NDArray[np.uint32]
+) -> Posterior:
+    """Return the posterior with its rows of workers in the new order."""
+    quantiles, points, apart = posterior.quantiles, posterior.points, posterior.in_context
+    return replace(
+        posterior,
+        quantiles=None if quantiles is None else quantiles[order],
+        points=None if points is None else WorkerPoints(*(rows[order] for rows in points)),
+        in_context=None if apart is None else apart._replace(worker=code[apart.worker].astype(int)),
+    )
