@@ -171,6 +171,9 @@ def test_outputs_that_need_labels_are_refused(files):
     with pytest.raises(CrowdsiftError, match="hidden, and these votes have their labels"):
         crowdsift.export_votes(files.votes, files.folder / "x.jsonl", fitted=fit, skip_bad=True)
     assert not (files.folder / "x.jsonl").exists()
+    with pytest.raises(RequestError, match="would count as somebody new"):
+        crowdsift.next_pairs(fit, 2, workers=PEOPLE[:3])
+    assert crowdsift.next_pairs(fit, 2, workers=fit.worker_table["worker"].tolist()).height == 2
     arguments = [
         "fit",
         files.votes,

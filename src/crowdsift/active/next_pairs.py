@@ -14,6 +14,7 @@ from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.results.tables import Table
 from crowdsift.votes.pairs import pair_codes
+from crowdsift.votes.pseudonyms import is_pseudonym
 
 __all__ = ["next_pairs", "second_opinions"]
 
@@ -51,6 +52,12 @@ def next_pairs(
     ['connects']
     """
     named = () if workers is None or isinstance(workers, str) else list(workers)
+    hidden = isinstance(votes, Fit) and votes.summary.get("workers_hidden")
+    if hidden and not all(map(is_pseudonym, named)):
+        raise RequestError(
+            "the workers of this fit are hidden, and whoever is named would count as somebody new: "
+            "name them by the pseudonyms of its workers.csv, or use a fit without --hide-workers"
+        )
     selector = Selector(
         votes, items=items, workers=named, islands=islands, columns=columns, seed=seed,
         threads=threads,
