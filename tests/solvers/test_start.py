@@ -120,6 +120,24 @@ def test_gold_goes_on(crowd):
     assert largest_difference(whole, warm) < 1e-3
 
 
+@pytest.mark.parametrize("lies", [False, True])
+def test_reliabilities_are_the_cold_ones_where_the_scale_drifts(lies):
+    """Few items and many votes of each worker; `lies`: gold turns the sign of the cold run."""
+    drawn = crowdsift.simulate(6, 10, 600, reliability=(0.7, 2.0), seed=5004)
+    votes = source_of(drawn.comparisons())
+    gold = None
+    if lies:
+        votes["winner"], votes["loser"] = votes["loser"], votes["winner"]
+        order = np.asarray(drawn.items)[np.argsort(-np.asarray(drawn.scores))].tolist()
+        gold = {"winner": order[:3], "loser": order[::-1][:3]}
+    new = held_back(len(votes["winner"]), 0.05, 1)
+    whole = crowdsift.fit(some(votes, slice(None)), gold=gold)
+    warm = crowdsift.fit(some(votes, ~new), gold=gold).update(some(votes, new))
+    assert largest_difference(whole, warm) < 1e-3
+    for name in ("reliability", "lower", "upper"):
+        np.testing.assert_allclose(warm.worker_table[name], whole.worker_table[name], rtol=5e-3)
+
+
 def test_contexts_go_on():
     votes = source_of(crowdsift.simulate(items=12, workers=20, comparisons=900, seed=2)
                      .comparisons())  # fmt: skip

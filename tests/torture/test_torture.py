@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from torture import AREAS
+from torture import AREAS, lives
 
 # Some fifteen seconds in all.
 CASES = {
@@ -40,7 +40,7 @@ def test_torture(area, batch, tmp_path):
 def test_lives(seed, tmp_path):
     """A fit that went on kept to what the earlier votes showed: no effect of pairs, no sides,
     sides that the new votes speak against."""
-    AREAS["lives"](seed, tmp_path)
+    lives.sift_life(seed, tmp_path)
 
 
 def test_a_message_of_the_reader_that_is_no_utf8(tmp_path):

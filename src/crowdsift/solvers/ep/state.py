@@ -39,6 +39,7 @@ _USUAL = 10.0  # a largest change is held against this times the root mean squar
 _NEARLY = 10.0  # tolerances from which on a warm run asks for exact variances
 _WARM_CHANGE = 1e-3  # up to which a warm run learns π and solves for the items from the start
 _EFFECT_CHANGE = 0.01  # scores move by about so much with the logarithm of a pair effect
+_SAME_SCALE = 2.5e-3  # from 1, up to which messages at a held scale will do
 _NOTHING = 0.01  # scores of this size hold no information
 _EXTRAPOLATED = 50  # iterations of stage 2 in which π is extrapolated; later it might unsettle
 _REFINING, _SETTLED = 10, 1e-3  # stage 2 in which grids move; a change after which evidence is fair
@@ -91,6 +92,8 @@ class Propagation:
     indefinite: bool = False
     scale_steps: int = 0
     unclipped: int = 0  # iterations in stage 2
+    flipped_at: int = 0  # iterations before the sign was turned
+    held_scale: float = 1.0  # what the last pass took back
     swings: int = 0  # steps in a row that took back the one before
     last_step: Vector | None = None
     evidence: list[float] = field(default_factory=list)
@@ -160,7 +163,12 @@ class Propagation:
         self.damping, self.last_step, self.swings, self.unclipped = 0.75, None, 0, 0
 
     def flip(self) -> None:
-        """The same state with scores and reliabilities of the other sign."""
+        """Turn the sign of scores and reliabilities, and go on as a run that has just begun.
+
+        Where the scale drifts, the scale at rest depends on the damping: that of a long run is
+        smaller, and a run that goes on from this one would come to rest elsewhere.
+        """
+        self.flipped_at = self.rule.iterations
         self.means, self.prior = -self.means, self.prior.flipped()
         self.sites.transform(flip=True)
         self.restart()
@@ -211,12 +219,14 @@ class Propagation:
         self._settle(residual)
 
     def finish(self) -> None:
-        """Messages and evidence of the last state, its sites left as they are.
+        """Compute messages and evidence of the last state, its sites left as they are.
 
-        Warm, those of the last pass will do: they are of the scores before its step, which was
-        within the tolerance. Not so where adaptive grids have moved since.
+        For a warm run those of the last pass will do: they are of the scores before its step, which
+        was within the tolerance. Not so if adaptive grids have moved since, or if the pass was made
+        at another scale: the reliabilities would be those of that scale.
         """
-        if not self.warm or self.moved_grids:
+        rescaled = abs(self.held_scale - 1.0) > _SAME_SCALE
+        if not self.warm or self.moved_grids or rescaled:
             self._pass_over(0.0)
 
     @property
@@ -242,6 +252,7 @@ class Propagation:
         after the pass, scale and π would each answer the other's last step and swing for long.)
         """
         items = self._items_evidence(scale)
+        self.held_scale = scale
         if scale != 1.0:
             self.sites.transform(scale=scale)
             self.means = self.means / scale
@@ -356,7 +367,8 @@ class Propagation:
             elif not swings and (turn > 0.2 or now < 0.8 * before):
                 self.damping = 1.15 * self.damping
             # What takes long goes in circles: the longer, the smaller its steps, if shares rest.
-            most = min(_MOST_DAMPING, max(_PATIENCE / self.rule.iterations, _CALM_DAMPING))
+            passes = max(self.rule.iterations - self.flipped_at, 1)
+            most = min(_MOST_DAMPING, max(_PATIENCE / passes, _CALM_DAMPING))
             creeps = turn > 0.5 and self.item_prior is not None and not self.item_prior.at_rest
             self.damping = min(self.damping, 1.0 if creeps else most)
         self.last_step = step
