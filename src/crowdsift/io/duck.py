@@ -19,7 +19,7 @@ from crowdsift.io.conditions import numeric_columns, wrong_condition
 from crowdsift.io.database import Database, quoted, reason_of
 from crowdsift.io.duck_labels import decoded, label_sql, parsed
 from crowdsift.io.loading import load_part, require_room
-from crowdsift.io.opening import expanded, inspected, settled
+from crowdsift.io.opening import expanded, inspected, refuse_copies, settled, without_same
 from crowdsift.io.parts import Part, condition_columns, field_of, scan, scan_rows
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.votes.labels import MISSING, LabelError
@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 __all__ = ["FileSource"]
 
 _FETCH = 1 << 22  # rows fetched at a time
+_MAX_HASHED_BYTES = 256_000_000  # size of files that are read a second time for `hashes`
 
 
 class FileSource(Source):
@@ -67,7 +68,7 @@ class FileSource(Source):
         self._database: Database | None = None
         self._folder = TemporaryFolder()
         try:
-            paths = ["-"] if source == "-" else expanded(source)
+            paths, self.notes = (["-"], ()) if source == "-" else without_same(expanded(source))
             parts = [settled(path, self._folder, partitions=partitions) for path in paths]
             self._database = Database(threads, [part.path for part in parts], self._folder)
             self._parts = [inspected(part, self._run) for part in parts]
@@ -316,6 +317,18 @@ class FileSource(Source):
         json = self._parts[0].kind == "json" and value is not None
         return parsed([value])[0] if json else value
 
+    def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
+        """See `Source.hashes`; files are read once more."""
+        if sum(os.path.getsize(part.path) for part in self._parts) > _MAX_HASHED_BYTES:
+            return None
+        found = []
+        for part in self._parts:
+            columns = ", ".join(field_of(part, name) for name in names)
+            reading = scan_rows(part, names, longest=1 << 28)
+            query = f"SELECT hash({columns})::UBIGINT AS value FROM {reading}"
+            found.append(np.ma.getdata(self._run(part, query).fetchnumpy()["value"]))
+        return np.concatenate(found)
+
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
         stored = {name: self._stored(name) for name in names}
@@ -343,6 +356,15 @@ class FileSource(Source):
                     )
                 except LabelError as fault:
                     raise self.fault(start + place, None, fault.message) from None
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `Source.files`."""
+        return tuple(part.source for part in self._parts)
+
+    def refuse_copies(self) -> None:
+        """See `Source.refuse_copies`."""
+        refuse_copies(self._parts, self._run)
 
     def place(self, row: int) -> tuple[str, int]:
         """See `Source.place`."""

@@ -18,6 +18,7 @@ from crowdsift.io.likeness import alike
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.preparation import WORK_TIME, Prepared, prepared
 from crowdsift.io.recognise import plan_reading
+from crowdsift.io.repeats import find_repeats
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
@@ -307,6 +308,10 @@ def _coded(ready: Prepared, options: ReadOptions) -> CodedVotes:
         items, first, second = split_items(context, items, first, second)
     vectors = [covariate_values(table, each).astype(np.float32) for each in ready.covariates]
     intake = ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes)
+    if not (options.unique or ready.plan.format.unique):
+        intake = _with_repeats(
+            intake, table, tuple(roles.values()), (first, second, worker, outcome, weight, *vectors)
+        )
     if worker is not None and WORK_TIME in table.names:
         seconds = _median_by_worker(table.numbers(WORK_TIME), worker, workers)
         intake = replace(intake, work_seconds=seconds)
@@ -328,6 +333,28 @@ def _coded(ready: Prepared, options: ReadOptions) -> CodedVotes:
         reading=options.remembered(),
         row_ids=ready.selection.row_ids(),
     )
+
+
+def _with_repeats(
+    intake: Intake, table: Source, used: tuple[str, ...], columns: tuple[NDArray[Any] | None, ...]
+) -> Intake:
+    """Add the number of rows that repeat earlier ones beyond chance, with a warning."""
+    first, second, worker, *more = columns
+    assert first is not None
+    worker = np.zeros(len(first), np.uint32) if worker is None else worker
+    given = [each for each in (first, second, worker, *more) if each is not None]
+    rest = [name for name in table.names if name and name not in used]
+    found = find_repeats(tuple(given), lambda: table.hashes(rest) if rest else None)
+    if found is None:
+        return intake
+    source, row = table.place(found.row)
+    names = table.names if len(table.names) <= 8 else used
+    note = (
+        f"{found.count:,} rows equal earlier ones in {found.equal_in}, more than chance explains "
+        f"(the first is row {row:,} of {source}): if votes were uploaded twice, they count twice. "
+        f"--unique {','.join(names)} (unique=) keeps the first of equal rows; without it all count"
+    )
+    return replace(intake, repeated=found.count, notes=(*intake.notes, note))
 
 
 def _median_by_worker(

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import glob
+import hashlib
 import os
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.parts import INTEGERS, Part, partitions_of, scan
+from crowdsift.io.records import count_records
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.io.text import copy_stream, explain_json, kind_of, read_header
 
-__all__ = ["SAMPLE", "expanded", "inspected", "settled"]
+__all__ = ["SAMPLE", "expanded", "inspected", "refuse_copies", "settled", "without_same"]
 
 # The columns of larger JSON files are those of their first rows.
 _LARGE, SAMPLE = 256_000_000, 20_000
+_MIN_COPIED_ROWS = 10  # rows of files that are not equal by chance
 
 
 def expanded(source: str) -> list[str]:
@@ -35,6 +39,44 @@ def expanded(source: str) -> list[str]:
         raise InputError("no file matches this pattern", source=source)
     hint = "; download it first, or let the workers of a cluster read it: --engine dask"
     raise InputError(f"no such file{hint if '://' in source else ''}", source=source)
+
+
+def without_same(paths: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the paths without those that are links to an earlier one, and a note about these."""
+    own = {os.path.realpath(path): path for path in reversed(paths)}
+    again = [path for path in paths if own[os.path.realpath(path)] != path]
+    if not again:
+        return paths, ()
+    note = f"{again[0]} is the same file as {own[os.path.realpath(again[0])]} and is read once"
+    more = f", and so are {len(again) - 1} more files" if len(again) > 1 else ""
+    return [path for path in paths if path not in again], (note + more,)
+
+
+def refuse_copies(parts: Sequence[Part], run: Callable[[Part, str], Any]) -> None:
+    """Refuse files with the same content, whose votes would be counted twice.
+
+    Files of few rows may be equal by chance; folders that give other columns tell files apart.
+    """
+    sizes = Counter(os.path.getsize(part.path) for part in parts)
+    seen: dict[tuple[bytes, str], Part] = {}
+    for part in parts:
+        if sizes[os.path.getsize(part.path)] == 1:
+            continue
+        with open(part.path, "rb") as file:
+            key = (hashlib.file_digest(file, "sha256").digest(), str(part.constant))
+        other = seen.setdefault(key, part)
+        if other is not part and _rows(part, run) >= _MIN_COPIED_ROWS:
+            raise InputError(
+                f"the same content as {other.source}, so its votes would be counted twice; remove "
+                "one of the files, or choose a pattern that matches only one",
+                source=part.source,
+            )
+
+
+def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
+    if part.kind == "parquet":
+        return int(run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0])
+    return count_records(part.path, part.zipped, part.source, quotes=part.kind == "csv") - 1
 
 
 def settled(path: str, folder: TemporaryFolder, *, partitions: bool) -> Part:

@@ -102,10 +102,10 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
     return all(os.path.isfile(each) and _begins(each) == b"PAR1" for each in expanded(text))
 
 
-def plain_intake(rows: int) -> Intake:
-    """That every row is a vote."""
+def plain_intake(rows: int, notes: tuple[str, ...] = ()) -> Intake:
+    """Return the intake of files of which every row is a vote."""
     return Intake(format=PLAIN.name, rows=rows, used=rows, empty=0, doubled=0, set_aside=0,
-                  left_out=0, votes=rows, both_bad=0, reasons=(), notes=())  # fmt: skip
+                  left_out=0, votes=rows, both_bad=0, reasons=(), notes=notes)  # fmt: skip
 
 
 class ParquetVotes(FileSource):
@@ -114,6 +114,7 @@ class ParquetVotes(FileSource):
     def suits(self, options: ReadOptions) -> bool:
         """Whether the columns are winner, loser and worker and nothing else says what votes are."""
         plan = plan_reading(self, options)
+        self.refuse_copies()
         roles = [plan.roles.get(role, "") for role in ("winner", "loser", "worker")]
         self._names = roles
         types = {

@@ -55,6 +55,8 @@ def prepared(
     if options.where:
         require_condition(options.where)
     has_workers = options.workers and plan.format.workers
+    if not (options.unique or plan.format.unique):
+        table.refuse_copies()
     if plan.format.unfold is not None:
         table, plan, selection = _unfolded(table, plan, options, every_column)
     if has_workers and "worker" not in plan.roles:
@@ -82,7 +84,7 @@ def prepared(
         by=by,
         covariates=covariates,
         covariate_names=options.covariates,
-        notes=_noted(selection, plan),
+        notes=(*table.notes, *_pooled(table, has_workers), *_noted(selection, plan)),
     )
 
 
@@ -191,6 +193,18 @@ def _choose(
             )
             selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())), hidden)
     selection.refuse_nothing()
+
+
+def _pooled(table: Source, has_workers: bool) -> tuple[str, ...]:
+    """Warn that the votes of several files are pooled, where each may be of another judge."""
+    if has_workers or len(table.files) < 2:
+        return ()
+    shown = ", ".join(table.files[:3]) + (", ..." if len(table.files) > 3 else "")
+    return (
+        f"the votes of {len(table.files):,} files ({shown}) are pooled as those of one unknown "
+        "voter: if each file is of another judge, add a column worker to them, or put each into a "
+        "folder worker=NAME/ and read these with --partitions (partitions=True)",
+    )
 
 
 def _noted(selection: Selection, plan: Plan) -> tuple[str, ...]:

@@ -38,6 +38,7 @@ class Selected(Source):
     def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
         self._base, self._rows = base, rows
         self.names, self.source, self.backend = base.names, base.source, base.backend
+        self.notes = base.notes
 
     def load(
         self,
@@ -71,6 +72,11 @@ class Selected(Source):
     def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
         """See `Source.numbers`."""
         return self._base.numbers(name)[self._rows]
+
+    def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
+        """See `Source.hashes`."""
+        found = self._base.hashes(names)
+        return None if found is None else found[self._rows]
 
     def value(self, name: str, row: int) -> Any:
         """See `Source.value`."""

@@ -80,7 +80,7 @@ class _Streamed(ParquetVotes):
             raise
         held: Any = votes.first
         weakref.finalize(held._mmap, folder.close)  # with the last of its slices
-        return replace(votes, rows=rows, intake=plain_intake(rows), source=self.source)
+        return replace(votes, rows=rows, intake=plain_intake(rows, self.notes), source=self.source)
 
     def _write_ranges(self, work: Path, bounds: NDArray[np.int64]) -> None:
         """Rows as codes into a file of their range of workers."""

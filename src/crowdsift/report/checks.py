@@ -32,6 +32,7 @@ def run_checks(facts: Facts) -> list[Check]:
     """All checks, in the order in which a reader needs them."""
     return [
         *top_checks(facts),
+        *_repeated_rows(facts),
         _item_votes(facts),
         _worker_votes(facts),
         _connected(facts),
@@ -48,6 +49,22 @@ def run_checks(facts: Facts) -> list[Check]:
 def _graded(value: float, limits: tuple[float, float]) -> State:
     """Good up to the first limit, bad above the second."""
     return "good" if value <= limits[0] else "care" if value <= limits[1] else "bad"
+
+
+def _repeated_rows(facts: Facts) -> list[Check]:
+    """Say whether rows were counted twice; nothing where the votes were not read from rows."""
+    intake = facts.fit.summary.get("intake")
+    if not intake:
+        return []
+    title, repeated = "Votes counted once", int(intake.get("repeated", 0))
+    if not repeated:
+        return [Check("repeats", title, "good", "No more rows equal each other than by chance.")]
+    return [
+        Check("repeats", title, "bad" if 10 * repeated > intake["used"] else "care",
+              f"{many(repeated, 'row')} of {count(intake['used'])} equal earlier rows, more than "
+              "chance explains: they may have been uploaded twice.",
+              "Remove them, or keep the first of equal rows with --unique COLUMNS.")
+    ]  # fmt: skip
 
 
 def _item_votes(facts: Facts) -> Check:

@@ -134,7 +134,7 @@ _KINDS: dict[str, Check] = {
         _object(
             format=_text, rows=_COUNT, used=_COUNT, empty=_COUNT, doubled=_COUNT,
             set_aside=_COUNT, left_out=_COUNT, votes=_COUNT, both_bad=_COUNT,
-            reasons=_values(_COUNT), notes=_LABELS,
+            reasons=_values(_COUNT), notes=_LABELS, known=_COUNT, repeated=_COUNT,
         )
     ),
     "measure": _text,

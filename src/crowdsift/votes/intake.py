@@ -28,6 +28,9 @@ class Intake:
         Rows equal to an earlier one in what names a row.
     known
         Of these, rows that the fit which is updated has already.
+    repeated
+        Of the rows used, those that equal earlier ones beyond chance: perhaps votes that were
+        uploaded twice.
     set_aside
         Rows that cannot be used, or that the format marks as void.
     left_out
@@ -64,6 +67,7 @@ class Intake:
     notes: tuple[str, ...] = ()
     work_seconds: Mapping[Any, float] = field(default_factory=dict, compare=False)
     known: int = 0
+    repeated: int = 0
 
     def __post_init__(self) -> None:
         found = self.used + self.empty + self.doubled + self.set_aside + self.left_out
@@ -84,6 +88,8 @@ class Intake:
             line += f", {self.left_out:,} left out by the condition"
         if self.votes != self.used:
             line += f"; {self.votes:,} votes made of them"
+        if self.repeated:
+            line += f"; {self.repeated:,} rows used repeat earlier ones"
         if self.both_bad:
             line += f"; {self.both_bad:,} both bad, counted as ties"
         return line
@@ -104,6 +110,7 @@ class Intake:
             reasons=tuple(reasons.most_common()),
             notes=tuple(dict.fromkeys((*self.notes, *other.notes))),
             known=self.known + other.known,
+            repeated=self.repeated + other.repeated,
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -128,6 +135,7 @@ class Intake:
             "reasons": dict(self.reasons),
             "notes": list(self.notes),
             "known": self.known,
+            "repeated": self.repeated,
         }
 
     @classmethod

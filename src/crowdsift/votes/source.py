@@ -58,6 +58,7 @@ class Source(ABC):
     names: tuple[str, ...]
     source: str = "votes"
     backend: Backend | None = None
+    notes: tuple[str, ...] = ()  # what a user should know of how the source was read
 
     @abstractmethod
     def load(
@@ -100,6 +101,14 @@ class Source(ABC):
         return self
 
     @property
+    def files(self) -> tuple[str, ...]:
+        """Return the names of the files that are read, if there are any."""
+        return ()
+
+    def refuse_copies(self) -> None:  # noqa: B027 -- most sources are not files
+        """Refuse files with the same content, where nothing names a row."""
+
+    @property
     def written_names(self) -> tuple[str, ...]:
         """The columns that are written where votes are exported."""
         return self.names
@@ -115,6 +124,10 @@ class Source(ABC):
     def broken(self) -> dict[int, str]:
         """Return the rows that are no records at all, and what is wrong with each."""
         return {}
+
+    def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
+        """Return a hash of the entries of columns in every row; None where this would be slow."""
+        return None
 
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """Return the entries of columns row by row, as Python values, for nested formats."""

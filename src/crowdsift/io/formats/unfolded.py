@@ -57,10 +57,15 @@ class UnfoldedSource(ArraySource):
 
     def __init__(self, unfolded: Unfolded, origin: Source) -> None:
         super().__init__(unfolded.columns, source=origin.source)
-        self.backend = origin.backend
+        self.backend, self.notes = origin.backend, origin.notes
         self._origin = origin
         self._texts, self._in_place = unfolded.texts, unfolded.in_place
         self._row = np.asarray(unfolded.row, np.int64)[np.asarray(unfolded.record, np.int64)]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `Source.files`."""
+        return self._origin.files
 
     def place(self, row: int) -> tuple[str, int]:
         """See `Source.place`."""
