@@ -11,7 +11,7 @@ import pytest
 import crowdsift
 from crowdsift.report.facts import gather
 from crowdsift.report.svg import Drawing
-from crowdsift.report.top import matrix_figure, top_sentences
+from crowdsift.report.top import BADGES, first_badges, matrix_figure, top_sentences
 from crowdsift.report.top_checks import top_checks
 
 
@@ -38,6 +38,26 @@ def test_a_clear_leader_and_a_shared_first_place() -> None:
         "care",
         f"2 items may be the best (95 %); {apart} of 2 neighbouring pairs are clearly apart.",
     )
+
+
+@pytest.mark.parametrize("level", [0.8, 0.9, 0.99])
+def test_no_leader_is_clear_whose_ranks_or_lead_are_not(level) -> None:
+    """Fault 3: "clearly first" beside ranks 1 to 2, ranks 1 to 1 beside others that may be."""
+    seen = set()
+    for wins in range(10, 40):
+        facts = gather(crowdsift.fit(board(wins, 10), "bt", level=level), refit=False)
+        table, badges = facts.fit.item_table, first_badges(facts.fit, facts.evidence.joint)
+        (sentence,) = top_sentences(facts)
+        word = BADGES[badges[0]]
+        seen.add(word)
+        assert ("clearly" in sentence and "not clearly" not in sentence) == (
+            word == "clearly first"
+        )
+        alone = table["rank_upper"][0] == 1
+        assert (word == "may be first") == (2 in badges[1:]) == (table["rank_lower"][1] == 1)
+        assert alone or word != "clearly first"
+        assert not (alone and word == "may be first")
+    assert {"clearly first", "may be first"} <= seen
 
 
 def test_what_was_asked_for_is_a_check() -> None:

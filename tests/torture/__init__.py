@@ -19,6 +19,7 @@ from torture import (
     labels,
     lives,
     pages,
+    sentences,
     shapes,
     signals,
     states,
@@ -38,4 +39,5 @@ AREAS: dict[str, Case] = {
     "signals": signals.case,
     "disks": disks.case,
     "pages": pages.case,
+    "sentences": sentences.case,
 }

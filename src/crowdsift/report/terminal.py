@@ -200,12 +200,12 @@ def _item_figures(fit: FitData, shown: list[dict[str, Any]]) -> dict[str, list[s
     """The texts of every column of figures, the rank first; columns without any are left out."""
     items, by = fit.shown_items, fit.context_columns
     points = fit.summary.get("scale") == "elo"
-    form, ends = ("{:z.0f}", "{:z.0f}") if points else ("{:z.3f}", "{:z.2f}")
+    form, ends = ("{:z.0f}", 0) if points else ("{:z.3f}", 2)
     figures = {
         "rank": [words.count(row["rank"]) for row in shown],
         score_name(fit): [form.format(row["score"]) for row in shown],
         f"{level_text(fit.level)} interval": [
-            _span(row["lower"], row["upper"], ends) for row in shown
+            _interval(row["lower"], row["upper"], ends) for row in shown
         ],
     }
     if "score_as_is" in items and fit.shown is None:
@@ -245,7 +245,7 @@ def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
         "worker": [_plain(row["worker"]) for row in rows],
         "reliability": [f"{row['reliability']:z.3f}" for row in rows],
         f"{level_text(fit.level)} interval": [
-            words.interval_text(row["lower"], row["upper"], nothing=level) for row in rows
+            _interval(row["lower"], row["upper"], 2, level) for row in rows
         ],
         "votes": [words.count(row["comparisons"]) for row in rows],
         "agreement": [
@@ -270,6 +270,14 @@ def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
 def _plain(value: Any) -> str:
     """A label as one line of text; escape sequences must not reach the terminal raw."""
     return words.label(" ".join(str(value).split()))
+
+
+def _interval(
+    lower: float | None, upper: float | None, digits: int, nothing: float | None = None
+) -> str:
+    if lower is None or upper is None:
+        return ""
+    return words.interval_text(lower, upper, digits, nothing).replace("−", "-")  # any locale has it
 
 
 def _span(lower: float | None, upper: float | None, form: str) -> str:

@@ -128,8 +128,8 @@ def _log_likelihoods(fitted: Fitted, levels: Vector) -> Vector:
         for start in range(int(votes.offsets[begin]), last, _ROWS):
             rows = slice(start, min(start + _ROWS, last))
             lean = votes.weight[rows] * (2.0 * votes.outcome[rows].astype(np.float64) - 1.0)
-            worker = np.searchsorted(votes.offsets, np.arange(rows.start, rows.stop), "right")
-            worker -= begin + 1
+            ends = np.clip(votes.offsets[begin : end + 1], rows.start, rows.stop)
+            worker = np.repeat(np.arange(end - begin), np.diff(ends))
             gap = np.sign(lean) * differences(votes.first[rows], votes.second[rows])
             place = np.rint((gap + far) * ((_BINS - 1) / (2.0 * far))).astype(np.int64)
             counts += np.bincount(worker * _BINS + place, np.abs(lean), len(counts))

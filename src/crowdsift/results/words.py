@@ -103,20 +103,26 @@ def decimal(value: float, digits: int = 2) -> str:
 
 
 def interval_text(low: float, high: float, digits: int = 2, nothing: float | None = None) -> str:
-    """Return an interval with as many decimals as it takes to see that it has a width.
+    """Return an interval with as many decimals as it takes to see its width.
 
-    `nothing` is the value that means no information, of a worker who clicks at random.
+    `nothing` is the value that means no information, of a worker who clicks at random; decimals
+    also suffice to see on which side of it a limit lies.
 
     Examples
     --------
     >>> from crowdsift.results.words import interval_text
     >>> interval_text(-0.5, 1.25), interval_text(0.001, 0.004), interval_text(0.0, 0.0, nothing=0.0)
     ('−0.50 to 1.25', '0.001 to 0.004', 'not informative')
+    >>> interval_text(0.003, 1.25, nothing=0.0)
+    '0.003 to 1.250'
     """
     if low == high:
         return "not informative" if low == nothing else decimal(low, digits)
-    while digits < _MOST_DIGITS and decimal(low, digits) == decimal(high, digits):
+    ends = [low, high] if nothing is None else [low, high, nothing]
+    while digits < _MOST_DIGITS and len({decimal(end, digits) for end in ends}) < len(set(ends)):
         digits += 1
+    if decimal(low, digits) == decimal(high, digits):
+        return f"{low:.2e} to {high:.2e}"
     return f"{decimal(low, digits)} to {decimal(high, digits)}"
 
 

@@ -96,8 +96,8 @@ def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector
     if votes is None or votes.elsewhere is not None or not votes.has_workers:
         return share, decided
     for rows in parts(*votes.columns):
-        at = np.arange(rows.start, rows.stop)
-        worker = np.searchsorted(votes.offsets, at, "right") - 1
+        ends = np.clip(votes.offsets, rows.start, rows.stop)
+        worker = np.repeat(np.arange(workers), np.diff(ends))
         outcome = votes.outcome[rows]
         counted = votes.weight[rows] * (outcome != 0.5)
         decided += np.bincount(worker, counted, workers)

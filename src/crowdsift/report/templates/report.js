@@ -33,7 +33,10 @@
   const ends = (low, high, digits, nothing = null) => {
     if (low === null || high === null) return "–";
     if (low === high) return low === nothing ? "not informative" : decimal(low, digits);
-    while (digits < 9 && decimal(low, digits) === decimal(high, digits)) digits += 1;
+    const limits = new Set(nothing === null ? [low, high] : [low, high, nothing]);
+    const texts = () => new Set([...limits].map((end) => decimal(end, digits)));
+    while (digits < 9 && texts().size < limits.size) digits += 1;
+    if (decimal(low, digits) === decimal(high, digits)) return `${low.toExponential(2)} to ${high.toExponential(2)}`;
     return `${decimal(low, digits)} to ${decimal(high, digits)}`;
   };
 

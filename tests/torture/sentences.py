@@ -1,0 +1,257 @@
+"""Sentences against tables: whatever a terminal, a report or a reason says, the figures say too.
+
+Random crowds through every method and level: few votes, ties, sides, spammers, weights, islands.
+Texts are parsed as a reader sees them, and compared with the tables of the fit.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+import re
+import warnings
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+import crowdsift
+from crowdsift import Comparisons, CrowdsiftError
+from crowdsift.models import MODELS
+from crowdsift.numeric.distributions import half_width
+from crowdsift.report import terminal
+from crowdsift.results.data import model_of
+from crowdsift.results.predict import difference_sd
+from crowdsift.results.reasons import random_level
+from crowdsift.results.words import percent
+from torture.shapes import SHAPES, made, weight
+from torture.words import result
+
+ACCUSED = ("random", "one-sided", "adversarial")
+LEVELS = (0.55, 0.8, 0.9, 0.9, 0.9, 0.95, 0.99)
+# What a reason says, and the verdict that it stands for.
+CLAIMS = {
+    "The answers follow the quality of the items.": "reliable",
+    "but less closely than those of a typical worker": "weak",
+    "do not differ clearly from guessing": "random",
+    "mostly go against those of the other workers": "adversarial",
+    "whichever item stood there": "one-sided",
+    "not enough to judge this worker": "undecided",
+}
+
+
+def case(seed: int, folder: Path) -> None:
+    """One crowd, one method, one level: every sentence holds."""
+    rng = random.Random(seed)
+    method, level = rng.choice(sorted(MODELS)), rng.choice(LEVELS)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            votes = any_crowd(seed)
+            model = crowdsift.model(method).relax(votes)[0]
+            options: dict[str, Any] = {"level": level, "threads": 1}
+            if rng.random() < 0.2:
+                options["scale"] = rng.choice(("elo", "logit"))
+            fit = crowdsift.fit(votes, model, **options)
+        except CrowdsiftError as error:
+            result(error)
+            return
+        check(fit)
+
+
+def any_crowd(seed: int) -> Comparisons:
+    """Draw votes: a shape of its own kind, or a crowd of all kinds of workers."""
+    rng, numbers = random.Random(seed + 1), np.random.default_rng(seed)
+    if rng.random() < 0.15:
+        shape = rng.choice([name for name in SHAPES if "star" not in name and name != "chain"])
+        arrays = SHAPES[shape](numbers)
+        return made(arrays, weight(rng, len(arrays["first"])))
+    items, workers = rng.choice((2, 3, 5, 9, 14)), rng.choice((1, 2, 4, 9, 20, 40))
+    count = workers * rng.choice((1, 3, 8, 25, 60, 150))
+    score, worker = numbers.standard_normal(items), np.sort(numbers.integers(workers, size=count))
+    kinds = rng.choice(((0.7, 0.1, 0.1, 0.1), (1, 0, 0, 0), (0.3, 0.3, 0.2, 0.2)))
+    kind = numbers.choice(4, workers, p=kinds)  # careful, random, adversarial, one-sided
+    beta = np.choose(kind, [numbers.uniform(0.1, 3.0, workers), 0.0, -2.0, 0.3])
+    lean = rng.choice((0.0, 0.2, 1.0))
+    side = np.where(kind == 3, numbers.choice([-3.7, 3.7], workers), 0.0)
+    side = side + numbers.normal(0.0, lean, workers)
+    first = numbers.integers(items, size=count)
+    second = (first + numbers.integers(1, items, size=count)) % items
+    x = beta[worker] * (score[first] - score[second]) + side[worker]
+    tie, u = rng.choice((0.0, 0.3, 1.0)), numbers.random(count)
+    won, lost = 1 / (1 + np.exp(tie - x)), 1 / (1 + np.exp(tie + x))
+    outcome = np.where(u < won, 1.0, np.where(u < won + lost, 0.0, 0.5))
+    return Comparisons.from_arrays(
+        first, second, worker=worker, outcome=outcome, sides_known=rng.random() < 0.7
+    )
+
+
+def check(fit: crowdsift.Fit) -> None:
+    """Every statement about items and workers of a fit, wherever it stands."""
+    ranks_hold_their_rank(fit)
+    verdicts_hold(fit)
+    reasons_hold(fit)
+    terminal_holds(fit)
+    page_holds(fit)
+
+
+def ranks_hold_their_rank(fit: crowdsift.Fit) -> None:
+    items = fit.item_table
+    rank, low, high = (items[name].astype(float) for name in ("rank", "rank_lower", "rank_upper"))
+    known = np.isfinite(low)
+    assert (low[known] <= rank[known]).all()
+    assert (rank[known] <= high[known]).all()
+
+
+def verdicts_hold(fit: crowdsift.Fit) -> None:
+    """No verdict contradicts the interval, the agreement or the number of votes beside it."""
+    table, level = fit.worker_table, random_level(model_of(fit))
+    if not table.height or not (table["verdict"] != "").any():
+        return
+    decided = fit.decisions()
+    for row, suggestion in zip(table.records(), decided["suggestion"], strict=True):
+        word, low, high = row["verdict"], row["lower"], row["upper"]
+        assert low <= row["reliability"] <= high, row
+        if word in ("reliable", "weak"):
+            assert low > level, row
+            assert row["agreement"] is None or row["agreement"] > 0.5, row
+        elif word == "random":
+            assert low <= level <= high, row
+        elif word == "adversarial":
+            assert high < level, row
+            assert row["agreement"] is None or row["agreement"] < 0.5, row
+        elif word == "one-sided":
+            assert abs(row["left_share"] - 0.5) >= 0.25, row
+        else:
+            assert word == "undecided", row
+        assert word == "undecided" or row["comparisons"] >= 5, row
+        assert (suggestion == "pay") == (word not in ACCUSED), row
+        assert suggestion != "block" or row["comparisons"] >= 20, row
+
+
+def reasons_hold(fit: crowdsift.Fit) -> None:
+    """Sentences that may be sent: the claim of the verdict, and figures of the table."""
+    if not (fit.worker_table["verdict"] != "").any():
+        return
+    for row, text in zip(fit.worker_table.records(), fit.decisions()["reason"], strict=True):
+        assert [word for claim, word in CLAIMS.items() if claim in text] == [row["verdict"]], text
+        votes = re.search(r"([\d,.]+) votes?[,.]", text)
+        assert votes, text
+        assert abs(float(votes[1].replace(",", "")) - row["comparisons"]) <= 0.05, text
+        if row["agreement"] is not None:
+            assert f"{percent(row['agreement'])} agreement".replace("\u00a0", " ") in text, text
+        if found := re.search(r"item on the (left|right),", text):
+            assert (row["left_share"] > 0.5) == (found[1] == "left"), text
+        if "of the decided answers" in text:
+            share = percent(row["left_share"]).replace("\u00a0", " ")
+            assert f"{share} of the decided answers" in text, text
+        assert not re.search("sure|probab|nats|interval|likel", text), text
+
+
+def terminal_holds(fit: crowdsift.Fit) -> None:
+    """The tables as printed, and the counts of verdicts in their title."""
+    text = printed(fit)
+    assert "0.00 to 0.00" not in text
+    table, level = fit.worker_table, random_level(model_of(fit))
+    title = re.search(r"^Workers: (.*?)(;|$)", text, re.M)
+    if title:
+        for count, word in re.findall(r"([\d,]+) ([a-z-]+)", title[1]):
+            assert int(count.replace(",", "")) == int((table["verdict"] == word).sum()), title[0]
+        words = {str(row["worker"]): row for row in table.records()}
+        for line in text[title.start() :].splitlines():
+            cells = [cell.strip() for cell in line.split("│")[1:-1]]
+            if len(cells) == 6 and cells[0] in words:
+                assert cells[-1] == words[cells[0]]["verdict"], line
+                shown_interval_holds(cells[2], cells[-1], level)
+
+
+def printed(fit: crowdsift.Fit) -> str:
+    """What `crowdsift fit` prints into a pipe."""
+    file, usual = io.StringIO(), terminal._console
+    terminal._console = lambda: Console(file=file, width=terminal._NO_WIDTH)  # type: ignore[assignment]
+    try:
+        terminal.show_fit(fit)
+    finally:
+        terminal._console = usual
+    return file.getvalue()
+
+
+def shown_interval_holds(text: str, verdict: str, level: float) -> None:
+    """An interval as it is printed, beside its verdict."""
+    if text == "not informative":
+        assert verdict in (*ACCUSED, "undecided")
+        return
+    if " to " not in text:  # no width in double precision, or no interval
+        return
+    low, high = (float(end.replace("−", "-")) for end in text.split(" to "))
+    assert low < high, text
+    if verdict in ("reliable", "weak"):
+        assert low > level, (text, verdict)
+    elif verdict == "adversarial":
+        assert high < level, (text, verdict)
+    elif verdict == "random":
+        assert low <= level <= high, (text, verdict)
+
+
+def page_holds(fit: crowdsift.Fit) -> None:
+    """First place, the flagged and every row of the tables of a report."""
+    html = fit.report(refit=False).html
+    data = json.loads(re.search(r'id="data">(.*?)</script>', html, re.S)[1])
+    text = unescape(re.sub(r"<[^>]+>", "", html.split('<script type="application/json"')[0]))
+    badges_hold(fit, data, text)
+    workers, population = data["workers"], fit.worker_table["verdict"].astype(str)
+    level = random_level(model_of(fit))
+    rows = re.findall(r'<tr role="row"><td role="cell" class="name">.*?</tr>', html, re.S)
+    for row in rows:
+        verdict = re.search(r'class="v-[a-z-]+"></i>([a-z-]+)<', row)
+        interval = re.search(r'class="num ends">(.*?)<', row)
+        if verdict and interval:
+            shown_interval_holds(interval[1], verdict[1], level)
+    flagged = int(np.isin(population, ACCUSED).sum())
+    assert workers["flagged"] == flagged
+    if "No worker is flagged" in text:
+        assert not flagged
+    if found := re.search(r"([\d,]+) of ([\d,]+) workers are flagged \((.*?)\)", text):
+        assert int(found[1].replace(",", "")) == flagged
+        for count, word in re.findall(r"([\d,]+) ([a-z-]+)", found[3]):
+            assert int(count.replace(",", "")) == int((population == word).sum())
+
+
+def badges_hold(fit: crowdsift.Fit, data: dict[str, Any], text: str) -> None:
+    """What is said of first place, beside items, in a sentence and in a check."""
+    table, columns = fit.item_table, data["items"]
+    if "badge" not in columns:
+        assert "clearly the best" not in text
+        return
+    words = np.array([data["badges"][code] for code in columns["badge"]], dtype=object)
+    score, rank_low = table["score"].astype(float), table["rank_lower"].astype(float)
+    for component in np.unique(table["component"]):
+        rows = np.flatnonzero(table["component"] == component)
+        here, leader = words[rows], rows[0]
+        if "clearly first" in here or "probably first" in here:
+            assert sorted(filter(None, here)) == [here[0]], here
+            assert (rank_low[rows[1:]] != 1).all()
+        if here[0] == "clearly first":
+            assert table["rank_upper"][leader] == 1
+            others = rows[1:][np.isfinite(rank_low[rows[1:]])]
+            sd = difference_sd(fit, np.full(len(others), leader), others)
+            assert (score[leader] - score[others] > half_width(fit.level) * sd).all()
+        if "may be first" in here:
+            assert (here == "may be first").sum() > 1
+            assert table["rank_upper"][leader] > 1 or score[rows[0]] == score[rows[1]]
+            assert (rank_low[rows[here == "may be first"]] == 1).all()
+    if fit.summary["components"] != 1:
+        return
+    said = {
+        "clearly first": ("is clearly the best (", "One item is clearly the best ("),
+        "probably first": ("is probably the best (", "One item is probably the best,"),
+        "may be first": ("First place is open between", " may be the best ("),
+    }
+    for word, sentences in said.items():
+        for sentence in sentences:
+            assert (sentence in text) == (word in words), (word, sentence)
+    if found := re.search(r"([\d,]+) items may be the best", text):
+        assert int(found[1].replace(",", "")) == (words == "may be first").sum()
