@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import gzip
 import subprocess
 import sys
 import threading
@@ -10,6 +11,8 @@ from pathlib import Path
 
 import duckdb
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import crowdsift
@@ -199,3 +202,51 @@ def test_by_the_command_line(files, tmp_path):
     assert f'"{fit.item_table["item"][0]}"' in done.stdout
     with opened_engine("auto", fit.votes, 1, "slopes", {"memory": "1GB"}) as made:
         assert type(made).__name__ != "DiskEngine"
+
+
+def peak_of(*arguments: str) -> tuple[int, str, float]:
+    """Return the exit status, standard error and peak memory in MB of a command."""
+    script = (
+        "import resource, subprocess, sys; "
+        "done = subprocess.run([sys.executable, '-m', 'crowdsift', *sys.argv[1:]], "
+        "capture_output=True, text=True); "
+        "print(resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss); "
+        "sys.stderr.write(done.stderr); sys.exit(done.returncode)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *arguments], capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr, int(done.stdout) * 1024 / 1e6
+
+
+PROGRAM = 300.0  # MB of the interpreter, its libraries and the reader, beside --memory
+
+
+def test_memory_counts_arrays_over_pairs(tmp_path: Path) -> None:
+    """Issue 32, fault 20, a tenth of its size: --memory 50MB took 472 MB, no limit took 323."""
+    rng = np.random.default_rng(0)
+    one = rng.integers(0, 20_000, 2_000_000)
+    two = (one + rng.integers(1, 20_000, len(one))) % 20_000
+    who = rng.integers(0, 10_000, len(one))
+    path = str(tmp_path / "votes.parquet")
+    pq.write_table(pa.table({"winner": one, "loser": two, "worker": who}), path)
+    status, said, peak = peak_of("fit", path, "--memory", "50MB", "--quiet")
+    assert status == 1
+    assert "--memory allows 50 MB. Give --memory 161MB" in said
+    assert peak < 50 + PROGRAM
+    status, _, peak = peak_of("fit", path, "--memory", "50MB", "--method", "bora-map", "--quiet",
+                              "--set", "most_iterations=2")  # fmt: skip
+    assert status == 0
+    assert peak < 50 + PROGRAM
+
+
+def test_memory_counts_the_rows_of_gzip_files(tmp_path: Path) -> None:
+    path = tmp_path / "votes.csv.gz"
+    with gzip.open(path, "wb") as file:
+        file.write(b"winner,loser,worker\n")
+        for _ in range(80):
+            file.write(b"a,b,w\nb,a,x\n" * 25_000)
+    assert path.stat().st_size < 100_000
+    with pytest.raises(crowdsift.ResourceError, match="4,000,001 votes takes about 256 MB"):
+        crowdsift.read(str(path), memory="50MB")
+    assert crowdsift.read(str(path), memory="300MB").n_items == 2

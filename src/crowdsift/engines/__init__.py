@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from crowdsift.engines.base import CAPABILITIES
-from crowdsift.errors import RequestError
-from crowdsift.io.resources import size_of
+from crowdsift.errors import RequestError, ResourceError
+from crowdsift.io.resources import SMALL, readable, size_of
 from crowdsift.numeric.threads import thread_count
 
 if TYPE_CHECKING:
@@ -30,6 +30,8 @@ __all__ = ["ENGINES", "MAPS", "Choice", "choose_engine", "engine_choice", "faste
 
 # Bytes a vote of a fit in memory: the vote, and what a pass keeps of it, at most.
 _NEEDED = 80
+# Bytes a pair of items that `grid` holds in memory where votes are in files, measured at 2e6 votes.
+_NEEDED_BY_PAIRS = 160
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
 ENGINES = {
     "cpu": "crowdsift.engines.cpu",
@@ -113,6 +115,8 @@ def engine_choice(
         )
     memory_counts = device is None and name in ("auto", "cpu")
     if memory is not None and memory_counts and not _fits(comparisons, memory):
+        if needs == "grid":
+            _require_pairs(comparisons, memory)
         return Choice("disk", f"the votes need more than {memory} of memory")
     if name == "torch" or device is not None:
         _require_pytorch()
@@ -265,6 +269,20 @@ def read_by_engine(
 
 def _fits(comparisons: Comparisons, memory: str) -> bool:
     return not comparisons.on_disk and _NEEDED * len(comparisons) <= size_of(memory)
+
+
+def _require_pairs(comparisons: Comparisons, memory: str) -> None:
+    """Refuse votes on more pairs of items than `grid` can hold, with the amount that suffices."""
+    votes, k = len(comparisons), comparisons.n_items
+    pairs = min(votes, k * (k - 1) // 2)
+    needed = min(_NEEDED_BY_PAIRS * pairs, _NEEDED * votes)
+    if needed <= max(size_of(memory), SMALL):
+        return
+    raise ResourceError(
+        f"sift holds arrays over pairs of items in memory: {votes:,} votes on up to {pairs:,} "
+        f"pairs take about {readable(needed)}, and --memory allows {readable(size_of(memory))}. "
+        f"Give --memory {int(1.01 * needed / 1e6)}MB, or use bora-map or bt, which hold none"
+    )
 
 
 def offers(engine: Engine) -> tuple[str, ...]:

@@ -19,6 +19,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.preparation import WORK_TIME, Prepared, prepared
 from crowdsift.io.recognise import plan_reading
 from crowdsift.io.repeats import find_repeats
+from crowdsift.io.resources import limited_memory
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
@@ -184,7 +185,7 @@ def read_votes(
         streamed = streamed_votes(votes, options)
         if streamed is not None:
             return replace(streamed, reading=options.remembered())
-    with coded_votes(votes, options, seen=seen) as coded:
+    with limited_memory(options.memory), coded_votes(votes, options, seen=seen) as coded:
         coded.table.close()  # what it holds is not needed while the votes are sorted
         return coded.comparisons(thread_count(options.threads))
 

@@ -12,7 +12,7 @@ from crowdsift.io.database import memory_limit
 from crowdsift.io.opening import SAMPLE
 from crowdsift.io.parts import Part, scan, scan_rows, selected
 from crowdsift.io.records import count_records
-from crowdsift.io.resources import require_disk, require_memory
+from crowdsift.io.resources import memory_is_limited, require_disk, require_memory
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.io.text import repair
 
@@ -31,7 +31,11 @@ Run = Callable[[Part, str], Any]
 
 
 def require_room(parts: Sequence[Part], run: Run) -> None:
-    """Say so now if the votes will not fit into memory, or their text not onto the disk."""
+    """Refuse votes that will not fit into memory, or whose text will not fit onto the disk.
+
+    Where the user limits the memory, the records of CSV files are counted: a gzip file may hold
+    a thousand times its size.
+    """
     rows, text = 0, 0.0
     for part in parts:
         if part.kind == "parquet":
@@ -39,7 +43,10 @@ def require_room(parts: Sequence[Part], run: Run) -> None:
         else:  # gzip holds about five times its size; a vote is seldom longer than 40 bytes
             size = os.path.getsize(part.path) * (5 if part.zipped else 1)
             longest = 400 if part.sampled else 40  # a large JSON file holds long texts
-            rows, text = rows + size // longest, text + _TEXT * size / (longest // 40)
+            held = size // longest
+            if part.kind == "csv" and memory_is_limited():
+                held = count_records(part.path, part.zipped, part.source, quotes=True)
+            rows, text = rows + held, text + _TEXT * size / (longest // 40)
     what = f"reading about {rows:,} votes"
     require_memory(_SORTING * rows, what)
     limit = memory_limit()

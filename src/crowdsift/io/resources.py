@@ -6,12 +6,22 @@ import os
 import re
 import shutil
 import tempfile
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from crowdsift.errors import RequestError, ResourceError
 
-__all__ = ["available_memory", "readable", "require_disk", "require_memory", "size_of"]
+__all__ = [
+    "SMALL",
+    "available_memory",
+    "limited_memory",
+    "memory_is_limited",
+    "readable",
+    "require_disk",
+    "require_memory",
+    "size_of",
+]
 
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
@@ -21,7 +31,7 @@ _CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
         "/sys/fs/cgroup/memory/memory.usage_in_bytes",
     ),
 )
-_NEVER_MUCH = 16e6  # bytes that no machine lacks
+SMALL = 16e6  # bytes that no machine lacks
 
 
 def available_memory() -> int | None:
@@ -51,6 +61,34 @@ def available_memory() -> int | None:
         with suppress(OSError, ValueError):  # "max" is no number: no limit
             found.append(int(Path(limit).read_text()) - int(Path(usage).read_text()))
     return max(min(found), 0) if found else None
+
+
+@contextmanager
+def limited_memory(memory: str) -> Iterator[None]:
+    """Make an amount such as 4GB the memory that is available meanwhile; "" changes nothing.
+
+    Examples
+    --------
+    >>> from crowdsift.io.resources import available_memory, limited_memory
+    >>> with limited_memory("4GB"):
+    ...     available_memory()
+    4000000000
+    """
+    before = os.environ.get("CROWDSIFT_MEMORY")
+    if memory:
+        os.environ["CROWDSIFT_MEMORY"] = memory
+    try:
+        yield
+    finally:
+        if before is not None:
+            os.environ["CROWDSIFT_MEMORY"] = before
+        elif memory:
+            os.environ.pop("CROWDSIFT_MEMORY", None)
+
+
+def memory_is_limited() -> bool:
+    """Return whether the user, and not the system, says how much memory there is."""
+    return "CROWDSIFT_MEMORY" in os.environ
 
 
 def size_of(text: str, what: str = "--memory") -> int:
@@ -99,14 +137,15 @@ def require_memory(size: float, what: str) -> None:
     ...
     crowdsift.errors.ResourceError: reading 10,000,000,000 votes takes about 1000000.0 GB of ...
     """
-    if size < _NEVER_MUCH and "CROWDSIFT_MEMORY" not in os.environ:
+    if size < SMALL and not memory_is_limited():
         return  # to ask the system would take longer than some small fits
     there = available_memory()
     if there is not None and size > there:
         raise ResourceError(
             f"{what} takes about {readable(size)} of memory, and {readable(there)} are available. "
-            "Use a machine with more memory, or fewer votes; if you know better, set "
-            f"CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB to try it all the same"
+            "Use a machine with more memory, or fewer votes; where --memory sets the limit, give "
+            "more, or Parquet with the columns winner, loser and worker, which is read in parts; "
+            f"if you know better, set CROWDSIFT_MEMORY={int(size / 1e9) + 1}GB"
         )
 
 

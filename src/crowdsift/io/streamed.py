@@ -10,8 +10,6 @@ from __future__ import annotations
 import errno
 import os
 import weakref
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,7 +20,7 @@ from crowdsift._core import collapse
 from crowdsift.errors import ResourceError
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.parquet_votes import ParquetVotes, by_range, is_parquet, is_plain, plain_intake
-from crowdsift.io.resources import size_of
+from crowdsift.io.resources import limited_memory, size_of
 from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
@@ -44,7 +42,7 @@ def streamed_votes(votes: Any, options: ReadOptions) -> Comparisons | None:
     if not isinstance(votes, str | os.PathLike) or not is_plain(options) or not is_parquet(votes):
         return None
     memory, threads = size_of(options.memory), thread_count(options.threads)
-    with _limited(options.memory):
+    with limited_memory(options.memory):
         source = _Streamed(os.fsdecode(votes), threads)
         try:
             if not source.suits(options) or source.count() * _NEEDED <= memory:
@@ -151,16 +149,3 @@ def mapped_votes(work: Path, votes: Comparisons) -> Comparisons:
         name: np.memmap(work / name, kind, "r") for name, kind in _COLUMNS.items()
     }
     return replace(votes, **columns)
-
-
-@contextmanager
-def _limited(memory: str) -> Iterator[None]:
-    """Give DuckDB this limit of memory, of which it takes half."""
-    before = os.environ.get("CROWDSIFT_MEMORY")
-    os.environ["CROWDSIFT_MEMORY"] = memory
-    try:
-        yield
-    finally:
-        del os.environ["CROWDSIFT_MEMORY"]
-        if before is not None:
-            os.environ["CROWDSIFT_MEMORY"] = before
