@@ -15,6 +15,7 @@ from typing import Any
 
 import pytest
 
+from crowdsift import InputError
 from crowdsift.io.database import Database
 from crowdsift.io.temporary import TemporaryFolder
 
@@ -49,7 +50,9 @@ def test_the_callers_own_exception_comes_through() -> None:
 
 
 @pytest.mark.parametrize(
-    ("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["INT", "TERM"]
+    ("number", "status"),
+    [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)],
+    ids=["INT", "TERM", "HUP"],
 )
 def test_signals_while_reading_end_cleanly(tmp_path: Path, number: int, status: int) -> None:
     path = tmp_path / "v.csv"
@@ -119,6 +122,73 @@ def test_a_signal_just_when_a_file_is_made_leaves_nothing(
     assert done.returncode == 130, done.stderr
     assert "nothing was written" in done.stderr
     assert [*spare.iterdir(), *out.iterdir()] == []
+
+
+IN_A_CALLBACK = """
+import os, signal, threadpoolctl
+from threadpoolctl import ThreadpoolController
+threadpoolctl._HAS_PROCFS, threadpoolctl.dllist = False, None  # as before 3.8, and off Linux
+libc = ThreadpoolController._get_libc()
+class Interrupting:
+    def dl_iterate_phdr(self, callback, data):
+        seen = []
+        def interrupted(*given):
+            if not seen:
+                seen.append(given)
+                os.kill(os.getpid(), signal.SIGINT)  # ctypes prints the exception and goes on
+            return callback(*given)
+        return libc.dl_iterate_phdr(type(callback)(interrupted), data)
+ThreadpoolController._get_libc = classmethod(lambda cls: Interrupting())
+from crowdsift.cli import program
+program()
+"""
+
+
+def test_a_signal_in_a_callback_of_a_library_ends_the_command(tmp_path: Path) -> None:
+    votes, out = tmp_path / "v.csv", tmp_path / "out.csv"
+    votes.write_text(HEADER + ROWS)
+    done = subprocess.run(
+        [sys.executable, "-c", IN_A_CALLBACK, "export", str(votes), "--out", str(out)],
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert done.returncode == 130, done.stderr
+    assert done.stderr.endswith("crowdsift: interrupted; nothing was written\n")
+    assert not out.exists()
+
+
+def test_a_signal_that_a_library_swallows_is_in_the_status(run, tmp_path, monkeypatch) -> None:
+    def swallowed(*_: Any, **__: Any) -> None:
+        try:
+            os.kill(os.getpid(), signal.SIGINT)
+            time.sleep(1)
+        except BaseException:
+            raise InputError("the query fails") from None
+
+    votes = tmp_path / "v.csv"
+    votes.write_text(HEADER + ROWS)
+    monkeypatch.setattr("crowdsift.io.ingest.open_source", swallowed)
+    status, _, err = run("next", votes)
+    assert (status, err) == (130, "crowdsift: interrupted; nothing was written\n")
+
+
+def test_a_hangup_is_ignored_where_it_was(tmp_path: Path) -> None:
+    """As nohup does."""
+    votes = tmp_path / "v.csv"
+    votes.write_text(HEADER + ROWS)
+    script = (
+        "import os, signal; signal.signal(signal.SIGHUP, signal.SIG_IGN)\n"
+        "from crowdsift.cli import interrupts, program\n"
+        "import crowdsift.cli as cli\n"
+        "run = cli._run\n"
+        "def hung_up():\n"
+        "    os.kill(os.getpid(), signal.SIGHUP)\n"
+        "    run()\n"
+        "cli._run = hung_up\n"
+        "program()"
+    )
+    words = [sys.executable, "-c", script, "fit", str(votes), "--method", "bt"]
+    done = subprocess.run(words, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_closed_standard_streams_are_said(tmp_path: Path) -> None:

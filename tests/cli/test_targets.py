@@ -240,3 +240,40 @@ def test_a_full_folder_of_temporary_files_does_not_lose_a_fit(tmp_path, monkeypa
     monkeypatch.setattr("crowdsift.io.temporary._made", full)
     fit.save(tmp_path / "fit")
     assert crowdsift.load(tmp_path / "fit").votes.total_weight == 2
+
+
+QUERY = ("--query", "SELECT winner, loser, worker FROM votes")
+
+
+def test_every_command_that_reads_votes_reads_them_from_a_database(run, place):
+    with sqlite3.connect("d.sqlite") as database:
+        rows = [tuple(line.split(",")) for line in VOTES.splitlines()[1:]]
+        database.execute("DELETE FROM votes")
+        database.executemany("INSERT INTO votes VALUES (?, ?, ?)", rows)
+        database.execute("CREATE TABLE more (winner TEXT, loser TEXT, worker TEXT)")
+        database.execute("INSERT INTO more VALUES ('c', 'b', 'z')")
+    commands = {
+        "fit": ["d.sqlite", "--method", "bt"],
+        "next": ["d.sqlite", "--pairs", "2"],
+        "export": ["d.sqlite", "--method", "bt", "--out", "t.csv"],
+        "evaluate": ["d.sqlite", "--methods", "bt"],
+        "spam": ["d.sqlite", "--kind", "left", "--percent", "50", "--out", "s.csv"],
+        "simulate": ["--items", "4", "--comparisons", "20", "--like", "d.sqlite", "--out", "s"],
+        "update": ["o", "d.sqlite"],
+    }
+    read = {name.rstrip("_") for name, command in COMMANDS.items()
+            if {"votes", "like"} & set(declared(command))}  # fmt: skip
+    assert read == set(commands)
+    for name, words in commands.items():
+        status, _, err = run(name, *words)
+        assert status == 1
+        assert "is a database; say which rows are votes with --query" in err
+        query = QUERY if name != "update" else (*QUERY[:1], "SELECT * FROM more")
+        status, _, err = run(name, *words, *query)
+        assert status == 0, err
+
+
+def test_other_tables_in_a_database_get_no_advice_that_they_cannot_take(run, place):
+    status, _, err = run("fit", "v.csv", "--gold", "d.sqlite")
+    assert status == 1
+    assert "d.sqlite: a database, from which only votes are read; write these rows as CSV" in err

@@ -15,7 +15,7 @@ import time
 from functools import cache
 from pathlib import Path
 
-SIGNALS = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 OLD = "what was there before"
 
 

@@ -149,11 +149,22 @@ def _run() -> None:
         _prepare()
         with whole_writes():
             app()
-    except CrowdsiftError as error:
-        _fail(str(error))
     except Interrupted as error:
         _interrupted(error)
-    except OSError as error:  # our output cannot be written; `head` closes the pipe early
+    except (Exception, SystemExit) as error:
+        failed = isinstance(error, SystemExit) and error.code
+        if (number := signal_seen()) is not None and not failed:  # a library swallowed it
+            _interrupted(Interrupted(number))
+        if isinstance(error, SystemExit):
+            raise
+        _explain(error)
+
+
+def _explain(error: Exception) -> None:
+    """Say what went wrong, in one line, and end with status 1."""
+    if isinstance(error, CrowdsiftError):
+        _fail(str(error))
+    if isinstance(error, OSError):  # our output cannot be written; `head` closes the pipe early
         with suppress(OSError, ValueError):
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         if isinstance(error, BrokenPipeError):
@@ -161,19 +172,14 @@ def _run() -> None:
         if _is_shortage(error):
             _fail(_SHORTAGE)
         _fail(f"cannot write the output: {error.strerror or error}")
-    except MemoryError:
+    if isinstance(error, MemoryError) or _is_shortage(error):
         _fail(_SHORTAGE)
-    except Exception as error:
-        if (number := signal_seen()) is not None:  # a library made its own error of the signal
-            _interrupted(Interrupted(number))
-        if _is_shortage(error):
-            _fail(_SHORTAGE)
-        if os.environ.get("CROWDSIFT_DEBUG"):
-            raise
-        _fail(
-            f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
-            "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
-        )
+    if os.environ.get("CROWDSIFT_DEBUG"):
+        raise error
+    _fail(
+        f"internal error ({type(error).__name__}: {_first_line(error)}); this is a fault of "
+        "crowdsift. Set CROWDSIFT_DEBUG=1 to see where it happened"
+    )
 
 
 def _is_shortage(error: Exception) -> bool:

@@ -38,6 +38,7 @@ def evaluate(
     as_json: opt.AsJson = False,
     no_workers: opt.NoWorkers = False,
     sides: opt.Sides = None,
+    query: opt.Query = None,
     engine: opt.EngineName = "auto",
     threads: opt.Threads = None,
     seed: opt.Seed = 0,
@@ -49,7 +50,7 @@ def evaluate(
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
-        covariates=covariates, features=features, threads=threads,
+        covariates=covariates, features=features, query=query, threads=threads,
     )  # fmt: skip
     read = read_shown(votes, options, quiet=quiet)
     with step_progress("Fitting", quiet=quiet) as progress:

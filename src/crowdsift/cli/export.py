@@ -76,6 +76,7 @@ def export(
     bad_rows: opt.BadRows = None,
     no_workers: opt.NoWorkers = False,
     sides: opt.Sides = None,
+    query: opt.Query = None,
     by: Annotated[str, typer.Option(help="A column of contexts, as in fit.")] = "",
     threads: opt.Threads = None,
 ) -> None:
@@ -90,7 +91,8 @@ def export(
     chosen = None if name is None else crowdsift.model(name, **given)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
-        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, threads=threads,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, query=query,
+        threads=threads,
     )  # fmt: skip
     saved = Path(votes).is_dir()
     if saved and name is not None:

@@ -16,7 +16,8 @@ __all__ = [
     "signal_seen",
 ]
 
-_HANDLED = (signal.SIGINT, signal.SIGTERM)
+_ALWAYS = (signal.SIGINT, signal.SIGTERM)  # also where they were ignored before
+_HANDLED = (*_ALWAYS, *(getattr(signal, name) for name in ("SIGHUP",) if hasattr(signal, name)))
 _GRACE_PERIOD = 2.0  # seconds in which cleaning up is not disturbed by a second signal
 _seen: list[tuple[int, float]] = []  # signals, and when they came
 _deferred: list[None] = []  # not empty: they wait
@@ -37,7 +38,9 @@ class Interrupted(BaseException):
 
 @contextmanager
 def handle_signals(last: bool = False) -> Iterator[None]:
-    """Raise `Interrupted` at Ctrl-C and at SIGTERM meanwhile, so that files are removed.
+    """Raise `Interrupted` at Ctrl-C, SIGTERM and SIGHUP meanwhile, so that drafts are removed.
+
+    SIGHUP stays ignored where it was, as under nohup.
 
     Parameters
     ----------
@@ -46,7 +49,11 @@ def handle_signals(last: bool = False) -> Iterator[None]:
         handlers from before would end it with a status that says that the work was not done.
     """
     _seen.clear()
-    before = {number: signal.signal(number, _raise) for number in _HANDLED}
+    before = {
+        number: signal.signal(number, _raise)
+        for number in _HANDLED
+        if number in _ALWAYS or signal.getsignal(number) is not signal.SIG_IGN
+    }
     try:
         yield
     finally:

@@ -57,6 +57,7 @@ def next_(
     skip_bad: opt.SkipBad = False,
     bad_rows: opt.BadRows = None,
     no_workers: opt.NoWorkers = False,
+    query: opt.Query = None,
     as_json: opt.AsJson = False,
     threads: opt.Threads = None,
     seed: opt.Seed = 0,
@@ -70,7 +71,7 @@ def next_(
 
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique,
-        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, threads=threads,
+        skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, query=query, threads=threads,
     )  # fmt: skip
     saved = Path(votes).is_dir()
     given = crowdsift.load(votes) if saved else read_shown(votes, options, quiet=quiet)

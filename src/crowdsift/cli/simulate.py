@@ -5,7 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import Columns, Seed, mapping
+from crowdsift.cli.options import Columns, Query, Seed, mapping
 from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import say
 from crowdsift.errors import RequestError
@@ -38,6 +38,7 @@ def simulate(
         typer.Option(help="A file of votes: each worker votes as often as one in it."),
     ] = None,
     columns: Columns = None,
+    query: Query = None,
     seed: Seed = 0,
 ) -> None:
     """Draw votes from a model with known scores and workers."""
@@ -45,7 +46,8 @@ def simulate(
 
     loads = None
     if like is not None:
-        loads = crowdsift.read(like, columns=mapping(columns)).worker_loads()
+        votes = crowdsift.read(like, columns=mapping(columns), query=query or "")
+        loads = votes.worker_loads()
         workers = len(loads) if workers is None else workers
     if workers is None:
         raise RequestError("say how many workers with --workers, or take them --like VOTES")

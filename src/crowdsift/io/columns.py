@@ -23,7 +23,7 @@ def open_source(
     *,
     partitions: bool = False,
     skip_bad: bool = False,
-    query: str = "",
+    query: str | None = None,
     called: str = "",
 ) -> Source:
     """The table behind a path, a frame or arrays; nothing is read yet.
@@ -34,7 +34,7 @@ def open_source(
         from crowdsift.io.databases import DatabaseSource
 
         address = os.fsdecode(source)
-        return DatabaseSource(address, query, thread_count(threads), skip_bad=skip_bad)
+        return DatabaseSource(address, query or "", thread_count(threads), skip_bad=skip_bad)
     if isinstance(source, str | os.PathLike):
         from crowdsift.io.duck import FileSource
 
@@ -46,13 +46,18 @@ def open_source(
     return table
 
 
-def _in_database(source: Any, query: str) -> bool:
-    """Whether votes are in a database; then and only then there is a query."""
+def _in_database(source: Any, query: str | None) -> bool:
+    """Return whether votes are in a database: then there is a query, and only then."""
     kind = None
     if isinstance(source, str | os.PathLike):
         from crowdsift.io.databases import kind_of_database, shown_address
 
         kind = kind_of_database(source)
+    if kind and query is None:
+        raise InputError(
+            "a database, from which only votes are read; write these rows as CSV or Parquet",
+            source=shown_address(os.fsdecode(source)),
+        )
     if kind and not query:
         raise RequestError(
             f"{shown_address(os.fsdecode(source))} is a database; say which rows are votes with "

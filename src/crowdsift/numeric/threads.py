@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import cache
 from threading import Lock
@@ -124,10 +125,15 @@ def _apply() -> None:
 
 @cache
 def _libraries() -> list[tuple[LibController, int]]:
-    """The BLAS libraries of this process, and how many threads they had."""
+    """Return the BLAS libraries of this process, and how many threads they had.
+
+    They are found through a callback of ctypes, in which Python prints exceptions and goes on.
+    Signal handlers run in the main thread only, so the search runs in another one.
+    """
     try:
         from threadpoolctl import ThreadpoolController
     except ImportError:  # a source tree beside NumPy and torch alone: BLAS keeps its threads
         return []
-    found = ThreadpoolController().select(user_api="blas").lib_controllers
+    with ThreadPoolExecutor(1) as beside:
+        found = beside.submit(ThreadpoolController).result().select(user_api="blas").lib_controllers
     return [(library, library.num_threads) for library in found]
