@@ -39,8 +39,8 @@ def case(seed: int, folder: Path) -> None:
             rng.choice((life.save, life.update, life.update, life.start, life.show, life.again))()
 
 
-def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dict[str, Any], bool]:
-    """Rows of votes, the options of their fit, and whether workers are hidden."""
+def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dict[str, Any]]:
+    """Rows of votes, and the options of their fit."""
     lies = rng.random() < 0.3
     drawn = crowdsift.simulate(rng.choice((6, 20)), 10, 1500, reliability=(0.7, 2.0), seed=seed)
     votes, n = drawn.comparisons(), 700
@@ -74,7 +74,9 @@ def drawn_kind(rng: random.Random, seed: int) -> tuple[dict[str, list[Any]], dic
         rows["state"] = [rng.choice(("kept", "kept", "not")) for _ in range(n)]
         options["where"] = "state = 'kept'"
     _with_more(rng, rows, options, drawn, n)
-    return rows, options, False
+    if rng.random() < 0.15:
+        options["hide_workers"] = True
+    return rows, options
 
 
 def _with_more(
@@ -107,13 +109,14 @@ class Life:
     folder: Path
     rows: dict[str, list[Any]]
     options: dict[str, Any]
-    hidden: bool
     count: int = 0
     fit: Any = field(default=None, repr=False)
 
     def begin(self) -> None:
         self.count = self.rng.choice((200, 300, 400))
         self.fit = self.at_once(self.count)
+        if self.options.get("hide_workers"):
+            assert not set(self.fit.worker_table["worker"]) & set(self.rows["worker"])
 
     def part(self, begin: int, end: int) -> Any:
         """Rows as a file or as columns."""
@@ -125,10 +128,9 @@ class Life:
         path.write_text("\n".join([",".join(some), *lines]) + "\n")
         return path
 
-    def at_once(self, count: int, **more: Any) -> Any:
+    def at_once(self, count: int) -> Any:
         """The fit of the first rows, with all options."""
-        found = crowdsift.fit(self.part(0, count), **self.options, **more)
-        return found.hide_workers() if self.hidden else found
+        return crowdsift.fit(self.part(0, count), **self.options)
 
     def save(self) -> None:
         self.fit.save(self.folder / "fit")
@@ -140,6 +142,8 @@ class Life:
     def update(self) -> None:
         """New rows, some of which the fit has already."""
         more, before = self.rng.choice((1, 30, 100)), self.rng.choice((0, 0, 15))
+        if self.count + more > len(self.rows["worker"]):
+            return
         new = self.part(self.count - before, self.count + more)
         refused = any(self.options.get(name) is not None for name in NOT_KEPT)
         try:
@@ -158,9 +162,11 @@ class Life:
 
     def start(self) -> None:
         """All rows from where the fit ended; gold comes with the fit."""
-        if self.options["method"] != "sift" or self.hidden or self.options.get("covariates"):
+        if self.options["method"] != "sift" or self.options.get("covariates"):
             return
         more = self.rng.choice((1, 30))
+        if self.count + more > len(self.rows["worker"]):
+            return
         options = {name: value for name, value in self.options.items() if name != "gold"}
         start: Any = self.fit
         if self.rng.random() < 0.5:
