@@ -28,7 +28,7 @@ from crowdsift.results.grouped import with_groups
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overall import overall_fields
 from crowdsift.results.rows import VoteRows, gathered, votes_for_fit
-from crowdsift.results.scales import checked_level, is_scaled
+from crowdsift.results.scales import checked_level, is_scaled, lacks_scale, unscaled_fields
 from crowdsift.results.start import opened_start
 from crowdsift.votes.comparisons import Comparisons
 
@@ -281,9 +281,18 @@ def fit(
                         engine_options=engine_options, progress=progress)  # fmt: skip
         result = replace(result, **overall_fields(result, comparisons, known, refit))
     if is_scaled(scale, anchor):
-        result = result.on_scale(scale, anchor)
+        result = _scaled(result, scale, anchor)
     warn_of(result)
     return result
+
+
+def _scaled(result: Fit, scale: str, anchor: Mapping[Any, float] | None) -> Fit:
+    """Put a fit on a scale; where it has none, warn, since the fit itself is done."""
+    whole = result.overall_ranking
+    lacks = lacks_scale(result, scale) or ("" if whole is None else lacks_scale(whole, scale))
+    if lacks:
+        return replace(result, **unscaled_fields(result, lacks))
+    return result.on_scale(scale, anchor)
 
 
 def load(directory: str | os.PathLike[str]) -> Fit:

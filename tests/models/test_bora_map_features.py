@@ -202,3 +202,36 @@ def test_too_many_items_are_refused(monkeypatch):
     monkeypatch.setattr("crowdsift.models.bora_map.DENSE_ITEMS", 50)
     with pytest.raises(RequestError, match="at most 50 items, not of 60; sift takes more"):
         crowdsift.fit(votes, "bora-map", items={"item": np.arange(60), "x": X})
+
+
+@pytest.mark.parametrize("method", ["bora-map", "sift"])
+@pytest.mark.parametrize("columns", ["x", "x,y"])
+def test_constant_features_change_nothing(method, columns, tmp_path):
+    crowd = crowdsift.simulate(items=12, workers=10, comparisons=400, seed=1)
+    path = tmp_path / "items.csv"
+    path.write_text("item,x,y\n" + "".join(f"{item},1,2\n" for item in crowd.items))
+    plain = crowdsift.fit(crowd.comparisons(), method, threads=1)
+    fit = crowdsift.fit(crowd.comparisons(), method, items=f"{path}:{columns}", threads=1)
+    np.testing.assert_array_equal(fit.scores_of(crowd.items), plain.scores_of(crowd.items))
+    assert any("constant features say nothing" in note for note in fit.warnings)
+
+
+def test_a_constant_group_beside_another_gets_no_share(tmp_path):
+    crowd = crowdsift.simulate(items=30, workers=10, comparisons=300, seed=1)
+    path = tmp_path / "items.csv"
+    rows = [f"{item},{s},same" for item, s in zip(crowd.items, crowd.scores, strict=True)]
+    path.write_text("\n".join(["item,z,text", *rows]))
+    given = {"items": f"{path}:z", "item_text": f"{path}:text"}
+    fit = crowdsift.fit(crowd.comparisons(), "bora-map", threads=1, **given)
+    shares = [group["share"] for group in fit.summary["item_features"]["groups"]]
+    assert shares[0] > 0.5
+    assert max(shares[1:]) < 1e-4
+
+
+def test_scores_that_are_all_equal_have_nothing_to_explain(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("item,z\na,1\nb,2\nc,4\n")
+    votes = Comparisons.from_arrays(list("abc"), list("bca"), worker=list("xyz"), outcome=[0.5] * 3)
+    fit = crowdsift.fit(votes, "bora-map", items=f"{path}:z")
+    assert not fit.items["score"].any()
+    assert any("say nothing of their scores" in note for note in fit.warnings)

@@ -297,3 +297,29 @@ def test_soft_outcomes_are_fractions_of_votes():
         one, two = by_item(crowdsift.fit(soft, method)), by_item(crowdsift.fit(hard, method))
         for item in one:
             assert one[item] == pytest.approx(two[item], abs=1e-9)
+
+
+def test_bora_em_of_balanced_votes_knows_no_names_of_workers():
+    """Three of six workers vote against the other three: from equal slopes all votes cancel."""
+    rng = np.random.default_rng(0)
+    found = []
+    for _ in range(20):
+        names = rng.permutation(np.arange(6))
+        who = np.repeat(names, 6)
+        first = np.array((["a"] * 5 + ["b"]) * 3 + (["b"] * 5 + ["a"]) * 3)
+        second = np.where(first == "a", "b", "a")
+        votes = Comparisons.from_arrays(first.tolist(), second.tolist(), worker=who)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", crowdsift.SignWarning)
+            fit = crowdsift.fit(votes, "bora-em", threads=1)
+        assert fit.converged
+        found.append([*fit.scores_of(["a", "b"]), *fit.workers["reliability"][np.sort(names[:3])]])
+    np.testing.assert_allclose(np.abs(found[0]), [1.0, 1.0, 0.758, 0.758, 0.758], atol=1e-3)
+    np.testing.assert_allclose(found, [found[0]] * len(found), atol=1e-9)
+
+
+def test_bora_em_of_votes_that_hold_no_information_stays_at_zero():
+    votes = Comparisons.from_arrays(list("abab"), list("baba"), worker=list("xxyy"))
+    fit = crowdsift.fit(votes, "bora-em")
+    assert not fit.items["score"].any()
+    assert any("hold no information" in note for note in fit.warnings)

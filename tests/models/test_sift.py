@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import warnings
 
 import numpy as np
 import pytest
@@ -347,3 +348,19 @@ def test_coherence_does_not_settle_the_sign():
     scores = crowdsift.fit(votes).scores_of(np.arange(60))
     assert np.mean((scores[a] > scores[b]) == won) < 0.5
     assert np.corrcoef(scores, r)[0, 1] > 0.9
+
+
+@pytest.mark.parametrize("starts", [("flat", "spectral"), ("flat",)])
+def test_a_start_that_breaks_on_huge_weights_is_not_the_end(starts):
+    """The first step of the flat start leaves variances that no precision holds."""
+    votes = Comparisons.from_arrays(
+        ["a", "c"], ["b", "d"], outcome=[0.0, 0.5], weight=[130538985.34, 195177641.9],
+        worker=["w", "w"],
+    )  # fmt: skip
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", crowdsift.ConvergenceWarning)
+        fit = crowdsift.fit(votes, Sift(starts=starts), threads=1)
+    score = dict(zip(fit.items["item"], fit.items["score"], strict=True))
+    assert score["b"] > 0.0 > score["a"]
+    assert fit.converged == (len(starts) > 1)
+    assert fit.summary["evidence"] < 0.0

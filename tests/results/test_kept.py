@@ -242,3 +242,13 @@ def test_fits_become_frames():
         assert isinstance(frames.items, kind)
         assert isinstance(frames.workers, kind)
     assert fit.to_pandas().items["item"].tolist() == fit.labels
+
+
+def test_votes_whose_sums_exceed_a_row_are_kept(tmp_path):
+    votes = {"winner": list("aabc"), "loser": list("bbca"), "worker": list("wwxx")}
+    fit = crowdsift.fit({**votes, "weight": [6e8, 6e8, 5.0, 3.0]}, "bora-map")
+    fit.save(tmp_path / "fit")
+    loaded = crowdsift.load(tmp_path / "fit")
+    np.testing.assert_array_equal(loaded.votes.weight, fit.votes.weight)
+    more = loaded.update({"winner": ["a"], "loser": ["c"], "worker": ["x"]})
+    assert more.summary["votes"] == fit.summary["votes"] + 1

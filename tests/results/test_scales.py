@@ -179,6 +179,31 @@ def test_a_crowd_that_goes_against_the_scores_has_no_elo(votes: crowdsift.Compar
     turned = crowdsift.Fit(**{**vars(fit), "worker_table": Table(table)})
     with pytest.raises(crowdsift.RequestError, match="no elo scale"):
         turned.on_scale("elo")
+    with pytest.raises(crowdsift.RequestError, match="no winrate scale"):
+        turned.on_scale("winrate")
+
+
+@pytest.mark.parametrize("scale", ["winrate", "elo", "logit"])
+def test_a_fit_without_the_scale_is_kept_and_says_so(scale: str, tmp_path: Path) -> None:
+    """Three judges see; one with most of the votes is an adversary, and so is the typical vote."""
+    rng = np.random.default_rng(0)
+    r, who = rng.normal(size=8), np.repeat(np.arange(4), [60, 60, 60, 900])
+    a = rng.integers(0, 8, len(who))
+    b = (a + rng.integers(1, 8, len(who))) % 8
+    slope = np.array([2.0, 2.0, 2.0, -1.5])[who]
+    won = rng.random(len(who)) < 1 / (1 + np.exp(-slope * (r[a] - r[b])))
+    rows = zip(np.where(won, a, b), np.where(won, b, a), who, strict=True)
+    path, out = tmp_path / "votes.csv", tmp_path / "out"
+    path.write_text("winner,loser,worker\n" + "".join(f"i{w},i{x},w{s}\n" for w, x, s in rows))
+    run = CliRunner().invoke(app, ["fit", str(path), "--scale", scale, "--out", str(out)])
+    assert run.exit_code == 0
+    fit = crowdsift.load(out)
+    assert any(f"no {scale} scale" in note for note in fit.warnings)
+    assert fit.summary["scale"] == "standard"
+    items = fit.items
+    assert (items["lower"] <= items["score"]).all()
+    assert (items["score"] <= items["upper"]).all()
+    assert items["score"].argmax() == 0
 
 
 def test_the_command_shows_the_scale(tmp_path: Path, votes: crowdsift.Comparisons) -> None:

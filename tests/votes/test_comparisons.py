@@ -11,6 +11,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+import crowdsift
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.ingest import read
 
@@ -380,4 +381,23 @@ def test_codes_outside_the_labels() -> None:
         Comparisons.from_codes(
             np.array([0], np.uint32), np.array([1], np.uint32), items=labels,
             workers=labels[:1], worker=np.array([1], np.uint32),
+        )  # fmt: skip
+
+
+def test_sums_above_the_limit_of_a_row_live_on() -> None:
+    """Equal rows may add up to more than one may weigh; else a fit could be saved, not updated."""
+    votes = Comparisons.from_arrays(
+        ["a", "a", "b"], ["b", "b", "c"], worker=["w", "w", "x"], weight=[6e8, 6e8, 1.0]
+    )
+    assert votes.weight.max() == np.float32(1.2e9)
+    twice = votes.extended(votes)
+    assert twice.weight.max() == np.float32(2.4e9)
+    fit = crowdsift.fit(votes, "bt")
+    again = fit.update({"winner": ["a"], "loser": ["c"], "worker": ["x"]})
+    assert again.summary["votes"] == fit.summary["votes"] + 1
+    with pytest.raises(InputError, match="column 'weight'"):
+        Comparisons.from_codes(
+            votes.first, votes.second, items=votes.items, workers=votes.workers,
+            worker=votes.worker_codes(), outcome=votes.outcome,
+            weight=np.full(len(votes), np.nan, np.float32), summed=True,
         )  # fmt: skip

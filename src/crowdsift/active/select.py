@@ -298,7 +298,7 @@ class Selector:
             items=self.items, workers=self.workers, threads=self._threads,
             sides_known=old.sides_known if old is not None else False,
             source="votes" if old is None else old.source,
-            backend=None if old is None else old.backend,
+            backend=None if old is None else old.backend, summed=True,
         )  # fmt: skip
 
     # --- questions --------------------------------------------------------------------------
@@ -387,6 +387,7 @@ def widened(
         worker=who[votes.worker_codes()].astype(np.uint32) if votes.has_workers else None,
         outcome=votes.outcome, weight=votes.weight, items=labels, workers=names,
         sides_known=votes.sides_known, source=votes.source, backend=votes.backend,
+        summed=True,
     )  # fmt: skip
 
 

@@ -33,7 +33,8 @@ class Facts:
 
     `component` is, of every item, the number of its connected component; the last `n_gold` workers
     are gold, of known reliability; `ties` says whether one half is an outcome of its own;
-    `sides_known` whether `first` is where an item was shown.
+    `sides_known` whether `first` is where an item was shown; `loads` are the numbers of votes of
+    every worker, weights counted.
     """
 
     n_items: int
@@ -44,6 +45,7 @@ class Facts:
     ties: bool
     n_gold: int
     component: NDArray[np.uint32]
+    loads: NDArray[np.float64]
 
     @classmethod
     def of(
@@ -64,6 +66,7 @@ class Facts:
             ties=comparisons.ties_are_outcomes if ties is None else ties,
             n_gold=comparisons.n_gold,
             component=component,
+            loads=comparisons.loads,
         )
 
 

@@ -227,6 +227,7 @@ class ShardedEngine:
             ties=ties,
             n_gold=sum(each.n_gold for each in facts),
             component=merged_components([each.component for each in facts]),
+            loads=np.concatenate([each.loads for each in facts]),
         )
         self._share = [each.total_weight / self.facts.total_weight for each in facts]
 

@@ -108,6 +108,7 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
         by=votes.by,
         source=votes.source,
         backend=votes.backend,
+        summed=True,
     )
 
 
@@ -195,4 +196,5 @@ def _joined(
         by=votes.by,
         source=votes.source,
         backend=votes.backend,
+        summed=True,
     )

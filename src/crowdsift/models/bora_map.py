@@ -85,6 +85,9 @@ class BoraMAP(BoltzmannModel):
                 f"{engine.facts.n_items:,}; sift takes more"
             )
         found, at, plain = self._mode(engine, progress, None)
+        varied = any(group.values.any() for group in features.groups)
+        if not varied or not plain.scores.any():  # nothing to explain, or nothing to do it with
+            return self._upright(plain)
         mode = mode_with_features(
             engine, [group.values for group in features.groups], mean=self.reliability_mean,
             sd=self.reliability_sd, rule=self._rule(progress), start=(found, at.slopes),
@@ -154,8 +157,7 @@ class BoraMAP(BoltzmannModel):
         votes = np.maximum(at.curvature - precision, 0.0)
         total = votes + 1.0 / (mean**2 + self.reliability_sd**2)
         beta = (at.curvature * at.slopes - precision * mean) / total
-        loads = engine.counts.tally(np.zeros(engine.facts.n_items)).loads
-        return WorkerEstimate(beta * size, size * total**-0.5).sign_support(loads)
+        return WorkerEstimate(beta * size, size * total**-0.5).sign_support(engine.facts.loads)
 
     @staticmethod
     def _precision(

@@ -267,7 +267,8 @@ def _roots(matrix: Vector) -> tuple[Vector, NDArray[np.bool_]]:
         try:
             return _inverse_factors(matrix), np.ones(n, bool)
         except np.linalg.LinAlgError:
-            proper = np.linalg.eigvalsh(matrix)[:, 0] > 0.0
+            values = np.linalg.eigvalsh(matrix)  # their rounding errors are of the largest
+            proper = values[:, 0] > 10.0 * k * np.finfo(np.float64).eps * values[:, -1]
             safe = np.where(proper[:, None, None], matrix, np.eye(k))
             return _inverse_factors(safe), proper
     proper = np.ones(n, bool)

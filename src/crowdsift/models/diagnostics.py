@@ -20,6 +20,7 @@ class Kind(StrEnum):
     COPIED = "copied"  # votes on a pair agree beyond what scores explain
     CONTEXTS = "contexts"  # workers differ by context as far as the model goes
     FEATURES = "features"  # of items: missing, constant, or of no use
+    SCALE = "scale"  # the scores have no such scale as was asked for
     INTERVALS = "intervals"  # limits may be off
     RESOURCES = "resources"  # threads or memory other than asked for
 

@@ -70,6 +70,7 @@ def run_estimate(
     types, typical = run.prior.types, typical_reliability(run.prior)
     contexts = run.sites if isinstance(run.sites, ContextSites) else None
     classes = classes_of(run, engine, typical)
+    voters = engine.facts.n_workers - engine.facts.n_gold
     judged = worker_estimate(workers, types, typical * size, classes)
     scores = _about_mean(run.means / size, engine)
     variance = np.maximum(run.variances - level_variance(engine.facts.component), 0.0)
@@ -86,7 +87,7 @@ def run_estimate(
         in_context=in_context,
         workers=judged,
         evidence=run.evidence[-1],
-        sign=judged.sign_support(_voter_loads(engine)),
+        sign=judged.sign_support(engine.facts.loads[:voters]),
         crowd_side=crowd_side if types.sides else None,
         details={
             "pair_effect": run.pair_effect / size**2,
@@ -100,12 +101,6 @@ def run_estimate(
         sites=kept_sites(run.sites) if keep_sites and contexts is None else None,
         diagnostics=tuple(run_diagnostics(run, engine)),
     )
-
-
-def _voter_loads(engine: Engine) -> Vector:
-    """Return the number of votes of every worker, gold left out."""
-    voters = engine.facts.n_workers - engine.facts.n_gold
-    return engine.counts.tally(np.zeros(engine.facts.n_items)).loads[:voters]
 
 
 def _pairs(run: Propagation, size: float) -> PairPosteriors | None:

@@ -10,7 +10,6 @@ import numpy as np
 
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.ranking import ranks, table_order
-from crowdsift.votes.mapped import parts
 from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally, tally_of
 
@@ -88,7 +87,7 @@ class Fitted:
         """How clearly the workers settle the sign; None where a method cannot say."""
         if self.estimate.sign is not None:
             return self.estimate.sign
-        return self.estimate.workers.sign_support(self.loads)
+        return self.estimate.workers.sign_support(self.votes.loads)
 
     @cached_property
     def compared_once(self) -> bool:
@@ -103,18 +102,6 @@ class Fitted:
             return False
         both = np.concatenate([votes.first, votes.second])
         return bool(np.bincount(both).max() <= 1)
-
-    @cached_property
-    def loads(self) -> Vector:
-        """The number of every worker's votes, weights counted."""
-        votes = self.votes
-        if votes.elsewhere is not None:
-            return np.asarray(votes.elsewhere.loads)
-        if all(bool((votes.weight[rows] == 1.0).all()) for rows in parts(votes.weight)):
-            return np.diff(votes.offsets).astype(np.float64)
-        starts = np.minimum(votes.offsets[:-1], len(votes) - 1)
-        loads = np.add.reduceat(votes.weight, starts, dtype=np.float64)
-        return np.where(np.diff(votes.offsets) > 0, loads, 0.0)
 
 
 def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:

@@ -104,6 +104,7 @@ def kept_votes(
         sides_known=bool(about["sides_known"]),
         by=fit.by,
         source=str(about["source"]),
+        summed=True,
     )
     reading = ReadOptions.of(about.get("reading") or {}, None).remembered()
     intake = fit.summary.get("intake")

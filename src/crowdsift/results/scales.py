@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.results.data import model_of
 from crowdsift.results.query import keys_of
@@ -27,6 +28,7 @@ __all__ = [
     "STANDARD",
     "checked_level",
     "is_scaled",
+    "lacks_scale",
     "level_text",
     "moved",
     "own_scale",
@@ -34,6 +36,7 @@ __all__ = [
     "scaled_fields",
     "score_name",
     "typical_reliability",
+    "unscaled_fields",
     "with_own_scale",
 ]
 
@@ -164,6 +167,8 @@ def scaled_fields(
     if not isinstance(scale, str) or scale not in SCALES:
         raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
     known = _anchors(fit, scale, {} if anchor is None else anchor)
+    if lacks := lacks_scale(fit, scale):
+        raise RequestError(f"{lacks}; use the scale standard")
     summary = {**fit.summary, "scale": scale}
     for name in ("scale_factor", "anchor"):
         summary.pop(name, None)
@@ -176,7 +181,7 @@ def scaled_fields(
         }
     factor = 1.0
     if scale != "standard":
-        factor = (_ELO if scale == "elo" else 1.0) * _positive_slope(fit, scale)
+        factor = (_ELO if scale == "elo" else 1.0) * slope_of(fit)
     table = fit.item_table
     component = table["component"].astype(np.int64)
     offset = np.full(component.max() + 1, _CENTRE[scale])
@@ -250,14 +255,27 @@ def _anchors(fit: FitData, scale: str, anchor: Mapping[Any, float]) -> dict[int,
     return found
 
 
-def _positive_slope(fit: FitData, scale: str) -> float:
+def lacks_scale(fit: FitData, scale: str) -> str:
+    """Return why the scores have no such scale: it needs a typical worker who follows them.
+
+    A typical worker who sees nothing still has win rates, all of them one half.
+    """
+    if scale == "standard" or scale not in SCALES:
+        return ""
     slope = slope_of(fit)
-    if not slope > 0.0:
-        raise RequestError(
-            f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no "
-            f"{scale} scale; use the scale standard"
-        )
-    return slope
+    if slope > 0.0 or (scale == "winrate" and not slope < 0.0):
+        return ""
+    return (
+        f"the typical worker does not follow the scores (slope {slope:.3g}), so they have no "
+        f"{scale} scale"
+    )
+
+
+def unscaled_fields(fit: FitData, why: str) -> dict[str, Any]:
+    """Return the fields of a fit that stays on the standard scale, with a warning that says why."""
+    found = Diagnostic(Kind.SCALE, f"{why}: they are on the scale standard")
+    summary = {**fit.summary, "warnings": [*fit.summary["warnings"], found.message]}
+    return {"summary": summary, "diagnostics": (*fit.diagnostics, found)}
 
 
 def _win_rates(fit: FitData, wanted: dict[str, Vector]) -> dict[str, Vector]:

@@ -148,5 +148,5 @@ def _order_right(fitted: Fitted) -> float:
             estimate.scores, estimate.difference_variance, fitted.component, fitted.seed
         )
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
-    share = float(np.average(agreed, weights=fitted.loads))
+    share = float(np.average(agreed, weights=fitted.votes.loads))
     return max(share, 1.0 - share)

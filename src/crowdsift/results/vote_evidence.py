@@ -71,7 +71,7 @@ def vote_evidence(fitted: Fitted) -> VoteEvidence | None:
     else:  # the rows are on other machines
         assert result.reliability_sd is not None
         distance = (levels - beta[:, None]) / np.maximum(result.reliability_sd, 1e-12)[:, None]
-        logs = np.where(fitted.loads[:, None] < _NORMAL_FROM, 0.0, -0.5 * distance**2)
+        logs = np.where(fitted.votes.loads[:, None] < _NORMAL_FROM, 0.0, -0.5 * distance**2)
     sides = logs.shape[1] - len(levels)
     weights = _learned(logs, levels, guess)
     up, down = weights[: len(levels)][levels > 0], weights[: len(levels)][levels < 0][::-1]

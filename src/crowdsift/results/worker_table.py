@@ -55,13 +55,13 @@ def worker_table(fitted: Fitted) -> Table:
             "side_bias": side,
             "side_lower": side_lower,
             "side_upper": side_upper,
-            "comparisons": whole(fitted.loads[:m]),
+            "comparisons": whole(fitted.votes.loads[:m]),
             "agreement": agreement(fitted)[:m] if m else nothing,
         }
     )
     left_share, decided = side_shares(votes, m)
     if votes.elsewhere is not None:
-        decided = fitted.loads[:m]
+        decided = fitted.votes.loads[:m]
     verdict, judged = _judged(fitted, table, left_share, decided)
     extra = {**result.extra, **judged}
     if votes.has_workers and votes.sides_known and votes.elsewhere is None:

@@ -9,6 +9,7 @@ import numpy as np
 
 from crowdsift.engines.fused import FusedEStep
 from crowdsift.numeric.extrapolation import Anderson
+from crowdsift.solvers.spectral import arbitrary
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import EM, EStep
@@ -24,6 +25,8 @@ _SOLVE_FRACTION, _SOLVE_LOOSEST, _SOLVE_TIGHTEST = 1e-2, 1e-3, 1e-12
 # Near the end the log-likelihood moves with the square of the scores' error: where it moves by 1e-9
 # scores may be 1e-5 off. Finer tolerances than this are therefore asked of scores as well.
 _FINE = 1e-7
+
+_ROUNDING = 1e-13  # of the sum of all weights: sums of votes below this are zero
 
 
 @dataclass
@@ -60,9 +63,14 @@ def polya_gamma_em(
 
     Returns the last state and the mean log-likelihood before the first and after every
     iteration. Scores of RMS below 1e-12 end the run at zero: the votes hold no information.
+    Where the start is symmetric, so that the slopes cancel votes that are balanced, the run begins
+    at scores without structure instead: rounding would decide whether it ever leaves zero.
     """
     fine = rule.tolerance < _FINE
     state = EMState(scores, slopes, em.e_step(scores, slopes, resolution=rule.tolerance))
+    largest = float(np.abs(slopes).max(initial=0.0)) * total_weight
+    if largest > 0.0 and np.abs(state.e_step.system.rhs).max(initial=0.0) <= _ROUNDING * largest:
+        state = _unsymmetric(em, state, worker_ridge, rule.tolerance)
     rule.iterate = lambda: {"scores": state.scores, "workers": state.slopes}
     trace = [state.e_step.log_likelihood / total_weight]
     acceleration, step, moved = Anderson(depth), 1.0, 0.0
@@ -95,6 +103,15 @@ def polya_gamma_em(
         measure = max(moved, before) if depth else moved
         if rule.stop(max(measure, away) if fine else measure):
             return state, trace
+
+
+def _unsymmetric(em: EM, state: EMState, ridge: float, resolution: float) -> EMState:
+    """Return a state at scores without structure, with the slopes that fit them best."""
+    scores = arbitrary(len(state.scores))
+    scores = scores - scores.mean()
+    scores = scores / max(_root_mean_square(scores), 1e-12)
+    slopes = em.e_step(scores, state.slopes).regress(scores, ridge)[0]
+    return EMState(scores, slopes, em.e_step(scores, slopes, resolution=resolution))
 
 
 def _accelerate(

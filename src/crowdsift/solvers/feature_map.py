@@ -158,14 +158,15 @@ class _FixedScale(DensePrior):
     """Shares whose sum with s is held at 1, though nothing else holds the scale of the scores."""
 
     def learn(self, run: Any) -> None:
-        """ρ_g|w_g|²/(γ_g + λρ_g) and alike s, λ such that they add up to 1.
+        """Set the shares to ρ_g|w_g|²/(γ_g + λρ_g) and s alike, λ such that they add up to 1.
 
         At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a
-        maximum under a fixed sum needs.
+        maximum under a fixed sum needs. A group of constant features gets the least share.
         """
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)
-        top, least = variances * squares, float(determined.min())
+        top = variances * squares
+        least = float(determined[top > 0.0].min())
 
         def excess(log: float) -> float:
             multiplier = float(np.exp(log)) - least

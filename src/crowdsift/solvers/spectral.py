@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["spectral_scores"]
+__all__ = ["arbitrary", "spectral_scores"]
 
 
 def spectral_scores(
@@ -25,7 +25,7 @@ def spectral_scores(
     """
     degrees = votes.diagonal()
     scale = (degrees > 0) / np.sqrt(np.maximum(degrees, 1e-300))
-    first = _arbitrary(n_items) * (scale > 0)
+    first = arbitrary(n_items) * (scale > 0)
     norm = float(np.linalg.norm(first))
     if norm == 0.0:
         return None
@@ -58,6 +58,6 @@ def _tridiagonal(alphas: list[float], betas: list[float]) -> tuple[Vector, Vecto
     return values, vectors
 
 
-def _arbitrary(n: int) -> Vector:
-    """A fixed vector without structure: fractions of multiples of the golden ratio."""
+def arbitrary(n: int) -> Vector:
+    """Return a fixed vector without structure: fractions of multiples of the golden ratio."""
     return np.asarray(np.modf(np.arange(1, n + 1) * 0.6180339887498949)[0] - 0.5, np.float64)

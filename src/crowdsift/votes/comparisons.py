@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from math import ceil, log2
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -143,6 +144,17 @@ class EncodedVotes:
         if not self.on_disk:
             return float(self.weight.sum(dtype=np.float64))
         return sum(float(self.weight[rows].sum(dtype=np.float64)) for rows in parts(self.weight))
+
+    @cached_property
+    def loads(self) -> NDArray[np.float64]:
+        """The number of every worker's votes, counted with their weights."""
+        if self.elsewhere is not None:
+            return np.asarray(self.elsewhere.loads)
+        if all(bool((self.weight[rows] == 1.0).all()) for rows in parts(self.weight)):
+            return np.diff(self.offsets).astype(np.float64)
+        starts = np.minimum(self.offsets[:-1], len(self) - 1)
+        loads = np.add.reduceat(self.weight, starts, dtype=np.float64)
+        return np.where(np.diff(self.offsets) > 0, loads, 0.0)
 
     @cached_property
     def has_ties(self) -> bool:
@@ -474,11 +486,13 @@ class Comparisons(EncodedVotes):
         by: By = "",
         source: str = "votes",
         backend: Backend | None = None,
+        summed: bool = False,
     ) -> Comparisons:
-        """Comparisons from codes into sorted lists of labels; the way of every reader.
+        """Make comparisons from codes into sorted lists of labels; the way of every reader.
 
         The parameters are those of `from_arrays`, but for codes and the labels they point to.
-        Outcomes and weights are checked as given, then rounded to float32.
+        Outcomes and weights are checked as given, then rounded to float32. With `summed` the rows
+        are those of other comparisons, whose weights may be sums above the limit of a single vote.
 
         Examples
         --------
@@ -492,6 +506,10 @@ class Comparisons(EncodedVotes):
         n_workers = len(workers) if worker is not None else 1
         outcome = single(outcome, "outcome", source)
         weight = single(weight, "weight", source)
+        unit = np.float32(1.0)
+        if summed and weight is not None:
+            unit = _unit_of(weight)
+            weight = weight / unit
         _refuse_faults(first, second, worker, outcome, weight, items, n_workers, source)
         if features is not None:
             features = single_features(features, len(first), source)
@@ -510,7 +528,7 @@ class Comparisons(EncodedVotes):
             first=frozen(one),
             second=frozen(two),
             outcome=frozen(outcomes),
-            weight=frozen(weights),
+            weight=frozen(weights if unit == 1.0 else weights * unit),
             offsets=frozen(offsets),
             items=frozen(items.copy()),
             workers=frozen(workers.copy()),
@@ -559,6 +577,7 @@ class Comparisons(EncodedVotes):
             by=self.by,
             source=self.source,
             backend=self.backend,
+            summed=True,
         )
         ids = [v.row_ids for v in both if v.row_ids is not None]
         known = self.intake is not None and other.intake is not None
@@ -602,6 +621,15 @@ class Comparisons(EncodedVotes):
             source=self.source,
             backend=self.backend,
         )
+
+
+def _unit_of(weight: NDArray[np.float32]) -> np.float32:
+    """Return the least power of 2, at least 1, in which no finite weight exceeds its limit.
+
+    Dividing by it and multiplying again is exact.
+    """
+    most = float(weight[np.isfinite(weight)].max(initial=0.0))
+    return np.float32(2.0 ** max(ceil(log2(max(most, 1.0) / MOST_WEIGHT)), 0))
 
 
 def _refuse_faults(

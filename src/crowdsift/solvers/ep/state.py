@@ -106,7 +106,7 @@ class Propagation:
     gold_margin: float = 0.0
     messages: Vector | None = None  # of belief propagation, added up per item
     suspended: bool = False
-    broken: bool = False  # sites that are no numbers
+    broken: bool = False  # sites that are no numbers, or give items no variances
     item_prior: ItemPrior | None = None  # of scores; N(0, I) without
     feature_gain: float = 0.0  # nats over the same without features
 
@@ -205,6 +205,7 @@ class Propagation:
         self.receive()
         self.find_items()
         if self.broken:  # nothing that follows would mend it
+            self.evidence[-1] = -np.inf
             self.rule.stop(np.inf)
             self.done = True
             return
@@ -228,6 +229,8 @@ class Propagation:
         rescaled = abs(self.held_scale - 1.0) > _SAME_SCALE
         if not self.warm or self.moved_grids or rescaled:
             self._pass_over(0.0)
+        if self.broken:
+            self.evidence[-1] = -np.inf
 
     @property
     def settled(self) -> bool:
@@ -306,14 +309,21 @@ class Propagation:
         self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
 
     def find_items(self) -> None:
-        """Means and variances; should there be none, without negative precisions of sites."""
+        """Find means and variances; should there be none, without negative precisions of sites.
+
+        Where even these have none, as where sums of votes exceed the precision of numbers, the run
+        is broken: it keeps its means, and the variances of the prior for all pairs.
+        """
+        before = self.means
         self._solve()
         if not self._variances():
             self.indefinite = self.clip = True
             self.sites.transform(clip=True)
             self.receive()
             self._solve()
-            self._variances()
+            if not self._variances():
+                self.means, self.broken = before, True
+                self.sites.set_pair_variances(np.full(int(self.sites.n_pairs), 2.0))
 
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance
