@@ -32,6 +32,7 @@ __all__ = [
     "level_text",
     "moved",
     "own_scale",
+    "require_scale",
     "scale_text",
     "scaled_fields",
     "score_name",
@@ -143,6 +144,12 @@ def is_scaled(scale: Any, anchor: Any) -> bool:
     return not plain or not (anchor is None or (isinstance(anchor, Mapping) and not anchor))
 
 
+def require_scale(scale: Any) -> None:
+    """Refuse what is not the name of a scale."""
+    if not isinstance(scale, str) or scale not in SCALES:
+        raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+
+
 def scaled_fields(
     fit: FitData, scale: str = "standard", anchor: Mapping[Any, float] | None = None
 ) -> dict[str, Any]:
@@ -164,8 +171,7 @@ def scaled_fields(
         The value that an item shall have, one item per component. An item that is in several
         contexts has it in each of them.
     """
-    if not isinstance(scale, str) or scale not in SCALES:
-        raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
+    require_scale(scale)
     known = _anchors(fit, scale, {} if anchor is None else anchor)
     if lacks := lacks_scale(fit, scale):
         raise RequestError(f"{lacks}; use the scale standard")
