@@ -28,7 +28,13 @@ from crowdsift.results.grouped import with_groups
 from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.overall import overall_fields
 from crowdsift.results.rows import VoteRows, gathered, votes_for_fit
-from crowdsift.results.scales import checked_level, is_scaled, lacks_scale, unscaled_fields
+from crowdsift.results.scales import (
+    checked_level,
+    is_scaled,
+    lacks_scale,
+    require_anchors,
+    unscaled_fields,
+)
 from crowdsift.results.start import opened_start
 from crowdsift.votes.comparisons import Comparisons
 
@@ -248,8 +254,7 @@ def fit(
     seed, tune = whole_number("seed", seed), yes_or_no("tune", tune)
     options = ReadOptions.of(reading, threads)
     resources = {**named_options(engine_options), "memory": options.memory or None}
-    checkpoint = resources.pop("checkpoint", None)
-    start, kept = opened_start(start, gold)
+    checkpoint, (start, kept) = resources.pop("checkpoint", None), opened_start(start, gold)
     needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
     read, rows = votes_for_fit(votes, options, dependent_by, time_column, engine, resources,
                                needs_rows)  # fmt: skip
@@ -260,6 +265,7 @@ def fit(
         classes=classes is not None, items=items is not None or item_text is not None,
     )  # fmt: skip
     require_workers(model, comparisons)
+    require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))
     known = read_gold(gold, comparisons, kept)
     started = time.perf_counter()
     if tune and model.tuned:

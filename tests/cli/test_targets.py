@@ -279,14 +279,13 @@ def test_other_tables_in_a_database_get_no_advice_that_they_cannot_take(run, pla
     assert "d.sqlite: a database, from which only votes are read; write these rows as CSV" in err
 
 
-def test_a_scale_that_a_fit_does_not_have_loses_no_fit(run, place, monkeypatch):
-    words = ("fit", "v.csv", "--method", "bt", "--scale", "elo", "--anchor", "nobody=1200")
-    status, _, err = run(*words, "--out", "new")
-    assert status == 1
-    assert "the fit is finished, but --scale: the anchor 'nobody' is not among the items" in err
-    assert "Written: new/items.csv" in err
-    assert crowdsift.load("new").summary["votes"] == 20
-    monkeypatch.setattr(crowdsift, "fit", None)  # nothing is fitted
-    for wrong, message in (("Elo", "scale must be one of"), ("elo --anchor a", "--anchor wants")):
-        status, _, err = run("fit", "v.csv", "--scale", *wrong.split())
-        assert (status, message in err) == (1, True)
+def test_scales_and_anchors_are_refused_before_the_fit(run, place, monkeypatch):
+    monkeypatch.setattr("crowdsift.fitting.estimated", None)  # nothing is fitted
+    for words, message in (
+        ("elo --anchor nobody=1200", "the anchor 'nobody' is not among the items"),
+        ("winrate --anchor a=1", "a win rate has no level to choose"),
+        ("Elo", "scale must be one of"),
+        ("elo --anchor a", "--anchor wants"),
+    ):
+        status, _, err = run("fit", "v.csv", "--method", "bt", "--scale", *words.split())
+        assert (status, message in err) == (1, True), err

@@ -57,7 +57,7 @@ def fit(
 
     given = hyper_parameters(settings or [])
     model = None if method is None else crowdsift.model(method, **given)
-    values_of_anchors, hidden = anchors(anchor), hide_key or hide_workers
+    on_scale, hidden = anchors(anchor), hide_key or hide_workers
     _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale)
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
@@ -79,11 +79,11 @@ def fit(
         result = crowdsift.fit(
             read, model, classes=classes, items=item_features, item_text=item_text,
             item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
-            level=level, dependent_by=rows, engine=engine, threads=threads, seed=seed,
-            progress=progress, engine_options=resources, memory=memory or "",
+            scale=scale, anchor=on_scale, level=level, dependent_by=rows, engine=engine,
+            threads=threads, seed=seed, progress=progress, engine_options=resources,
+            memory=memory or "",
         )  # fmt: skip
     steps = _Steps(threads, quiet)
-    result = _on_scale(result, steps, scale, values_of_anchors)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe)
     _write_review(result, rows, mturk_review, steps)
@@ -153,16 +153,6 @@ def _refuse_targets(
         from crowdsift.io.database_tables import require_table
 
         require_table(votes, to_table)
-
-
-def _on_scale(result: "Fit", steps: _Steps, scale: str, values: dict[str, float] | None) -> "Fit":
-    """Show scores on the scale of --scale; the fit stays on its own where it has no such scale."""
-    from crowdsift.results.scales import is_scaled
-
-    if is_scaled(scale, values):
-        with steps.step("--scale"):
-            result = result.on_scale(scale, values)
-    return result
 
 
 def _completed(

@@ -32,6 +32,7 @@ __all__ = [
     "level_text",
     "moved",
     "own_scale",
+    "require_anchors",
     "require_scale",
     "scale_text",
     "scaled_fields",
@@ -150,6 +151,26 @@ def require_scale(scale: Any) -> None:
         raise RequestError(f"scale must be one of {', '.join(SCALES)}, not {scale!r}")
 
 
+def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False) -> None:
+    """Refuse a scale, or anchors, that no fit of these items, `by` context, can have."""
+    require_scale(scale)
+    if not isinstance(anchor, Mapping | None):
+        raise RequestError(f"anchors are values by item, as {{'a': 1200}}, not {anchor!r:.60}")
+    if anchor and scale == "winrate":
+        raise RequestError("a win rate has no level to choose; leave the anchor out")
+    items = [each[1] for each in items] if by else items
+    labels = set(keys_of(items)) if anchor else set()
+    for item, value in (anchor or {}).items():
+        if keys_of([item])[0] not in labels:
+            near = ", ".join(str(each) for each in items[:3])
+            raise RequestError(
+                f"the anchor {item!r} is not among the items, which are {near}, ...; "
+                "name an item as the votes do"
+            )
+        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
+            raise RequestError(f"the anchor {item!r} needs a finite number, not {value!r}")
+
+
 def scaled_fields(
     fit: FitData, scale: str = "standard", anchor: Mapping[Any, float] | None = None
 ) -> dict[str, Any]:
@@ -171,8 +192,8 @@ def scaled_fields(
         The value that an item shall have, one item per component. An item that is in several
         contexts has it in each of them.
     """
-    require_scale(scale)
-    known = _anchors(fit, scale, {} if anchor is None else anchor)
+    require_anchors(scale, anchor, fit.item_table["item"].tolist())
+    known = _anchors(fit, {} if anchor is None else anchor)
     if lacks := lacks_scale(fit, scale):
         raise RequestError(f"{lacks}; use the scale standard")
     summary = {**fit.summary, "scale": scale}
@@ -229,12 +250,8 @@ def own_scale(saved: Table) -> tuple[Table, Table | None]:
     return Table({**shown, **own}), Table(shown)
 
 
-def _anchors(fit: FitData, scale: str, anchor: Mapping[Any, float]) -> dict[int, float]:
-    """The rows of anchors and their values; one a component."""
-    if not isinstance(anchor, Mapping):
-        raise RequestError(f"anchors are values by item, as {{'a': 1200}}, not {anchor!r:.60}")
-    if anchor and scale == "winrate":
-        raise RequestError("a win rate has no level to choose; leave the anchor out")
+def _anchors(fit: FitData, anchor: Mapping[Any, float]) -> dict[int, float]:
+    """Return the rows of anchors and their values; refuse two in one component."""
     labels = keys_of(fit.item_table["item"].tolist())
     component = fit.item_table["component"]
     found: dict[int, float] = {}
@@ -242,14 +259,6 @@ def _anchors(fit: FitData, scale: str, anchor: Mapping[Any, float]) -> dict[int,
     for item, value in anchor.items():
         (key,) = keys_of([item])
         rows = [row for row, own in enumerate(labels) if own == key]
-        if not rows:
-            near = ", ".join(str(each) for each in fit.item_table["item"][:3])
-            raise RequestError(
-                f"the anchor {item!r} is not among the items, which are {near}, ...; "
-                "name an item as the votes do"
-            )
-        if isinstance(value, bool) or not isinstance(value, int | float) or not isfinite(value):
-            raise RequestError(f"the anchor {item!r} needs a finite number, not {value!r}")
         for row in rows:
             other = taken.setdefault(int(component[row]), item)
             if other != item:
