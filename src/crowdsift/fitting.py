@@ -21,7 +21,7 @@ from crowdsift.results import store
 from crowdsift.results.build import fields_of
 from crowdsift.results.checkpoint import checkpointed
 from crowdsift.results.dependence import fields_of_rows
-from crowdsift.results.estimated import estimated, prepared_votes, warn_of
+from crowdsift.results.estimated import estimated, prepared_votes, warn_of, with_gold_left_out
 from crowdsift.results.featured import FeaturedRecord
 from crowdsift.results.further import refitter, updated
 from crowdsift.results.grouped import with_groups
@@ -179,7 +179,7 @@ def fit(
     *,
     classes: Any = None, gold: Any = None, start: Any = None,
     items: Any = None, item_text: Any = None, item_features_missing: str = "error",
-    tune: bool = False,
+    check_gold: bool = True, tune: bool = False,
     scale: str = "standard",
     anchor: Mapping[Any, float] | None = None,
     level: float = LEVEL,
@@ -211,6 +211,9 @@ def fit(
     gold
         Pairs of items of which it is known which one is better: a file or frame with the columns
         winner and loser. They settle the sign of the scores where the method leaves it free.
+    check_gold
+        Whether to count how many gold pairs agree with scores found without them. Where gold is
+        part of the fit (`sift`) this takes up to five more fits.
     tune
         Choose the method's penalty by left-out votes first.
     scale, anchor
@@ -280,14 +283,14 @@ def fit(
             fitted = estimated(model, opened, comparisons, prepared, known, start, saving)
         fitted = replace(fitted, seed=seed, threads=threads, level=level, engine=choice)
         fitted = with_groups(fitted, rows, opened, open_engine, progress)
+        fitted = with_gold_left_out(fitted, open_engine) if check_gold else fitted
         result = Fit(**fields_of(fitted, opened.passes, started))
     result = replace(result, **fields_of_rows(result, rows))
     if overall and comparisons.by:
         refit = partial(fit, method=model, level=level, engine=engine, threads=threads, seed=seed,
                         engine_options=engine_options, progress=progress)  # fmt: skip
         result = replace(result, **overall_fields(result, comparisons, known, refit))
-    if is_scaled(scale, anchor):
-        result = _scaled(result, scale, anchor)
+    result = _scaled(result, scale, anchor) if is_scaled(scale, anchor) else result
     warn_of(result)
     return result
 

@@ -21,7 +21,13 @@ from crowdsift.io.gold import read_gold
 from crowdsift.models import MODELS, Sift, model
 from crowdsift.models.mirror import mirror
 from crowdsift.models.sign import sign_log_odds
-from crowdsift.results.sign import gold_needed, order_probability, voters
+from crowdsift.results.sign import (
+    Agreement,
+    gold_needed,
+    order_probability,
+    signed_without_each,
+    voters,
+)
 
 FREE = [name for name, kind in MODELS.items() if kind.free_sign]
 
@@ -107,6 +113,86 @@ def test_a_method_without_a_free_sign_says_that_it_is_contradicted():
     plain = crowdsift.fit(drawn.comparisons(), "bt")
     np.testing.assert_array_equal(result.scores_of(drawn.items), plain.scores_of(drawn.items))
     assert any("5 of 5 gold pairs contradict" in note for note in result.warnings)
+
+
+def sparse_votes(seed: int):
+    """True scores, few votes on many items, and gold on half of the items, each in one pair."""
+    rng = np.random.default_rng(seed)
+    scores, who = rng.normal(size=40), np.repeat(np.arange(10), 16)
+    one = rng.integers(0, 40, len(who))
+    two = (one + rng.integers(1, 40, len(who))) % 40
+    won = rng.random(len(who)) < 1 / (1 + np.exp(-0.7 * (scores[one] - scores[two])))
+    data = Comparisons.from_arrays(np.where(won, one, two), np.where(won, two, one), worker=who)
+    pairs = rng.permutation(data.items)[: data.n_items // 2 * 2].astype(int).reshape(-1, 2)
+    turned = (scores[pairs[:, 0]] < scores[pairs[:, 1]])[:, None]
+    pairs = np.where(turned, pairs[:, ::-1], pairs)
+    return data, {"winner": pairs[:, 0], "loser": pairs[:, 1]}
+
+
+def agreeing(fit, gold) -> int:
+    return int((fit.scores_of(gold["winner"]) > fit.scores_of(gold["loser"])).sum())
+
+
+def test_gold_is_compared_with_scores_that_were_found_without_it():
+    """Scores that were fitted to gold agree with it whether the votes do or not."""
+    inside = left_out = really = total = 0
+    for seed in range(6):
+        data, gold = sparse_votes(seed)
+        fit = crowdsift.fit(data, gold=gold, threads=1)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", crowdsift.SignWarning)
+            without = agreeing(crowdsift.fit(data, threads=1), gold)
+        count = len(gold["winner"])
+        assert fit.summary["gold_pairs"] == count
+        inside += agreeing(fit, gold)
+        left_out += fit.summary["gold_agree"]
+        really += max(without, count - without)
+        total += fit.summary["gold_agree"] + fit.summary["gold_disagree"]
+    assert inside > 0.95 * total
+    assert abs(left_out - really) < 0.08 * total
+    assert left_out < 0.85 * total
+
+
+def test_gold_that_only_settles_the_sign_is_left_out_pair_by_pair():
+    """A single pair that turns the scores of a crowd of liars has nothing to agree with."""
+    drawn = crowd(-1.0, -0.4)
+    found = {}
+    for count in (1, 2):
+        fit = crowdsift.fit(drawn.comparisons(), "bora-em", gold=true_pairs(drawn, count))
+        found[count] = fit.summary["gold_agree"], fit.summary["gold_disagree"]
+        truth = dict(zip(drawn.items, drawn.scores, strict=True))
+        assert np.corrcoef(fit.items["score"], [truth[x] for x in fit.labels])[0, 1] > 0.9
+    assert found == {1: (0, 1), 2: (2, 0)}
+
+
+@given(st.lists(st.floats(-2, 2).map(lambda x: round(x, 1)) | st.just(np.nan), min_size=1))
+def test_each_pair_has_the_sign_that_the_others_give(values):
+    difference = np.array(values)
+    found = signed_without_each(difference)
+    for i, own in enumerate(difference):
+        others = Agreement.of(np.delete(difference, i))
+        close = np.isclose(others.margin, 0.0) and others.agree == others.disagree
+        if not np.isnan(own) and not close:
+            assert found[i] == (-own if others.opposed else own)
+
+
+def test_votes_of_every_worker_on_gold_pairs_are_counted():
+    data = Comparisons.from_arrays(
+        ["a", "b", "a", "c", "a"], ["b", "a", "b", "a", "d"],
+        outcome=[1.0, 1.0, 0.5, 1.0, 1.0], weight=[3, 1, 2, 1, 1], worker=["x", "x", "y", "z", "z"],
+    )  # fmt: skip
+    fit = crowdsift.fit(data, "bora-map", gold={"winner": ["a", "c"], "loser": ["b", "a"]})
+    assert fit.workers["gold_votes"].tolist() == [4, 2, 1]
+    np.testing.assert_allclose(fit.workers["gold_agreement"], [0.75, 0.5, 1.0])
+    assert "gold_votes" not in crowdsift.fit(data, "bora-map").workers
+
+
+def test_the_check_of_gold_can_be_left_out():
+    data, gold = sparse_votes(1)
+    fit = crowdsift.fit(data, gold=gold, check_gold=False)
+    assert fit.summary["gold_pairs"] == len(gold["winner"])
+    assert fit.summary["gold_agree"] is None
+    assert "was not checked" in fit.report(refit=False).html
 
 
 def test_gold_leaves_no_trace_in_tables_and_counts():

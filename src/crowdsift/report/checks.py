@@ -131,6 +131,9 @@ def _sign(facts: Facts) -> Check:
     stated, agree = s.get("sign_probability"), s.get("gold_agree")
     if agree is not None:
         return _sign_by_gold(int(agree), int(s.get("gold_disagree") or 0), title)
+    if s.get("gold_pairs"):
+        return Check("sign", title, "none", "Pairs with a known answer settle it; how many agree "
+                     "with the ranking was not checked.")  # fmt: skip
     if stated is None:
         return Check("sign", title, "none",
                      f"{facts.fit.method} takes the majority's word for which end is the "
@@ -153,9 +156,10 @@ def _sign(facts: Facts) -> Check:
 def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
     """The sign where pairs with a known answer were given."""
     result = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
+    result += " with the ranking made without them."
     if agree > disagree:
-        return Check("sign", title, "good", f"{result} with the ranking.")
-    return Check("sign", title, "bad", f"Only {result} with the ranking.",
+        return Check("sign", title, "good", result)
+    return Check("sign", title, "bad", f"Only {result}",
                  "The votes contradict the known answers: look at both.")  # fmt: skip
 
 

@@ -164,7 +164,7 @@ def refit_model(fit: FitRecord) -> Model:
 
 def has_gold(fit: FitRecord) -> bool:
     """Whether pairs with a known answer settled the sign; refits do not know them."""
-    return fit.summary.get("gold_agree") is not None
+    return fit.summary.get("gold_pairs") is not None
 
 
 def _refit_seconds(fit: FitRecord, votes: Comparisons) -> float:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.models import Model
     from crowdsift.models.sign import SignSupport
 
 __all__ = [
@@ -116,21 +117,24 @@ def sign_diagnostics(sign: SignSupport, order_right: float) -> tuple[list[Diagno
     return [Diagnostic(Kind.SIGN, message)], needed
 
 
-def gold_diagnostics(method: str, found: Agreement, free_sign: bool) -> list[Diagnostic]:
-    """That gold and scores do not go together; `found` is about the scores as returned."""
+def gold_diagnostics(model: Model, found: Agreement) -> list[Diagnostic]:
+    """Warn where gold contradicts the scores; `found` is about scores found without each pair."""
     total = found.agree + found.disagree
     if total == 0:
         message = "no gold pair lies within one component, so gold cannot settle the sign"
+        if model.takes_gold:
+            message = "no gold pair lies within one component of the votes, so none can be checked"
         return [Diagnostic(Kind.GOLD, message)]
-    if found.opposed and not free_sign:
+    if found.opposed and not model.free_sign:
         message = (
-            f"{found.disagree} of {total} gold pairs contradict the scores, and {method} cannot "
-            "turn them: it takes every worker as honest; use sift"
+            f"{found.disagree} of {total} gold pairs contradict the scores, and {model.name} "
+            "cannot turn them: it takes every worker as honest; use sift"
         )
         return [Diagnostic(Kind.GOLD, message)]
     if 3 * found.disagree > total:
-        message = f"{found.disagree} of {total} gold pairs contradict the scores in either sign"
-        return [Diagnostic(Kind.GOLD, message)]
+        contradict = f"{found.disagree} of {total} gold pairs contradict the scores"
+        without = " that were found without them" if model.free_sign else ""
+        return [Diagnostic(Kind.GOLD, contradict + without)]
     return []
 
 

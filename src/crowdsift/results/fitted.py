@@ -36,7 +36,10 @@ class Fitted:
     component
         The connected component of every item, by code.
     gold
-        How known pairs and scores go together, where there are any.
+        How gold pairs and scores found without them go together; None without gold or where it was
+        not compared.
+    known
+        The gold pairs themselves.
     """
 
     votes: Comparisons
@@ -49,7 +52,7 @@ class Fitted:
     threads: int | None = None
     engine: tuple[str, str] = ("", "")  # which one ran, and why
     counts: Counts | None = None  # of votes whose rows are on other machines
-    known: Gold | None = None  # the gold pairs themselves
+    known: Gold | None = None
 
     @cached_property
     def order(self) -> NDArray[np.intp]:

@@ -155,7 +155,8 @@ def refitter(
             if start is not None and 2.0 * votes.total_weight < start.summary["votes"]:
                 given = None
             return fit(
-                votes, model, gold=gold, start=given, threads=threads, seed=seed, overall=False
-            )
+                votes, model, gold=gold, start=given, threads=threads, seed=seed, overall=False,
+                check_gold=False,
+            )  # fmt: skip
 
     return refit

@@ -38,7 +38,7 @@ def with_groups(
     Votes with gold, of few groups or of many items are left to the sandwich.
     """
     model, votes = fitted.model, fitted.votes
-    if rows is None or rows.group is None or not model.takes_groups or fitted.gold is not None:
+    if rows is None or rows.group is None or not model.takes_groups or fitted.known is not None:
         return fitted
     if votes.features is not None:
         raise RequestError(

@@ -10,6 +10,7 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.numeric.distributions import normal_share
+from crowdsift.votes.mapped import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -19,14 +20,17 @@ if TYPE_CHECKING:
     from crowdsift.io.gold import Gold
     from crowdsift.models import Estimate
     from crowdsift.numeric import Vector
+    from crowdsift.votes.comparisons import Comparisons
 
 __all__ = [
     "THIN",
     "Agreement",
-    "count_gold",
+    "gold_differences",
     "gold_needed",
     "order_probability",
+    "signed_without_each",
     "voters",
+    "votes_on_gold",
 ]
 
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
@@ -41,33 +45,71 @@ class Agreement(NamedTuple):
     disagree: int
     margin: float  # the sum of the differences of scores, winner minus loser
 
+    @staticmethod
+    def of(difference: Vector) -> Agreement:
+        """Count differences of scores, winner minus loser; NaN is not counted."""
+        agree, disagree = int((difference > 0).sum()), int((difference < 0).sum())
+        return Agreement(agree, disagree, float(np.nansum(difference)))
+
     @property
     def opposed(self) -> bool:
         """Whether gold contradicts the scores: they are upside down."""
         return (self.agree - self.disagree, self.margin) < (0, 0.0)
 
-    def turned(self) -> Agreement:
-        """The same for scores of the other sign."""
-        return Agreement(self.disagree, self.agree, -self.margin)
 
+def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) -> Vector:
+    """Return the score of the winner less that of the loser of each gold pair.
 
-def count_gold(scores: Vector, component: NDArray[np.uint32], gold: Gold) -> Agreement:
-    """Count the gold pairs that agree with the scores, and those that do not.
+    NaN where the two are in different components.
 
     Examples
     --------
     >>> import numpy as np
     >>> from crowdsift.io.gold import Gold
-    >>> from crowdsift.results.sign import count_gold
+    >>> from crowdsift.results.sign import Agreement, gold_differences
     >>> gold = Gold(np.array([0, 1], np.uint32), np.array([1, 2], np.uint32))
-    >>> count_gold(np.array([1.0, 2.0, 3.0]), np.zeros(3, np.uint32), gold).opposed
+    >>> found = gold_differences(np.array([1.0, 2.0, 3.0]), np.zeros(3, np.uint32), gold)
+    >>> Agreement.of(found).opposed
     True
     """
     inside = component[gold.winner] == component[gold.loser]
-    difference = (scores[gold.winner] - scores[gold.loser])[inside]
-    return Agreement(
-        int((difference > 0).sum()), int((difference < 0).sum()), float(difference.sum())
-    )
+    return np.where(inside, scores[gold.winner] - scores[gold.loser], np.nan)
+
+
+def signed_without_each(difference: Vector) -> Vector:
+    """Return each difference with the sign that all other gold pairs give the scores.
+
+    `difference` is that of the scores with the sign of the crowd, which stays where no other pair
+    says anything.
+    """
+    whole, zero = Agreement.of(difference), np.nan_to_num(difference)
+    balance = whole.agree - whole.disagree - np.sign(zero)
+    margin = whole.margin - zero
+    opposed = (balance < 0) | ((balance == 0) & (margin < 0.0))
+    return np.where(opposed, -difference, difference)
+
+
+def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
+    """Return of every worker the number of votes on gold pairs, and the share that agrees.
+
+    A tie agrees by half; the share is NaN where a worker has no such vote.
+    """
+    k = np.int64(votes.n_items)
+    pair = np.minimum(gold.winner, gold.loser) * k + np.maximum(gold.winner, gold.loser)
+    order = np.argsort(pair)
+    pair, low_wins = pair[order], (gold.winner < gold.loser)[order]
+    number, agreed = np.zeros(votes.n_workers), np.zeros(votes.n_workers)
+    for rows in parts(*votes.columns):
+        first, second, outcome, weight = (column[rows] for column in votes.columns)
+        asked = np.minimum(first, second) * k + np.maximum(first, second)
+        place = np.minimum(np.searchsorted(pair, asked), len(pair) - 1)
+        known = np.flatnonzero(pair[place] == asked)
+        who = np.searchsorted(votes.offsets, known + rows.start, "right") - 1
+        first_wins = low_wins[place[known]] == (first[known] < second[known])
+        share = np.where(first_wins, outcome[known], 1.0 - outcome[known])
+        number += np.bincount(who, weight[known], votes.n_workers)
+        agreed += np.bincount(who, weight[known] * share, votes.n_workers)
+    return number, np.divide(agreed, number, out=np.full(len(number), np.nan), where=number > 0)
 
 
 def voters(estimate: Estimate, count: int) -> Estimate:

@@ -74,6 +74,7 @@ def summary(
         "sign_probability": None if stated is None else stated.probability,
         "sign_unsettled": any(each.kind is Kind.SIGN for each in found),
         "gold_needed": needed,
+        "gold_pairs": None if fitted.known is None else len(fitted.known),
         "gold_agree": None if gold is None else gold.agree,
         "gold_disagree": None if gold is None else gold.disagree,
         "level": fitted.level,
@@ -105,7 +106,7 @@ def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
     ]
     needed, sign = None, _stated_sign(fitted)
     if fitted.gold is not None:
-        found.extend(gold_diagnostics(model.name, fitted.gold, model.free_sign))
+        found.extend(gold_diagnostics(model, fitted.gold))
     elif sign is not None and votes.n_workers > 1:
         unsettled, needed = sign_diagnostics(sign, _order_right(fitted))
         found = unsettled + found
@@ -114,7 +115,7 @@ def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
 
 def _stated_sign(fitted: Fitted) -> SignSupport | None:
     """Return the workers' support of the sign where they alone settle it; else None."""
-    free = fitted.model.free_sign and fitted.gold is None and fitted.estimate.scores.any()
+    free = fitted.model.free_sign and fitted.known is None and fitted.estimate.scores.any()
     return fitted.sign if free else None
 
 

@@ -15,6 +15,7 @@ from crowdsift.numeric.distributions import (
 )
 from crowdsift.results.agreement import agreement
 from crowdsift.results.item_table import limits
+from crowdsift.results.sign import votes_on_gold
 from crowdsift.results.tables import Table, whole
 from crowdsift.results.verdicts import (
     MIN_SIDE_INFORMATION,
@@ -68,6 +69,9 @@ def worker_table(fitted: Fitted) -> Table:
         extra["left_share"] = left_share
     if votes.has_workers and votes.ties_are_outcomes:
         extra["tie_rate"] = fitted.tie_rates[0]
+    if m and fitted.known is not None and votes.elsewhere is None:
+        number, share = votes_on_gold(votes, fitted.known)
+        extra |= {"gold_votes": whole(number), "gold_agreement": share}
     return Table({**table, "verdict": verdict, **extra})
 
 
@@ -130,7 +134,7 @@ def _judged(
             columns["p_one_sided"] = result.one_sided
     columns |= {"p_reliable": reliable, "p_random": random, "p_adversarial": adversarial}
     if _nothing_known(fitted) or (
-        fitted.gold is None and not (table["lower"] > level).any()
+        fitted.known is None and not (table["lower"] > level).any()
     ):  # nobody to measure by
         return np.full(count, "undecided", dtype=object), columns
     usual = _reliability_limits(result, result.reliability, LEVEL)
