@@ -105,7 +105,18 @@ def updated(
     earlier: Result, votes: Any, options: dict[str, Any], fit: Callable[..., Result]
 ) -> Result:
     """Fit the old votes and new ones together, from where the earlier fit ended."""
-    ours = ("gold", "tune", "scale", "anchor", "level", "engine", "threads", "seed", "progress")
+    ours = (
+        "gold",
+        "check_gold",
+        "tune",
+        "scale",
+        "anchor",
+        "level",
+        "engine",
+        "threads",
+        "seed",
+        "progress",
+    )
     given = {name: options.pop(name) for name in ours if name in options}
     again = options.pop("again", False)
     new = read_new(earlier, votes, options, again=again, threads=given.get("threads"))
