@@ -49,3 +49,34 @@ def test_the_command_writes_them_beside_a_folder_that_can_be_read_again(monkeypa
     assert not stop.value.code
     assert set(crowdsift.load(out).items["item"]) == {"=1+1", "b"}
     assert "'=1+1" in (sheets / "items.csv").read_text(encoding="utf-8-sig")
+
+
+def test_decimal_commas_and_semicolons(run, tmp_path):
+    rows = [*zip("abcabcabc", "bcacabbca", "uvwuvwuvw", strict=True)]
+    path = tmp_path / "votes.csv"
+    path.write_text("winner,loser,worker\n" + "".join(f"{a},{b};x,{c}\n" for a, b, c in rows))
+    folders = tmp_path / "plain", tmp_path / "comma"
+    assert run("fit", path, "--excel-safe", folders[0])[0] == 0
+    assert run("fit", path, "--excel-safe", folders[1], "--decimal-comma")[0] == 0
+    for name in ("items", "workers", "decisions"):
+        sheets = [(each / f"{name}.csv").read_text(encoding="utf-8-sig") for each in folders]
+        plain = list(csv.DictReader(sheets[0].splitlines()))
+        comma = list(csv.DictReader(sheets[1].splitlines(), delimiter=";"))
+        assert len(plain) == len(comma) > 0
+        for one, two in zip(plain, comma, strict=True):
+            assert one.keys() == two.keys()
+            for column, cell in one.items():
+                expected = cell.replace(".", ",") if is_decimal(cell) else cell
+                assert two[column] == expected
+    status, _, errors = run("fit", path, "--decimal-comma")
+    assert status == 1
+    assert "--excel-safe" in errors
+
+
+def is_decimal(cell: str) -> bool:
+    """Say whether a cell is a number with a point."""
+    try:
+        float(cell)
+    except ValueError:
+        return False
+    return True

@@ -27,6 +27,7 @@ def evaluate(
     values: opt.Values = None,
     where: opt.Where = None,
     unique: opt.Unique = None,
+    encoding: opt.Encoding = None,
     skip_bad: opt.SkipBad = False,
     bad_rows: opt.BadRows = None,
     covariates: opt.Covariates = None,
@@ -48,6 +49,7 @@ def evaluate(
     import crowdsift
 
     options = read_options(
+        encoding=encoding,
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides,
         covariates=covariates, features=features, query=query, threads=threads,

@@ -72,6 +72,7 @@ def export(
     values: opt.Values = None,
     where: opt.Where = None,
     unique: opt.Unique = None,
+    encoding: opt.Encoding = None,
     skip_bad: opt.SkipBad = False,
     bad_rows: opt.BadRows = None,
     no_workers: opt.NoWorkers = False,
@@ -90,6 +91,7 @@ def export(
     name = method or ("bt" if no_workers else "sift" if given else None)
     chosen = None if name is None else crowdsift.model(name, **given)
     options = read_options(
+        encoding=encoding,
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, query=query,
         threads=threads,

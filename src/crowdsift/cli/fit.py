@@ -35,7 +35,7 @@ def fit(
     method: opt.Method = None, settings: opt.Settings = None, tune: opt.Tune = False,
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
     where: opt.Where = None, unique: opt.Unique = None, skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None, covariates: opt.Covariates = None,
+    bad_rows: opt.BadRows = None, encoding: opt.Encoding = None, covariates: opt.Covariates = None,
     features: opt.OldFeatures = None, classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error", gold: opt.Gold = None, by: opt.By = None,
@@ -49,7 +49,7 @@ def fit(
     partitions: opt.Partitions = False, query: opt.Query = None, to_table: opt.ToTable = None,
     start: opt.Start = None, checkpoint: opt.Checkpoint = None,
     engine: opt.EngineName = "auto", device: opt.Device = None, scheduler: opt.Scheduler = None,
-    shards: opt.Shards = None, memory: opt.Memory = None,
+    shards: opt.Shards = None, memory: opt.Memory = None, decimal_comma: opt.DecimalComma = False,
     threads: opt.Threads = None, seed: opt.Seed = 0, quiet: opt.Quiet = False,
 ) -> None:  # fmt: skip
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
@@ -58,12 +58,13 @@ def fit(
     given = hyper_parameters(settings or [])
     model = None if method is None else crowdsift.model(method, **given)
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
-    _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale)
+    _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,
+                    decimal_comma=decimal_comma and excel_safe is None)  # fmt: skip
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
         covariates=covariates, features=features, query=query, threads=threads,
-        partitions=partitions, hide_workers=hidden,
+        partitions=partitions, hide_workers=hidden, encoding=encoding,
     )  # fmt: skip
     resources: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device,
                                  "checkpoint": checkpoint}  # fmt: skip
@@ -77,15 +78,14 @@ def fit(
     title = f"Fitting {model.name}"
     with log_to_stderr(quiet), fit_progress(title, model, quiet=quiet) as progress:
         result = crowdsift.fit(
-            read, model, classes=classes, items=item_features, item_text=item_text,
-            item_features_missing=item_features_missing, gold=gold, tune=tune, start=start,
-            scale=scale, anchor=on_scale, level=level, dependent_by=rows, engine=engine,
-            threads=threads, seed=seed, progress=progress, engine_options=resources,
-            memory=memory or "",
+            read, model, classes=classes, items=item_features, item_text=item_text, gold=gold,
+            item_features_missing=item_features_missing, tune=tune, start=start, scale=scale,
+            anchor=on_scale, level=level, dependent_by=rows, engine=engine, threads=threads,
+            seed=seed, progress=progress, engine_options=resources, memory=memory or "",
         )  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
-    _write_folders(result, steps, out, excel_safe)
+    _write_folders(result, steps, out, excel_safe, decimal_comma)
     _write_review(result, rows, mturk_review, steps)
     _write_files(result, steps, report, table)
     _write_tables(result, steps, votes, to_table)
@@ -134,12 +134,18 @@ def _refuse_unused(
 
 
 def _refuse_targets(
-    votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None, scale: str
-) -> None:
-    """Refuse tables of unknown kind, scale or database, and a review of hidden workers."""
+    votes: str, table: Path | None, to_table: str | None, hidden_review: Path | None, scale: str,
+    *, decimal_comma: bool,
+) -> None:  # fmt: skip
+    """Refuse tables of unknown kind, scale or database, and a review of hidden workers.
+
+    `decimal_comma` is asked for without the tables that it is for.
+    """
     from crowdsift.results.scales import require_scale
 
     require_scale(scale)
+    if decimal_comma:
+        raise RequestError("--decimal-comma is for the tables of --excel-safe FOLDER; give both")
     if hidden_review is not None:
         raise RequestError(
             "--mturk-review writes the batch as Amazon needs it, worker ids included, which "
@@ -175,7 +181,9 @@ def _completed(
     return result
 
 
-def _write_folders(result: "Fit", steps: _Steps, out: Path | None, excel_safe: Path | None) -> None:
+def _write_folders(
+    result: "Fit", steps: _Steps, out: Path | None, excel_safe: Path | None, decimal_comma: bool
+) -> None:
     """Write the folder of the fit, before all other outputs, and that for spreadsheets."""
     if out is not None:
         with steps.step("--out"):
@@ -187,7 +195,7 @@ def _write_folders(result: "Fit", steps: _Steps, out: Path | None, excel_safe: P
         from crowdsift.results.excel import write_excel_safe
 
         with steps.step("--excel-safe"):
-            write_excel_safe(result, excel_safe)
+            write_excel_safe(result, excel_safe, decimal_comma=decimal_comma)
             steps.written.append(
                 f"{excel_safe}/items.csv, workers.csv, decisions.csv for spreadsheets"
             )

@@ -54,6 +54,7 @@ def next_(
     values: opt.Values = None,
     where: opt.Where = None,
     unique: opt.Unique = None,
+    encoding: opt.Encoding = None,
     skip_bad: opt.SkipBad = False,
     bad_rows: opt.BadRows = None,
     no_workers: opt.NoWorkers = False,
@@ -70,6 +71,7 @@ def next_(
     from crowdsift.io.files import replace_file
 
     options = read_options(
+        encoding=encoding,
         columns=columns, format=format_, values=values, where=where, unique=unique,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, query=query, threads=threads,
     )  # fmt: skip

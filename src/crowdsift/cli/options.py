@@ -74,6 +74,13 @@ BadRows = Annotated[
     Writes(place=_bad_rows),
     typer.Option(help="File for the rows set aside and their reasons; default bad-rows.csv."),
 ]
+Encoding = Annotated[
+    str | None,
+    typer.Option(
+        help="The encoding of text files of votes, as cp1252 or utf-16; by default UTF-8, and "
+        "Windows-1252 is recognised."
+    ),
+]
 Partitions = Annotated[
     bool,
     typer.Option(
@@ -266,6 +273,14 @@ ExcelSafe = Annotated[
         metavar="FOLDER",
         help="Folder for items, workers and decisions as CSV for spreadsheets: labels that these "
         "would run as a formula begin with an apostrophe.",
+    ),
+]
+DecimalComma = Annotated[
+    bool,
+    typer.Option(
+        "--decimal-comma",
+        help="With --excel-safe: commas in numbers and semicolons between columns, as spreadsheets "
+        "in most of Europe and South America expect.",
     ),
 ]
 MturkReview = Annotated[

@@ -35,6 +35,7 @@ def read_options(**given: Any) -> ReadOptions:
         "by": given.get("by") or "",
         "memory": given.get("memory") or "",
         "query": given.get("query") or "",
+        "encoding": given.get("encoding") or "",
         "partitions": given.get("partitions", False),
         "threads": given.get("threads"),
         "hide_workers": given.get("hide_workers"),

@@ -25,7 +25,7 @@ def update(
         typer.Option("--again", help="Take votes that were taken already, once more."),
     ] = False,
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
-    where: opt.Where = None, unique: opt.Unique = None,
+    where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
     skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, sides: opt.Sides = None,
     partitions: opt.Partitions = False, query: opt.Query = None,
     gold: opt.Gold = None, hide_key: opt.HideKey = None,
@@ -42,6 +42,7 @@ def update(
     from crowdsift.results.further import read_new
 
     options = read_options(
+        encoding=encoding,
         columns=columns, format=format_, values=values, where=where, unique=unique, sides=sides,
         skip_bad=skip_bad, bad_rows=bad_rows, partitions=partitions, query=query, threads=threads,
         hide_workers=hide_key,

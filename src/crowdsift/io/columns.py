@@ -24,6 +24,7 @@ def open_source(
     partitions: bool = False,
     skip_bad: bool = False,
     query: str | None = None,
+    encoding: str = "utf-8",
     called: str = "",
 ) -> Source:
     """The table behind a path, a frame or arrays; nothing is read yet.
@@ -39,7 +40,9 @@ def open_source(
         from crowdsift.io.duck import FileSource
 
         path = os.fsdecode(source)
-        return FileSource(path, thread_count(threads), partitions=partitions, skip_bad=skip_bad)
+        return FileSource(
+            path, thread_count(threads), partitions=partitions, skip_bad=skip_bad, encoding=encoding
+        )
     table = source_of(source)
     if called and table.source == "votes":
         table.source = called

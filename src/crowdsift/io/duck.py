@@ -52,10 +52,18 @@ class FileSource(Source):
         Whether folders named NAME=VALUE give columns.
     skip_bad
         Whether rows with a wrong number of fields are set aside.
+    encoding
+        The encoding of text files; "" recognises UTF-8 and Windows-1252.
     """
 
     def __init__(
-        self, source: str, threads: int, *, partitions: bool = False, skip_bad: bool = False
+        self,
+        source: str,
+        threads: int,
+        *,
+        partitions: bool = False,
+        skip_bad: bool = False,
+        encoding: str = "utf-8",
     ) -> None:
         self.source = "standard input" if source == "-" else _shown_path(source)
         self._starts = [0]
@@ -69,7 +77,12 @@ class FileSource(Source):
         self._folder = TemporaryFolder()
         try:
             paths, self.notes = (["-"], ()) if source == "-" else without_same(expanded(source))
-            parts = [settled(path, self._folder, partitions=partitions) for path in paths]
+            found = [
+                settled(path, self._folder, partitions=partitions, encoding=encoding)
+                for path in paths
+            ]
+            parts = [part for part, _ in found]
+            self.notes += tuple(note for _, note in found if note)
             self._database = Database(threads, [part.path for part in parts], self._folder)
             self._parts = [inspected(part, self._run) for part in parts]
         except BaseException:

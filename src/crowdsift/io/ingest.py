@@ -50,6 +50,7 @@ def read(
     covariates: Sequence[str] = (),
     by: str | Sequence[str] = "",
     partitions: bool = False,
+    encoding: str = "",
     query: str = "",
     memory: str = "",
     hide_workers: bool | str | os.PathLike[str] = False,
@@ -101,6 +102,9 @@ def read(
         values; an item is then a pair ((value, value), item).
     partitions
         Whether folders named NAME=VALUE in the path give columns of text.
+    encoding
+        The encoding of text files, as "cp1252" or "utf-16". By default UTF-8; other files that look
+        like Windows-1252 are read as such, with a note in ``intake.notes``.
     query
         One SELECT whose columns are those of votes, where `source` is a database: an address
         such as ``postgresql://host/name``, or a file of SQLite or DuckDB.
@@ -145,7 +149,7 @@ def read(
         columns={} if columns is None else columns, format=format,
         values={} if values is None else values, where=where,
         unique=unique, workers=workers, sides=sides, covariates=covariates, by=by,  # type: ignore[arg-type]
-        skip_bad=skip_bad, partitions=partitions, query=query, memory=memory,
+        skip_bad=skip_bad, partitions=partitions, encoding=encoding, query=query, memory=memory,
         hide_workers=hide_workers, threads=threads,
     )  # fmt: skip
     return read_votes(source, options)
@@ -269,6 +273,7 @@ def coded_votes(
         partitions=options.partitions,
         skip_bad=options.skip_bad is not False,
         query=options.query,
+        encoding=options.encoding,
     )
     try:
         plan = plan_reading(table, options)

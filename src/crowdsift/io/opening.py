@@ -11,9 +11,16 @@ from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.parts import INTEGERS, Part, partitions_of, scan
-from crowdsift.io.records import count_records
+from crowdsift.io.records import count_records, opened
 from crowdsift.io.temporary import TemporaryFolder
-from crowdsift.io.text import copy_stream, explain_json, kind_of, read_header
+from crowdsift.io.text import (
+    copy_stream,
+    explain_json,
+    guess_encoding,
+    kind_of,
+    read_header,
+    recode,
+)
 
 __all__ = ["SAMPLE", "expanded", "inspected", "refuse_copies", "settled", "without_same"]
 
@@ -79,10 +86,13 @@ def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
     return count_records(part.path, part.zipped, part.source, quotes=part.kind == "csv") - 1
 
 
-def settled(path: str, folder: TemporaryFolder, *, partitions: bool) -> Part:
-    """A file that can be read again and again, under a name of ours.
+def settled(
+    path: str, folder: TemporaryFolder, *, partitions: bool, encoding: str = "utf-8"
+) -> tuple[Part, str]:
+    """Return a file that can be read again, under a name of ours, and a note on its encoding.
 
-    A pipe (standard input, a FIFO, the shell's process substitution) is copied.
+    A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in another
+    encoding than UTF-8 is written again; `encoding` "" recognises Windows-1252.
     """
     source = "standard input" if path == "-" else path
     source = os.fsencode(source).decode("utf-8", "backslashreplace")
@@ -92,10 +102,45 @@ def settled(path: str, folder: TemporaryFolder, *, partitions: bool) -> Part:
     else:
         with open(ours, "wb") as out:
             copy_stream(path, out, source)
+    note = ""
+    if encoding not in ("", "utf-8") and not is_parquet_file(ours):
+        if _is_other_utf8(ours, source):
+            note = f"{source}: valid UTF-8, but read as {encoding}, as --encoding says"
+        given, ours = ours, folder.file()
+        recode(given, source, encoding, ours)
     part = Part(ours, source, *kind_of(ours, source, source))
+    if not encoding and part.kind != "parquet":
+        found, letters = guess_encoding(part.path, part.zipped, source)
+        if found != "utf-8":
+            part.path, part.zipped = folder.file(), False
+            recode(ours, source, found, part.path)
+            note = (
+                f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the letters "
+                f"{' '.join(letters)}; if these are wrong, name the encoding with --encoding "
+                "(encoding=)"
+            )
     if partitions:
         part.constant = partitions_of(os.path.abspath(path))
-    return part
+    return part, note
+
+
+def is_parquet_file(path: str) -> bool:
+    """Say whether a file begins as Parquet does."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _is_other_utf8(path: str, source: str) -> bool:
+    """Say whether a file is UTF-8 with more than ASCII in it."""
+    with opened(path, False, source) as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    with opened(path, zipped, source) as stream:
+        head = stream.read(1 << 20)
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.end >= len(head) and not head[: error.start].isascii()
+    return not head.isascii()
 
 
 def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -62,6 +63,8 @@ class ReadOptions:
         True sets bad rows aside and counts them; a path also writes them there with reasons.
     partitions
         Whether folders named NAME=VALUE give columns.
+    encoding
+        The encoding of text files; "" recognises UTF-8 and Windows-1252.
     query
         One SELECT, where the votes are in a database.
     memory
@@ -90,6 +93,7 @@ class ReadOptions:
     by: By = ""
     skip_bad: bool | str | os.PathLike[str] = False
     partitions: bool = False
+    encoding: str = ""
     query: str = ""
     memory: str = ""
     threads: int | None = None
@@ -104,6 +108,7 @@ class ReadOptions:
         put(self, "where", _text(self.where, "where"))
         put(self, "by", _contexts(self.by))
         put(self, "query", _text(self.query, "query"))
+        put(self, "encoding", _encoding(self.encoding))
         put(self, "memory", _text(self.memory, "memory"))
         put(self, "hide_workers", Hiding.of(self.hide_workers))
         for name in ("workers", "partitions"):
@@ -188,6 +193,21 @@ def _text(given: Any, name: str) -> str:
     if given is not None and not isinstance(given, str):
         raise _wrong(name, "text", given)
     return given or ""
+
+
+def _encoding(given: Any) -> str:
+    """Return the usual name of an encoding of text, "" for none."""
+    name = _text(given, "encoding")
+    if not name or name.lower() == "auto":
+        return ""
+    try:
+        "x".encode(name)
+        return codecs.lookup(name).name
+    except (LookupError, ValueError):
+        raise RequestError(
+            f"--encoding (encoding=) is {name!r:.60}, which is not known; common ones are utf-8, "
+            "cp1252 (Windows, Western Europe), latin-1, utf-16, cp1251 and shift_jis"
+        ) from None
 
 
 def _wrong(name: str, wanted: str, given: Any) -> RequestError:

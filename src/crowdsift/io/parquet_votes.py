@@ -91,7 +91,7 @@ def by_range(
 
 def is_plain(options: ReadOptions) -> bool:
     """Whether nothing is asked for that needs the rows in memory."""
-    return not {*options.changed()} - {"columns", "format"}
+    return not {*options.changed()} - {"columns", "format", "encoding"}
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:

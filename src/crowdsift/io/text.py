@@ -6,6 +6,7 @@ bad row after it refused.
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -23,7 +24,16 @@ from typing import IO, Any
 from crowdsift.errors import InputError
 from crowdsift.io.records import opened
 
-__all__ = ["Header", "copy_stream", "explain_json", "kind_of", "read_header", "repair"]
+__all__ = [
+    "Header",
+    "copy_stream",
+    "explain_json",
+    "guess_encoding",
+    "kind_of",
+    "read_header",
+    "recode",
+    "repair",
+]
 
 _DELIMITERS = ",\t;|"
 _HEAD = 1 << 20  # bytes that say what a file is
@@ -44,6 +54,11 @@ _SIGNATURES = {  # not text, but worth a name in the message
 }
 _UTF16 = (b"\xff\xfe", b"\xfe\xff")
 _BOM = b"\xef\xbb\xbf"
+_HIGH = re.compile(rb"[\x80-\xff]+")
+_MULTIBYTE = re.compile(
+    rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}"
+)
+_UNDEFINED = {0x81, 0x8D, 0x8F, 0x90, 0x9D}  # codes that Windows-1252 does not have
 
 
 @dataclass(frozen=True)
@@ -96,6 +111,58 @@ def kind_of(path: str, name: str, source: str) -> tuple[str, bool]:
     return "csv", zipped
 
 
+def guess_encoding(path: str, zipped: bool, source: str) -> tuple[str, str]:
+    """Return the encoding of a text file, "utf-8" or "cp1252", and letters that it decodes.
+
+    Windows-1252 is assumed only where its letters stand almost alone among ASCII, as in Western
+    languages, and none of the text is valid UTF-8 beyond ASCII. Other files are left to be read as
+    UTF-8, which fails with the place of the first fault.
+    """
+    decoder = codecs.getincrementaldecoder("utf-8")()
+    try:
+        with opened(path, zipped, source) as stream:
+            while chunk := stream.read(_HEAD):
+                if not chunk.isascii() or decoder.getstate()[0]:
+                    decoder.decode(chunk)
+            decoder.decode(b"", final=True)
+        return "utf-8", ""
+    except UnicodeDecodeError:
+        pass
+    letters, total, crowded = Counter[int](), 0, 0
+    with opened(path, zipped, source) as stream:
+        while chunk := stream.read(_HEAD) + stream.readline():
+            if _MULTIBYTE.search(chunk):
+                return "utf-8", ""
+            for run in _HIGH.findall(chunk):
+                letters.update(run)
+                total, crowded = total + len(run), crowded + len(run) * (len(run) > 2)
+    if letters.keys() & _UNDEFINED or crowded > 0.1 * total:
+        return "utf-8", ""
+    return "cp1252", bytes(code for code, _ in letters.most_common(8)).decode("cp1252")
+
+
+def recode(path: str, source: str, encoding: str, target: str) -> None:
+    """Write a text file, perhaps gzipped, as UTF-8."""
+    with opened(path, False, source) as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    decoder = codecs.getincrementaldecoder(encoding)()
+    line = 1
+    with opened(path, zipped, source) as stream, open(target, "wb") as out:
+        try:
+            while chunk := stream.read(_HEAD):
+                text = decoder.decode(chunk)
+                out.write(text.encode())
+                line += text.count("\n")
+            out.write(decoder.decode(b"", final=True).encode())
+        except UnicodeError as error:
+            reason = getattr(error, "reason", "") or str(error)
+            raise InputError(
+                f"not {encoding} text ({reason}, in line {line:,} or below); name another encoding "
+                "with --encoding (encoding=), or save the file as UTF-8",
+                source=source,
+            ) from None
+
+
 def _refuse_cut(path: str, zipped: bool, source: str) -> None:
     """Raise if a JSON list does not end, which DuckDB reads as if it did."""
     end = b""
@@ -112,7 +179,10 @@ def _refuse_cut(path: str, zipped: bool, source: str) -> None:
 
 def _refuse_binary(head: bytes, source: str) -> None:
     if head.startswith(_UTF16):
-        raise InputError("UTF-16 text; save the file as UTF-8", source=source)
+        raise InputError(
+            "UTF-16 text; save the file as UTF-8, or for votes give --encoding utf-16",
+            source=source,
+        )
     for signature, meaning in _SIGNATURES.items():
         if head.startswith(signature):
             raise InputError(f"not a text file but {meaning}", source=source)
@@ -132,7 +202,8 @@ def _refuse_encoding(text: str, source: str, row: int | None) -> None:
     except UnicodeEncodeError:
         where = "" if row else " (in the header)"
         raise InputError(
-            f"not UTF-8 text{where}; save the file as UTF-8 (it may be Latin-1 or Windows-1252)",
+            f"not UTF-8 text{where}; save the file as UTF-8, or for votes name the encoding with "
+            "--encoding (encoding=), as cp1252 for Windows-1252",
             source=source,
             row=row,
         ) from None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import csv
+import io
 import os
 from typing import TYPE_CHECKING, Any
 
@@ -36,18 +38,38 @@ def excel_safe(value: Any) -> Any:
     return f"'{value}" if isinstance(value, str) and value.startswith(_FORMULA) else value
 
 
-def write_excel_safe(fit: FitRecord, directory: str | os.PathLike[str]) -> None:
+def write_excel_safe(
+    fit: FitRecord, directory: str | os.PathLike[str], *, decimal_comma: bool = False
+) -> None:
     """Write items, workers, decisions and overall.csv for a spreadsheet; `load` reads none of them.
 
-    The folder of `Fit.save` keeps labels as they are, or it could not be read again.
+    The folder of `Fit.save` keeps labels as they are, or it could not be read again. With
+    `decimal_comma` numbers have a comma and columns are separated by semicolons, as spreadsheets
+    in most of Europe and South America expect: these take 1.5 for text or for a date.
     """
     tables = {"items": fit.shown_items, "workers": fit.worker_table, "decisions": fit.decisions()}
     if fit.overall_ranking is not None:
         tables["overall"] = fit.overall_ranking.shown_items
     write_folder(
         directory,
-        {f"{name}.csv": _MARK + _safe(table).to_csv() for name, table in tables.items()},
+        {f"{name}.csv": _MARK + _text(table, decimal_comma) for name, table in tables.items()},
     )
+
+
+def _text(table: Table, decimal_comma: bool) -> str:
+    """Return the table as CSV for a spreadsheet."""
+    plain = _safe(table).to_csv()
+    if not decimal_comma:
+        return plain
+    out = io.StringIO(newline="")
+    header, *rows = csv.reader(io.StringIO(plain, newline=""))
+    numbers = [table[name].dtype.kind == "f" for name in header]
+    writer = csv.writer(out, delimiter=";", lineterminator="\n")
+    writer.writerow(header)
+    for row in rows:
+        cells = zip(row, numbers, strict=True)
+        writer.writerow(cell.replace(".", ",") if is_number else cell for cell, is_number in cells)
+    return out.getvalue()
 
 
 def _safe(table: Table) -> Table:
