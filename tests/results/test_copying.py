@@ -11,7 +11,7 @@ import pytest
 
 import crowdsift
 from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying import _between, _own_outcomes, _within
+from crowdsift.results.copying import _between, _own_outcomes, _pairs_within, _within
 from crowdsift.results.copying_cells import Cells, Effects
 from crowdsift.results.copying_ratio import ratio_with_group, ratio_z
 
@@ -56,7 +56,7 @@ def test_chances_are_those_of_all_outcomes() -> None:
         again = sum(a == b for a, b in combinations(votes[:3], 2))
         within.append((chance, again, sum(e * f for e, f in combinations(one, 2)), votes))
     for sums, exact, size in (
-        (_between(cells, np.zeros(2), none), between, 6.0),
+        (_between(cells, np.zeros(2), none, *_pairs_within(cells.unit)), between, 6.0),
         (_within(cells, none), within, 3.0),
     ):
         chance, count, products = (np.array(each) for each in list(zip(*exact, strict=True))[:3])
@@ -92,16 +92,16 @@ def test_log_ratios_are_those_of_all_outcomes() -> None:
         np.tile(np.arange(n), 2), np.repeat([0, 1], n), np.ones(2 * n),
         np.concatenate(wins).astype(float), np.repeat([p, q], n),
     )  # fmt: skip
-    at, none = (np.arange(n), np.arange(n, 2 * n)), np.zeros(n)
-    z = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.0)
+    at, none, one = (np.arange(n), np.arange(n, 2 * n)), np.zeros(n), np.zeros(n, np.int64)
+    z = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.0, one)[0]
     seen = float(value.reshape(2, 2)[wins].sum())
     at_it = np.abs(total - seen) < 1e-6
     chance = float(exact[total > seen + 1e-6].sum() + 0.5 * exact[at_it].sum())
     assert 1e-4 < chance < 0.02
     assert 0.5 * erfc(z / np.sqrt(2)) == pytest.approx(chance, rel=0.15)
-    wider = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none + 0.5, np.zeros(2), 0.0)
+    wider = ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none + 0.5, np.zeros(2), 0.0, one)[0]
     assert 0.0 < wider < z  # what everybody may think of a pair explains a part
-    assert ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.2) < z
+    assert ratio_z(cells, at, (cells.p[:n], cells.p[n:]), none, np.zeros(2), 0.2, one)[0] < z
     (mine, others), alike = at, np.arange(n, 2 * n)
     with_one = ratio_with_group(cells, mine, others, cells.p, np.zeros(2))
     assert with_one > 1.5

@@ -8,16 +8,15 @@ approximation in the tail.
 
 from __future__ import annotations
 
-from math import log, sqrt
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 if TYPE_CHECKING:
-    from crowdsift.numeric import Vector
+    from numpy.typing import NDArray
 
-__all__ = ["saddle_point"]
+    from crowdsift.numeric import Vector
 
 _STEPS = 60
 _NEAR = 1e-3  # of t, below which x is next to the mean and the ratio u/w cancels
@@ -25,12 +24,12 @@ _FAR = 200.0  # of t
 
 
 def saddle_point(value: Vector, chance: Vector, x: float) -> float:
-    """r* of P(sum ≥ x) for x above the mean; 0 at or below it.
+    """Return r* of P(sum ≥ x) for x above the mean; 0 at or below it.
 
     Parameters
     ----------
     value, chance
-        A row a variable: its values and their probabilities, 0 where there are fewer.
+        One row per variable: its values and their probabilities, 0 where there are fewer.
 
     Examples
     --------
@@ -40,36 +39,70 @@ def saddle_point(value: Vector, chance: Vector, x: float) -> float:
     >>> round(saddle_point(coins, np.full((100, 2), 0.5), 30.0), 2)  # 65 heads of 100; normal: 3.0
     3.02
     """
-    if x <= float((value * chance).sum()):
-        return 0.0
+    return float(saddle_points(value, chance, np.array([x]), np.zeros(len(value), np.int64))[0])
+
+
+def saddle_points(value: Vector, chance: Vector, x: Vector, member: NDArray[np.int64]) -> Vector:
+    """Return r* of several sums at once; row i of the tables belongs to the sum `member[i]`."""
+    result = np.zeros(len(x))
+    mean = np.bincount(member, (value * chance).sum(axis=1), len(x))
     top = np.where(chance > 0.0, value, -np.inf).max(axis=1)
-    if x >= float(top.sum()) - _NEAR:  # all at their largest, of a chance that is known
-        likely = np.where(value >= top[:, None], chance, 0.0).sum(axis=1)
+    largest = np.bincount(member, top, len(x))
+    above = x > mean
+    for at in np.flatnonzero(above & (x >= largest - _NEAR)).tolist():
+        rows = member == at  # all at their largest values: this chance is known
+        likely = np.where(value[rows] >= top[rows, None], chance[rows], 0.0).sum(axis=1)
         least = max(float(np.exp(np.log(likely).sum())), 1e-300)
-        return max(-NormalDist().inv_cdf(min(least, 0.5)), 0.0)
-    t, low, high = 0.0, 0.0, _FAR
-    total, slope, curvature = _cumulants(value, chance, t)
+        result[at] = max(-NormalDist().inv_cdf(min(least, 0.5)), 0.0)
+    rest = np.flatnonzero(above & (x < largest - _NEAR))
+    if len(rest):
+        place = np.full(len(x), -1)
+        place[rest] = np.arange(len(rest))
+        rows = np.flatnonzero(place[member] >= 0)
+        result[rest] = _between_ends(value[rows], chance[rows], x[rest], place[member[rows]])
+    return result
+
+
+def _between_ends(value: Vector, chance: Vector, x: Vector, member: NDArray[np.int64]) -> Vector:
+    """Return r* of sums at x between their mean and their largest value, by Newton's method."""
+    t, low, high = np.zeros(len(x)), np.zeros(len(x)), np.full(len(x), _FAR)
+    total, slope, curvature = cumulants = _cumulants(value, chance, t, member)
+    active, rows = np.arange(len(x)), np.arange(len(value))
     for _ in range(_STEPS):
-        low, high = (t, high) if slope < x else (low, t)
-        ahead = t + (x - slope) / max(curvature, 1e-12)
-        moved = ahead if low < ahead < high else 0.5 * (low + high)
-        done = abs(moved - t) <= 1e-10 * max(1.0, moved)
-        t = moved
-        total, slope, curvature = _cumulants(value, chance, t)
-        if done:
+        now, below = t[active], slope[active] < x[active]
+        low[active], high[active] = (
+            np.where(below, now, low[active]),
+            np.where(below, high[active], now),
+        )
+        ahead = now + (x - slope)[active] / np.maximum(curvature[active], 1e-12)
+        inside = (low[active] < ahead) & (ahead < high[active])
+        moved = np.where(inside, ahead, 0.5 * (low + high)[active])
+        t[active] = moved
+        found = _cumulants(value[rows], chance[rows], t, member[rows])
+        for each, new in zip(cumulants, found, strict=True):
+            each[active] = new[active]
+        active = active[np.abs(moved - now) > 1e-10 * np.maximum(1.0, moved)]
+        if not len(active):
             break
-    w = sqrt(max(2.0 * (t * x - total), 0.0))
-    u = t * sqrt(max(curvature, 0.0))
-    return w if t < _NEAR or min(u, w) <= 0.0 else w + log(u / w) / w
+        rows = np.flatnonzero(np.isin(member, active))
+    w = np.sqrt(np.maximum(2.0 * (t * x - total), 0.0))
+    u = t * np.sqrt(np.maximum(curvature, 0.0))
+    plain = (t < _NEAR) | (np.minimum(u, w) <= 0.0)
+    ratio = np.where(plain, 1.0, u) / np.where(plain, 1.0, w)
+    return np.where(plain, w, w + np.log(ratio) / np.where(plain, 1.0, w))
 
 
-def _cumulants(value: Vector, chance: Vector, t: float) -> tuple[float, float, float]:
-    """K, K' and K'' at t."""
-    shift = np.where(chance > 0.0, t * value, -np.inf).max(axis=1, keepdims=True)
-    tilted = chance * np.exp(np.minimum(t * value - shift, 0.0))
+def _cumulants(
+    value: Vector, chance: Vector, t: Vector, member: NDArray[np.int64]
+) -> tuple[Vector, Vector, Vector]:
+    """Return K, K' and K'' of every sum at its t."""
+    scaled = t[member][:, None] * value
+    shift = np.where(chance > 0.0, scaled, -np.inf).max(axis=1, keepdims=True)
+    tilted = chance * np.exp(np.minimum(scaled - shift, 0.0))
     mass = tilted.sum(axis=1, keepdims=True)
-    tilted = tilted / mass
+    tilted /= mass
     mean = (tilted * value).sum(axis=1)
     square = (tilted * value**2).sum(axis=1)
-    total = float((np.log(mass) + shift).sum())
-    return total, float(mean.sum()), float((square - mean**2).sum())
+    parts = (np.log(mass) + shift)[:, 0], mean, square - mean**2
+    total, slope, curvature = (np.bincount(member, each, len(t)) for each in parts)
+    return total, slope, curvature

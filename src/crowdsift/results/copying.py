@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.numeric.saddle_point import saddle_point
+from crowdsift.numeric.saddle_point import saddle_points
 from crowdsift.results.copying_cells import SLIP, Effects, careful, cells_of, residuals
 from crowdsift.results.copying_groups import Alike, alike_as_a_whole, bound_of, linked
 from crowdsift.results.copying_ratio import (
@@ -33,6 +33,8 @@ from crowdsift.results.statistics import calibrated
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
@@ -40,10 +42,12 @@ if TYPE_CHECKING:
     from crowdsift.results.data import FitData
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["Copying", "copying"]
+    Codes = NDArray[np.int64]
 
 _CLOSER = 400  # pairs of workers whose chance is found by a saddle point
 _OUTCOMES = 2_000_000  # of their votes, at most
+_BATCH = 200_000  # outcomes whose chances are found together
+_HASH = 1_000_003  # a prime
 _FEWEST = 5  # votes that two workers share
 _MOST = 50_000_000  # pairs of votes that are looked at
 _MANY = 20  # pairs of workers whose spread can be told
@@ -90,7 +94,7 @@ def copying(fit: FitData) -> Copying:
     none = np.zeros(votes.n_workers)
     rho = _consistency(_within(cells, None), votes.n_workers)
     effects = Effects(cells, _repeated(cells, rho))
-    own, shared = _within(cells, effects), _between(cells, rho, effects)
+    own, shared = _within(cells, effects), _between(cells, rho, effects, *_often(cells))
     between = _tested(shared, cells, votes.n_workers, rho)
     if len(between.z) < _MANY:  # too few to learn what honest workers have in common
         between = between._replace(z=np.zeros(len(between.z)))
@@ -103,7 +107,7 @@ def copying(fit: FitData) -> Copying:
         return _by_others(cells, rho, shared, between, group)
 
     wholes = alike_as_a_whole(between.one, between.two, between.z, votes.n_workers, by_others)
-    wholes = [group for group in wholes if _on_many_pairs(group, shared, cells)]
+    wholes = [group for group in wholes if _on_many_pairs(group, cells, rho, effects)]
     return Copying(pairs, repeats, linked(pairs, wholes, votes.workers))
 
 
@@ -156,25 +160,26 @@ def _consistency(own: _Pairs, n_workers: int) -> Vector:
     return np.clip((product + _PRIOR * usual) / (size + _PRIOR), 0.0, 1.0)
 
 
-def _between(
-    cells: Cells, rho: Vector, effects: Effects, chosen: NDArray[np.bool_] | None = None
-) -> _Pairs:
-    """Pairs of votes of two workers on the same items.
+def _often(cells: Cells) -> tuple[Codes, Codes]:
+    """Return pairs of cells on the same items, of workers who may share `_FEWEST` votes.
+
+    In a large crowd most pairs of workers share one vote. They are left out by sums over hash
+    codes of pairs of workers: a sum is at least what any pair with that code shares.
+    """
+    i, j = _pairs_within(cells.unit)
+    code = (cells.worker[i] * _HASH + cells.worker[j]) % (2 * len(i) + 1)
+    shared = np.bincount(code, cells.votes[i] * cells.votes[j])
+    rows = np.flatnonzero(shared[code] >= _FEWEST * (1.0 - 1e-9))
+    return i[rows], j[rows]
+
+
+def _between(cells: Cells, rho: Vector, effects: Effects, i: Codes, j: Codes) -> _Pairs:
+    """Describe pairs of cells i and j of two workers on the same items.
 
     With A = K - n/2, K of n votes for the first item, n m/2 + 2AB of the n m pairs agree. A sum of
     n residuals has the variance n(1 + (n-1)ρ), so it counts as n/(1 + (n-1)ρ) independent ones.
     An effect of variance v shared by both workers gives a product the mean v√(p(1-p)p'(1-p')).
     """
-    starts = np.flatnonzero(np.diff(cells.unit, prepend=-1))
-    sizes = np.diff([*starts, len(cells.unit)])
-    if float((sizes.astype(np.float64) ** 2).sum()) > 2.0 * _MOST:
-        raise RequestError(
-            "too many workers voted on the same pairs of items to compare them two by two; ask "
-            "for a part of the votes"
-        )
-    i, j = _pairs_within(starts, sizes)
-    if chosen is not None:
-        i, j = i[chosen], j[chosen]
     n, m = cells.votes[i], cells.votes[j]
     a, b = (cells.wins[at] - 0.5 * cells.votes[at] for at in (i, j))
     (p, q), left = effects.without(i, j)
@@ -238,10 +243,15 @@ def _own_products(wins: Vector, votes: Vector, p: Vector) -> Vector:
     return np.asarray(0.5 * (residuals(wins, votes, p) ** 2 - squares))
 
 
-def _pairs_within(
-    starts: NDArray[np.int64], sizes: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """All pairs of places within runs; runs of one size are handled together."""
+def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
+    """Return all pairs of rows on the same items; runs of one size are handled together."""
+    starts = np.flatnonzero(np.diff(unit, prepend=-1))
+    sizes = np.diff([*starts, len(unit)])
+    if float((sizes.astype(np.float64) ** 2).sum()) > 2.0 * _MOST:
+        raise RequestError(
+            "too many workers voted on the same pairs of items to compare them two by two; ask "
+            "for a part of the votes"
+        )
     first, second = [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for size in np.unique(sizes[sizes > 1]).tolist():
         i, j = np.triu_indices(size, 1)
@@ -262,7 +272,7 @@ def _by_others(
     outside = ~np.isin(cells.worker, group)
     effects = Effects(cells, _repeated(cells, rho), outside)
     inside = np.isin(shared.one, group) & np.isin(shared.two, group)
-    pairs = _between(cells, rho, effects, inside)
+    pairs = _between(cells, rho, effects, *(at[inside] for at in shared.cells))
     found = _tested(pairs, cells, len(rho), rho, (tested.common, tested.wide))
     whole = float(found.z.sum()) / np.sqrt(max(len(found.z), 1))
     p = cells.p.copy()
@@ -275,12 +285,13 @@ def _by_others(
     return Alike(whole, np.array(own))
 
 
-def _on_many_pairs(group: list[int], pairs: _Pairs, cells: Cells) -> bool:
-    """Whether a group is alike by enough, and not on one pair of items alone."""
-    inside = np.isin(pairs.one, group) & np.isin(pairs.two, group)
-    unit = np.unique(cells.unit[pairs.cells[0][inside]], return_inverse=True)[1].reshape(-1)
+def _on_many_pairs(group: list[int], cells: Cells, rho: Vector, effects: Effects) -> bool:
+    """Return whether a group is alike by enough, and not on one pair of items alone."""
+    inside = np.flatnonzero(np.isin(cells.worker, group))
+    pairs = _between(cells, rho, effects, *(inside[at] for at in _pairs_within(cells.unit[inside])))
+    unit = np.unique(cells.unit[pairs.cells[0]], return_inverse=True)[1].reshape(-1)
     above = pairs.product - pairs.mean
-    product, variance = (np.bincount(unit, x[inside]) for x in (above, pairs.variance))
+    product, variance = (np.bincount(unit, x) for x in (above, pairs.variance))
     rest = np.argsort(-product, kind="stable")[1:]
     left = float(variance[rest].sum())
     whole = float(product.sum()) >= _LEAST * float(variance.sum())
@@ -329,9 +340,9 @@ def _tested(
     far = enough[np.argsort(-z[enough], kind="stable")][:_CLOSER]  # a normal z is larger, as a rule
     rest = np.setdiff1d(enough, far)
     z[rest] = np.minimum(z[rest], 0.0 if not len(far) else max(float(z[far].min()), 0.0))
-    for at in far[z[far] > 1.0].tolist():
-        rows = order[starts[at] : starts[at + 1]]
-        z[at] = _chance(cells, pairs, rows, rho, common, (float(excess[at]), float(z[at])))
+    far = far[z[far] > 1.0]
+    runs = [order[starts[at] : starts[at + 1]] for at in far.tolist()]
+    z[far] = _chances(cells, pairs, runs, rho, common, excess[far], z[far])
     one, two = key[enough] // n_workers, key[enough] % n_workers
     total = shared[enough].astype(np.float64)
     return _Tested(one, two, total, agree[enough] / total, chance[enough] / total, z[enough] / wide,
@@ -362,24 +373,55 @@ def _spread(z: Vector) -> float:
     return max(float(np.median(np.abs(z - np.median(z)))) / _NORMAL_MAD, 1.0)
 
 
-def _chance(
-    cells: Cells, pairs: _Pairs, rows: NDArray[np.int64], rho: Vector, common: float,
-    sums: tuple[float, float],
-) -> float:  # fmt: skip
-    """The z of a worker's products above their mean, or of the log ratios of two workers.
+def _chances(
+    cells: Cells, pairs: _Pairs, runs: list[Codes], rho: Vector, common: float, excess: Vector,
+    z: Vector,
+) -> Vector:  # fmt: skip
+    """Return the z of workers' own products, or of the log ratios of two workers, by chance.
 
-    `sums` are the products and the z that they have if normal, which is the answer where outcomes
-    are too many.
+    Parameters
+    ----------
+    runs
+        The rows of `pairs` of every worker, or of every two workers.
+    excess, z
+        Their sums of products above the mean, and the z of these if they were normal, which is
+        the answer where outcomes are too many.
     """
-    one, two = (at[rows] for at in pairs.cells)
-    most = [int(np.round(cells.votes[at]).max()) + 1 for at in (one, two)]
-    same = bool((one == two).all())
-    if len(rows) * most[0] * (1 if same else most[1]) > _OUTCOMES:
-        return sums[1]
-    p = pairs.p[0][rows], pairs.p[1][rows]
-    if not same:
-        return ratio_z(cells, (one, two), p, pairs.left[rows], rho, common)
-    return saddle_point(*_own_outcomes(cells, one, p[0], rho), sums[0])
+    result = z.copy()
+    same = bool((pairs.cells[0] == pairs.cells[1]).all())
+    outcomes_of = np.round(cells.votes[np.stack(pairs.cells)]).astype(np.int64) + 1
+    for batch in _batches(runs, outcomes_of[:1] if same else outcomes_of):
+        rows = np.concatenate([runs[at] for at in batch])
+        member = np.repeat(np.arange(len(batch)), [len(runs[at]) for at in batch])
+        one, two = (at[rows] for at in pairs.cells)
+        p = pairs.p[0][rows], pairs.p[1][rows]
+        if same:
+            value, chance = _own_outcomes(cells, one, p[0], rho)
+            result[batch] = saddle_points(value, chance, excess[batch], member)
+        else:
+            result[batch] = ratio_z(cells, (one, two), p, pairs.left[rows], rho, common, member)
+    return result
+
+
+def _batches(runs: list[Codes], outcomes_of: NDArray[np.int64]) -> Iterator[list[int]]:
+    """Yield runs whose tables of outcomes have similar sizes; leave out those above `_OUTCOMES`."""
+    if not runs:
+        return
+    sizes = np.array([outcomes_of[:, rows].max(axis=1) for rows in runs])
+    batch: list[int] = []
+    height, width = 0, sizes.min(axis=0)
+    for at in np.argsort(sizes.prod(axis=1), kind="stable").tolist():
+        rows = len(runs[at])
+        if rows * int(sizes[at].prod()) > _OUTCOMES:
+            continue
+        wider = np.maximum(width, sizes[at])
+        if batch and (height + rows) * int(wider.prod()) > _BATCH:
+            yield batch
+            batch, height, wider = [], 0, sizes[at]
+        batch.append(at)
+        height, width = height + rows, wider
+    if batch:
+        yield batch
 
 
 def _own_outcomes(

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.numeric.saddle_point import saddle_point
+from crowdsift.numeric.saddle_point import saddle_point, saddle_points
 from crowdsift.results.copying_cells import careful
 
 if TYPE_CHECKING:
@@ -68,20 +68,22 @@ def outcomes(cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector) -> O
 
 def ratio_z(
     cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector],
-    left: Vector, rho: Vector, common: float,
-) -> float:  # fmt: skip
-    """The z of the log ratios of two workers, summed over the pairs of items that they share.
+    left: Vector, rho: Vector, common: float, member: NDArray[np.int64],
+) -> Vector:  # fmt: skip
+    """Return the z of the log ratios of pairs of workers, each summed over shared pairs of items.
 
     Parameters
     ----------
     cells, at
-        The votes, and the cells of the two, row by row of one pair of items.
+        The votes, and the cells of two workers, row by row of one pair of items.
     p, left
         Their probabilities, and the variance of what others leave open of the pair's effect.
     rho
         How much the votes of a worker on a pair are one opinion.
     common
         The share of answers that any two workers of the crowd have from one source.
+    member
+        The pair of workers of every row, from 0.
     """
     slow = careful(p[0]), careful(p[1])
     one, two = (outcomes(cells, where, q, rho) for where, q in zip(at, slow, strict=True))
@@ -93,8 +95,9 @@ def ratio_z(
     likely = [_by_chance(cells, at, each, left, rho) for each in (slow, p)]
     chance = (1.0 - common) * np.mean(likely, axis=0) + common * same
     rows = np.arange(len(at[0]))
-    seen = float(value[rows, one.seen, two.seen].sum())
-    return saddle_point(value.reshape(len(rows), -1), chance.reshape(len(rows), -1), seen)
+    seen = np.bincount(member, value[rows, one.seen, two.seen])
+    flat = (table.reshape(len(rows), -1) for table in (value, chance))
+    return saddle_points(*flat, seen, member)
 
 
 def _by_chance(
