@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
 import crowdsift
-from crowdsift.results import joint
+from crowdsift.results import joint, predict
 
 
 @pytest.fixture(scope="module")
@@ -153,3 +155,31 @@ def test_what_makes_no_sense_is_refused(fit: crowdsift.Fit) -> None:
     votes = crowdsift.Comparisons.from_arrays(["a", "b"], ["b", "a"])
     with pytest.raises(crowdsift.RequestError, match="gives no intervals"):
         crowdsift.fit(votes, "rank-centrality").joint()
+
+
+@pytest.mark.parametrize("steep", [1.0, 400.0])
+def test_a_matrix_of_many_items_has_the_probabilities_of_predict(
+    monkeypatch: pytest.MonkeyPatch, steep: float
+) -> None:
+    """Many distances are interpolated, also where a worker's curve is almost a step."""
+    votes = crowdsift.simulate(items=16, workers=5, comparisons=900, seed=2).comparisons()
+    fit = crowdsift.fit(votes, "sift")
+    draws = predict.worker_draws
+
+    def steeper(*given: Any) -> Any:
+        points = draws(*given)
+        return points._replace(reliability=steep * points.reliability)
+
+    monkeypatch.setattr(predict, "worker_draws", steeper)
+    calls: list[int] = []
+    outcomes = predict.outcomes
+
+    def counted(fit: Any, query: Any, **options: Any) -> Any:
+        calls.append(len(query.difference))
+        return outcomes(fit, query, **options)
+
+    monkeypatch.setattr(predict, "outcomes", counted)
+    matrix, labels = fit.win_matrix(), fit.labels
+    assert (sum(calls) < 20) == (steep == 1.0)
+    for i, j in [(0, 15), (3, 4), (8, 2)]:
+        assert matrix[i, j] == pytest.approx(fit.predict(labels[i], labels[j]), abs=1e-7)

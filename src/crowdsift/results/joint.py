@@ -24,14 +24,12 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.data import FitData
 
-__all__ = ["MOST_ITEMS", "JointErrors", "first_place", "joint_table", "win_matrix"]
-
 MOST_ITEMS = 1_000  # of a component whose pairs are compared one by one
 _FEWEST, _MOST = 2_000, 20_000  # draws
 _NUMBERS = 200_000_000  # of pairs of items times draws
 _PART = 4_000_000  # numbers that are held at a time
 _MATRIX = 2_000  # items of a matrix of probabilities
-_PLACES = 4_001  # at which a probability is computed; between them it is interpolated
+_PLACES = 4_001  # distances at which a steep probability is computed, interpolated between them
 
 
 class JointErrors(NamedTuple):
@@ -116,13 +114,32 @@ def win_matrix(fit: FitData) -> Vector:
         )
     score, component = table["score"].astype(np.float64), table["component"]
     difference = score[:, None] - score[None, :]
-    few = table.height**2 <= 2 * _PLACES  # all distances, each of two items both ways
-    at = np.unique(np.abs(difference)) if few else np.linspace(0.0, np.ptp(score), _PLACES)
-    upper = np.interp(np.abs(difference), at, probabilities(fit, at))
+    at, place = np.unique(np.abs(difference), return_inverse=True)
+    upper = _of_distances(fit, at)[place].reshape(difference.shape)
     result = np.where(difference >= 0.0, upper, 1.0 - upper)
     result[component[:, None] != component[None, :]] = np.nan
     np.fill_diagonal(result, 0.5)
     return np.asarray(result)
+
+
+def _of_distances(fit: FitData, at: Vector) -> Vector:
+    """Return P(first over second) by a worker of the crowd for sorted distances of scores.
+
+    The mean over the crowd is a smooth function of the distance, and expensive in a large crowd:
+    for many distances it is interpolated by Chebyshev polynomials if their coefficients decay.
+    """
+    from numpy.polynomial import Chebyshev
+
+    for degree in (16, 64, 256):
+        if len(at) < 4 * degree:
+            break
+        series = Chebyshev.interpolate(lambda x: probabilities(fit, x), degree, [0.0, at[-1]])
+        if np.abs(series.coef[-3:]).max() < 1e-8:
+            return np.asarray(series(at))
+    if len(at) <= _PLACES:
+        return probabilities(fit, at)
+    places = np.linspace(0.0, at[-1], _PLACES)
+    return np.interp(at, places, probabilities(fit, places))
 
 
 def _components(fit: FitData) -> Iterator[NDArray[np.intp]]:
