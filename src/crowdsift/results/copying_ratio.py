@@ -96,8 +96,8 @@ def ratio_z(
     chance = (1.0 - common) * np.mean(likely, axis=0) + common * same
     rows = np.arange(len(at[0]))
     seen = np.bincount(member, value[rows, one.seen, two.seen])
-    flat = (table.reshape(len(rows), -1) for table in (value, chance))
-    return saddle_points(*flat, seen, member)
+    value, chance = (np.reshape(table, (len(rows), -1)) for table in (value, chance))
+    return saddle_points(value, chance, seen, member)
 
 
 def _by_chance(
