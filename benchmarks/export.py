@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.items import match_items, read_item_values
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.metrics import measure
 

@@ -57,7 +57,7 @@ Task = tuple[str, Setting, str]  # experiment, setting, method
 def prepare(folder: Path) -> None:
     """The votes of the real data sets with the truth of every item, one file each."""
     import crowdsift
-    from crowdsift.io.classes import with_classes
+    from crowdsift.io.items import with_classes
 
     folder.mkdir(parents=True, exist_ok=True)
     for name in REAL:

@@ -10,7 +10,7 @@ import numpy as np
 import crowdsift
 from benchmarks.data import data_folder
 from benchmarks.quality import Record, Task, work
-from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.items import match_items, read_item_values
 from crowdsift.lab.spam import KINDS
 from crowdsift.numeric.metrics import measure
 from crowdsift.votes.comparisons import Comparisons

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from crowdsift.io.folders import _checksum
+from crowdsift.io.saved import _checksum
 
 
 def forge(folder: Path, change: Callable[[dict[str, Any]], Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import CrowdsiftError, InputError
-from crowdsift.io.parquet import parquet_bytes
+from crowdsift.io.saved import parquet_bytes
 from crowdsift.results.store import read_sites, sites_bytes
 
 

@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.engines import engine_choice, named_options, opened_engine
-from crowdsift.io.classes import with_classes
-from crowdsift.io.gold import read_gold
 from crowdsift.io.item_features import with_item_features
+from crowdsift.io.items import read_gold, with_classes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, MODELS, Model, as_model, holdout
 from crowdsift.models.unused import refuse_unused, require_workers

@@ -13,7 +13,7 @@ import crowdsift
 from crowdsift import RequestError, Selector, cli
 from crowdsift.active.batches import TYPES, State, ThompsonSampler
 from crowdsift.active.beliefs import Independent, Joint, answer, vote_precision
-from crowdsift.io.candidates import read_capacities
+from crowdsift.io.items import read_capacities
 from crowdsift.votes.graph import components
 
 

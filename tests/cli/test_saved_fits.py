@@ -14,7 +14,7 @@ import crowdsift
 from crowdsift import engines
 from crowdsift.engines import fastest_engine
 from crowdsift.errors import RequestError
-from crowdsift.io.candidates import read_capacities, read_pair_queries
+from crowdsift.io.items import read_capacities, read_pair_queries
 from crowdsift.votes.replies import reply_label
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from crowdsift import InputError
-from crowdsift.io.database import Database
-from crowdsift.io.temporary import TemporaryFolder
+from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.sql import Database
 
 HEADER = "winner,loser,worker\n"
 ROWS = "a,b,x\nb,c,y\na,c,x\n"

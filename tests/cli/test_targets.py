@@ -182,7 +182,7 @@ BATCH = "AssignmentId,WorkerId,AssignmentStatus,Input.a,Input.b,Answer.choice\n"
     for i, (a, b) in enumerate(["xy", "yz", "xz"] * 10)
 )
 FAILING = {
-    "--mturk-review": ("crowdsift.io.mturk_review.csv.DictWriter", OSError(28, "No space left")),
+    "--mturk-review": ("crowdsift.io.formats.mturk.csv.DictWriter", OSError(28, "No space left")),
     "--excel-safe": ("crowdsift.results.excel.write_folder", OSError(28, "No space left")),
     "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
     "--report": ("crowdsift.fitting.Fit.report", MemoryError()),
@@ -237,7 +237,7 @@ def test_a_full_folder_of_temporary_files_does_not_lose_a_fit(tmp_path, monkeypa
     def full(*_, **__):
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("crowdsift.io.temporary._made", full)
+    monkeypatch.setattr("crowdsift.io.files._made", full)
     fit.save(tmp_path / "fit")
     assert crowdsift.load(tmp_path / "fit").votes.total_weight == 2
 

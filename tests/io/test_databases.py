@@ -17,8 +17,8 @@ from postgres import PASSWORD, server
 
 import crowdsift
 from crowdsift.errors import CrowdsiftError, InputError, RequestError
-from crowdsift.io.database_tables import write_tables
-from crowdsift.io.databases import kind_of_database, masked, shown_address
+from crowdsift.io.databases import write_tables
+from crowdsift.io.sql import kind_of_database, masked, shown_address
 
 pa = pytest.importorskip("pyarrow")
 pytest.importorskip("adbc_driver_postgresql")

@@ -9,7 +9,7 @@ import pytest
 
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.ingest import read
-from crowdsift.io.item_values import match_items
+from crowdsift.io.items import match_items
 from samples import VOTES, assert_same, written
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ import pytest
 from crowdsift import Comparisons, InputError, RequestError
 from crowdsift.io.duck import FileSource
 from crowdsift.io.ingest import read
-from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.items import match_items, read_item_values
 from samples import CSV, VOTES, assert_same, written
 
 if TYPE_CHECKING:

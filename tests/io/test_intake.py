@@ -10,7 +10,7 @@ import pytest
 
 import crowdsift
 from crowdsift import InputError, RequestError
-from crowdsift.io.likeness import alike
+from crowdsift.io.rows import alike
 from crowdsift.votes.intake import Intake
 
 SIDES = "left,right,winner,worker,weight,stamp\n"

@@ -8,7 +8,7 @@ import pytest
 
 from crowdsift import InputError
 from crowdsift.io.ingest import read
-from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.items import match_items, read_item_values
 from samples import written
 
 if TYPE_CHECKING:

@@ -62,7 +62,7 @@ print(n, sum(seen))
 
 FOLDER_KILLS = """
 import os, shutil, sys
-from crowdsift.io.folders import RecordedFolder, write_recorded
+from crowdsift.io.saved import RecordedFolder, write_recorded
 place = sys.argv[1]
 watched = ("open", "os.rename", "os.remove", "os.chmod", "os.chown", "os.mkdir", "os.scandir",
            "fcntl.flock")

@@ -22,10 +22,9 @@ import pytest
 
 import crowdsift
 from crowdsift import InputError, RequestError
-from crowdsift.io.database import Database
-from crowdsift.io.records import count_records
-from crowdsift.io.temporary import TemporaryFolder
-from crowdsift.io.text import read_header
+from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.sql import Database
+from crowdsift.io.text import count_records, read_header
 
 HEADER = "winner,loser,worker\n"
 ROWS = "a,b,x\nb,c,y\na,c,x\n"
@@ -292,7 +291,7 @@ def test_absurd_amounts_of_memory_are_refused(
 
 HOLDS = """
 from pathlib import Path
-from crowdsift.io.temporary import TemporaryFolder
+from crowdsift.io.files import TemporaryFolder
 folder = TemporaryFolder()
 Path(folder.file(".csv")).write_text("votes")
 print(folder.path, flush=True)

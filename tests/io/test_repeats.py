@@ -13,7 +13,7 @@ import pytest
 import crowdsift
 from crowdsift.errors import InputError
 from crowdsift.io.ingest import read
-from crowdsift.io.repeats import find_repeats
+from crowdsift.io.rows import find_repeats
 
 HEADER = ["winner", "loser", "worker"]
 

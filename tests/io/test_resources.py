@@ -86,7 +86,7 @@ def test_too_little_disk_is_said(monkeypatch):
 def test_a_csv_that_would_spill_needs_the_disk(tmp_path, monkeypatch):
     path = tmp_path / "votes.csv"
     path.write_text("winner,loser,worker\n" + "aaaa,bbbb,cccc\n" * 10)
-    monkeypatch.setattr("crowdsift.io.loading.memory_limit", lambda: 200)
+    monkeypatch.setattr("crowdsift.io.parts.memory_limit", lambda: 200)
     usage = shutil.disk_usage(".")
     monkeypatch.setattr(shutil, "disk_usage", lambda folder: usage._replace(free=10))
     with pytest.raises(ResourceError, match="spills about"):
@@ -117,7 +117,7 @@ def test_reading_spills_under_a_memory_limit(parquet, monkeypatch):
     """A limit far below the text: the answer is the same."""
     path = parquet("large.parquet", 400_000)
     free = crowdsift.read(path)
-    monkeypatch.setattr("crowdsift.io.loading.memory_limit", lambda: 60 * 10**6)
+    monkeypatch.setattr("crowdsift.io.parts.memory_limit", lambda: 60 * 10**6)
     assert_same(crowdsift.read(path), free)
     assert np.isfinite(free.weight).all()
 

@@ -20,7 +20,7 @@ from saved_folders import forge
 import crowdsift
 from crowdsift import Comparisons, CrowdsiftError, InputError, RequestError
 from crowdsift.io.files import replace_file, require_file, write_folder
-from crowdsift.io.folders import RecordedFolder, write_recorded
+from crowdsift.io.saved import RecordedFolder, write_recorded
 
 
 def small(seed: int = 1, method: str = "sift") -> crowdsift.Fit:

@@ -7,7 +7,7 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import InputError, RequestError, ResourceError
-from crowdsift.io.safetensors import read_safetensors, safetensors_bytes
+from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models import MODELS
 from crowdsift.results import checkpoint
 

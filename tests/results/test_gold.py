@@ -17,7 +17,7 @@ from strategies import comparisons
 
 import crowdsift
 from crowdsift import Comparisons, InputError, cli
-from crowdsift.io.gold import read_gold
+from crowdsift.io.items import read_gold
 from crowdsift.models import MODELS, Sift, model
 from crowdsift.models.mirror import mirror
 from crowdsift.models.sign import sign_log_odds

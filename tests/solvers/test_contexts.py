@@ -15,7 +15,7 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.engines.reference.adaptive_grid import interpolated_prior
-from crowdsift.io.gold import read_gold
+from crowdsift.io.items import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.context_types import TypeTree, likelihoods, spread_kernel

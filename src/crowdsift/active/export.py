@@ -11,10 +11,10 @@ import numpy as np
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
-from crowdsift.io.duck_write import Added
+from crowdsift.io.duck import Added
 from crowdsift.io.files import read_files, replace_file, require_file, require_separate
 from crowdsift.io.ingest import coded_votes
-from crowdsift.io.item_values import match_labels, read_item_values
+from crowdsift.io.items import read_item_values
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, Model, model
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
@@ -22,7 +22,7 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.results.compared import Pairs, better
 from crowdsift.results.predict import item_codes
 from crowdsift.results.query import positions
-from crowdsift.votes.labels import context_names, context_parts
+from crowdsift.votes.labels import context_names, context_parts, match_labels
 from crowdsift.votes.pseudonyms import is_pseudonym
 from crowdsift.votes.replies import is_cut, messages_of
 

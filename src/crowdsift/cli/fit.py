@@ -156,7 +156,7 @@ def _refuse_targets(
 
         form_of(table)
     if to_table is not None:
-        from crowdsift.io.database_tables import require_table
+        from crowdsift.io.databases import require_table
 
         require_table(votes, to_table)
 
@@ -205,7 +205,7 @@ def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, ste
     """Write the batch of Mechanical Turk with the suggestions filled in."""
     if path is None or rows is None or rows.batch is None:
         return
-    from crowdsift.io.mturk_review import write_review
+    from crowdsift.io.formats.mturk import write_review
 
     with steps.step("--mturk-review"):
         decided = result.decisions()
@@ -233,7 +233,7 @@ def _write_tables(result: "Fit", steps: _Steps, votes: str, name: str | None) ->
     """Write tables into the database that the votes came from."""
     if name is None:
         return
-    from crowdsift.io.database_tables import write_tables
+    from crowdsift.io.databases import write_tables
 
     with steps.step("--to-table"):
         tables = {"items": result.shown_items.to_arrow()}

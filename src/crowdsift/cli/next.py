@@ -67,8 +67,8 @@ def next_(
     """Choose the comparisons worth asking next, and whom to ask."""
     import crowdsift
     from crowdsift.active.next_pairs import next_pairs, second_opinions
-    from crowdsift.io.candidates import read_capacities, read_labels
     from crowdsift.io.files import replace_file
+    from crowdsift.io.items import read_capacities, read_labels
 
     options = read_options(
         encoding=encoding,

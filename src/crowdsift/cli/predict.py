@@ -40,9 +40,9 @@ def predict(
 ) -> None:
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
-    from crowdsift.io.candidates import read_pair_queries
     from crowdsift.io.files import replace_file
     from crowdsift.io.item_features import has_items
+    from crowdsift.io.items import read_pair_queries
     from crowdsift.results.predict import predictions
 
     found = crowdsift.load(directory)

@@ -37,7 +37,7 @@ def command_line() -> str:
     """The command as it was given, quoted for a shell, without passwords."""
     import shlex
 
-    from crowdsift.io.databases import masked
+    from crowdsift.io.sql import masked
 
     return shlex.join(["crowdsift", *map(masked, sys.argv[1:])])
 

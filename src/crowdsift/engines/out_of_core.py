@@ -20,9 +20,9 @@ from crowdsift.engines.cpu.engine import evict, spill_to
 from crowdsift.engines.sharded import InProcess, Plan, ShardedEngine
 from crowdsift.engines.shards import of_workers, shared_pairs, worker_ranges
 from crowdsift.errors import RequestError, ResourceError
+from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.resources import require_disk, size_of
 from crowdsift.io.streamed import mapped_votes
-from crowdsift.io.temporary import TemporaryFolder
 from crowdsift.votes.mapped import advise
 
 if TYPE_CHECKING:

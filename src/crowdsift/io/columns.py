@@ -4,17 +4,25 @@ from __future__ import annotations
 
 import difflib
 import os
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
 
 from crowdsift.errors import InputError, RequestError
+from crowdsift.io.formats import FORMATS, NAMES, Format, Found
 from crowdsift.io.frames import source_of
 from crowdsift.numeric.threads import thread_count
+from crowdsift.votes.labels import MISSING, is_empty
 from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
-__all__ = ["listed", "lookup", "open_source", "refuse_empty", "resolve_column"]
+    from numpy.typing import NDArray
+
+    from crowdsift.io.options import ReadOptions
+    from crowdsift.votes.source import Source
 
 
 def open_source(
@@ -53,7 +61,7 @@ def _in_database(source: Any, query: str | None) -> bool:
     """Return whether votes are in a database: then there is a query, and only then."""
     kind = None
     if isinstance(source, str | os.PathLike):
-        from crowdsift.io.databases import kind_of_database, shown_address
+        from crowdsift.io.sql import kind_of_database, shown_address
 
         kind = kind_of_database(source)
     if kind and query is None:
@@ -120,3 +128,423 @@ def listed(table: Source) -> str:
     if len(names) > 20:
         names[20:] = [f"and {len(names) - 20} more"]
     return ", ".join(names) or "none"
+
+
+# The layouts in the order of preference; `winner` of the first names a side, of the last an item.
+SIDES = ("left", "right", "winner")
+OUTCOME = ("first", "second", "outcome")
+WINNER = ("winner", "loser")
+_LAYOUTS = (SIDES, OUTCOME, WINNER)
+ROLES = tuple(dict.fromkeys((*WINNER, *SIDES, *OUTCOME, "worker", "weight")))
+# Further roles of formats, for which a user may name a column.
+_OF_FORMATS = ("context", "item", "rank", "task")
+# The columns of the items of a result, which a context column stands beside.
+_RESULT_COLUMNS = (
+    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
+    *("comparisons", "component", "flag"),
+)
+
+
+def mapped_roles(
+    table: Source, columns: Mapping[str, str], *, nested: bool = False
+) -> dict[str, str]:
+    """The columns that a user named, by role; `nested` where they are inside of records."""
+    for role in columns:
+        if role not in (*ROLES, *_OF_FORMATS):
+            raise RequestError(
+                f"columns maps {role!r}, which is no column of votes; these are {', '.join(ROLES)}"
+            )
+    if nested:
+        return dict(columns)
+    mapped = {role: resolve_column(table, name, f"the {role}") for role, name in columns.items()}
+    for column in mapped.values():
+        shared = [role for role in mapped if mapped[role] == column]
+        if len(shared) > 1:
+            raise RequestError(
+                f"columns maps {' and '.join(map(repr, shared))} to the same column {column!r}; "
+                f"give each its own (the columns are {listed(table)})"
+            )
+    return mapped
+
+
+def find_roles(table: Source, mapped: Mapping[str, str]) -> dict[str, str]:
+    """Find the column of every role: mapped ones first, then those with the role's own name."""
+    free = [name for name in table.names if name not in mapped.values()]
+    own = {
+        role: name
+        for role in ROLES
+        if role not in mapped and (name := lookup(table, free, role)) is not None
+    }
+    return {**mapped, **own}
+
+
+def choose_layout(roles: Mapping[str, str], mapped: Mapping[str, str]) -> tuple[str, ...] | None:
+    """Take the first layout whose columns are all there and include those the user mapped."""
+    required = set(mapped) - {"worker", "weight"}
+    for layout in _LAYOUTS:
+        if required <= set(layout) <= set(roles):
+            return layout
+    return None
+
+
+def not_found(table: Source, hint: str) -> InputError:
+    """The error for a table without columns of votes."""
+    wanted = sorted({name for layout in _LAYOUTS for name in layout} | {"worker"})
+    near = {name: difflib.get_close_matches(name.lower(), wanted, 1, 0.75) for name in table.names}
+    meant = [
+        f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
+    ]
+    hints = f" (did you mean {', '.join(meant)}?)" if meant else ""
+    if not any(near.values()) and os.path.isfile(table.source):
+        if len(table.names) == 1:
+            hints = " (the first line must be the header: is there a title or a comment above it?)"
+        elif len(table.names) <= 4:
+            hints = " (or is that the first vote? Then put winner,loser,worker or such above it)"
+    return InputError(
+        f"the columns of the votes were not found; the columns are {listed(table)}{hints}, and "
+        "needed are winner,loser or left,right,winner or first,second,outcome (and worker) in the "
+        "header. Other names are mapped, as in --columns winner=NAME,loser=NAME or "
+        f'columns={{"winner": "NAME", "loser": "NAME"}}{hint}',
+        source=table.source,
+    )
+
+
+def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
+    """The error for votes without a column that says who voted."""
+    names = " or ".join(map(repr, known)) if known else "'worker'"
+    return InputError(
+        f"no column {names}, which says who voted; the columns are {listed(table)}. Name it "
+        'with --columns worker=NAME (columns={"worker": "NAME"}), or pool all votes and fit them '
+        "by a method without workers such as bt: crowdsift fit --no-workers (workers=False)",
+        source=table.source,
+    )
+
+
+def require_context(table: Source, by: str, roles: Mapping[str, str]) -> str:
+    """The context column, which must not be one of those of the votes or of the results."""
+    name = resolve_column(table, by, "the context (--by, by=)")
+    taken = [role for role, column in roles.items() if column == name and role != "context"]
+    if taken:
+        raise RequestError(f"the column {name!r} is the {taken[0]} of the votes, not a context")
+    if name in _RESULT_COLUMNS:
+        raise RequestError(
+            f"a context column named {name!r} would be mistaken for that of the results; rename it"
+        )
+    return name
+
+
+PLAIN = Format(name="plain", title="our own columns")
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a table is read.
+
+    Attributes
+    ----------
+    format
+        The format, `PLAIN` for our own columns.
+    layout
+        The roles that say what was compared and how it came out; empty until it is unfolded.
+    roles
+        The column of every role.
+    context
+        The column of contexts that the format has, "" for none.
+    """
+
+    format: Format
+    layout: tuple[str, ...]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    context: str = ""
+
+    @property
+    def replies(self) -> bool:
+        """Whether items are replies, whose texts may be long."""
+        return self.format.replies
+
+
+def plan_reading(table: Source, options: ReadOptions) -> Plan:
+    """Recognise the format of a table by its columns, or take the one that the options name."""
+    name = options.format.replace("_", "-").lower()
+    if name == "auto":
+        return _recognised(table, options)
+    if name not in NAMES:
+        raise RequestError(
+            f"unknown format {options.format!r}; the formats are auto, {', '.join(NAMES)}"
+        )
+    if name == "plain":
+        plain = _plain(table, options)
+        if plain is None:
+            raise not_found(table, "")
+        return plain
+    wanted = [each for each in FORMATS if each.name == name]
+    found = [_found(table, each, options) for each in wanted]
+    best = next((each for each in found if not each.lacking), None)
+    if best is None:
+        best = max(found, key=lambda each: len(each.there))
+        raise InputError(
+            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
+            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
+            "another format",
+            source=table.source,
+        )
+    return _plan(table, best, options)
+
+
+def _recognised(table: Source, options: ReadOptions) -> Plan:
+    """Our own columns where they are there, else the first format whose columns are."""
+    plain = _plain(table, options)
+    fitting = [each for each in FORMATS if each.fits(table.names, _mapped(table, each, options))]
+    if plain is not None:
+        # Whoever names chosen and rejected by hand means them as the format does: by prompt.
+        mapped = [each for each in fitting if each.replies] if options.columns else []
+        # Without workers our own columns are those of evalica.
+        nobody = [each for each in fitting if not each.workers]
+        if "worker" not in plain.roles and options.workers and nobody:
+            mapped = mapped or nobody
+        if not mapped:
+            return plain
+        fitting = mapped
+    if fitting:
+        return _plan(table, _found(table, fitting[0], options), options)
+    known = [_found(table, each, options) for each in FORMATS]
+    near = [each for each in known if each.lacking and _is_near(each)]
+    if not near:
+        raise not_found(table, "")
+    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
+    name = f"{best.format.name} ({best.format.title})"
+    raise not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
+
+
+def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]:
+    """The columns that the user names, by role."""
+    nested = form.unfold is not None and bool(form.marks)
+    try:
+        return mapped_roles(table, options.columns, nested=nested)
+    except InputError:
+        return {"": ""}  # such a column is not here: no format fits
+
+
+def _found(table: Source, form: Format, options: ReadOptions) -> Found:
+    """Which columns of a format are there, and which are missing."""
+    nested = form.unfold is not None and bool(form.marks)
+    return form.find(table.names, mapped_roles(table, options.columns, nested=nested))
+
+
+def _plain(table: Source, options: ReadOptions) -> Plan | None:
+    """The plan for our own columns, in any layout; None where they are not there."""
+    nested = {"data", "annotations"} <= set(table.names)
+    mapped = mapped_roles(table, options.columns, nested=nested)
+    roles = find_roles(table, mapped)
+    layout = choose_layout(roles, mapped)
+    return None if layout is None else Plan(PLAIN, layout, roles)
+
+
+def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
+    """The plan for a format whose columns were found; an error where workers are missing."""
+    form, roles = found.format, dict(found.roles)
+    if form.unfold is not None:
+        if "worker" in form.columns and "worker" not in roles and options.workers:
+            raise no_worker(table, form.columns["worker"])
+        return Plan(form, (), roles)
+    layout = SIDES if "left" in roles else WINNER
+    if form.workers and options.workers and "worker" not in roles:
+        raise no_worker(table, form.columns.get("worker", ()))
+    if "weight" not in roles and "weight" in table.names:
+        roles["weight"] = "weight"
+    return Plan(form, layout, roles, roles.get("context", ""))
+
+
+def _missing_columns(found: Found) -> str:
+    """What is there of a format and what is missing, for a message."""
+    verb = "is" if len(found.there) == 1 else "are"
+    there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
+    return f"{there}{' and '.join(found.lacking)} missing"
+
+
+def _is_near(found: Found) -> bool:
+    """Half of the columns, or two of which one is a mark of the format."""
+    marked = any(mark in found.there for mark in found.format.marks)
+    return 2 * len(found.there) >= _size(found) or (marked and len(found.there) >= 2)
+
+
+def _size(found: Found) -> int:
+    return len(found.there) + len(found.lacking)
+
+
+_YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
+
+
+class CovariateColumns(NamedTuple):
+    """The column of a covariate in favour of the first item, or those of both items.
+
+    With `value` or `other`, 1 where a column has that value, or what the other column has.
+    """
+
+    first: str
+    second: str | None
+    value: str = ""
+    other: str = ""
+
+    @property
+    def of_items(self) -> tuple[str, ...]:
+        """The columns that say something of items."""
+        return (self.first,) if self.second is None else (self.first, self.second)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The columns that are read."""
+        return (*self.of_items, self.other) if self.other else self.of_items
+
+    @property
+    def compares(self) -> bool:
+        """Whether it is one of equality, whose columns are of any kind."""
+        return bool(self.value or self.other)
+
+
+def covariate_columns(
+    table: Source, names: Sequence[str], pairs: Sequence[tuple[str, str]]
+) -> tuple[CovariateColumns, ...]:
+    """The columns that covariates mean.
+
+    Parameters
+    ----------
+    table
+        The votes.
+    names
+        Of the covariates.
+    pairs
+        What the first and the second item are called, as ("left", "right"): a covariate `chars`
+        may be the column chars, or the columns left_chars and right_chars; ``org=maker`` says
+        where these are equal to the column maker, or to the word where there is no such column.
+    """
+    return tuple(_resolved(table, name, pairs) for name in names)
+
+
+def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
+    """The columns of one covariate: its own, one for each item, or an equality of two."""
+    whole = lookup(table, table.names, name)
+    if whole is not None:
+        return CovariateColumns(whole, None)
+    name, equal, value = (part.strip() for part in name.partition("="))
+    if equal:
+        if not name or not value:
+            raise InputError(
+                f"the covariate {f'{name}={value}'!r}: write NAME=VALUE or NAME=COLUMN, as "
+                "org=OpenAI or org=judge_org",
+                source=table.source,
+            )
+        other = lookup(table, table.names, value)
+        plain = _resolved(table, name, pairs)
+        return plain._replace(value="" if other else value, other=other or "")
+    halves = []
+    for one, two in pairs:
+        for first, second in (
+            (f"{one}_{name}", f"{two}_{name}"),
+            (f"{name}_{one}", f"{name}_{two}"),
+        ):
+            found = [lookup(table, table.names, each) for each in (first, second)]
+            if found[0] is not None and found[1] is not None:
+                return CovariateColumns(found[0], found[1])
+            halves += [(there, missing) for there, missing in
+                       ((found[0], second), (found[1], first)) if there is not None]  # fmt: skip
+    if halves:
+        there, missing = halves[0]
+        raise InputError(
+            f"the covariate {name!r} has the column {there!r} but no {missing!r}; it needs one for "
+            f"each item, or a column {name!r} of differences",
+            source=table.source,
+        )
+    both = " and ".join(f"{each}_{name}" for each in pairs[0])
+    return CovariateColumns(
+        resolve_column(table, name, f"the covariate {name!r}, nor the columns {both}"), None
+    )
+
+
+def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Iterator[str]:
+    """The columns that must hold numbers: all but those of yes and no."""
+    for each in covariates:
+        if not each.compares:
+            yield from (name for name in each.names if _answers(table, name) is None)
+
+
+def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
+    """The covariate of every vote, in favour of the first item.
+
+    Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of
+    the counts plus 1, of any other numbers, and of yes and no, the difference; so it is where
+    they are compared with a value or another column.
+
+    Examples
+    --------
+    >>> from crowdsift.io.columns import CovariateColumns, covariate_values
+    >>> from crowdsift.votes.source import ArraySource
+    >>> table = ArraySource({"a": [4.0, 1.0], "b": [1.0, 1.0], "own": ["yes", "no"]})
+    >>> covariate_values(table, CovariateColumns("a", "b")).round(3).tolist()
+    [1.386, 0.0]
+    >>> covariate_values(table, CovariateColumns("own", None)).tolist()
+    [1.0, 0.0]
+    >>> table = ArraySource({"one": ["X", "Y"], "two": ["Y", "X"], "judge": ["X", "Z"]})
+    >>> covariate_values(table, CovariateColumns("one", "two", other="judge")).tolist()
+    [1.0, 0.0]
+    """
+    if covariate.compares:
+        equal = _equal(table, covariate)
+        return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])
+    found = [_values(table, name) for name in covariate.names]
+    one = found[0]
+    if len(found) == 1:
+        return one
+    two = found[1]
+    answers = any(_answers(table, name) is not None for name in covariate.names)
+    if not answers and (one > 0.0).all() and (two > 0.0).all():
+        return np.asarray(np.log(one) - np.log(two))
+    if not answers and all(((each >= 0.0) & (each == np.floor(each))).all() for each in found):
+        return np.asarray(np.log1p(one) - np.log1p(two))
+    return np.asarray(one - two)
+
+
+def _values(table: Source, name: str) -> NDArray[np.float64]:
+    answers = _answers(table, name)
+    if answers is not None:
+        return answers
+    return np.asarray(table.quantities(name, "covariate"), dtype=np.float64)
+
+
+def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float64]]:
+    """1 where a column of an item has the value, or what the other column has; 0 if not known."""
+    columns = [_words(table, name) for name in covariate.of_items]
+    if covariate.other:
+        wanted = _words(table, covariate.other)
+        kind = f"any value of the column {covariate.other!r}"
+    else:
+        wanted = np.array([covariate.value.casefold()])
+        kind = f"{covariate.value!r} (no column has that name)"
+    equal = [((each == wanted) & (each != "")).astype(np.float64) for each in columns]
+    if not any(each.any() for each in equal):
+        known = sorted({str(word) for each in columns for word in np.unique(each) if word})
+        some = ", ".join(known[:8]) + (", ..." if len(known) > 8 else "")
+        where = " and ".join(map(repr, covariate.of_items))
+        raise InputError(
+            f"a covariate asks where {where} have {kind}: no row does; they have {some}",
+            source=table.source,
+        )
+    return equal
+
+
+def _words(table: Source, name: str) -> NDArray[np.str_]:
+    """The column as words in small letters, "" where it is empty."""
+    labels, codes = table.encode(name)
+    words = np.array(
+        [*("" if is_empty(label) else str(label).strip().casefold() for label in labels), ""]
+    )
+    return np.asarray(words[np.where(codes == MISSING, len(labels), codes)])
+
+
+def _answers(table: Source, name: str) -> NDArray[np.float64] | None:
+    """1 for yes and 0 for no, where a column holds nothing else."""
+    labels, codes = table.encode(name)
+    words = [str(label).strip().casefold() for label in labels]
+    if not words or (codes == MISSING).any() or not all(word in _YES_NO for word in words):
+        return None
+    return np.array([_YES_NO[word] for word in words])[codes]

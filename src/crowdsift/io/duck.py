@@ -9,31 +9,41 @@ in that table, or a column of it where the joins that encode keep no order.
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.errors import InputError
-from crowdsift.io.conditions import numeric_columns, wrong_condition
-from crowdsift.io.database import Database, quoted, reason_of
-from crowdsift.io.duck_labels import decoded, label_sql, parsed
-from crowdsift.io.loading import load_part, require_room
-from crowdsift.io.opening import expanded, inspected, refuse_copies, settled, without_same
-from crowdsift.io.parts import Part, condition_columns, field_of, scan, scan_rows
-from crowdsift.io.temporary import TemporaryFolder
-from crowdsift.votes.labels import MISSING, LabelError
-from crowdsift.votes.replies import one_line
+from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.parts import (
+    Part,
+    condition_columns,
+    expanded,
+    field_of,
+    inspected,
+    load_part,
+    refuse_copies,
+    require_room,
+    scan,
+    scan_rows,
+    settled,
+    without_same,
+)
+from crowdsift.io.sql import Database, literal, numeric_columns, quoted, reason_of, wrong_condition
+from crowdsift.votes.labels import MISSING, LabelError, shown
+from crowdsift.votes.replies import BEGINNING, HASH, MARK, one_line
 from crowdsift.votes.source import SortedCodes, Source, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Sequence
+    from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from crowdsift.io.duck_write import Added
-
-__all__ = ["FileSource"]
 
 _FETCH = 1 << 22  # rows fetched at a time
 _MAX_HASHED_BYTES = 256_000_000  # size of files that are read a second time for `hashes`
@@ -390,8 +400,8 @@ class FileSource(Source):
         kind: str,
         added: Added,
     ) -> None:
-        """Write every loaded column and further ones; see `crowdsift.io.duck_write`."""
-        from crowdsift.io.duck_write import Loaded, write_rows
+        """Write every loaded column and further ones; see `crowdsift.io.duck`."""
+        from crowdsift.io.duck import Loaded, write_rows
 
         assert self._database is not None
         loaded = Loaded(self._column, self._coded, self._place, self._starts[-1],
@@ -409,3 +419,183 @@ class FileSource(Source):
 def _shown_path(path: str) -> str:
     """A path as it can be printed, whatever bytes are in it."""
     return os.fsencode(path).decode("utf-8", "backslashreplace")
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) -> str:
+    """The table `labels` of the distinct entries of columns: label, how it is shown, code.
+
+    With `ordered` the codes follow the order of the labels as shown.
+    """
+    shown_as = "label"
+    if one_line:  # labels of long texts without line breaks; see crowdsift.votes.replies
+        length = BEGINNING + len(MARK) + HASH
+        shown_as = (
+            f"CASE WHEN length(label) = {length} AND substring(label, {BEGINNING + 1}, "
+            f"{len(MARK)}) = '{MARK}' THEN translate(label, chr(9) || chr(10) || chr(13), '   ') "
+            "ELSE label END"
+        )
+    order = "ORDER BY shown" if ordered else ""
+    every = " UNION ALL ".join(f"SELECT {column} AS label FROM votes" for column in columns)
+    return (
+        "CREATE OR REPLACE TEMP TABLE labels AS SELECT label, shown, "
+        f"(row_number() OVER ({order}) - 1)::UINTEGER AS code FROM (SELECT label, {shown_as} AS "
+        f"shown FROM (SELECT DISTINCT label FROM ({every}) WHERE label IS NOT NULL))"
+    )
+
+
+def decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
+    """The labels by code, as values of Python; times with a zone are in UTC."""
+    if kind == "TIMESTAMP WITH TIME ZONE":
+        rows = query("SELECT epoch_us(label) FROM labels ORDER BY code").fetchall()
+        return [_EPOCH + timedelta(microseconds=count) for (count,) in rows]
+    if kind == "TIMESTAMP_NS":
+        found = query(
+            "SELECT code FROM labels WHERE epoch_ns(label) % 1000 <> 0 LIMIT 1"
+        ).fetchone()
+        if found is not None:
+            text = query(f"SELECT label::VARCHAR FROM labels WHERE code = {found[0]}").fetchone()[0]
+            raise LabelError(
+                0,
+                f"the label {text} is finer than microseconds; write such labels as text",
+            )
+    return [label for (label,) in query("SELECT label FROM labels ORDER BY code").fetchall()]
+
+
+def parsed(labels: Sequence[str]) -> list[Any]:
+    """JSON values; the place of the first that Python cannot hold is in the error."""
+    values = []
+    for place, label in enumerate(labels):
+        try:
+            values.append(json.loads(label))
+        except (ValueError, RecursionError):  # 4,300 digits, or a thousand brackets
+            raise LabelError(
+                place,
+                f"the value {shown(label)} is too long or too deeply nested for a label; write it "
+                "as text",
+            ) from None
+    return values
+
+
+_FORMS = {"json": "JSON", "csv": "CSV, HEADER", "parquet": "PARQUET, COMPRESSION ZSTD"}
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """The table of votes: names of its columns, those that hold codes, its row number, its rows."""
+
+    column: Mapping[str, str]
+    coded: set[str]
+    place: str
+    rows: int
+    is_json: bool
+
+
+@dataclass(frozen=True)
+class Added:
+    """What is written beside the loaded columns, one entry per row that is written.
+
+    Attributes
+    ----------
+    numbers
+        Further columns of numbers.
+    labels
+        Further columns of text: a code for every row, and the text of every code.
+    turned
+        Two further columns, the two loaded ones of which they are made, and where these change
+        places; None for none.
+    renamed
+        Other names of loaded columns.
+    rows
+        The rows of the source that are written; None for all.
+    """
+
+    numbers: Mapping[str, NDArray[Any]]
+    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(
+        default_factory=dict
+    )
+    turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    rows: NDArray[np.int64] | None = None
+
+
+def write_rows(
+    database: Database,
+    loaded: Loaded,
+    folder: TemporaryFolder,
+    path: str,
+    kind: str,
+    added: Added,
+) -> None:
+    """Write every loaded column and further ones.
+
+    Parameters
+    ----------
+    database, loaded, folder
+        Where the rows are, and a folder that the database may write to.
+    path, kind
+        Where to, and "json" (one object a line), "csv" or "parquet".
+    added
+        The further columns, and which rows are written.
+    """
+    import duckdb
+
+    rows = f"SELECT {', '.join(_columns(database, loaded, kind, added))} FROM votes "
+    rows += f"JOIN added ON added.row_number = votes.{loaded.place}"
+    for name in loaded.coded:
+        column = loaded.column[name]
+        rows += f" LEFT JOIN labels_{column} ON labels_{column}.code = votes.{column}"
+    for place in range(len(added.labels)):
+        rows += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
+    rows += f" ORDER BY votes.{loaded.place}"  # a join keeps no order
+    form = _FORMS[kind]
+    draft = folder.file()  # the database may write nowhere else
+    try:
+        database.execute(f"COPY ({rows}) TO {literal(draft)} (FORMAT {form})")
+    except duckdb.Error as error:
+        raise OSError(reason_of(error)) from None
+    try:
+        os.replace(draft, path)
+    except OSError:  # another file system
+        shutil.copyfile(draft, path)
+
+
+def _columns(database: Database, loaded: Loaded, kind: str, added: Added) -> list[str]:
+    """What is selected: loaded columns, those that change places, numbers and texts."""
+    own = {name: _cell(database, loaded, name, kind) for name in loaded.column}
+    table = {f"n{place}": values for place, values in enumerate(added.numbers.values())}
+    table |= {f"l{place}": codes for place, (codes, _) in enumerate(added.labels.values())}
+    table["row_number"] = np.arange(loaded.rows) if added.rows is None else added.rows
+    chosen = [f"{cell} AS {quoted(added.renamed.get(name, name))}" for name, cell in own.items()]
+    if added.turned is not None:
+        names, (one, two), table["turned"] = added.turned
+        for name, straight, other in ((names[0], one, two), (names[1], two, one)):
+            cell = f"CASE WHEN turned THEN {own[other]} ELSE {own[straight]} END"
+            chosen.append(f"{cell} AS {quoted(name)}")
+    chosen += [f"n{place} AS {quoted(name)}" for place, name in enumerate(added.numbers)]
+    for place, (name, (_, texts)) in enumerate(added.labels.items()):
+        code = np.arange(len(texts), dtype=np.uint32)
+        database.register(f"texts{place}", {"code": code, "entry": texts})
+        chosen.append(f"texts{place}.entry AS {quoted(name)}")
+    database.register("added", table)
+    return chosen
+
+
+def _cell(database: Database, loaded: Loaded, name: str, kind: str) -> str:
+    """A loaded column as it is written: JSON values in Parquet get a type of their own."""
+    column = loaded.column[name]
+    if name in loaded.coded:
+        return f"labels_{column}.label"
+    if not loaded.is_json or kind == "json":
+        return f"votes.{column}"
+    query = f"SELECT DISTINCT json_type({column}) FROM votes WHERE {column} IS NOT NULL"
+    types = {name for (name,) in database.execute(query).fetchall()} - {"NULL"}
+    if types == {"VARCHAR"}:
+        return f"votes.{column} ->> '$'"
+    if types and types <= {"UBIGINT", "BIGINT"}:
+        return f"TRY_CAST(votes.{column} AS BIGINT)"
+    if types and types <= {"UBIGINT", "BIGINT", "DOUBLE"}:
+        return f"TRY_CAST(votes.{column} AS DOUBLE)"
+    return f"TRY_CAST(votes.{column} AS BOOLEAN)" if types == {"BOOLEAN"} else f"votes.{column}"

@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import lookup, open_source, refuse_empty, resolve_column
-from crowdsift.io.item_values import match_items
+from crowdsift.io.items import match_items
 from crowdsift.numeric.text_features import READABILITY, ngram_counts, readability
 from crowdsift.votes.item_features import FeatureGroup, ItemFeatures, standardised_group
 

@@ -6,29 +6,36 @@ DuckDB is given a link in a folder of ours instead of the file's own path. So ne
 
 from __future__ import annotations
 
+import glob
+import hashlib
 import os
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from crowdsift.io.database import literal, quoted
+from crowdsift.errors import InputError
+from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.resources import memory_is_limited, require_disk, require_memory
+from crowdsift.io.sql import literal, memory_limit, quoted
+from crowdsift.io.text import (
+    copy_stream,
+    count_records,
+    explain_json,
+    guess_encoding,
+    kind_of,
+    opened,
+    read_header,
+    recode,
+    repair,
+)
 from crowdsift.votes.replies import BEGINNING, HASH, LONG, MARK
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Sequence
 
     from crowdsift.io.text import Header
-
-__all__ = [
-    "INTEGERS",
-    "Part",
-    "condition_columns",
-    "condition_scan",
-    "field_of",
-    "partitions_of",
-    "scan",
-    "scan_rows",
-    "selected",
-]
 
 INTEGERS = ("TINYINT", "SMALLINT", "INTEGER", "UTINYINT", "USMALLINT", "UINTEGER", "BIGINT")
 # A condition sees columns under their own names; ours must not be among them.
@@ -215,4 +222,270 @@ def _cut(text: str) -> str:
         f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) > "
         f"{LONG}) THEN "
         f"left({text}, {BEGINNING}) || '{MARK}' || left(md5({text}), {HASH}) ELSE {text} END"
+    )
+
+
+# The columns of larger JSON files are those of their first rows.
+_LARGE, SAMPLE = 256_000_000, 20_000
+_MIN_COPIED_ROWS = 10  # rows of files that are not equal by chance
+
+
+def expanded(source: str) -> list[str]:
+    """The files that a path or a pattern names."""
+    path = os.path.expanduser(source)
+    if os.path.isdir(path):
+        raise InputError(
+            f"a directory, not a file; to read the files in it write '{source.rstrip('/')}/*.csv'",
+            source=source,
+        )
+    if os.path.exists(path):
+        return [path]
+    if glob.has_magic(path):
+        found = sorted(each for each in glob.glob(path, recursive=True) if os.path.isfile(each))
+        if found:
+            return found
+        raise InputError("no file matches this pattern", source=source)
+    hint = "; download it first, or let the workers of a cluster read it: --engine dask"
+    raise InputError(f"no such file{hint if '://' in source else ''}", source=source)
+
+
+def without_same(paths: list[str]) -> tuple[list[str], tuple[str, ...]]:
+    """Return the paths without those that are links to an earlier one, and a note about these."""
+    own = {os.path.realpath(path): path for path in reversed(paths)}
+    again = [path for path in paths if own[os.path.realpath(path)] != path]
+    if not again:
+        return paths, ()
+    note = f"{again[0]} is the same file as {own[os.path.realpath(again[0])]} and is read once"
+    more = f", and so are {len(again) - 1} more files" if len(again) > 1 else ""
+    return [path for path in paths if path not in again], (note + more,)
+
+
+def refuse_copies(parts: Sequence[Part], run: Callable[[Part, str], Any]) -> None:
+    """Refuse files with the same content, whose votes would be counted twice.
+
+    Files of few rows may be equal by chance; folders that give other columns tell files apart.
+    """
+    sizes = Counter(os.path.getsize(part.path) for part in parts)
+    seen: dict[tuple[bytes, str], Part] = {}
+    for part in parts:
+        if sizes[os.path.getsize(part.path)] == 1:
+            continue
+        with open(part.path, "rb") as file:
+            key = (hashlib.file_digest(file, "sha256").digest(), str(part.constant))
+        other = seen.setdefault(key, part)
+        if other is not part and _rows(part, run) >= _MIN_COPIED_ROWS:
+            raise InputError(
+                f"the same content as {other.source}, so its votes would be counted twice; remove "
+                "one of the files, or choose a pattern that matches only one",
+                source=part.source,
+            )
+
+
+def _rows(part: Part, run: Callable[[Part, str], Any]) -> int:
+    if part.kind == "parquet":
+        return int(run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0])
+    return count_records(part.path, part.zipped, part.source, quotes=part.kind == "csv") - 1
+
+
+def settled(
+    path: str, folder: TemporaryFolder, *, partitions: bool, encoding: str = "utf-8"
+) -> tuple[Part, str]:
+    """Return a file that can be read again, under a name of ours, and a note on its encoding.
+
+    A pipe (standard input, a FIFO, the shell's process substitution) is copied, and text in another
+    encoding than UTF-8 is written again; `encoding` "" recognises Windows-1252.
+    """
+    source = "standard input" if path == "-" else path
+    source = os.fsencode(source).decode("utf-8", "backslashreplace")
+    ours = folder.file()
+    if path != "-" and os.path.isfile(path):
+        os.symlink(os.path.abspath(path), ours)
+    else:
+        with open(ours, "wb") as out:
+            copy_stream(path, out, source)
+    note = ""
+    if encoding not in ("", "utf-8") and not is_parquet_file(ours):
+        if _is_other_utf8(ours, source):
+            note = f"{source}: valid UTF-8, but read as {encoding}, as --encoding says"
+        given, ours = ours, folder.file()
+        recode(given, source, encoding, ours)
+    part = Part(ours, source, *kind_of(ours, source, source))
+    if not encoding and part.kind != "parquet":
+        found, letters = guess_encoding(part.path, part.zipped, source)
+        if found != "utf-8":
+            part.path, part.zipped = folder.file(), False
+            recode(ours, source, found, part.path)
+            note = (
+                f"{source}: not UTF-8, so it is read as Windows-1252 (cp1252), with the letters "
+                f"{' '.join(letters)}; if these are wrong, name the encoding with --encoding "
+                "(encoding=)"
+            )
+    if partitions:
+        part.constant = partitions_of(os.path.abspath(path))
+    return part, note
+
+
+def is_parquet_file(path: str) -> bool:
+    """Say whether a file begins as Parquet does."""
+    with open(path, "rb") as file:
+        return file.read(4) == b"PAR1"
+
+
+def _is_other_utf8(path: str, source: str) -> bool:
+    """Say whether a file is UTF-8 with more than ASCII in it."""
+    with opened(path, False, source) as stream:
+        zipped = stream.read(2) == b"\x1f\x8b"
+    with opened(path, zipped, source) as stream:
+        head = stream.read(1 << 20)
+    try:
+        head.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.end >= len(head) and not head[: error.start].isascii()
+    return not head.isascii()
+
+
+def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
+    """The file with its columns and their types."""
+    if part.kind == "csv":
+        part.header = read_header(part.path, part.zipped, part.source)
+        return part
+    size = os.path.getsize(part.path) * (5 if part.zipped else 1)
+    part.sampled = part.kind == "json" and size > _LARGE
+    reading = scan(part, sample=SAMPLE if part.sampled else -1)
+    rows = run(part, f"DESCRIBE SELECT * FROM {reading}").fetchall()
+    part.types = {name: "BIGINT" if kind in INTEGERS else kind for name, kind, *_ in rows}
+    if part.kind == "json" and list(part.types) == ["json"]:  # not one object per row
+        raise explain_json(part.path, part.zipped, part.source, "it holds no rows")
+    return part
+
+
+# Bytes a row: of the codes and of sorting them by worker, at the peak; of the table with codes;
+# and of text in a table, for a byte of it in the file.
+_SORTING, _CODED, _TEXT = 64, 24, 2.5
+# Columns that would change what votes mean, and may not first appear far down in a large file.
+_LATE = (
+    *("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight"),
+    *("prompt", "annotator", "annotator_id", "worker_id", "judge"),
+)
+
+Run = Callable[[Part, str], Any]
+
+
+def require_room(parts: Sequence[Part], run: Run) -> None:
+    """Refuse votes that will not fit into memory, or whose text will not fit onto the disk.
+
+    Where the user limits the memory, the records of CSV files are counted: a gzip file may hold
+    a thousand times its size.
+    """
+    rows, text = 0, 0.0
+    for part in parts:
+        if part.kind == "parquet":
+            rows += run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0]
+        else:  # gzip holds about five times its size; a vote is seldom longer than 40 bytes
+            size = os.path.getsize(part.path) * (5 if part.zipped else 1)
+            longest = 400 if part.sampled else 40  # a large JSON file holds long texts
+            held = size // longest
+            if part.kind == "csv" and memory_is_limited():
+                held = count_records(part.path, part.zipped, part.source, quotes=True)
+            rows, text = rows + held, text + _TEXT * size / (longest // 40)
+    what = f"reading about {rows:,} votes"
+    require_memory(_SORTING * rows, what)
+    limit = memory_limit()
+    if limit is not None:
+        require_disk(max(0.0, text + _CODED * rows - limit), what)
+
+
+def load_part(
+    part: Part,
+    names: Sequence[str],
+    into: str,
+    run: Run,
+    folder: TemporaryFolder,
+    *,
+    replies: Sequence[str] = (),
+    prompts: Sequence[str] = (),
+    condition: str = "",
+    skip_bad: bool = False,
+) -> None:
+    """Load the columns of a file; `into` is the head of the query that takes them.
+
+    The records of a text file are counted apart, and what DuckDB read is compared with that.
+    """
+    late = [name for name in _LATE if name not in part.names] if part.sampled else []
+    texts = [name for name in (*replies, *prompts) if name not in names]
+    every = part.names if condition else (*names, *texts)  # a condition may name any column
+    reading = scan_rows(part, dict.fromkeys(every), texts, late)
+    query = selected(
+        part, names, reading, replies=replies, prompts=prompts, condition=condition, late=late
+    )
+    if part.kind == "parquet":
+        run(part, f"{into} {query}")
+        return
+    with ThreadPoolExecutor(1) as beside:
+        counting = beside.submit(_records, part)
+        if part.header is None:
+            run(part, f"{into} {query}")
+            counting.result()
+            _refuse_late(part, late, run)
+            return
+        if _plainly(part, f"{into} {query}", run, counting.result):
+            return
+    copy = folder.file(".csv")
+    expected, part.broken = repair(
+        part.path, part.zipped, part.header, part.source, copy, skip_bad=skip_bad
+    )
+    part.path, part.zipped = copy, False
+    reading = scan_rows(part, names, longest=1 << 28)
+    query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition)
+    rows = run(part, f"{into} {query}").fetchone()[0]
+    if rows != expected:
+        raise _lost(part, rows, expected)
+
+
+def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bool:
+    """Whether DuckDB read all records of a CSV file as it is; else nothing of it is kept."""
+    assert part.header is not None
+    if part.header.skip:  # DuckDB would take a blank line at the top for the header
+        counted()
+        return False
+    try:
+        rows = run(part, query).fetchone()[0]
+    except InputError:
+        counted()  # a broken gzip file says so itself
+        return False
+    if rows == counted():
+        return True
+    start = run(part, "SELECT count(*) FROM votes").fetchone()[0] - rows
+    undo = f"DELETE FROM votes WHERE rowid >= {start}" if start else "DROP TABLE votes"
+    run(part, undo)
+    return False
+
+
+def _records(part: Part) -> int:
+    """Count the records of a CSV file; of gzipped JSON only check that it came whole."""
+    if part.kind == "csv":
+        return count_records(part.path, part.zipped, part.source, quotes=True) - 1
+    return count_records(part.path, True, part.source, quotes=False) if part.zipped else 0
+
+
+def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
+    """Refuse columns that appear only after the rows from which types were inferred."""
+    if not late:
+        return
+    found = ", ".join(f"bool_or(l{place})" for place in range(len(late)))
+    there = run(part, f"SELECT {found} FROM votes").fetchone()
+    for name, is_there in zip(late, there, strict=True):
+        if is_there:
+            raise InputError(
+                f"the column {name!r} is not in the first {SAMPLE:,} rows but further down; write "
+                "it in every row (null where there is none)",
+                source=part.source,
+            )
+
+
+def _lost(part: Part, rows: int, expected: int) -> InputError:
+    return InputError(
+        f"{expected:,} rows are in the file and {rows:,} could be read; look for quotes that are "
+        "not closed, or write the file as Parquet",
+        source=part.source,
     )

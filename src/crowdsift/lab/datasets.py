@@ -72,7 +72,7 @@ class Dataset:
         """The true score of every item by its label."""
         if self.items is None or self.score_column is None:
             raise RequestError(f"the data set {self.name} has no truth")
-        from crowdsift.io.item_values import read_item_values
+        from crowdsift.io.items import read_item_values
 
         if self.item_column == "item":
             labels, values = read_item_values(self.items, self.score_column)

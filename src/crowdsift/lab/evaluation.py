@@ -20,10 +20,9 @@ from crowdsift.errors import (
     SignWarning,
 )
 from crowdsift.fitting import fit
-from crowdsift.io.classes import with_classes
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_features import with_item_features
-from crowdsift.io.item_values import match_items, read_item_values
+from crowdsift.io.items import match_items, read_item_values, with_classes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import MODELS, Model, as_model, holdout
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign

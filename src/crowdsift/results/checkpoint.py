@@ -21,14 +21,14 @@ import numpy as np
 from crowdsift._version import __version__
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.files import replace_file
-from crowdsift.io.safetensors import read_safetensors, safetensors_bytes
+from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models import Model, Start
 from crowdsift.results.saved_summary import check_population
 
 if TYPE_CHECKING:
     import os
 
-    from crowdsift.io.gold import Gold
+    from crowdsift.io.items import Gold
     from crowdsift.solvers.convergence import Progress
     from crowdsift.votes.comparisons import Comparisons
 

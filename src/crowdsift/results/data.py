@@ -11,7 +11,7 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.labels import context_names
 
 if TYPE_CHECKING:
-    from crowdsift.io.gold import GoldLabels
+    from crowdsift.io.items import GoldLabels
     from crowdsift.models import Model
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import ConvergenceWarning, SignWarning
-from crowdsift.io.gold import Gold
+from crowdsift.io.items import Gold
 from crowdsift.io.resources import require_memory
 from crowdsift.models.diagnostics import Kind
 from crowdsift.models.mirror import mirror

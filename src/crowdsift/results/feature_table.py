@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.item_features import group_values, read_features_table
-from crowdsift.io.safetensors import read_safetensors, safetensors_bytes
+from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models.feature_weights import FeatureEstimate
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.tables import Table

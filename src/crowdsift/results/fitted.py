@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Counts
-    from crowdsift.io.gold import Gold
+    from crowdsift.io.items import Gold
     from crowdsift.models import Estimate, Model
     from crowdsift.models.sign import SignSupport
     from crowdsift.numeric import Vector

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from crowdsift._version import __version__
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
-from crowdsift.io.gold import read_gold
 from crowdsift.io.ingest import read_votes
+from crowdsift.io.items import read_gold
 from crowdsift.io.options import ReadOptions
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.checked import CheckedRecord

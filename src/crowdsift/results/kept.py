@@ -12,17 +12,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
-from crowdsift.io.gold import GoldLabels
-from crowdsift.io.item_values import match_labels
+from crowdsift.io.items import GoldLabels
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.parquet import parquet_bytes, parquet_columns
+from crowdsift.io.saved import parquet_bytes, parquet_columns
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.posterior import Posterior
 from crowdsift.solvers.ep.context_points import ContextPoints
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
-from crowdsift.votes.labels import as_column, context_codes, factorize, merge
+from crowdsift.votes.labels import as_column, context_codes, factorize, match_labels, merge
 
 if TYPE_CHECKING:
     from collections.abc import Callable

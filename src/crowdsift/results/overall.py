@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import ConvergenceWarning, SignWarning
-from crowdsift.io.gold import Gold
+from crowdsift.io.items import Gold
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.data import FitData
 from crowdsift.results.scales import typical_reliability

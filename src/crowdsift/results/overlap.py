@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.io.item_values import match_labels
+from crowdsift.votes.labels import match_labels
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdsift.engines import opened_engine
 from crowdsift.errors import RequestError
-from crowdsift.io.gold import read_gold
+from crowdsift.io.items import read_gold
 from crowdsift.numeric.threads import blas_threads, thread_count
 from crowdsift.results.data import model_of
 from crowdsift.results.estimated import prepared_votes

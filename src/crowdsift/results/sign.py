@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.io.gold import Gold
+    from crowdsift.io.items import Gold
     from crowdsift.models import Estimate
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
@@ -65,7 +65,7 @@ def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) 
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.io.gold import Gold
+    >>> from crowdsift.io.items import Gold
     >>> from crowdsift.results.sign import Agreement, gold_differences
     >>> gold = Gold(np.array([0, 1], np.uint32), np.array([1, 2], np.uint32))
     >>> found = gold_differences(np.array([1.0, 2.0, 3.0]), np.zeros(3, np.uint32), gold)

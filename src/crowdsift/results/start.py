@@ -9,20 +9,19 @@ import numpy as np
 
 from crowdsift._version import __version__
 from crowdsift.errors import RequestError
-from crowdsift.io.item_values import match_labels
 from crowdsift.models import Model, Start
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.checkpoint import is_checkpoint, start_of
 from crowdsift.results.data import FitData
 from crowdsift.results.store import load
 from crowdsift.solvers.ep.kept_sites import recoded
-from crowdsift.votes.labels import context_names
+from crowdsift.votes.labels import context_names, match_labels
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
-    from crowdsift.io.gold import Gold, GoldLabels
+    from crowdsift.io.items import Gold, GoldLabels
     from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.kept_sites import SavedSites

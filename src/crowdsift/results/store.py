@@ -19,8 +19,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from crowdsift.errors import CrowdsiftError, InputError
-from crowdsift.io.folders import RecordedFolder, require_own, write_recorded
-from crowdsift.io.parquet import parquet_bytes, parquet_columns
+from crowdsift.io.saved import (
+    RecordedFolder,
+    parquet_bytes,
+    parquet_columns,
+    require_own,
+    write_recorded,
+)
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.coefficients import COEFFICIENTS
 from crowdsift.results.data import FitData

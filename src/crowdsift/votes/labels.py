@@ -29,6 +29,7 @@ __all__ = [
     "factorize",
     "is_empty",
     "key_of",
+    "match_labels",
     "merge",
     "plain",
     "shown",
@@ -313,3 +314,24 @@ def _sorted(labels: list[Any]) -> list[Any]:
         return sorted(labels)
     except TypeError:
         return sorted(labels, key=repr)
+
+
+def match_labels(wanted: Sequence[Any], labels: Sequence[Any]) -> NDArray[np.int64]:
+    """The place of every wanted label among the labels, or -1; see `match_items`."""
+    exact = {key_of(label): place for place, label in enumerate(labels)}
+    found = [exact.get(key_of(label), -1) for label in wanted]
+    if -1 in found:  # as text, then
+        texts: dict[str, int] = {}
+        for place, label in enumerate(labels):
+            for text in _texts(label):
+                texts[text] = -1 if text in texts else place
+        for row, label in enumerate(wanted):
+            if found[row] < 0:
+                found[row] = next((texts[text] for text in _texts(label) if text in texts), -1)
+    return np.array(found, np.int64)
+
+
+def _texts(label: Any) -> tuple[str, ...]:
+    """How a label may be written in a text file: 7.0 also as 7."""
+    whole = isinstance(label, float) and label.is_integer()
+    return (str(label), str(int(label))) if whole else (str(label),)

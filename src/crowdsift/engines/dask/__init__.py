@@ -16,9 +16,9 @@ from crowdsift.engines.base import CAPABILITIES, ContextEngine, Facts
 from crowdsift.engines.sharded import Plan, ShardedEngine
 from crowdsift.engines.shards import of_workers, shared_keys, shared_pairs, worker_ranges
 from crowdsift.errors import RequestError
-from crowdsift.io.databases import kind_of_database
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.parquet_votes import ParquetVotes, is_parquet, is_plain
+from crowdsift.io.sql import kind_of_database
+from crowdsift.io.streamed import ParquetVotes, is_parquet, is_plain
 
 if TYPE_CHECKING:
     from crowdsift.engines.dask.map import DaskMap, Remote, Traffic

@@ -27,9 +27,9 @@ from crowdsift.engines.dask import map as shard_map
 from crowdsift.engines.dask.map import LOST, connected_workers
 from crowdsift.engines.shards import worker_ranges
 from crowdsift.errors import CrowdsiftError, InputError, RequestError, ResourceError
+from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.parquet_votes import Labels, ParquetVotes, by_range, merged_labels, plain_intake
-from crowdsift.io.temporary import TemporaryFolder
+from crowdsift.io.streamed import Labels, ParquetVotes, by_range, merged_labels, plain_intake
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:

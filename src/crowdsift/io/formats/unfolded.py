@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.io.record_write import write_records
+from crowdsift.io.frames import write_records
 from crowdsift.votes.source import ArraySource
 
 if TYPE_CHECKING:
-    from crowdsift.io.duck_write import Added
+    from crowdsift.io.duck import Added
     from crowdsift.votes.source import Source
 
 __all__ = ["Unfolded", "UnfoldedSource"]

@@ -7,24 +7,33 @@ any exception of a signal handler reaches the caller as it was raised, and stops
 from __future__ import annotations
 
 import os
+import re
 import tempfile
 import threading
 import time
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
 
-from crowdsift.errors import ResourceError
+import numpy as np
+
+from crowdsift.errors import RequestError, ResourceError
+from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.resources import available_memory, readable
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
-    from crowdsift.io.temporary import TemporaryFolder
+    from numpy.typing import NDArray
 
-__all__ = ["Database", "interruptible", "literal", "memory_limit", "quoted", "reason_of"]
+    from crowdsift.io.files import TemporaryFolder
 
 _CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
+_SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite",
+            "duckdb": "duckdb"}  # fmt: skip
+_SECRETS = re.compile(r"(?i)((?:password|sslpassword|passwd)=)[^&\s'\"]*")
+_USERINFO = re.compile(r"(?i)(postgres(?:ql)?://)[^\s'\"]*@")
 
 
 class Database:
@@ -116,7 +125,7 @@ def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
 
     Examples
     --------
-    >>> from crowdsift.io.database import interruptible
+    >>> from crowdsift.io.sql import interruptible
     >>> interruptible(lambda cancels: print("copied"))
     copied
     """
@@ -169,7 +178,7 @@ def memory_limit() -> int | None:
 
     Examples
     --------
-    >>> from crowdsift.io.database import memory_limit
+    >>> from crowdsift.io.sql import memory_limit
     >>> limit = memory_limit()
     >>> limit is None or limit >= 200_000_000
     True
@@ -183,7 +192,7 @@ def literal(text: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.database import literal
+    >>> from crowdsift.io.sql import literal
     >>> literal("it's")
     "'it''s'"
     """
@@ -195,7 +204,7 @@ def quoted(name: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.database import quoted
+    >>> from crowdsift.io.sql import quoted
     >>> quoted("Answer.choice")
     '"Answer.choice"'
     """
@@ -207,9 +216,166 @@ def reason_of(error: Exception) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.database import reason_of
+    >>> from crowdsift.io.sql import reason_of
     >>> reason_of(Exception("Binder Error: no such column\nLINE 1: ..."))
     'no such column'
     """
     first = str(error).split("\n", 1)[0]
     return first.split("Error: ", 1)[-1].rstrip(" .")
+
+
+def require_condition(condition: str) -> None:
+    """Refuse what is not one condition.
+
+    Examples
+    --------
+    >>> from crowdsift.io.sql import require_condition
+    >>> require_condition("turn = 1 AND language <> 'unknown'")
+    >>> require_condition("1) FROM x; DROP TABLE votes; --")
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: --where (where=): "1) FROM x; DROP TABLE votes; --" is not ...
+    """
+    import duckdb
+
+    try:
+        statements = duckdb.extract_statements(f"SELECT 1 WHERE (\n{condition}\n)")
+        alone = duckdb.extract_statements(f"SELECT ({condition}\n)")
+    except duckdb.Error as error:
+        raise wrong_condition(condition, reason_of(error)) from None
+    if len(statements) != 1 or len(alone) != 1:
+        raise wrong_condition(condition, "it holds several statements")
+
+
+def wrong_condition(condition: str, reason: str) -> RequestError:
+    """The error for a condition that SQL does not take."""
+    shown = condition if len(condition) <= 100 else f"{condition[:97]}..."
+    return RequestError(
+        f'--where (where=): "{shown}" is not a condition on the columns ({reason}); write it as '
+        "in SQL, for example AssignmentStatus != 'Rejected', a name with dots or blanks in double "
+        "quotes: \"Answer.choice\" <> ''"
+    )
+
+
+def numeric_columns(
+    execute: Callable[[str], Any], rows: str, columns: Mapping[str, str], condition: str
+) -> set[str]:
+    """The columns of text that a condition compares with numbers, and that hold numbers.
+
+    Parameters
+    ----------
+    execute
+        Runs a query.
+    rows
+        The rows in SQL.
+    columns
+        Names of columns of text, and each in SQL.
+    condition
+        The condition. Where SQL takes it with text, no column is a number.
+    """
+    import duckdb
+
+    given = [f"{column} AS {quoted(name)}" for name, column in columns.items()]
+    try:
+        execute(
+            f"SELECT ({condition}\n)::BOOLEAN FROM (SELECT {', '.join(given)} FROM {rows}) LIMIT 0"
+        )
+        return set()
+    except duckdb.BinderException as error:
+        if "ompare" not in str(error) and "No function matches" not in str(error):
+            return set()
+    except duckdb.Error:
+        return set()
+    named = [name for name in columns if name.casefold() in condition.casefold()]
+    if not named:
+        return set()
+    checks = ", ".join(
+        f"coalesce(bool_and(TRY_CAST({columns[name]} AS DOUBLE) IS NOT NULL OR "
+        f"trim(coalesce({columns[name]}, '')) = ''), false)"
+        for name in named
+    )
+    found = execute(f"SELECT {checks} FROM (SELECT * FROM {rows} LIMIT 20000)").fetchone()
+    return {name for name, is_number in zip(named, found, strict=True) if is_number}
+
+
+def meets(frame: Any, condition: str) -> NDArray[np.bool_]:
+    """Which rows of a frame or of columns in memory meet a condition."""
+    import duckdb
+
+    require_condition(condition)
+    folder = TemporaryFolder()
+    try:
+        database = Database(1, (), folder)
+        try:
+            database.register("given", frame)
+            kinds = database.execute("DESCRIBE SELECT * FROM given").fetchall()
+            text = {name: quoted(name) for name, kind, *_ in kinds if kind == "VARCHAR"}
+            numbers = numeric_columns(database.execute, "given", text, condition)
+            shown = ", ".join(
+                f"TRY_CAST({quoted(name)} AS DOUBLE) AS {quoted(name)}" for name in numbers
+            )
+            rows = f"(SELECT * REPLACE ({shown}) FROM given)" if numbers else "given"
+            query = f"SELECT coalesce(({condition}\n)::BOOLEAN, false) AS kept FROM {rows}"
+            return np.asarray(database.execute(query).fetchnumpy()["kept"], bool)
+        except duckdb.Error as error:
+            raise wrong_condition(condition, reason_of(error)) from None
+        finally:
+            database.close()
+    finally:
+        folder.close()
+
+
+def kind_of_database(source: Any) -> str | None:
+    """Which database an address or a file is of; None for anything else.
+
+    Examples
+    --------
+    >>> from crowdsift.io.sql import kind_of_database
+    >>> kind_of_database("postgresql://db.example/votes"), kind_of_database("votes.csv")
+    ('postgresql', None)
+    """
+    if not isinstance(source, str | os.PathLike):
+        return None
+    text = os.fsdecode(source)
+    scheme, mark, _ = text.partition("://")
+    if mark:
+        return _SCHEMES.get(scheme.lower())
+    path = os.path.expanduser(text)
+    if not os.path.isfile(path):  # a pipe would lose what is looked at
+        return None
+    with suppress(OSError), open(path, "rb") as file:
+        start = file.read(16)
+        if start == b"SQLite format 3\0":
+            return "sqlite"
+        if start[8:12] == b"DUCK":
+            return "duckdb"
+    return None
+
+
+def masked(text: str) -> str:
+    """A text in which addresses of databases have neither user nor password.
+
+    Examples
+    --------
+    >>> from crowdsift.io.sql import masked
+    >>> masked("fit postgresql://ann:secret@db.example/votes?sslpassword=x --query 'select 1'")
+    "fit postgresql://***@db.example/votes?sslpassword=*** --query 'select 1'"
+    """
+    return _SECRETS.sub(r"\1***", _USERINFO.sub(r"\1***@", text))
+
+
+def shown_address(address: str) -> str:
+    """An address as it may be shown and stored: where, and never who.
+
+    Examples
+    --------
+    >>> from crowdsift.io.sql import shown_address
+    >>> shown_address("postgresql://ann:secret@db.example:5433/votes?password=x&service=prod")
+    'postgresql://db.example:5433/votes?service=prod'
+    """
+    if kind_of_database(address) != "postgresql":
+        return address
+    parts = urlsplit(address)
+    where = {k: v for k, v in parse_qsl(parts.query) if k in ("host", "port", "dbname", "service")}
+    query = f"?{urlencode(where, safe='/')}" if where else ""
+    return f"postgresql://{parts.netloc.rpartition('@')[2]}{parts.path}{query}"

@@ -12,15 +12,23 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterable, Mapping
-from contextlib import suppress
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager, suppress
+from functools import cache
+from math import prod
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from crowdsift.errors import InputError, RequestError
-from crowdsift.io.files import locked, new_folder, replace_file, sync_folder
+import numpy as np
 
-__all__ = ["FORMAT", "RecordedFolder", "require_own", "write_recorded"]
+from crowdsift.errors import InputError, RequestError, ResourceError
+from crowdsift.io.files import locked, new_folder, replace_file, sync_folder, temporary_folder
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
 
 FORMAT = 3  # of the folder; folders of other formats are refused
 _FORMAT, _FILES, _CHECKSUM = "format", "files", "checksum"  # the keys that are added to a record
@@ -45,7 +53,7 @@ class RecordedFolder:
     Examples
     --------
     >>> import tempfile
-    >>> from crowdsift.io.folders import RecordedFolder, write_recorded
+    >>> from crowdsift.io.saved import RecordedFolder, write_recorded
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_recorded(folder, "all.json", {"name": "x"}, {"a.txt": b"one"})
     ...     found = RecordedFolder(folder, "all.json")
@@ -209,7 +217,7 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from crowdsift.io.folders import require_own
+    >>> from crowdsift.io.saved import require_own
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     require_own(folder, "all.json", ["a.txt"])
     ...     pathlib.Path(folder, "a.txt").touch()
@@ -282,3 +290,161 @@ def _listed(value: Any) -> dict[str, tuple[int, str]]:
         if fits and name not in ("", ".", "..") and "\0" not in name and Path(name).name == name:
             found[name] = (entry["bytes"], str(entry["sha256"]))
     return found
+
+
+_NAME = "columns.parquet"
+
+
+def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
+    """Return the content of a file with these columns: the same bytes for the same columns.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.io.saved import parquet_bytes, parquet_columns
+    >>> parquet_columns(parquet_bytes({"a": np.arange(3)}))["a"]
+    array([0, 1, 2])
+    """
+    import duckdb
+
+    with _private_file() as path:
+        target = f"{_literal(path)} (FORMAT parquet, USE_TMP_FILE false)"
+        try:
+            _query(f"COPY (SELECT * FROM columns) TO {target}", columns)
+        except duckdb.Error as error:
+            reason = str(error).split("\n", 1)[0]
+            raise ResourceError(
+                f"there is no room for a temporary file ({reason}); make room, or set TMPDIR to a "
+                "folder on a larger disk"
+            ) from None
+        return path.read_bytes()
+
+
+def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
+    """Return the columns of such a file; raise ValueError where it is damaged."""
+    import duckdb
+
+    try:
+        with _private_file() as path:
+            path.write_bytes(content)
+            return _query(f"SELECT * FROM read_parquet({_literal(path)})", {})
+    except duckdb.Error as error:
+        raise ValueError(str(error).split("\n", 1)[0]) from None
+
+
+@contextmanager
+def _private_file() -> Iterator[Path]:
+    """Yield a file in memory where the system has these, else one in a temporary folder.
+
+    So a full TMPDIR does not keep a finished fit from being saved on another disk.
+    """
+    handle = -1
+    if sys.platform == "linux":
+        with suppress(OSError):
+            handle = os.memfd_create(_NAME)
+    path = Path(f"/proc/self/fd/{handle}")
+    try:
+        if handle >= 0 and path.exists():
+            yield path
+        else:
+            with temporary_folder() as folder:
+                yield folder / _NAME
+    finally:
+        if handle >= 0:
+            os.close(handle)
+
+
+def _query(query: str, columns: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    """What DuckDB answers, by column; `columns` is a table that the query may name."""
+    with _database(os.getpid()).cursor() as connection:
+        if columns:
+            connection.register("columns", dict(columns))
+        answer = connection.execute(query).fetchnumpy()
+    return {name: np.ma.filled(values, np.nan) if np.ma.is_masked(values) else np.asarray(values)
+            for name, values in answer.items()}  # fmt: skip
+
+
+@cache
+def _database(process: int) -> Any:
+    """The database of a process, one made before a fork not: starting one is 20 ms of work."""
+    import duckdb
+
+    database = duckdb.connect(":memory:", config={"threads": "1"})
+    with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
+        database.execute("SET enable_progress_bar = false")
+    return database
+
+
+def _literal(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"
+
+
+_KINDS: dict[str, np.dtype[Any]] = {
+    "F64": np.dtype("<f8"),
+    "F32": np.dtype("<f4"),
+    "I64": np.dtype("<i8"),
+}
+_METADATA, _DIGEST = "__metadata__", "sha256"
+MAX_HEADER = 100_000_000  # bytes, as the format has it
+
+
+def safetensors_bytes(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str, str]) -> bytes:
+    """Return the content of a file with these arrays, and a few texts beside them.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.io.saved import read_safetensors, safetensors_bytes
+    >>> read_safetensors(safetensors_bytes({"w": np.ones(2, np.float32)}, {"made by": "me"}))
+    ({'w': array([1., 1.], dtype=float32)}, {'made by': 'me'})
+    """
+    header: dict[str, Any] = {_METADATA: dict(metadata)}
+    parts, at = [], 0
+    for name, tensor in tensors.items():
+        kind = next(kind for kind, dtype in _KINDS.items() if dtype == tensor.dtype)
+        part = np.ascontiguousarray(tensor, _KINDS[kind]).tobytes()
+        shape = list(tensor.shape)
+        header[name] = {"dtype": kind, "shape": shape, "data_offsets": [at, at + len(part)]}
+        parts.append(part)
+        at += len(part)
+    header[_METADATA][_DIGEST] = _content_checksum(header, b"".join(parts))
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)  # the numbers begin at a multiple of eight
+    return b"".join([len(text).to_bytes(8, "little"), text, *parts])
+
+
+def read_safetensors(content: bytes) -> tuple[dict[str, NDArray[Any]], dict[str, str]]:
+    """Return the arrays and texts of such a file; raise ValueError if it is damaged."""
+    length = int.from_bytes(content[:8], "little")
+    if not 0 < length <= min(len(content) - 8, MAX_HEADER):
+        raise ValueError("not a safetensors file")
+    numbers = content[8 + length :]
+    try:
+        header = json.loads(content[8 : 8 + length])
+        texts = header[_METADATA]
+        if texts.pop(_DIGEST) != _content_checksum(header, numbers):
+            raise ValueError("the content was changed after it was written: another checksum")
+        del header[_METADATA]
+        if not all(isinstance(text, str) for text in texts.values()):
+            raise ValueError("the metadata are not texts")
+        tensors, at = {}, 0
+        for name, about in header.items():
+            kind, shape = _KINDS[about["dtype"]], tuple(about["shape"])
+            if not all(type(size) is int and size >= 0 for size in shape):
+                raise ValueError(f"{name} has the shape {shape}")
+            end = at + prod(shape) * kind.itemsize
+            if about["data_offsets"] != [at, end] or end > len(numbers):
+                raise ValueError(f"{name} is not where its shape puts it")
+            tensors[name] = np.frombuffer(numbers[at:end], kind).reshape(shape).copy()
+            at = end
+    except (KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise ValueError(f"its header cannot be used ({error!r:.80})") from None
+    if at != len(numbers):
+        raise ValueError("there is more in the file than its header names")
+    return tensors, texts
+
+
+def _content_checksum(header: Mapping[str, Any], numbers: bytes) -> str:
+    """Return the SHA-256 of the header, its checksum not among the metadata, and the numbers."""
+    text = json.dumps(header, sort_keys=True, separators=(",", ":")).encode()
+    return hashlib.sha256(text + b"\0" + numbers).hexdigest()

@@ -1,0 +1,703 @@
+"""Which rows become votes: those left out, doubled, empty and bad are counted, and put aside."""
+
+from __future__ import annotations
+
+import csv
+import os
+import unicodedata
+from collections import Counter
+from dataclasses import dataclass, field, replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.errors import InputError, RequestError
+from crowdsift.io.columns import resolve_column
+from crowdsift.io.files import replace_file
+from crowdsift.io.formats.base import SIDES, TIE
+from crowdsift.votes.intake import Intake
+from crowdsift.votes.labels import MISSING, LabelError, is_empty, match_labels, shown
+from crowdsift.votes.limits import LIMITS
+from crowdsift.votes.source import SortedCodes, Source
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from numpy.typing import NDArray
+
+    from crowdsift.io.columns import Plan
+    from crowdsift.io.duck import Added
+    from crowdsift.votes.pseudonyms import Hiding
+    from crowdsift.votes.source import Source
+
+    Hashes = NDArray[np.uint64]
+    from collections.abc import Iterable
+
+
+class Selected(Source):
+    """Some rows of another source, in its order; places are those of the other source."""
+
+    def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
+        self._base, self._rows = base, rows
+        self.names, self.source, self.backend = base.names, base.source, base.backend
+        self.notes = base.notes
+
+    def load(
+        self,
+        wanted: Sequence[str],
+        *,
+        replies: Sequence[str] = (),
+        prompts: Sequence[str] = (),
+        condition: str = "",
+    ) -> int:
+        """See `Source.load`; the other source is loaded already."""
+        return len(self._rows)
+
+    def encode(self, name: str) -> tuple[list[Any], NDArray[np.uint32]]:
+        """See `Source.encode`; labels that no row has are left away."""
+        try:
+            labels, codes = self._base.encode(name)
+        except LabelError as fault:
+            raise LabelError(int(np.searchsorted(self._rows, fault.row)), fault.message) from None
+        used, (own,) = _used([codes[self._rows]], len(labels))
+        return [labels[code] for code in used.tolist()], own
+
+    def sorted_codes(self, columns: Sequence[str]) -> SortedCodes | None:
+        """See `Source.sorted_codes`."""
+        found = self._base.sorted_codes(columns)
+        if found is None:
+            return None
+        used, own = _used([each[self._rows] for each in found.codes], len(found.labels))
+        unclear = np.flatnonzero(np.isin(used, found.unclear)).tolist()
+        return SortedCodes(found.labels[used], own, unclear)
+
+    def numbers(self, name: str) -> NDArray[np.float64] | NDArray[np.float32]:
+        """See `Source.numbers`."""
+        return self._base.numbers(name)[self._rows]
+
+    def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
+        """See `Source.hashes`."""
+        found = self._base.hashes(names)
+        return None if found is None else found[self._rows]
+
+    def value(self, name: str, row: int) -> Any:
+        """See `Source.value`."""
+        return self._base.value(name, int(self._rows[row]))
+
+    def whole(self, name: str, row: int) -> Any:
+        """See `Source.whole`."""
+        return self._base.whole(name, int(self._rows[row]))
+
+    def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
+        """See `Source.rows`."""
+        wanted = iter(self._rows.tolist())
+        following = next(wanted, None)
+        for number, entries in enumerate(self._base.rows(names)):
+            if number == following:
+                yield entries
+                following = next(wanted, None)
+
+    def place(self, row: int) -> tuple[str, int]:
+        """See `Source.place`."""
+        return self._base.place(int(self._rows[row]))
+
+    @property
+    def all_rows(self) -> Source:
+        """See `Source.all_rows`."""
+        return self._base
+
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """See `Source.written_names`."""
+        return self._base.written_names
+
+    def write(
+        self,
+        path: str,
+        kind: str,
+        added: Added,
+    ) -> None:
+        """Write the rows with further columns, as the source itself does."""
+        rows = self._rows if added.rows is None else self._rows[added.rows]
+        self._base.write(path, kind, replace(added, rows=rows))  # type: ignore[attr-defined]
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._base.close()
+
+
+def _used(
+    codes: list[NDArray[np.uint32]], count: int
+) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
+    """The codes that occur, and each column with numbers among these."""
+    there = np.zeros(count + 1, bool)
+    for each in codes:
+        there[np.minimum(each, count)] = True
+    there[count] = False
+    used = np.flatnonzero(there)
+    number = np.full(count + 1, MISSING, np.uint32)
+    number[used] = np.arange(len(used), dtype=np.uint32)
+    return used, [number[np.minimum(each, count)] for each in codes]
+
+
+def _number(text: str) -> int:
+    """Return a hash of 64 bits that is the same in every run."""
+    return int.from_bytes(blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest())
+
+
+@dataclass
+class Selection:
+    """What becomes of every row of a loaded table; the first reason counts.
+
+    Where several rows are of one record (a ranking), `record` says of which: it is used or not as
+    a whole, and the records are counted.
+    """
+
+    table: Source
+    state: NDArray[np.uint8]
+    record: NDArray[np.int64] | None = None
+    reasons: dict[int, tuple[str, str]] = field(default_factory=dict)  # record: column, reason
+    ids: NDArray[np.uint64] | None = None  # hashes of what names a row; 0 where nothing does
+    known: int = 0  # rows that the fit which is updated has already
+
+    USED, LEFT_OUT, DOUBLED, EMPTY, ASIDE = range(5)
+
+    @classmethod
+    def of(cls, table: Source, rows: int, record: NDArray[np.int64] | None = None) -> Selection:
+        """All rows, or records, are used at first."""
+        return cls(table, np.zeros(rows, np.uint8), record)
+
+    @property
+    def rows(self) -> NDArray[np.int64]:
+        """The rows that are used so far."""
+        state = self.state if self.record is None else self.state[self.record]
+        return np.flatnonzero(state == self.USED)
+
+    def selected(self) -> Source:
+        """The table with only these rows."""
+        if not self.state.any():
+            return self.table
+        return Selected(self.table, self.rows)
+
+    def mark(self, records: NDArray[Any], state: int) -> None:
+        """Records, as numbers, that are not used."""
+        self.state[records[self.state[records] == self.USED]] = state
+
+    def set_aside(self, rows: NDArray[Any], column: str, reason: str) -> None:
+        """Rows that cannot be used, and why."""
+        records = rows if self.record is None else np.unique(self.record[rows])
+        self.set_records_aside(records, column, reason)
+
+    def set_records_aside(self, records: NDArray[Any], column: str, reason: str) -> None:
+        """Records that cannot be used, and why."""
+        for number in records[self.state[records] == self.USED].tolist():
+            self.reasons[number] = (column, reason)
+        self.mark(records, self.ASIDE)
+
+    def drop_doubled(self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None) -> None:
+        """Use the first of the rows that are equal in the columns, and none that was seen before.
+
+        Rows without an entry are not equal to any other.
+        """
+        names = [
+            resolve_column(self.table, name, "what names a row (--unique)") for name in columns
+        ]
+        rows = self.rows
+        key = np.zeros(len(rows), np.int64)
+        ids = np.full(len(rows), _number("\0".join(names)), np.uint64)
+        known = np.ones(len(rows), bool)
+        for name in names:
+            labels, codes = self.table.encode(name)
+            own = codes[rows]
+            blank = [code for code, label in enumerate(labels) if not str(label).strip()]
+            known &= (own != MISSING) & ~np.isin(own, blank)
+            hashes = np.array([*(_number(str(label)) for label in labels), 0], np.uint64)
+            own = np.minimum(own, len(labels))
+            key = np.unique(key * (len(labels) + 1) + own, return_inverse=True)[1].reshape(-1)
+            ids = ids * _ODD + hashes[own]
+        _, first = np.unique(key[known], return_index=True)
+        again = np.ones(int(known.sum()), bool)
+        again[first] = False
+        self.mark(rows[known][again], self.DOUBLED)
+        if self.record is None:
+            self.ids = np.zeros(len(self.state), np.uint64)
+            self.ids[rows[known]] = ids[known]
+        if seen is not None and self.ids is not None:
+            old = np.flatnonzero(np.isin(self.ids, seen) & (self.state == self.USED))
+            self.mark(old, self.DOUBLED)
+            self.known = len(old)
+
+    def row_ids(self) -> NDArray[np.uint64] | None:
+        """Return the sorted hashes of the rows used; None where nothing names a row."""
+        if self.ids is None:
+            return None
+        used = self.ids[(self.state == self.USED) & (self.ids != 0)]
+        return np.unique(used) if len(used) else None
+
+    def drop_empty(self, blank: set[int], codes: NDArray[np.uint32]) -> None:
+        """Rows whose answer is none: no entry, or one of the codes that mean nothing."""
+        empty = np.flatnonzero((codes == MISSING) | np.isin(codes, list(blank)))
+        self.mark(empty if self.record is None else self.record[empty], self.EMPTY)
+
+    def intake(self, name: str, votes: int, both_bad: int, notes: tuple[str, ...]) -> Intake:
+        """The count of every row."""
+        count = np.bincount(self.state, minlength=5).tolist()
+        reasons = Counter(reason for _, reason in self.reasons.values())
+        return Intake(
+            format=name,
+            rows=len(self.state),
+            used=count[self.USED],
+            empty=count[self.EMPTY],
+            doubled=count[self.DOUBLED],
+            set_aside=count[self.ASIDE],
+            left_out=count[self.LEFT_OUT],
+            votes=votes,
+            both_bad=both_bad,
+            reasons=tuple(reasons.most_common()),
+            notes=notes,
+            known=self.known,
+        )
+
+    def refuse_nothing(self) -> None:
+        """Refuse a table of which no row is left."""
+        if self.state.all():
+            line = str(self.intake("rows", 0, 0, ())).partition(": ")[2]
+            raise InputError(f"no votes are left: {line}", source=self.table.source)
+
+    def write_aside(
+        self, path: str | os.PathLike[str], columns: Sequence[str],
+        hidden: Mapping[str | None, Hiding],
+    ) -> None:  # fmt: skip
+        """Write the rows set aside with their places and reasons.
+
+        The columns in `hidden` get pseudonyms. Of a row whose cells could not be separated nothing
+        is then written but its place, since a label may stand in any of them.
+        """
+        with (
+            replace_file(Path(path)) as temporary,
+            temporary.open("w", encoding="utf-8", newline="") as out,
+        ):
+            writer = csv.writer(out, lineterminator="\n")
+            writer.writerow(["source", "row", "column", "reason", *columns])
+            for record, (column, reason) in sorted(self.reasons.items()):
+                own = [record] if self.record is None else np.flatnonzero(self.record == record)
+                if len(own) == 0:  # a record without a single vote
+                    continue
+                row = int(own[0])
+                values = [self.table.value(name, row) for name in columns]
+                shown = ["" if value is None else value for value in values]
+                for place, name in enumerate(columns):
+                    if hidden and not column:
+                        shown[place] = ""
+                    elif name in hidden and not is_empty(shown[place]):
+                        shown[place] = hidden[name].pseudonym(shown[place])
+                writer.writerow([*self.table.place(row), column, reason, *shown])
+
+
+_NUMBERS = {"outcome": "outcome", "weight": "weight"}
+
+
+def set_bad_aside(
+    selection: Selection,
+    plan: Plan,
+    values: Mapping[str, str],
+    *,
+    labels: Sequence[tuple[str, str]],
+    numbers: Sequence[tuple[str, str]],
+) -> None:
+    """Mark every row with a fault, and what it is.
+
+    Parameters
+    ----------
+    selection
+        The rows so far.
+    plan, values
+        What the columns are and what answers mean.
+    labels
+        Columns of labels and what they are, as ("left", "item label").
+    numbers
+        Columns of numbers and their roles.
+    """
+    table = selection.table
+    for column, what in labels:
+        selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
+    for column, role in numbers:
+        low, high = LIMITS[role]
+        given = table.numbers(column)
+        bad = ~(np.isfinite(given) & (given >= low) & (given <= high))
+        selection.set_aside(np.flatnonzero(bad), column, f"not a valid {role}")
+    if len(selection.rows) == 0:
+        return
+    chosen, rows = selection.selected(), selection.rows
+    one, two = (plan.roles[role] for role in plan.layout[:2])
+    items, (first, second) = chosen.labels([one, two], "item label")
+    selection.set_aside(rows[first == second], one, "an item compared with itself")
+    if plan.layout[-1] == "winner":
+        answers = read_answers(chosen, plan, values, items, first, second)
+        wrong = answers.unknown | answers.clash
+        selection.set_aside(rows[wrong], plan.roles["winner"], "a winner that is neither side")
+
+
+def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
+    """The rows without a label in a column."""
+    labels, codes = table.encode(column)
+    unfit = [c for c, label in enumerate(labels) if label.__hash__ is None or is_empty(label)]
+    return np.flatnonzero((codes == MISSING) | np.isin(codes, unfit))
+
+
+_OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
+_EMPTY = ("", "empty", "none", "skip")
+
+
+def require_values(values: Mapping[str, str]) -> dict[str, str]:
+    """What a user says that answers mean, in our words.
+
+    Examples
+    --------
+    >>> from crowdsift.io.rows import require_values
+    >>> require_values({"A": "left", "?": "empty"})
+    {'A': 'left', '?': ''}
+    """
+    known = {}
+    for answer, meaning in values.items():
+        word = meaning.strip().lower().replace("_", " ")
+        if word not in _OUTCOME and word not in _EMPTY:
+            raise RequestError(
+                f"--values {answer}={meaning}: an answer means left, right, tie, both_bad or empty"
+            )
+        known[answer.strip()] = "" if word in _EMPTY else word
+    return known
+
+
+def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> list[str | None]:
+    """The meaning of every answer: a side, "tie", "both bad", "" for none, None where unknown.
+
+    What the user says goes before what the format says, and that before words for sides.
+    """
+    words = {"left": "left", "right": "right", "tie": "tie"}
+    if plan.format.words:
+        for one, two in SIDES[:5]:  # not 0 and 1: 1 is the second of these, the first of 1 and 2
+            words |= {one: "left", two: "right"} if one not in ("1",) else {}
+        words |= dict.fromkeys(TIE, "tie")
+    for role in ("left", "right"):  # the name of the side's own column, or the end of it
+        name = plan.roles.get(role, role)
+        prefix = plan.format.pairs
+        words.setdefault(name.casefold(), role)
+        words.setdefault(name.removeprefix(prefix).casefold(), role)
+    words |= {answer.casefold(): meaning for answer, meaning in plan.format.values.items()}
+    folded = {answer.casefold(): meaning for answer, meaning in values.items()}
+    known: list[str | None] = []
+    for label in labels:
+        text = str(label).strip()
+        if plan.format.decode is not None and text not in values:
+            text = plan.format.decode(text)
+        fold = text.casefold()
+        if is_empty(label) or not text:
+            known.append("")
+        else:
+            known.append(values.get(text, folded.get(fold, words.get(fold))))
+    return known
+
+
+@dataclass(frozen=True)
+class Answers:
+    """The outcome for the left item of every row, NaN where the answer is neither side."""
+
+    outcome: NDArray[np.float32]
+    both_bad: int
+    labels: list[Any]
+    codes: NDArray[np.uint32]
+    clash: NDArray[np.bool_]
+
+    @property
+    def unknown(self) -> NDArray[np.bool_]:
+        """The rows whose answer is neither side."""
+        return np.isnan(self.outcome)
+
+
+def read_answers(
+    table: Source,
+    plan: Plan,
+    values: Mapping[str, str],
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> Answers:
+    """Find the outcome for the left item, from a word for a side or from a label of the row."""
+    column = plan.roles["winner"]
+    labels, codes = table.entries(column, "winner")
+    known = meanings(labels, plan, values)
+    words = np.array([_OUTCOME.get(word or "?", np.nan) for word in known], dtype=np.float32)
+    named = words[codes]
+    own = np.full(len(first), np.nan, dtype=np.float32)
+    if not plan.format.words:
+        winner = match_labels(labels, items.tolist())[codes]
+        own[winner == first] = 1.0
+        own[winner == second] = 0.0
+    outcome = np.where(np.isnan(own), named, own)
+    bad = [code for code, word in enumerate(known) if word == "both bad"]
+    both_bad = int((np.isin(codes, bad) & (outcome == 0.5)).sum()) if bad else 0
+    return Answers(outcome, both_bad, labels, codes, ~np.isnan(named) & (named != outcome))
+
+
+def refuse_answers(
+    table: Source,
+    column: str,
+    answers: Answers,
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> None:
+    """Refuse answers that are neither side, all of them listed; and words that are also labels."""
+    if (bad := answers.unknown).any():
+        raise _neither(table, column, answers, bad, items, first, second)
+    if answers.clash.any():
+        row = int(np.argmax(answers.clash))
+        raise table.fault(
+            row, column,
+            f"the winner {shown(answers.labels[answers.codes[row]])} is a keyword and also the "
+            "label of an item of this row, with another meaning; rename the item, or use "
+            "first,second,outcome",
+        )  # fmt: skip
+
+
+def _neither(
+    table: Source,
+    column: str,
+    answers: Answers,
+    bad: NDArray[np.bool_],
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> InputError:
+    """The error for answers that are neither a side nor a tie, the most frequent listed."""
+    row = int(np.argmax(bad))
+    count = np.bincount(answers.codes[bad], minlength=len(answers.labels))
+    often = np.argsort(-count, kind="stable")[: min(8, int((count > 0).sum()))].tolist()
+    listed = ", ".join(
+        f"{shown(answers.labels[code])} ({count[code]:,} {'row' if count[code] == 1 else 'rows'})"
+        for code in often
+    )
+    more = f" and {int((count > 0).sum()) - len(often)} more" if (count > 0).sum() > 8 else ""
+    texts = [str(answers.labels[code])[:20] for code in often[:4]]
+    mapped = ",".join(f"{text}={'tie' if text.casefold() in TIE else '...'}" for text in texts)
+    return table.fault(
+        row, column,
+        f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "
+        f"right, tie, {shown(items[first[row]])} or {shown(items[second[row]])}. Answers that are "
+        f"neither: {listed}{more}; correct the cells, say what they mean with --values "
+        f'"{mapped}" (left, right, tie or empty), or set such rows aside with --skip-bad',
+    )  # fmt: skip
+
+
+def empty_codes(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> set[int]:
+    """The codes of answers that are none."""
+    return {code for code, word in enumerate(meanings(labels, plan, values)) if word == ""}
+
+
+_FEWEST = 20  # rows that repeat, or rows of a block, below which chance explains them
+_CLEARLY = 5.0  # standard deviations beyond chance
+_CONFLICTS = 0.1  # second answers that differ, per equal one, where workers judge pairs again
+_SAMPLE = 1 << 19  # about the number of rows that are sorted
+_MAX_BLOCK_ROWS = 1 << 22  # beyond these only equal rows are counted, not their order
+_ODD = np.uint64(0x9E3779B97F4A7C15)
+
+
+@dataclass(frozen=True)
+class Repeats:
+    """How many rows repeat, the first of them, and in what they are equal."""
+
+    count: int
+    row: int
+    equal_in: str
+
+
+def find_repeats(
+    columns: tuple[NDArray[Any], ...], further: Callable[[], Hashes | None]
+) -> Repeats | None:
+    """Return the rows that repeat earlier ones beyond chance, or None.
+
+    Parameters
+    ----------
+    columns
+        First item, second item and worker as codes, then what else makes a vote.
+    further
+        Returns a hash of the columns of the source that are not of the votes, or None. Called only
+        if votes repeat.
+    """
+    first, second, worker = columns[:3]
+    pair = _mixed(np.minimum(first, second), np.maximum(first, second))
+    cell, vote = _mixed(worker, pair), _mixed(*columns)
+    step = len(vote) // _SAMPLE + 1
+    some = np.flatnonzero(cell % np.uint64(step) == 0)  # all rows of a worker on a pair, or none
+    again, at = _again(vote[some])
+    if not again:
+        return None
+    named = False
+    if (other := further()) is not None:
+        whole = _mixed(vote, other)
+        named = 2 * _distinct(other[some]) >= _distinct(whole[some])
+        again, at = _again(whole[some])
+        if named and again:
+            return Repeats(step * again, int(some[at]), "every column")
+        vote = vote if named else whole
+    chance = _expected(pair, worker, step)
+    bound = chance + _CLEARLY * np.sqrt(chance) + _FEWEST
+    equal, judged = step * again, step * (len(some) - _distinct(cell[some]))
+    if not named and equal > bound and judged - equal <= max(_CONFLICTS * equal, bound):
+        return Repeats(equal, int(some[at]), "worker, items and answer")
+    return _block(vote, step) if len(vote) <= _MAX_BLOCK_ROWS else None
+
+
+def _mixed(*columns: NDArray[Any]) -> Hashes:
+    """Hash each row of columns, of codes, hashes or float32."""
+    result = np.zeros(len(columns[0]), np.uint64)
+    for column in columns:
+        result ^= (column.view(np.uint32) if column.dtype == np.float32 else column).astype(
+            np.uint64
+        )
+        result *= _ODD
+        result ^= result >> np.uint64(29)
+    return result
+
+
+def _distinct(keys: Hashes) -> int:
+    """Count distinct keys; to sort them is quicker than `numpy.unique`."""
+    return int((np.diff(np.sort(keys)) != 0).sum()) + 1
+
+
+def _again(keys: Hashes) -> tuple[int, int]:
+    """Return how many keys equal an earlier one, and the place of the first of these."""
+    first = np.unique(keys, return_index=True)[1]
+    later = np.ones(len(keys), bool)
+    later[first] = False
+    return len(keys) - len(first), int(np.argmax(later)) if len(keys) else 0
+
+
+def _expected(pair: Hashes, worker: NDArray[Any], step: int) -> float:
+    """Return how often workers would judge a pair again by chance, if they drew pairs like all.
+
+    Two draws are the same pair with probability q = sum of squared shares, so that n draws of a
+    worker hold about q n (n - 1) / 2 repeated ones, and never more than n - 1.
+    """
+    votes = np.unique(pair[pair % np.uint64(step) == 0], return_counts=True)[1]
+    equal = step * float(((votes / len(pair)) ** 2).sum())
+    own = np.bincount(worker).astype(np.float64)
+    own = own[own > 0]
+    return float(np.minimum(own - 1.0, equal * own * (own - 1.0) / 2.0).sum())
+
+
+def _block(vote: Hashes, step: int) -> Repeats | None:
+    """Find blocks of rows that come again in the same order, by hashes of windows of rows.
+
+    A window of fewer different rows may come again by chance, as where a file is sorted.
+    """
+    count = len(vote) - _FEWEST + 1
+    if count <= _FEWEST:
+        return None
+    powers = np.full(len(vote), _ODD, np.uint64)
+    powers[0] = 1
+    sums = np.concatenate([[np.uint64(0)], np.cumsum(vote * np.cumprod(powers))])
+    powers[1:] = pow(int(_ODD), -1, 1 << 64)
+    window = _mixed((sums[_FEWEST:] - sums[:-_FEWEST]) * np.cumprod(powers)[:count])
+    at = np.flatnonzero(window % np.uint64(step) == 0)
+    _, first, code = np.unique(window[at], return_index=True, return_inverse=True)
+    later = at[at - at[first[code.reshape(-1)]] >= _FEWEST]
+    views = np.lib.stride_tricks.sliding_window_view(vote, _FEWEST)
+    kept = [np.zeros(0, np.int64)]
+    for start in range(0, len(later), 1 << 16):
+        part = later[start : start + (1 << 16)]
+        varied = (np.diff(np.sort(views[part], axis=1), axis=1) != 0).sum(axis=1) + 1
+        kept.append(part[2 * varied >= _FEWEST])
+    begins = np.concatenate(kept)
+    change = np.bincount(begins, minlength=len(vote) + 1) - np.bincount(
+        begins + _FEWEST, minlength=len(vote) + 1
+    )
+    covered = np.cumsum(change)[:-1] > 0
+    if not covered.any():
+        return None
+    return Repeats(int(covered.sum()), int(np.argmax(covered)),
+                   "worker, items and answer, in the same order")  # fmt: skip
+
+
+def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown) -> tuple[str, ...]:
+    """Return a warning if text labels differ only in blanks or Unicode form.
+
+    `named` is how the warning names a label.
+
+    Examples
+    --------
+    >>> from crowdsift.io.rows import alike
+    >>> alike(["gpt-4", "gpt-4 ", "other"], "items")
+    ("the items 'gpt-4' and 'gpt-4 ' differ only in blanks or Unicode form; ...",)
+    """
+    texts = [label for label in labels if isinstance(label, str)]
+    odd = [text for text in texts if not text.isascii() or text != " ".join(text.split())]
+    if not odd:
+        return ()
+    by_form: dict[str, list[str]] = {}
+    for text in odd:
+        by_form.setdefault(_form(text), []).append(text)
+    for text in set(texts).difference(odd):
+        if text in by_form:
+            by_form[text].insert(0, text)
+    groups = [sorted(group) for group in by_form.values() if len(group) > 1]
+    if not groups:
+        return ()
+    first = " and ".join(named(text) for text in min(groups)[:3])
+    more = f" ({len(groups)} such groups)" if len(groups) > 1 else ""
+    return (
+        f"the {what} {first} differ only in blanks or Unicode form{more}; they count as different "
+        f"{what}: write them alike if they are the same",
+    )
+
+
+def _form(text: str) -> str:
+    return " ".join(unicodedata.normalize("NFKC", text).split())
+
+
+def context_labels(
+    table: Source, names: Sequence[str]
+) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
+    """The contexts in sorted order, tuples where several columns make them, and the row's codes."""
+    found = [table.labels([name], "context") for name in names]
+    values, code = found[0][0], found[0][1][0].astype(np.int64)
+    if len(found) == 1:
+        return values, code
+    for labels, (more,) in found[1:]:
+        code = code * len(labels) + more
+    present, code = np.unique(code, return_inverse=True)
+    parts, rest = [], present
+    for labels, _ in reversed(found):
+        parts.append(labels[rest % len(labels)])
+        rest = rest // len(labels)
+    values = np.empty(len(present), dtype=object)
+    values[:] = list(zip(*reversed(parts), strict=True))
+    return values, code.reshape(-1)
+
+
+def split_items(
+    context: tuple[NDArray[np.object_], NDArray[np.int64]],
+    items: NDArray[np.object_],
+    first: NDArray[np.uint32],
+    second: NDArray[np.uint32],
+) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
+    """Items apart by context: labels (value, item) in sorted order, and codes into them."""
+    values, code = context
+    own = np.empty(len(items), np.int64)  # the context of every item, where it has but one
+    own[first], own[second] = code, code
+    if (own[first] == code).all() and (own[second] == code).all():
+        order = np.argsort(own, kind="stable")
+        place = np.empty(len(items), np.uint32)
+        place[order] = np.arange(len(items), dtype=np.uint32)
+        labels = np.empty(len(items), dtype=object)
+        labels[:] = list(zip(values[own[order]], items[order], strict=True))
+        return labels, place[first], place[second]
+    start = code.astype(np.int64) * len(items)
+    found, places = np.unique(np.concatenate([start + first, start + second]), return_inverse=True)
+    labels = np.empty(len(found), dtype=object)
+    labels[:] = list(zip(values[found // len(items)], items[found % len(items)], strict=True))
+    one, two = places.reshape(2, -1).astype(np.uint32)
+    return labels, one, two
