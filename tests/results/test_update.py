@@ -10,6 +10,7 @@ import pytest
 
 import crowdsift
 from crowdsift import InputError, RequestError
+from crowdsift.report.terminal import show_fit
 
 Rows = dict[str, list[Any]]
 
@@ -228,7 +229,7 @@ def assignments(votes: Rows) -> Rows:
     }  # fmt: skip
 
 
-def test_assignments_of_overlapping_downloads_count_once(tmp_path):
+def test_assignments_of_overlapping_downloads_count_once(tmp_path, capsys):
     batch = assignments(rows())
     write(tmp_path / "all.csv", batch)
     whole = crowdsift.fit(tmp_path / "all.csv")
@@ -242,6 +243,9 @@ def test_assignments_of_overlapping_downloads_count_once(tmp_path):
     assert later.summary["intake"]["known"] == 100
     assert any("100 rows of" in note and "are not counted again" in note for note in later.warnings)
     same_scores(later, whole)
+    assert "Nothing was learned" not in str(later.robustness())
+    show_fit(later)
+    assert later.labels[0] in capsys.readouterr().out
     later.save(tmp_path / "fit")
     with pytest.raises(InputError, match=r"no votes are left.*300 in the fit already"):
         crowdsift.load(tmp_path / "fit").update({k: v[600:] for k, v in batch.items()})

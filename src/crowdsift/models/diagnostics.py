@@ -23,6 +23,7 @@ class Kind(StrEnum):
     SCALE = "scale"  # the scores have no such scale as was asked for
     INTERVALS = "intervals"  # limits may be off
     RESOURCES = "resources"  # threads or memory other than asked for
+    UPDATE = "update"  # new votes that are repeated or not used in full
 
 
 @dataclass(frozen=True)

@@ -140,7 +140,7 @@ def updated(
         )
     if earlier.summary.get("drift"):
         notes.append("drift over time is not tested in an update; fit all votes with --time")
-    diagnostics = tuple(Diagnostic(Kind.INFORMATION, note) for note in notes)
+    diagnostics = tuple(Diagnostic(Kind.UPDATE, note) for note in notes)
     summary = with_history(earlier, found)
     summary["warnings"] = [*summary["warnings"], *notes]
     taken = (*taken_by(earlier), fingerprint(new))
