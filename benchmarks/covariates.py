@@ -18,7 +18,7 @@ import crowdsift
 from benchmarks.features import mean
 from crowdsift.engines import choose_engine
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.folds import folds
+from crowdsift.votes.graph import folds
 
 FOLDS = 10
 GROUPS = ("all", "gpt3", "gpt4")

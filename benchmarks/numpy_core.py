@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.votes.limits import MOST_WEIGHT
+from crowdsift.votes.source import MOST_WEIGHT
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -26,7 +26,7 @@ from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import measure, measure_up_to_sign
 from crowdsift.paper.base import EIGHT
 from crowdsift.paper.synthetic import RANGES, distinct_settings
-from crowdsift.votes.folds import folds
+from crowdsift.votes.graph import folds
 
 OUTPUT = Path("bench-output") / "quality"
 Task = tuple[Any, ...]

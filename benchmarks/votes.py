@@ -22,7 +22,7 @@ from crowdsift.engines import choose_engine
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.folds import folds
+from crowdsift.votes.graph import folds
 from crowdsift.votes.outcomes import tie_rates
 
 # --- one judge that always says left ---------------------------------------------------------

@@ -17,7 +17,7 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refined_levels
-from crowdsift.numeric.grids import deposit
+from crowdsift.numeric.distributions import deposit
 from crowdsift.solvers.ep.type_summary import quantiles
 from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
 from crowdsift.solvers.ep.worker_prior import (

@@ -23,8 +23,8 @@ from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io import streamed
 from crowdsift.io.streamed import mapped_votes
 from crowdsift.models import MODELS
-from crowdsift.votes import mapped
-from crowdsift.votes.mapped import advise
+from crowdsift.votes import comparisons
+from crowdsift.votes.comparisons import advise
 from crowdsift.votes.tally import tally
 
 
@@ -127,7 +127,7 @@ def test_pages_leave_after_what_is_counted_of_votes(many, tmp_path, monkeypatch)
     float(held.weight.sum())
     assert resident(held) >= held.weight.nbytes  # the measure sees what stays
     advise(held.columns, ahead=False)
-    monkeypatch.setattr(mapped, "_ROWS", 1 << 18)
+    monkeypatch.setattr(comparisons, "_ROWS", 1 << 18)
     expected, found = tally(many, rank), tally(held, rank)
     for one, other in zip(found, expected, strict=True):
         np.testing.assert_array_equal(one, other)

@@ -223,7 +223,7 @@ def test_a_gpu_is_used_where_it_is_expected_to_be_faster(monkeypatch):
 
 
 def test_quantiles_are_those_of_the_host():
-    from crowdsift.engines.torch.quantiles import quantiles as there
+    from crowdsift.engines.torch.sites import quantiles as there
     from crowdsift.solvers.ep.type_summary import quantiles
 
     rng = np.random.default_rng(0)

@@ -9,7 +9,7 @@ import crowdsift
 from crowdsift import BradleyTerry, Comparisons, RequestError
 from crowdsift.engines import choose_engine
 from crowdsift.models.holdout import left_out_log_likelihood
-from crowdsift.votes.folds import folds
+from crowdsift.votes.graph import folds
 
 
 def rows_of(votes):

@@ -96,7 +96,7 @@ def test_predictions_are_those_of_fit_predict(crowd):
 def test_predictions_have_the_likelihood_that_sift_gives_to_left_out_votes():
     from crowdsift.engines import choose_engine
     from crowdsift.report.leftout import predicted_probability
-    from crowdsift.votes.folds import folds
+    from crowdsift.votes.graph import folds
 
     votes = crowdsift.simulate(12, 10, 3000, reliability=(-1.0, 2.0), seed=5).comparisons()
     kept, left_out = next(folds(votes, 5, 0))

@@ -19,7 +19,7 @@ import crowdsift
 from crowdsift import Comparisons, InputError, cli
 from crowdsift.io.items import read_gold
 from crowdsift.models import MODELS, Sift, model
-from crowdsift.models.mirror import mirror
+from crowdsift.models.base import mirror
 from crowdsift.models.sign import sign_log_odds
 from crowdsift.results.sign import (
     Agreement,

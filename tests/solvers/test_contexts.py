@@ -21,7 +21,7 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.context_types import TypeTree, likelihoods, spread_kernel
 from crowdsift.solvers.ep.contexts import ContextSites
 from crowdsift.solvers.ep.worker_prior import power_grid
-from crowdsift.votes.folds import folds
+from crowdsift.votes.graph import folds
 
 # --- messages ---------------------------------------------------------------------------------
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.active.beliefs import vote_precision
-from crowdsift.votes.pairs import pair_keys
+from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

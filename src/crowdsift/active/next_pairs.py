@@ -13,7 +13,7 @@ from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.options import ReadOptions
 from crowdsift.results.tables import Table
-from crowdsift.votes.pairs import pair_codes
+from crowdsift.votes.graph import pair_codes
 from crowdsift.votes.pseudonyms import is_pseudonym
 
 __all__ = ["next_pairs", "second_opinions"]

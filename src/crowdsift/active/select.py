@@ -26,9 +26,8 @@ from crowdsift.numeric.distributions import normal_quantiles
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.results.tables import Table
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.graph import components
+from crowdsift.votes.graph import components, pair_keys
 from crowdsift.votes.labels import key_of, merge, plain
-from crowdsift.votes.pairs import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

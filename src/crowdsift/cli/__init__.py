@@ -16,7 +16,6 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
-from crowdsift.cli.demo import demo
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
@@ -28,14 +27,11 @@ from crowdsift.cli.interrupts import (
     signal_seen,
 )
 from crowdsift.cli.next import next_
-from crowdsift.cli.predict import predict
-from crowdsift.cli.report import report
 from crowdsift.cli.reproduce import reproduce
-from crowdsift.cli.simulate import simulate
-from crowdsift.cli.spam import spam
+from crowdsift.cli.saved import predict, report, update
+from crowdsift.cli.simulated import demo, simulate, spam
 from crowdsift.cli.targets import require_targets
 from crowdsift.cli.terminal import say, whole_writes
-from crowdsift.cli.update import update
 from crowdsift.errors import CrowdsiftError
 from crowdsift.io.files import forget_written, written
 

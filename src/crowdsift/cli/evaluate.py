@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli import options as opt
-from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
+from crowdsift.cli.options import ItemFeaturesFile, ItemTextFile, MissingFeatures
 from crowdsift.cli.reading import read_options, read_shown
 from crowdsift.cli.targets import READS
 from crowdsift.cli.terminal import print_text, step_progress, to_json

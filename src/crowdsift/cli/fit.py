@@ -9,8 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 from crowdsift.cli import options as opt
 from crowdsift.cli.interrupts import raise_if_seen
-from crowdsift.cli.item_options import ItemFeaturesFile, ItemTextFile, MissingFeatures
-from crowdsift.cli.options import anchors, hyper_parameters
+from crowdsift.cli.options import (
+    ItemFeaturesFile,
+    ItemTextFile,
+    MissingFeatures,
+    anchors,
+    hyper_parameters,
+)
 from crowdsift.cli.reading import read_for_fit, read_options
 from crowdsift.cli.terminal import (
     command_line,

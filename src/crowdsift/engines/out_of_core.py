@@ -23,7 +23,7 @@ from crowdsift.errors import RequestError, ResourceError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.resources import require_disk, size_of
 from crowdsift.io.streamed import mapped_votes
-from crowdsift.votes.mapped import advise
+from crowdsift.votes.comparisons import advise
 
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons

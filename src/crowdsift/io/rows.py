@@ -19,8 +19,7 @@ from crowdsift.io.files import replace_file
 from crowdsift.io.formats.base import SIDES, TIE
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError, is_empty, match_labels, shown
-from crowdsift.votes.limits import LIMITS
-from crowdsift.votes.source import SortedCodes, Source
+from crowdsift.votes.source import LIMITS, SortedCodes, Source
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator, Mapping, Sequence

@@ -27,8 +27,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.models import MODELS, Model, as_model, holdout
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.report.leftout import predicted_probability
-from crowdsift.votes.folds import folds
-from crowdsift.votes.pairs import pair_keys
+from crowdsift.votes.graph import folds, pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

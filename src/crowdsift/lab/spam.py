@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.pairs import pair_codes
+from crowdsift.votes.graph import pair_codes
 
 if TYPE_CHECKING:
     import os

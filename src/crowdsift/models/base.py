@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field, fields, replace
 from math import isfinite
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -13,6 +13,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
 from crowdsift.models.sign import SignSupport, sign_support
 from crowdsift.numeric.distributions import normal_distribution, quantile_distribution
+from crowdsift.solvers.ep.population import mirrored_population
 from crowdsift.votes.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
@@ -21,9 +22,9 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors, WorkerPoints
     from crowdsift.models.coefficients import CovariateEstimate
+    from crowdsift.models.covariance import ScorePrecision
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
-    from crowdsift.models.precision import ScorePrecision
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
     from crowdsift.solvers.ep.context_points import ContextPoints
@@ -31,9 +32,6 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
-
-__all__ = ["Estimate", "Model", "Start", "WorkerEstimate"]
-
 
 # The types that a hyper-parameter can have, in words and for isinstance.
 _TYPES: dict[str, tuple[str, tuple[type, ...]]] = {
@@ -306,3 +304,59 @@ class Model(ABC):
         side is unknown: both placements are equally likely.
         """
         return half_win(self.probability(difference, reliability), tie)
+
+
+def mirror(model: Model, estimate: Estimate) -> Estimate:
+    """Return the estimate with the sign of all scores turned, and all else to match.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.models import MODELS
+    >>> from crowdsift.models.base import Estimate, WorkerEstimate
+    >>> from crowdsift.models.base import mirror
+    >>> from crowdsift.solvers.convergence import StoppingRule
+    >>> workers = WorkerEstimate(reliability=np.array([0.5]))
+    >>> rule = StoppingRule("change", 1e-3, 9)
+    >>> estimate = Estimate(np.array([1.0, -1.0]), 0.0, rule, [], workers=workers)
+    >>> turned = mirror(MODELS["hbtl"](), estimate)
+    >>> turned.scores.tolist(), turned.workers.reliability.tolist()
+    ([-1.0, 1.0], [-0.5])
+    """
+    pairs, points, apart = estimate.pairs, estimate.points, estimate.in_context
+    population, sites, sign = estimate.population, estimate.sites, estimate.sign
+    return replace(
+        estimate,
+        scores=0.0 - estimate.scores,
+        theta=model.mirrored(estimate.theta, estimate.workers.random_level),
+        points=None if points is None else _points(points),
+        in_context=None if apart is None else apart._replace(points=_points(apart.points)),
+        workers=_workers(estimate.workers),
+        sign=None if sign is None else sign.mirrored(),
+        pairs=None if pairs is None else pairs._replace(mean=0.0 - pairs.mean),
+        population=None if population is None else mirrored_population(population),
+        sites=None if sites is None else sites._replace(nu=-sites.nu),
+        features=None if estimate.features is None else estimate.features.mirrored(),
+    )
+
+
+def _points(points: WorkerPoints) -> WorkerPoints:
+    return points._replace(reliability=0.0 - points.reliability)
+
+
+def _workers(workers: WorkerEstimate) -> WorkerEstimate:
+    """Reliabilities about that of a worker who clicks at random; adversarial is informative."""
+
+    def turned(values: Vector | None) -> Vector | None:
+        return None if values is None else 2.0 * workers.random_level - values
+
+    quantiles, classes = turned(workers.quantiles), workers.class_evidence
+    n_classes = 0 if classes is None else classes.shape[1]
+    return replace(
+        workers,
+        reliability=turned(workers.reliability),
+        reliability_lower=turned(workers.reliability_upper),
+        reliability_upper=turned(workers.reliability_lower),
+        quantiles=None if quantiles is None else quantiles[:, ::-1].copy(),
+        class_evidence=None if classes is None else classes[:, [2, 1, 0, *range(3, n_classes)]],
+    )

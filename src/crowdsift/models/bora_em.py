@@ -14,9 +14,9 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Start, WorkerEstimate
-from crowdsift.models.boltzmann import BoltzmannModel
+from crowdsift.models.bora_map import BoltzmannModel
+from crowdsift.models.covariance import ScorePrecision
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.em import polya_gamma_em
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -9,24 +10,48 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Start, WorkerEstimate
-from crowdsift.models.boltzmann import BoltzmannModel
-from crowdsift.models.covariance import exact_items
+from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, mirror
+from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.models.feature_estimate import with_feature_estimate
-from crowdsift.models.mirror import mirror
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR, Progress, StoppingRule
 from crowdsift.solvers.ep.item_features import DENSE_ITEMS
 from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.models.sign import SignSupport
     from crowdsift.numeric import Vector
+    from crowdsift.solvers.convergence import Progress
     from crowdsift.votes.item_features import ItemFeatures
 
-__all__ = ["BoraMAP"]
+
+class BoltzmannModel(Model):
+    """P(first wins | s) = σ(β_s d); runs that were cut short go on from their iterate."""
+
+    @abstractmethod
+    def estimate(
+        self, engine: Engine, progress: Progress | None = None, start: Start | None = None
+    ) -> Estimate:
+        """From the iterate `start` where there is one."""
+
+    def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
+        """From the iterate of a run that was cut short."""
+        return self.estimate(engine, progress, start)
+
+    def left_out(self, engine: Engine, estimate: Estimate) -> float:
+        """Log-likelihood of other votes."""
+        slopes = np.ascontiguousarray(estimate.theta[:, 0])
+        return required(engine.slopes).log_likelihood(estimate.scores, slopes)
+
+    def probability(
+        self, difference: NDArray[np.float64], reliability: NDArray[np.float64]
+    ) -> NDArray[np.float64]:
+        """σ(β d)."""
+        return sigmoid(reliability * difference)
 
 
 @dataclass(frozen=True)

@@ -9,8 +9,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate, Model, Start
-from crowdsift.models.covariance import exact_items
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.newton import minimise

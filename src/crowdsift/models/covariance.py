@@ -7,6 +7,7 @@ many there are; components of one size are handled together.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -15,18 +16,45 @@ import numpy as np
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 
 if TYPE_CHECKING:
+    import numpy as np
     from numpy.typing import NDArray
 
+    from crowdsift.engines.base import Facts
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-__all__ = [
-    "MOST_ITEMS",
-    "Block",
-    "ComponentCovariance",
-    "difference_variance",
-    "exact_items",
-    "level_variance",
-]
+
+@dataclass(frozen=True)
+class ScorePrecision:
+    """L + shift·I of scores that are then divided by `size`, L by its pairs.
+
+    Left-out votes and accuracies need no covariance, which takes longer to make than the scores of
+    a few thousand votes.
+    """
+
+    low: NDArray[np.uint32]
+    high: NDArray[np.uint32]
+    weight: Vector
+    component: NDArray[np.uint32]
+    shift: float
+    size: float = 1.0
+
+    @staticmethod
+    def of(
+        laplacian: Operator, facts: Facts, shift: float, size: float = 1.0
+    ) -> ScorePrecision | None:
+        """That of a Laplacian; None where all components are large."""
+        if not exact_items(facts.component).any():
+            return None
+        return ScorePrecision(*laplacian.pairs(), facts.component, shift, size)
+
+    @cached_property
+    def covariance(self) -> ComponentCovariance:
+        """Covariances of the scores about the means of their components, the small ones."""
+        return ComponentCovariance(
+            self.component, self.low, self.high, self.weight, self.shift, self.size
+        )
+
 
 MOST_ITEMS = 1_000  # of a component whose covariance is exact: an inverse takes a tenth of a second
 _MOST_NUMBERS = 20_000_000  # in all covariances together; the smallest components come first

@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, cast
 
 import numpy as np
 
-from crowdsift.models.covariance import MOST_ITEMS
+from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision
 from crowdsift.models.feature_weights import FeatureEstimate
-from crowdsift.models.precision import ScorePrecision
 from crowdsift.solvers.ep.item_features import DensePrior, FeaturePrior
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.covariance import ScorePrecision
 from crowdsift.solvers.ep.group_prior import GroupPrior
 
 if TYPE_CHECKING:

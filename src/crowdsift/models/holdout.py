@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from crowdsift.engines import choose_engine
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Model
-from crowdsift.votes.folds import folds
+from crowdsift.votes.graph import folds
 
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons

@@ -11,8 +11,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate
-from crowdsift.models.covariance import exact_items
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 from crowdsift.solvers.newton import minimise

@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
-from crowdsift.models.base import Estimate, Model, Start
+from crowdsift.models.base import Estimate, Model, Start, mirror
 from crowdsift.models.covariate_estimate import (
     covariate_estimate,
     refuse_covariates,
@@ -20,7 +20,6 @@ from crowdsift.models.covariate_estimate import (
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
 from crowdsift.models.group_estimate import with_group_estimate
-from crowdsift.models.mirror import mirror
 from crowdsift.models.sift_estimate import run_estimate, worker_posteriors
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.contexts import MOST_NUMBERS

@@ -8,8 +8,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate
-from crowdsift.models.covariance import level_variance
-from crowdsift.models.precision import ScorePrecision
+from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.sift_summary import run_diagnostics, worker_estimate
 from crowdsift.solvers.ep.contexts import ContextSites, in_another
 from crowdsift.solvers.ep.kept_sites import kept_sites

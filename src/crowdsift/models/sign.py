@@ -97,7 +97,7 @@ def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSuppor
     >>> beta = np.array([3.0, 3.0, *[-0.25] * 9])
     >>> found = sign_support(beta, normal_distribution(beta, np.full(11, 0.05)), np.full(11, 99.0))
     >>> found.positive, found.negative, round(found.probability, 2)
-    (2.0, 0.0, 0.94)
+    (2.0, 0.0, 0.95)
     """
     zone = _ZONE * min(_weighted_median(np.abs(beta), beta**2 * votes), _MAX_TYPICAL)
     if zone == 0.0:

@@ -15,16 +15,25 @@ if TYPE_CHECKING:
 
     Distribution = Callable[[float], Vector]  # P(x ≤ at) of many variables x
 
-__all__ = [
-    "LEVEL",
-    "Z90",
-    "half_width",
-    "limits_at",
-    "normal_distribution",
-    "normal_quantiles",
-    "normal_share",
-    "quantile_distribution",
-]
+
+def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
+    """Masses at points as masses on the grid, each shared by its two neighbours linearly.
+
+    The last axis of the masses is that of the points.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import deposit
+    >>> deposit(np.array([0.0, 1.0]), np.array([0.25]), np.array([1.0]))
+    array([0.75, 0.25])
+    """
+    place = np.clip(np.searchsorted(grid, points, side="right") - 1, 0, len(grid) - 2)
+    share = np.clip((points - grid[place]) / (grid[place + 1] - grid[place]), 0.0, 1.0)
+    shares, rows = np.zeros((len(points), len(grid))), np.arange(len(points))
+    shares[rows, place], shares[rows, place + 1] = 1 - share, share
+    return np.asarray(masses @ shares)
+
 
 LEVEL = 0.9  # of intervals, where no other is asked for
 # Half-width of a 90 % interval in standard deviations.

@@ -16,8 +16,8 @@ from crowdsift.report.leftout import Calibration, Without, calibrate, fit_withou
 from crowdsift.report.population import Population, describe_population
 from crowdsift.results.data import model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.votes.comparisons import parts
 from crowdsift.votes.labels import key_of
-from crowdsift.votes.mapped import parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,8 +12,7 @@ from crowdsift.errors import CrowdsiftError
 from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
-from crowdsift.votes.folds import folds
-from crowdsift.votes.graph import components
+from crowdsift.votes.graph import components, folds
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -15,7 +15,7 @@ from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
 from crowdsift.results.data import model_of
 from crowdsift.results.predict import worker_draws
-from crowdsift.votes.pairs import pair_keys
+from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.votes.pairs import for_lower, pair_codes
+from crowdsift.votes.graph import for_lower, pair_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,8 @@ import numpy as np
 from crowdsift.errors import ConvergenceWarning, SignWarning
 from crowdsift.io.items import Gold
 from crowdsift.io.resources import require_memory
+from crowdsift.models.base import mirror
 from crowdsift.models.diagnostics import Kind
-from crowdsift.models.mirror import mirror
 from crowdsift.results.fitted import Fitted, centre
 from crowdsift.results.sign import Agreement, gold_differences, signed_without_each, voters
 from crowdsift.results.start import estimate_from

@@ -14,7 +14,7 @@ import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.data import model_of
-from crowdsift.votes.pairs import for_lower, pair_keys
+from crowdsift.votes.graph import for_lower, pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -10,7 +10,7 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.numeric.distributions import normal_share
-from crowdsift.votes.mapped import parts
+from crowdsift.votes.comparisons import parts
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -19,7 +19,7 @@ from crowdsift.results.query import positions
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.tables import Table
 from crowdsift.results.triads import Triads, count_triads
-from crowdsift.votes.pairs import for_lower, pair_codes
+from crowdsift.votes.graph import for_lower, pair_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from crowdsift.numeric.distributions import normal_share
-from crowdsift.votes.pairs import for_lower, pair_codes
+from crowdsift.votes.graph import for_lower, pair_codes
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector

@@ -24,7 +24,7 @@ from crowdsift.results.verdicts import (
     words_of,
 )
 from crowdsift.results.vote_evidence import vote_evidence
-from crowdsift.votes.mapped import parts
+from crowdsift.votes.comparisons import parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from crowdsift import _core
+from crowdsift.errors import RequestError
+from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
     import numpy as np
@@ -12,7 +18,7 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["components"]
+    Codes = NDArray[np.int64]
 
 
 def components(votes: Comparisons) -> NDArray[np.uint32]:
@@ -26,3 +32,81 @@ def components(votes: Comparisons) -> NDArray[np.uint32]:
     array([0, 0, 1, 1], dtype=uint32)
     """
     return _core.components(votes.first, votes.second, votes.n_items)
+
+
+def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: int) -> Codes:
+    """The number low·K + high of every pair of K items, whichever of the two comes first.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.graph import pair_keys
+    >>> pair_keys(np.array([0, 2]), np.array([2, 0]), 3)
+    array([2, 2])
+    """
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return np.asarray(low.astype(np.int64) * n_items + high, np.int64)
+
+
+def pair_codes(
+    first: NDArray[np.integer], second: NDArray[np.integer], n_items: int
+) -> tuple[Codes, Codes]:
+    """The distinct keys in rising order, and which of them every pair has.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.graph import pair_codes
+    >>> keys, code = pair_codes(np.array([2, 0, 1]), np.array([1, 1, 0]), 3)
+    >>> keys.tolist(), code.tolist()
+    ([1, 5], [1, 0, 0])
+    """
+    keys, code = np.unique(pair_keys(first, second, n_items), return_inverse=True)
+    return keys, code.reshape(-1)
+
+
+def for_lower(
+    first: NDArray[np.integer], second: NDArray[np.integer], values: NDArray[Any]
+) -> NDArray[Any]:
+    """Outcomes or probabilities of the first item as those of the item of the lower code.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.votes.graph import for_lower
+    >>> for_lower(np.array([0, 2]), np.array([2, 0]), np.array([1.0, 1.0]))
+    array([1., 0.])
+    """
+    return np.where(first > second, 1.0 - values, values)
+
+
+def folds(
+    votes: Comparisons, count: int = 5, seed: int = 0
+) -> Iterator[tuple[Comparisons, Comparisons]]:
+    """Split votes at random: each part is left out once, the rest is to be fitted.
+
+    Equal votes of a worker that were collapsed into one comparison are assigned one by one
+    (those of fractional weight as a whole). Items and workers keep their codes.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.votes.graph import folds
+    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=100, seed=1).comparisons()
+    >>> sum(left_out.total_weight for kept, left_out in folds(votes, 5))
+    100.0
+    """
+    if not 2 <= count <= votes.total_weight:
+        raise RequestError(f"{count} parts of {votes.total_weight:g} votes cannot be left out")
+    rng = np.random.Generator(np.random.PCG64(seed))
+    weight = votes.weight.astype(np.float64)
+    whole = weight == np.floor(weight)
+    drawn = rng.multinomial(np.where(whole, weight, 1).astype(np.int64), [1.0 / count] * count)
+    shares = np.where(whole[:, None], drawn, drawn * weight[:, None])
+    for part in range(count):
+        yield _with_weight(votes, weight - shares[:, part]), _with_weight(votes, shares[:, part])
+
+
+def _with_weight(votes: Comparisons, weight: Any) -> Comparisons:
+    changed = replace(votes, weight=weight.astype(np.float32))
+    return changed.select(weight > 0)

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift import _core
 from crowdsift.numeric.threads import thread_count
-from crowdsift.votes.mapped import parts
+from crowdsift.votes.comparisons import parts
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -34,7 +34,7 @@ from crowdsift.engines.kinds import WeightedPairs
 from crowdsift.engines.reference.operators import DenseOperator
 from crowdsift.engines.reference.types import TypeTable
 from crowdsift.numeric.dense import inverse_root
-from crowdsift.votes.pairs import pair_keys
+from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
     from collections.abc import Callable

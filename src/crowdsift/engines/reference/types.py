@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
 from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refined_levels
-from crowdsift.numeric.grids import deposit
+from crowdsift.numeric.distributions import deposit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import mirrored
-from crowdsift.numeric.grids import deposit
+from crowdsift.numeric.distributions import deposit
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

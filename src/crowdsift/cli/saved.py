@@ -1,0 +1,176 @@
+"""`crowdsift update`."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdsift.cli import options as opt
+from crowdsift.cli.options import AsJson, FitFolder, HideKey, HideWorkers, Quiet, Threads
+from crowdsift.cli.reading import read_options, say_intake
+from crowdsift.cli.targets import READS, Writes, fit_files
+from crowdsift.cli.terminal import (
+    command_line,
+    fit_progress,
+    print_text,
+    say,
+    step_progress,
+    to_json,
+    warn,
+)
+
+
+def update(
+    directory: opt.FitFolder,
+    votes: opt.Votes,
+    out: Annotated[
+        Path | None,
+        Writes(fit_files, replaces=True, place=lambda given: given["out"] or given["directory"]),
+        typer.Option(help="Folder for the new fit; the same folder by default."),
+    ] = None,
+    again: Annotated[
+        bool,
+        typer.Option("--again", help="Take votes that were taken already, once more."),
+    ] = False,
+    format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
+    where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
+    skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, sides: opt.Sides = None,
+    partitions: opt.Partitions = False, query: opt.Query = None,
+    gold: opt.Gold = None, hide_key: opt.HideKey = None,
+    as_json: opt.AsJson = False,
+    threads: opt.Threads = None,
+    quiet: opt.Quiet = False,
+) -> None:  # fmt: skip
+    """Go on from a saved fit with more votes; what was there is kept.
+
+    The votes are read as those of the fit were, unless an option says otherwise.
+    """
+    import crowdsift
+    from crowdsift.io.files import locked
+    from crowdsift.results.further import read_new
+
+    options = read_options(
+        encoding=encoding,
+        columns=columns, format=format_, values=values, where=where, unique=unique, sides=sides,
+        skip_bad=skip_bad, bad_rows=bad_rows, partitions=partitions, query=query, threads=threads,
+        hide_workers=hide_key,
+    )  # fmt: skip
+    given = {name: getattr(options, name) for name in options.changed()}
+    with ExitStack() as hold:
+        if directory.is_dir():  # from reading the fit to writing it, so that no update is lost
+            busy = f"{directory}: another run is writing there; waiting for it"
+            hold.enter_context(locked(directory, lambda: say(busy)))
+        earlier = crowdsift.load(directory)
+        new = read_new(earlier, votes, given, again=again, threads=threads)
+        say_intake(new, options, quiet=quiet)
+        model = crowdsift.model(earlier.method, **earlier.parameters)
+        with fit_progress(f"Updating {model.name}", model, quiet=quiet) as progress:
+            result = earlier.update(new, gold=gold, threads=threads, progress=progress, again=again)
+        result.save(out or directory)
+    warn(result.warnings)
+    if as_json:
+        print_text(to_json(result.to_json()))
+    if as_json or quiet:  # the folder has the results
+        return
+    from crowdsift.report import terminal as console
+
+    console.show_fit(result)
+    before, after = float(earlier.summary["votes"]), float(result.summary["votes"])
+    say(f"Written: {out or directory} ({before:,.10g} votes before, {after:,.10g} now)")
+
+
+def _target(given: Mapping[str, Any]) -> Path | None:
+    """Return the file of the report; without a folder it is the folder that is refused."""
+    directory: Path = given["directory"]
+    return (given["out"] or directory / "report.html") if directory.is_dir() else None
+
+
+def report(
+    directory: FitFolder,
+    out: Annotated[
+        Path | None,
+        Writes(place=_target),
+        typer.Option(help="File for the report, one HTML page; default report.html in the folder."),
+    ] = None,
+    title: Annotated[str | None, typer.Option(help="What the votes are about.")] = None,
+    refit: Annotated[
+        bool,
+        typer.Option(
+            "--refit",
+            help="Fit twice more, for predictions of left-out votes and for the ranking without "
+            "flagged workers.",
+        ),
+    ] = False,
+    hide_workers: HideWorkers = False,
+    hide_key: HideKey = None,
+    threads: Threads = None,
+    quiet: Quiet = False,
+) -> None:
+    """Make the report of a saved fit, without fitting again."""
+    import crowdsift
+
+    out = out or directory / "report.html"
+    found = crowdsift.load(directory)
+    if hide_workers or hide_key:
+        found = found.hide_workers(hide_key)
+    with step_progress("Making the report", quiet=quiet):
+        page = found.report(title=title, command=command_line(), refit=refit, threads=threads)
+    page.save(out)
+    if not quiet:
+        say(f"Written: {out}")
+
+
+Pairs = Annotated[
+    str,
+    READS,
+    typer.Argument(
+        metavar="PAIRS",
+        help="A file with a pair a row: first and second (or left and right, winner and loser, "
+        "chosen and rejected, model_a and model_b), optionally worker, and the column of contexts "
+        "where the fit has one; or - for standard input. Of a fit with features of items also a "
+        "file with the columns item and those of the features: scores of items without votes.",
+    ),
+]
+Unknown = Annotated[
+    str,
+    typer.Option(
+        help="What to do with items and workers without votes. error: refuse them by name. "
+        "prior: such an item has the prior's score, such a worker is one drawn from the crowd."
+    ),
+]
+
+
+def predict(
+    directory: FitFolder,
+    pairs: Pairs,
+    unknown: Unknown = "error",
+    out: Annotated[
+        Path | None, Writes(), typer.Option(help="CSV file for the predictions.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
+    import crowdsift
+    from crowdsift.io.files import replace_file
+    from crowdsift.io.item_features import has_items
+    from crowdsift.io.items import read_pair_queries
+    from crowdsift.results.predict import predictions
+
+    found = crowdsift.load(directory)
+    if found.features is not None and has_items(pairs):
+        result = found.score(pairs)
+    else:
+        query = read_pair_queries(
+            pairs, found.labels, found.worker_table["worker"].tolist(), found.by
+        )
+        result = predictions(found, *query, unknown=unknown)
+    if out is not None:
+        with replace_file(out) as temporary:
+            temporary.write_text(result.to_csv(), encoding="utf-8", newline="")
+        say(f"Written: {out} ({result.height:,} rows)")
+    if as_json:
+        print_text(to_json(result.records()))
+    elif out is None:
+        print_text(result.to_csv())
