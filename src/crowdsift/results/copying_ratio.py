@@ -95,7 +95,7 @@ def ratio_z(
     likely = [_by_chance(cells, at, each, left, rho) for each in (slow, p)]
     chance = (1.0 - common) * np.mean(likely, axis=0) + common * same
     rows = np.arange(len(at[0]))
-    seen = np.bincount(member, value[rows, one.seen, two.seen])
+    seen = np.bincount(member, value[rows, one.seen, two.seen]).astype(np.float64)
     value, chance = (np.reshape(table, (len(rows), -1)) for table in (value, chance))
     return saddle_points(value, chance, seen, member)
 
