@@ -12,8 +12,7 @@ import pytest
 import crowdsift
 from crowdsift.numeric.saddle_point import saddle_point
 from crowdsift.results.copying import _between, _own_outcomes, _pairs_within, _within
-from crowdsift.results.copying_cells import Cells, Effects
-from crowdsift.results.copying_ratio import ratio_with_group, ratio_z
+from crowdsift.results.copying_ratio import Cells, Effects, ratio_with_group, ratio_z
 
 
 def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.results.tables import Table
 
-__all__ = ["SHORT", "TEMPLATES", "Reason", "random_level", "reasons", "typical_reliability"]
-
 # {0}, {1}, ... are filled with texts of the figures. The order is that of the codes in a page. The
 # sentences may be sent to the worker: facts, no probabilities, and nothing that is not in a table.
 TEMPLATES = (
@@ -109,24 +107,22 @@ def reasons(table: Table, level: float = 0.0) -> list[list[Reason]]:
     names = ("verdict", "reliability", "comparisons", "agreement")
     columns = (table[name].tolist() for name in names)
     typical = typical_reliability(table, level)
+    plain = {"weak": Reason(_WEAK), "random": Reason(_RANDOM), "adversarial": Reason(_AGAINST)}
     result: list[list[Reason]] = []
     for row, (verdict, reliability, votes, agreed) in enumerate(zip(*columns, strict=True)):
         if not verdict:
             result.append([])
             continue
-        side = "left" if left[row] > 0.5 else "right"
-        said = many(votes, "vote")
-        found = [
-            {
-                "reliable": Reason(_RELIABLE, (f"{(reliability - level) / typical:.1f}",)),
-                "weak": Reason(_WEAK),
-                "random": Reason(_RANDOM),
-                "adversarial": Reason(_AGAINST),
-                "one-sided": Reason(_SIDED, (side,)),
-            }.get(verdict, Reason(_OPEN, (said,)))
-        ]
+        counted = many(votes, "vote")
+        if verdict == "reliable":
+            first = Reason(_RELIABLE, (f"{(reliability - level) / typical:.1f}",))
+        elif verdict == "one-sided":
+            first = Reason(_SIDED, ("left" if left[row] > 0.5 else "right",))
+        else:
+            first = plain.get(verdict) or Reason(_OPEN, (counted,))
         known = agreed is not None and agreed == agreed
-        found.append(Reason(_FACTS, (said, percent(agreed))) if known else Reason(_VOTES, (said,)))
+        facts = Reason(_FACTS, (counted, percent(agreed))) if known else Reason(_VOTES, (counted,))
+        found = [first, facts]
         if votes >= _FEW and max(left[row], 1.0 - left[row]) >= _LOPSIDED:
             found.append(Reason(_LEFT, (percent(left[row]),)))
         result.append(found)
