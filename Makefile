@@ -10,16 +10,14 @@ export PYTHONDONTWRITEBYTECODE :=
 SOURCES := $(wildcard cpp/*.cpp cpp/*.hpp cpp/include/crowdsift/*.hpp) CMakeLists.txt pyproject.toml
 CORE_FILES := $(wildcard cpp/*.?pp cpp/*/*.?pp cpp/include/crowdsift/*.hpp)
 
-.PHONY: demo develop test explore torture torture-sanitized fuzz audit test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
+.PHONY: demo develop test torture torture-sanitized audit test-python test-core lint format bench shapes instructions instructions-accept docs pictures \
   site coverage mutation api-accept release-check clean help
 help:
 	@echo "make demo     simulate a crowd with spammers, fit it, show and write the result"
 	@echo "make test     all tests, the core under sanitizers included"
 	@echo "make develop  what make test installs, without the tests"
-	@echo "make explore  property tests with fresh examples, MINUTES=10"
-	@echo "make torture  random cases against exact oracles, MINUTES=10"
-	@echo "make torture-sanitized  the same over an extension with ASan and UBSan, MINUTES=10"
-	@echo "make fuzz     libFuzzer on the core (clang), MINUTES=10"
+	@echo "make torture  random cases and property tests with fresh examples, MINUTES=10"
+	@echo "make torture-sanitized  the core with ASan and UBSan: random calls, then libFuzzer (clang), MINUTES=10"
 	@echo "make audit    known faults of what we depend on (asks an advisory service)"
 	@echo "make lint     ruff, clang-format and mypy"
 	@echo "make bench    speed, beside the rivals in environments of their own"
@@ -45,25 +43,26 @@ develop: $(VENV)/.developing
 test-python: $(VENV)/.developing
 	OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) --dist worksteal
 
-# The property tests with fresh examples for so many minutes; what fails is printed to be pasted.
+# Random cases against exact oracles with fresh seeds, property tests with fresh examples among them.
 MINUTES ?= 10
-explore: $(VENV)/.developing
-	$(BIN)/python tests/explore.py --minutes $(MINUTES) --processes $(JOBS)
-
-# Random cases against exact oracles, with fresh seeds for so many minutes.
 torture: $(VENV)/.developing
 	PYTHONPATH=tests $(BIN)/python -m torture --minutes $(MINUTES)
 
-# The same over an extension with the sanitizers of memory and undefined behaviour, in an
-# environment of its own: the areas that reach the core most, its private entry points in any order
-# among them. Needs gcc.
+# The core with the sanitizers of memory and undefined behaviour: first the areas that reach it most,
+# over an extension in a separate environment (needs gcc), then libFuzzer on its entry points (needs
+# clang; the corpus stays in build/fuzz for the next run). Each takes half of the time.
 SANITIZED := build/sanitized
-torture-sanitized: $(SANITIZED)/.installed
+FUZZERS := $(patsubst cpp/fuzz/%.cpp,%,$(wildcard cpp/fuzz/*.cpp))
+torture-sanitized: $(SANITIZED)/.installed $(FUZZERS:%=build/fuzz/%)
 	LD_PRELOAD="$$(g++ -print-file-name=libasan.so) $$(g++ -print-file-name=libstdc++.so)" \
 	  ASAN_OPTIONS=detect_leaks=0:allocator_may_return_null=1 \
 	  UBSAN_OPTIONS=print_stacktrace=1:halt_on_error=1 PYTHONMALLOC=malloc \
-	  PYTHONPATH=tests:. $(SANITIZED)/bin/python -P -m torture --minutes $(MINUTES) \
+	  PYTHONPATH=tests:. $(SANITIZED)/bin/python -P -m torture --minutes $$(awk 'BEGIN {print $(MINUTES) / 2}') \
 	  --areas core,shapes,lives,states,arguments --longest 600
+	for each in $(FUZZERS); do mkdir -p build/fuzz/corpus-$$each && build/fuzz/$$each \
+	  -max_total_time=$$(awk 'BEGIN {print int(30 * $(MINUTES) / $(words $(FUZZERS)) + 0.5)}') \
+	  -timeout=20 -rss_limit_mb=2048 -len_control=0 -max_len=2048 -print_final_stats=1 -verbosity=0 \
+	  -artifact_prefix=build/fuzz/ build/fuzz/corpus-$$each || exit 1; done
 
 $(SANITIZED)/.installed: $(SOURCES) $(shell find src -name '*.py')
 	$(PYTHON) -m venv $(SANITIZED)
@@ -72,16 +71,6 @@ $(SANITIZED)/.installed: $(SOURCES) $(shell find src -name '*.py')
 	  --config-settings=cmake.define.CMAKE_CXX_FLAGS="-O1 \
 	  -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=undefined"
 	touch $@
-
-# libFuzzer on the entry points of the core, under the same sanitizers; needs clang. The corpus
-# stays in build/fuzz, so that the next run goes on from there; CI runs each for a moment.
-FUZZERS := $(patsubst cpp/fuzz/%.cpp,%,$(wildcard cpp/fuzz/*.cpp))
-fuzz: $(FUZZERS:%=fuzz-%)
-fuzz-%: build/fuzz/%
-	mkdir -p build/fuzz/corpus-$*
-	$< -max_total_time=$$(awk 'BEGIN {print int(60 * $(MINUTES) / $(words $(FUZZERS)) + 0.5)}') \
-	  -timeout=20 -rss_limit_mb=2048 -len_control=0 -max_len=2048 -print_final_stats=1 -verbosity=0 \
-	  -artifact_prefix=build/fuzz/ build/fuzz/corpus-$*
 
 .PRECIOUS: build/fuzz/%
 build/fuzz/%: cpp/fuzz/%.cpp cpp/fuzz/input.hpp $(SOURCES)

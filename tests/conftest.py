@@ -16,13 +16,12 @@ from crowdsift.report.facts import Facts, gather
 
 # The same examples wherever and whenever the tests run: none from a clock, a machine or what an
 # earlier run left. How long an example takes says nothing of what it shows.
-# `make explore` draws four times as many, others every time.
 settings.register_profile(
     "crowdsift", deadline=None, derandomize=True, database=None, max_examples=50
 )
-# Fresh examples, for `make explore`: more of them, and what fails is printed to be kept.
+# Fresh examples, for `make torture`: four times as many, and failures are printed to be kept.
 settings.register_profile(
-    "explore", deadline=None, derandomize=False, database=None, max_examples=200, print_blob=True
+    "fresh", deadline=None, derandomize=False, database=None, max_examples=200, print_blob=True
 )
 settings.load_profile("crowdsift")
 

@@ -19,6 +19,7 @@ from torture import (
     labels,
     lives,
     pages,
+    properties,
     sentences,
     shapes,
     signals,
@@ -40,4 +41,5 @@ AREAS: dict[str, Case] = {
     "disks": disks.case,
     "pages": pages.case,
     "sentences": sentences.case,
+    "properties": properties.case,
 }

@@ -13,7 +13,7 @@ from torture import AREAS, lives
 CASES = {
     "files": 12, "shapes": 20, "lives": 6, "folders": 40, "kills": 3, "labels": 20,
     "arguments": 200, "core": 40, "states": 5, "signals": 2, "disks": 2, "pages": 1,
-    "sentences": 60,
+    "sentences": 60, "properties": 1,
 }  # fmt: skip
 BATCH = 10
 

@@ -1,4 +1,4 @@
-"""Property tests are the same everywhere, and what exploring finds can be pasted."""
+"""Property tests are the same everywhere; failures with fresh examples can be pasted."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import sys
 from pathlib import Path
 
 import pytest
-from explore import fixed_example
 from hypothesis import settings
 
 import crowdsift
+from torture.properties import fixed_example, property_tests, run
 
-HERE = Path(__file__).resolve().parent
+HERE = Path(__file__).resolve().parents[1]
 # What whoever runs these tests adds to pytest is not for the runs within them.
 PLAIN = {name: value for name, value in os.environ.items() if name != "PYTEST_ADDOPTS"}
 BROKEN = """
@@ -43,24 +43,21 @@ def test_examples_do_not_depend_on_the_machine_or_on_earlier_runs(monkeypatch):
     assert settings.default.deadline is None
 
 
-def test_what_is_found_is_printed_as_an_example(tmp_path):
-    """Pasted above its test, every line that exploring prints makes the test fail again."""
+def test_a_failure_is_printed_as_an_example(tmp_path):
+    """Pasted above its test, every line that is printed makes the test fail again."""
     path = tmp_path / "test_broken.py"
     path.write_text(BROKEN)
     shutil.copy(HERE / "conftest.py", tmp_path)
-    options = ["--rounds", "1", str(path)]
-    done = subprocess.run(
-        [sys.executable, HERE / "explore.py", *options],
-        capture_output=True,
-        text=True,
-        cwd=HERE,
-        env=PLAIN,
-    )
-    assert done.returncode == 1, done.stdout + done.stderr
-    assert "3 failed" in done.stdout
+    tests = property_tests(tmp_path)
+    assert len(tests) == 3
+    printed = {}
+    for test in tests:
+        with pytest.raises(AssertionError) as failure:
+            run(test, 1)
+        printed[test.split("::test_")[1]] = str(failure.value)
     kept = BROKEN.replace("import given", "import example, given, reproduce_failure")
     for name in ("small", "votes", "data"):
-        after = done.stdout.split(f"::test_{name} (")[1].split("paste above the test\n")[1]
+        after = printed[name].split("paste above ")[1]
         found = re.search(r"^@(example\(.*?^\)|reproduce_failure\([^\n]*)$", after, re.M | re.S)
         assert found
         assert found[0].startswith("@reproduce" if name == "data" else "@example")
