@@ -167,7 +167,7 @@ class Fit(FeaturedRecord):
 
     def _repr_html_(self) -> str:
         """The display in a notebook."""
-        from crowdsift.report.notebook import fit_html
+        from crowdsift.report.page import fit_html
 
         return fit_html(self)
 

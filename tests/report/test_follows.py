@@ -7,7 +7,7 @@ import re
 import numpy as np
 
 import crowdsift
-from crowdsift.report.follows import what_is_followed
+from crowdsift.report.page import what_is_followed
 
 
 def drawn():

@@ -12,7 +12,7 @@ import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.lab.demonstration import crowd_with_spammers
 from crowdsift.report import plots
-from crowdsift.report.population import describe_population
+from crowdsift.report.facts import describe_population
 
 matplotlib = pytest.importorskip("matplotlib", reason="needs matplotlib: crowdsift[plots]")
 matplotlib.use("Agg")

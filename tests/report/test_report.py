@@ -11,12 +11,9 @@ import pytest
 
 import crowdsift
 from crowdsift import Comparisons
-from crowdsift.report.checks import run_checks
-from crowdsift.report.disputes import disputed_pairs
-from crowdsift.report.facts import gather
+from crowdsift.report.checks import Check, overall, run_checks
+from crowdsift.report.facts import describe_population, disputed_pairs, gather
 from crowdsift.report.leftout import Calibration, calibrate, fit_without
-from crowdsift.report.population import describe_population
-from crowdsift.report.verdict import Check, overall
 from crowdsift.results.reasons import SHORT, TEMPLATES, reasons
 from crowdsift.results.tables import Table
 

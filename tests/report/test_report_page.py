@@ -19,7 +19,7 @@ from hostile import HOSTILE, hostile_votes
 import crowdsift
 from crowdsift import Comparisons, RequestError
 from crowdsift.io.files import require_file
-from crowdsift.report import columns as page_columns
+from crowdsift.report import page as page_columns
 from crowdsift.report.checks import run_checks
 from crowdsift.report.facts import gather, refit_model
 from crowdsift.results.tables import Table

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
-from crowdsift.report.top_checks import top_checks
-from crowdsift.report.verdict import Check, State
-from crowdsift.results.words import chance, count, label, many, percent, shortened
+from crowdsift.numeric.distributions import half_width
+from crowdsift.results.predict import difference_sd
+from crowdsift.results.scales import level_text
+from crowdsift.results.words import (
+    abbreviated,
+    chance,
+    count,
+    item_label,
+    label,
+    many,
+    percent,
+    shortened,
+)
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.report.facts import Facts
+    from crowdsift.results.record import FitRecord
+    from crowdsift.results.tables import Table
 
-__all__ = ["run_checks"]
-
+State = Literal["good", "care", "bad", "none"]
 # The limits of the checks; docs/report.md explains them.
 FEW_ITEM_VOTES = 10  # an item with fewer has a score that is mostly guess
 FEW_WORKER_VOTES = 10  # a worker with fewer is judged by others more than by itself
@@ -26,45 +40,286 @@ ALWAYS_ONE_SIDE, DECIDED = 0.9, 20
 QUICK = 1 / 3  # of the usual time of an answer
 CALIBRATION = (0.02, 0.05)
 COIN = 0.693147
+BADGES = ("", "clearly first", "may be first", "probably first")  # what is said beside an item
+CLEAR, OPEN, PROBABLE = 1, 2, 3
+_NAMED_FIRST = 5  # items that share first place, by name
+SEPARATION = (0.8, 0.5)  # reliability of the scale: good from, bad below
+FRAGILE = (2.0, 0.01)  # votes, and share of the votes, up to which the leader hangs on few
+CIRCLES = 3.0  # standard deviations
+_NAMED, _LONGEST = 3, 24
+
+
+@dataclass(frozen=True)
+class Check:
+    """One question about a fit.
+
+    Attributes
+    ----------
+    key, title
+        A short name and what is asked.
+    state
+        good, care, bad, or none where it cannot be answered.
+    finding
+        What was found, with figures.
+    advice
+        What to do; empty where nothing is.
+    """
+
+    key: str
+    title: str
+    state: State
+    finding: str
+    advice: str = ""
 
 
 def run_checks(facts: Facts) -> list[Check]:
-    """All checks, in the order in which a reader needs them."""
+    """Return all checks that can be made, in the order in which a reader needs them."""
+    found = [
+        _first_place(facts), _leader(facts), _separation(facts), _misfit(facts), _circles(facts),
+        _copies(facts), _drift(facts), _repeated_rows(facts), _item_votes(facts),
+        _worker_votes(facts), _connected(facts), _sign(facts), _converged(facts), _flagged(facts),
+        _one_worker(facts), _work_times(facts), _sides(facts), _calibration(facts),
+    ]  # fmt: skip
+    return [check for check in found if check is not None]
+
+
+def overall(checks: list[Check]) -> tuple[State, str, str]:
+    """The answer to the question of the page: its state, a heading and a sentence.
+
+    Examples
+    --------
+    >>> from crowdsift.report.checks import Check, overall
+    >>> overall([Check("a", "A", "good", ""), Check("b", "B", "care", "")])[1]
+    'Mostly, with care'
+    """
+    bad = [check.title for check in checks if check.state == "bad"]
+    care = [check.title for check in checks if check.state == "care"]
+    passed = sum(check.state == "good" for check in checks)
+    open_ones = sum(check.state == "none" for check in checks)
+    result = f"{passed} of {len(checks)} checks pass"
+    if open_ones:
+        result += f", {open_ones} could not be made"
+    if bad:
+        return "bad", "Not yet", f"{result}. Look first at: {_titles(bad + care)}."
+    if care:
+        return "care", "Mostly, with care", f"{result}. Look at: {_titles(care)}."
+    if open_ones * 2 > len(checks):
+        return "none", "Hard to say", f"{result}."
+    return "good", "Yes", f"{result}; nothing found that speaks against the ranking."
+
+
+def _titles(titles: list[str]) -> str:
+    return ", ".join(title[0].lower() + title[1:] for title in titles)
+
+
+def _first_place(facts: Facts) -> Check | None:
+    joint = facts.evidence.joint
+    if joint is None or facts.fit.summary["components"] != 1 or joint.height < 2:
+        return None
+    badges, level = first_badges(facts.fit, joint), level_text(facts.fit.level)
+    apart, pairs = int(joint["above_next"].sum()), joint.height - 1
+    rest = f"{count(apart)} of {many(pairs, 'neighbouring pair')} are clearly apart."
+    if CLEAR in badges:
+        return Check("first", "First place", "good", f"One item is clearly the best ({level} "
+                     f"sure); {rest}")  # fmt: skip
+    who = "One item is probably the best, but not clearly"
+    if OPEN in badges:
+        who = f"{many(int((badges > 0).sum()), 'item')} may be the best"
+    return Check("first", "First place", "care", f"{who} ({level}); {rest}",
+                 "Name them together, or ask for votes on pairs of the first.")  # fmt: skip
+
+
+def first_badges(fit: FitRecord, joint: Table) -> NDArray[np.int64]:
+    """Return what is said of first place, for every item: a place in `BADGES`.
+
+    Within a component, the leader is clearly first if nothing shown beside it leaves that open:
+    its interval of ranks is 1 to 1, no other item's holds 1, the interval of its lead over every
+    other item is above 0, and no other item shares first place in the statement about all items
+    at once. Otherwise every item whose interval of ranks holds 1 may be first; a leader that is
+    the only one of them is probably first.
+    """
+    table, badges = fit.item_table, np.zeros(joint.height, np.int64)
+    may = (table["rank_lower"] == 1) & (table["comparisons"] > 0)
+    for component in np.unique(table["component"]):
+        rows = np.flatnonzero((table["component"] == component) & (table["comparisons"] > 0))
+        if len(rows) < 2:
+            continue
+        leader, open_to = int(rows[0]), rows[may[rows]]
+        lead = table["score"][leader] - table["score"][rows[1:]].astype(np.float64)
+        error = difference_sd(fit, np.full(len(rows) - 1, leader), rows[1:])
+        clear = (
+            len(open_to) == 1
+            and table["rank_upper"][leader] == 1
+            and int(joint["shares_first"][rows].sum()) == 1
+            and bool((lead > half_width(fit.level) * error).all())
+        )
+        badges[open_to] = CLEAR if clear else PROBABLE if len(open_to) == 1 else OPEN
+    return badges
+
+
+def top_sentences(facts: Facts) -> list[str]:
+    """Who shares first place by name, and on what the intervals count, in sentences.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report.facts import gather
+    >>> from crowdsift.report.checks import top_sentences
+    >>> votes = crowdsift.simulate(items=6, workers=8, comparisons=900, seed=3).comparisons()
+    >>> len(top_sentences(gather(crowdsift.fit(votes, "bt"), refit=False)))
+    1
+    """
+    fit, result = facts.fit, _first(facts)
+    effect, own = fit.summary.get("design_effect"), fit.summary.get("group_effect")
+    if effect:
+        groups = f"{count(fit.summary['dependent_groups'])} values of {fit.summary['dependent_by']}"
+        why = f"Intervals count the {groups} instead of the votes"
+        if own:
+            why = (
+                f"Items are not equally good on all {groups} (standard deviation {own**0.5:.2f}, "
+                "that of scores being about 1), and intervals know it"
+            )
+        result.append(f"{why}; variances are {effect:.1f} times those of independent votes.")
+    return result
+
+
+def _first(facts: Facts) -> list[str]:
+    """Return who is, or may be, the best; of one connected scale."""
+    fit, table = facts.fit, facts.evidence.joint
+    if table is None or fit.summary.get("components") != 1:
+        return []
+    badges, level = first_badges(fit, table), level_text(fit.level)
+    first = np.flatnonzero(badges)
+    if not len(first):
+        return []
+    names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), 60) for i in first]
+    best = chance(float(table["p_best"][first].sum()))
+    if badges[first[0]] == CLEAR:
+        return [f"“{names[0]}” is clearly the best ({level} sure)."]
+    if badges[first[0]] == PROBABLE:
+        return [f"“{names[0]}” is probably the best ({best}), but not clearly at {level}."]
+    listed = ", ".join(f"“{name}”" for name in names[:_NAMED_FIRST])
+    more = f" and {count(len(first) - _NAMED_FIRST)} more" if len(first) > _NAMED_FIRST else ""
     return [
-        *top_checks(facts),
-        *_repeated_rows(facts),
-        _item_votes(facts),
-        _worker_votes(facts),
-        _connected(facts),
-        _sign(facts),
-        _converged(facts),
-        _flagged(facts),
-        _one_worker(facts),
-        *_work_times(facts),
-        _sides(facts),
-        _calibration(facts),
+        f"First place is open between {listed}{more}: the best is one of them with {best}, "
+        f"the first of them with {chance(float(table['p_best'][first[0]]))}."
     ]
 
 
-def _graded(value: float, limits: tuple[float, float]) -> State:
-    """Good up to the first limit, bad above the second."""
-    return "good" if value <= limits[0] else "care" if value <= limits[1] else "bad"
+def _leader(facts: Facts) -> Check | None:
+    found = facts.fit.summary.get("robustness")
+    if not found:
+        return None
+    votes, total = found["votes"], float(found["total_votes"])
+    fragile = votes is not None and (votes <= FRAGILE[0] or votes < FRAGILE[1] * total)
+    nothing = votes is None and bool(found.get("note"))  # to take away
+    return Check("leader", "Votes the leader hangs on", "care" if fragile or nothing else "good",
+                 f"{found['text']}.",
+                 "A handful of votes decides who comes first." if fragile else "")  # fmt: skip
 
 
-def _repeated_rows(facts: Facts) -> list[Check]:
-    """Say whether rows were counted twice; nothing where the votes were not read from rows."""
+def _separation(facts: Facts) -> Check | None:
+    share = facts.fit.summary.get("separation_reliability")
+    if share is None:
+        return None
+    state: State = "good" if share >= SEPARATION[0] else "care" if share >= SEPARATION[1] else "bad"
+    finding = f"{percent(float(share))} of the variance of the scores is true, not error (scale "
+    finding += "separation reliability)."
+    halves = (facts.fit.summary.get("statistics") or {}).get("split_half_reliability")
+    if halves is not None:
+        finding += f" Two halves of the workers agree to {halves:.2f}, stepped up to all."
+    advice = "More votes per item would separate the items." if state != "good" else ""
+    return Check("separation", "Separation of the items", state, finding, advice)
+
+
+def _misfit(facts: Facts) -> Check | None:
+    found = facts.evidence.statistics
+    if found is None or not found.workers.height:
+        return None
+    wrong = found.workers["misfit"].astype(bool) & ~facts.population.flagged
+    beside = " beside the flagged ones" if facts.population.flagged.any() else ""
+    title = "Misfitting workers"
+    if not wrong.any():
+        return Check("misfit", title, "good", f"No worker{beside} is noisier than chance "
+                     "explains (infit).")  # fmt: skip
+    rows = np.flatnonzero(wrong)[np.argsort(-found.workers["infit"][wrong], kind="stable")]
+    verb = "is" if len(rows) == 1 else "are"
+    return Check("misfit", title, "care", f"{count(len(rows))} of "
+                 f"{many(found.workers.height, 'worker')}{beside} {verb} noisier than chance "
+                 f"explains (infit): {_listed(found.workers['worker'][rows].tolist())}.",
+                 "Look at their votes: tired, another question, or another taste.")  # fmt: skip
+
+
+def _circles(facts: Facts) -> Check | None:
+    found = facts.evidence.statistics
+    if found is None or found.triads is None or found.triads.sd is None:
+        return None
+    triads = found.triads
+    wide = triads.intransitive > triads.expected + CIRCLES * max(float(triads.sd or 0.0), 1.0)
+    finding = f"{count(triads.intransitive)} of {many(triads.triads, 'triad')} of items go round "
+    finding += f"in a circle; {triads.expected:.0f} are expected."
+    if found.agreement is not None:
+        alpha, lower, upper = found.agreement
+        finding += f" Votes on the same pair agree with Krippendorff's alpha {alpha:.2f} "
+        finding += f"({level_text(facts.fit.level)} interval {lower:.2f} to {upper:.2f})."
+    return Check("circles", "One dimension", "care" if wide else "good", finding,
+                 "One scale does not explain these votes: look for groups of workers or of "
+                 "questions (--by)." if wide else "")  # fmt: skip
+
+
+def _copies(facts: Facts) -> Check | None:
+    found = facts.evidence.copying
+    if found is None:
+        return None
+    title = "Copied and repeated answers"
+    if not found.groups and not found.repeats.height:
+        return Check("copies", title, "good", "No two workers answer too much alike, and nobody "
+                     "only repeats an earlier answer.")  # fmt: skip
+    parts = [f"{_listed(group)} answer alike" for group in found.groups[:2]]
+    if len(found.groups) > 2:
+        parts.append(f"so do {many(len(found.groups) - 2, 'more group')}")
+    if found.repeats.height:
+        who = _listed(found.repeats["worker"].tolist())
+        parts.append(f"on the same pair again {who} gave the same answer too often")
+    text = "; ".join(parts)
+    return Check("copies", title, "care", f"{text[0].upper()}{text[1:]}, beyond what scores "
+                 "explain.", "Votes that are not independent count too much: collapse or leave "
+                 "out the copies.")  # fmt: skip
+
+
+def _drift(facts: Facts) -> Check | None:
+    found = facts.fit.summary.get("drift")
+    if not found:
+        return None
+    if not found["workers"]:
+        return Check("drift", "Change over time", "good", "Nobody's reliability changes with "
+                     "time.")  # fmt: skip
+    return Check("drift", "Change over time", "care",
+                 f"Reliability changes with time: {_listed(found['workers'])}.",
+                 "Look at early and late votes apart.")  # fmt: skip
+
+
+def _listed(names: list[str] | tuple[str, ...]) -> str:
+    """A few names, and how many more there are."""
+    shown = abbreviated([label(name) for name in names[:_NAMED]], _LONGEST)
+    more = f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
+    return ", ".join(f"“{name}”" for name in shown) + more
+
+
+def _repeated_rows(facts: Facts) -> Check | None:
+    """Say whether rows were counted twice; None where the votes were not read from rows."""
     intake = facts.fit.summary.get("intake")
     if not intake:
-        return []
+        return None
     title, repeated = "Votes counted once", int(intake.get("repeated", 0))
     if not repeated:
-        return [Check("repeats", title, "good", "No more rows equal each other than by chance.")]
-    return [
-        Check("repeats", title, "bad" if 10 * repeated > intake["used"] else "care",
-              f"{many(repeated, 'row')} of {count(intake['used'])} equal earlier rows, more than "
-              "chance explains: they may have been uploaded twice.",
-              "Remove them, or keep the first of equal rows with --unique COLUMNS.")
-    ]  # fmt: skip
+        return Check("repeats", title, "good", "No more rows equal each other than by chance.")
+    return Check(
+        "repeats", title, "bad" if 10 * repeated > intake["used"] else "care",
+        f"{many(repeated, 'row')} of {count(intake['used'])} equal earlier rows, more than "
+        "chance explains: they may have been uploaded twice.",
+        "Remove them, or keep the first of equal rows with --unique COLUMNS.",
+    )  # fmt: skip
 
 
 def _item_votes(facts: Facts) -> Check:
@@ -82,6 +337,11 @@ def _item_votes(facts: Facts) -> Check:
         state = "bad"
     advice = "Ask for more votes about the items with wide intervals." if state != "good" else ""
     return Check("item-votes", "Votes per item", state, finding, advice)
+
+
+def _graded(value: float, limits: tuple[float, float]) -> State:
+    """Good up to the first limit, bad above the second."""
+    return "good" if value <= limits[0] else "care" if value <= limits[1] else "bad"
 
 
 def _worker_votes(facts: Facts) -> Check:
@@ -214,15 +474,15 @@ def _one_worker(facts: Facts) -> Check:
     return Check("one-worker", title, state, finding, advice if state != "good" else "")
 
 
-def _work_times(facts: Facts) -> list[Check]:
+def _work_times(facts: Facts) -> Check | None:
     """Who answers in a fraction of the usual time; shown, and no evidence of the fit."""
     table = facts.fit.worker_table
     if "median_seconds" not in table:
-        return []
+        return None
     seconds = table["median_seconds"].astype(float)
     known = np.isfinite(seconds)
     if not known.any():
-        return []
+        return None
     usual = float(np.median(seconds[known]))
     quick = known & (seconds < QUICK * usual)
     flagged = quick & facts.population.flagged if facts.population.judged else np.zeros_like(quick)
@@ -236,7 +496,7 @@ def _work_times(facts: Facts) -> list[Check]:
     others = int((quick & ~flagged).sum())
     advice = "Look at the quick workers whose votes are not flagged." if others else ""
     finding += " Times are shown only; verdicts come from the votes."
-    return [Check("times", "Work times", "care" if others else "good", finding, advice)]
+    return Check("times", "Work times", "care" if others else "good", finding, advice)
 
 
 def _sides(facts: Facts) -> Check:

@@ -5,17 +5,20 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.errors import RequestError
-from crowdsift.report.disputes import Dispute, disputed_pairs
-from crowdsift.report.evidence import Evidence
+from crowdsift.errors import CrowdsiftError, RequestError
+from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
-from crowdsift.report.population import Population, describe_population
+from crowdsift.results.copying import copying
 from crowdsift.results.data import model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.joint import joint_table
+from crowdsift.results.reasons import Reason, random_level, reasons
+from crowdsift.results.statistics import fit_statistics
+from crowdsift.results.worker_table import side_shares
 from crowdsift.votes.comparisons import parts
 from crowdsift.votes.labels import key_of
 
@@ -23,11 +26,19 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
+    from crowdsift.results.copying import Copying
     from crowdsift.results.record import FitRecord
+    from crowdsift.results.statistics import FitStatistics
+    from crowdsift.results.tables import Table
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ABSENT", "MOST_SECONDS", "Facts", "codes", "gather", "has_gold", "refit_model"]
-
+# The verdicts in the order in which a report names them, and those that mark votes to doubt.
+VERDICTS = ("reliable", "weak", "undecided", "random", "one-sided", "adversarial")
+FLAGGED = ("random", "one-sided", "adversarial")
+_LEAST = 4.0  # votes on a pair
+_Z = 1.6448536269514722
+MOST_ITEMS = 300  # of which joint statements are made for a page
+_MOST_VOTES = 2_000_000  # whose statistics are computed for a page
 ABSENT = (
     "The votes are not at hand: this fit was loaded from a folder. Give them as votes=..., read "
     "by crowdsift.read."
@@ -36,7 +47,6 @@ IN_FILES = (
     "The votes are larger than the memory of this fit and stay in files; this would need all of "
     "them at once."
 )
-
 # A refit that takes longer, in seconds of one core, is made on request only.
 MOST_SECONDS = 8.0
 # Seconds of one distinct vote in one iteration, roughly; by work and not by the clock, so that the
@@ -231,3 +241,212 @@ def _fingerprint(votes: Comparisons) -> str:
         for rows in parts(column):
             result.update(np.ascontiguousarray(column[rows]).data)
     return result.hexdigest()[:16]
+
+
+class Evidence(NamedTuple):
+    """None where something is not known, or would take long.
+
+    Attributes
+    ----------
+    joint
+        What holds for all items at once, in the order of the table of items.
+    statistics
+        Separation, agreement, triads and misfit.
+    copying
+        Who answers too much alike.
+    """
+
+    joint: Table | None = None
+    statistics: FitStatistics | None = None
+    copying: Copying | None = None
+
+    @classmethod
+    def of(cls, fit: FitRecord) -> Evidence:
+        """All that is cheap to find out of a fit that holds its votes."""
+        joint = joint_of(fit)
+        if fit.votes is None or len(fit.votes) > _MOST_VOTES:
+            return cls(joint)
+        try:
+            statistics = fit_statistics(fit)
+        except CrowdsiftError:
+            statistics = None
+        try:
+            return cls(joint, statistics, copying(fit))
+        except CrowdsiftError:
+            return cls(joint, statistics)
+
+
+def joint_of(fit: FitRecord) -> Table | None:
+    """Joint statements about all items; None of many, or of a method without intervals."""
+    if fit.item_table.height > MOST_ITEMS:
+        return None
+    try:
+        return joint_table(fit)
+    except CrowdsiftError:
+        return None
+
+
+@dataclass(frozen=True)
+class Population:
+    """The workers of a fit, in the order of its table.
+
+    Attributes
+    ----------
+    verdict
+        A word each; empty where the method judges nobody.
+    flagged
+        Whose votes are to be doubted.
+    votes
+        Votes each, weights counted.
+    influence
+        Each worker's share of what moved the scores: votes times squared reliability.
+    left_share, decided
+        Share of the left item among decided votes, NaN where sides are unknown; their number.
+    reasons
+        Why each has its verdict.
+    level
+        The reliability of a worker who clicks at random.
+    density
+        Points and heights of the distribution of reliabilities, or None.
+    """
+
+    verdict: NDArray[np.str_]
+    flagged: NDArray[np.bool_]
+    votes: NDArray[np.float64]
+    influence: NDArray[np.float64]
+    left_share: NDArray[np.float64]
+    decided: NDArray[np.float64]
+    reasons: list[list[Reason]]
+    level: float
+    density: tuple[NDArray[np.float64], NDArray[np.float64]] | None
+
+    @property
+    def judged(self) -> bool:
+        """Whether the method gives verdicts."""
+        return bool((self.verdict != "").any())
+
+    @property
+    def flagged_share(self) -> float:
+        """Share of the votes that come from flagged workers."""
+        total = float(self.votes.sum())
+        return float(self.votes[self.flagged].sum()) / total if total else 0.0
+
+
+def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population:
+    """What can be said of the workers of a fit, with its votes or without."""
+    table = fit.worker_table
+    count = table["comparisons"].astype(np.float64)
+    level = random_level(model_of(fit))
+    left, decided = side_shares(votes, table.height)
+    verdict = table["verdict"].astype(str)
+    information = (
+        count * np.nan_to_num(table["reliability"].astype(np.float64) - level, nan=1.0) ** 2
+    )
+    return Population(
+        verdict=verdict,
+        flagged=np.isin(verdict, FLAGGED),
+        votes=count,
+        influence=information / max(float(information.sum()), 1e-300),
+        left_share=left,
+        decided=decided,
+        reasons=reasons(table, level),
+        level=level,
+        density=reliability_density(fit),
+    )
+
+
+def reliability_density(
+    fit: FitRecord, points: int = 121
+) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
+    """The distribution of reliabilities in the crowd: the mean of all workers' posteriors.
+
+    In `sift` this is, but for its small prior part, the distribution that was learned.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report.facts import reliability_density
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> at, height = reliability_density(crowdsift.fit(votes))
+    >>> bool(abs((height[1:] * (at[1:] - at[:-1])).sum() - 1) < 0.02)
+    True
+    """
+    table = fit.worker_table
+    mean = table["reliability"].astype(np.float64)
+    spread = None if fit.posterior is None else fit.posterior.quantiles
+    if spread is None:
+        sd = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
+        known = np.isfinite(mean) & np.isfinite(sd)
+        if not known.any():
+            return None
+        spread = normal_quantiles(mean[known], sd[known])
+    values = np.sort(spread, axis=None)
+    if len(values) < 2 or not np.isfinite(values).all():
+        return None
+    low, high = np.quantile(values, [0.001, 0.999])
+    # About half of Silverman's width: posteriors are spread already, and peaks should stay peaks.
+    quartiles = np.quantile(values, [0.25, 0.75])
+    scale = min(float(values.std()), float(quartiles[1] - quartiles[0]) / 1.34 or np.inf)
+    width = max(0.5 * scale * len(mean) ** -0.2, (high - low) / 200.0, 1e-6)
+    at = np.linspace(low - 3.0 * width, high + 3.0 * width, points)
+    # Bins much narrower than the kernel stand for the values.
+    count, edges = np.histogram(values, 1000, (at[0], at[-1]))
+    centre = 0.5 * (edges[1:] + edges[:-1])
+    kernel = np.exp(-0.5 * ((at[:, None] - centre[None, :]) / width) ** 2)
+    height = kernel @ count / (count.sum() * width * np.sqrt(2.0 * np.pi))
+    return at, height
+
+
+class Dispute(NamedTuple):
+    """Two items by code, the votes for each of them; a tie is half a vote for both."""
+
+    first: int
+    second: int
+    votes_first: float
+    votes_second: float
+
+
+def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12) -> list[Dispute]:
+    """Pairs with votes on both sides, the most divided first; flagged workers do not count.
+
+    Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the
+    smaller side, so that 12 : 11 stands before 2 : 2 and before 20 : 4.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.report.facts import disputed_pairs
+    >>> votes = Comparisons.from_arrays(
+    ...     ["a"] * 12 + ["b"] * 11 + ["c"] * 6, ["b"] * 12 + ["a"] * 11 + ["a"] * 6,
+    ...     worker=list(range(29)))
+    >>> disputed_pairs(votes, np.zeros(29, bool))
+    [Dispute(first=0, second=1, votes_first=12.0, votes_second=11.0)]
+    """
+    keep = np.ones(len(votes), bool)
+    if len(flagged):
+        keep = np.repeat(~flagged, np.diff(votes.offsets))
+    if not keep.any():
+        return []
+    pairs = votes.select(keep).pooled()
+    total, share = pairs.weight.astype(np.float64), pairs.outcome.astype(np.float64)
+    smaller = np.minimum(share, 1.0 - share)
+    low = _wilson_lower(smaller, total)
+    order = np.lexsort((pairs.second, pairs.first, -total, -low))
+    order = order[(total[order] >= _LEAST) & (low[order] > 0.0)][:most]
+    return [
+        Dispute(
+            int(pairs.first[i]),
+            int(pairs.second[i]),
+            round(float(total[i] * share[i]), 2),
+            round(float(total[i] * (1.0 - share[i])), 2),
+        )
+        for i in order
+    ]
+
+
+def _wilson_lower(share: NDArray[np.float64], total: NDArray[np.float64]) -> NDArray[np.float64]:
+    n = np.maximum(total, 1e-12)
+    centre = share + _Z**2 / (2 * n)
+    half = _Z * np.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
+    return np.where(share > 0, (centre - half) / (1 + _Z**2 / n), 0.0)

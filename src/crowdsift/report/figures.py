@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Sequence
+from html import escape
+from math import ceil, floor, log10
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from crowdsift.numeric.distributions import Z90
+from crowdsift.report.facts import MOST_ITEMS, VERDICTS
 from crowdsift.report.leftout import Calibration, Without
-from crowdsift.report.population import VERDICTS
-from crowdsift.report.svg import Drawing, Scale, isolated
+from crowdsift.results.history import ranks_over_updates
 from crowdsift.results.reasons import typical_reliability
 from crowdsift.results.words import (
     abbreviated,
@@ -26,21 +30,214 @@ if TYPE_CHECKING:
 
     from crowdsift.report.facts import Facts
 
-__all__ = [
-    "WIDTHS",
-    "calibration_figure",
-    "convergence_figure",
-    "scores_figure",
-    "trace_name",
-    "verdict_bar",
-    "without_figure",
-    "workers_figure",
-]
+_MANY_DOTS = 5_000
+
+
+def number(value: float) -> str:
+    """A coordinate: one decimal, no trailing zero.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import number
+    >>> number(3.0), number(2.26)
+    ('3', '2.3')
+    """
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
+
+
+def isolated(text: str) -> str:
+    """Text that cannot turn its surroundings around, whatever direction it is written in."""
+    return f"\u2068{text}\u2069"
+
+
+class Scale:
+    """A linear (or logarithmic) map from values to coordinates.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import Scale
+    >>> Scale(0, 10, 100, 200)(5)
+    150.0
+    """
+
+    def __init__(
+        self, low: float, high: float, begin: float, end: float, *, log: bool = False
+    ) -> None:
+        self.log, self.low, self.high = log, low, high
+        self._low, self._high = (log10(low), log10(high)) if log else (low, high)
+        self._begin, self._end = begin, end
+
+    def __call__(self, value: float) -> float:
+        """The coordinate of a value."""
+        at = log10(max(value, 1e-300)) if self.log else value
+        width = self._high - self._low or 1.0
+        return self._begin + (at - self._low) / width * (self._end - self._begin)
+
+    def many(self, values: NDArray[Any]) -> NDArray[np.float64]:
+        """The coordinates of many values."""
+        at = np.log10(np.maximum(values, 1e-300)) if self.log else values
+        width = self._high - self._low or 1.0
+        return np.asarray(self._begin + (at - self._low) / width * (self._end - self._begin))
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Round values inside the scale."""
+        if not self.log:
+            return nice_ticks(self.low, self.high, most)
+        powers = range(floor(self._low), ceil(self._high) + 1)
+        decades = self._high - self._low
+        steps = tuple(range(1, 10)) if decades < 0.7 else (1, 2, 5) if decades < 3 else (1,)
+        return [
+            step * 10.0**power
+            for power in powers
+            for step in steps
+            if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001
+        ]
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """At most so many round values from low to high.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import nice_ticks
+    >>> nice_ticks(0, 1, 6)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if not high > low:
+        return [low]
+    raw = (high - low) / max(most - 1, 1)
+    power = 10.0 ** floor(log10(raw))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
+
+
+class Drawing:
+    """An SVG picture under construction.
+
+    Parameters
+    ----------
+    width, height
+        Of the picture, in its own units; one is a pixel at full size.
+    title
+        What the picture shows, for those who cannot see it.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import Drawing
+    >>> picture = Drawing(10, 10, "A <line>")
+    >>> picture.line(0, 0, 10, 10, "axis")
+    >>> "&lt;line&gt;" in picture.text() and "<line " in picture.text()
+    True
+    """
+
+    def __init__(self, width: float, height: float, title: str) -> None:
+        self.width, self.height = width, height
+        self._parts: list[str] = []
+        self._title = title
+
+    def text(self) -> str:
+        """The finished picture."""
+        title = escape(self._title)
+        return (
+            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
+            f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
+            f'aria-label="{title}">' + "".join(self._parts) + "</svg>"
+        )
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """A straight line."""
+        self._parts.append(
+            f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" '
+            f'class="{kind}"/>'
+        )
+
+    def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
+        """A circle, with a text that appears under the pointer."""
+        inner = f"<title>{escape(tip)}</title>" if tip else ""
+        self._parts.append(
+            f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}">'
+            f"{inner}</circle>"
+        )
+
+    def rectangle(
+        self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
+    ) -> None:
+        """A rectangle."""
+        inner = f"<title>{escape(tip)}</title>" if tip else ""
+        self._parts.append(
+            f'<rect x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.0))}" '
+            f'height="{number(max(height, 0.0))}" class="{kind}">{inner}</rect>'
+        )
+
+    def path(self, points: Iterable[tuple[float, float]], kind: str, closed: bool = False) -> None:
+        """A broken line through points."""
+        joined = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+        if joined:
+            self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
+
+    def dots(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
+        """Many dots as one shape: strokes of no length with round ends.
+
+        Of very many only one in two by two points is drawn, so that the picture stays small.
+        """
+        at: Iterable[tuple[float, float]] = zip(xs, ys, strict=True)
+        if len(xs) > _MANY_DOTS:
+            at = ((2.0 * round(x / 2.0), 2.0 * round(y / 2.0)) for x, y in at)
+        places = sorted({(number(x), number(y)) for x, y in at})
+        if places:
+            joined = "".join(f"M{x} {y}h0" for x, y in places)
+            self._parts.append(f'<path d="{joined}" class="{kind}"/>')
+
+    def label(self, x: float, y: float, text: str, kind: str = "tick", tip: str = "") -> None:
+        """Text; its anchor and size are the class's."""
+        inner = f"<title>{escape(tip)}</title>" if tip else ""
+        self._parts.append(
+            f'<text x="{number(x)}" y="{number(y)}" class="{kind}">{escape(text)}{inner}</text>'
+        )
+
+    def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
+        """Grid lines, figures and the title of a horizontal axis."""
+        ticks = scale.ticks(most)
+        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
+            self.line(scale(tick), top, scale(tick), bottom, "grid")
+            self.label(scale(tick), bottom + 16, result, "tick middle")
+        self.label(0.5 * (scale(scale.low) + scale(scale.high)), bottom + 36, title, "name middle")
+
+    def axis_y(self, scale: Scale, left: float, right: float, title: str, most: int = 6) -> None:
+        """Grid lines, figures and, above them, the title of a vertical axis."""
+        ticks = scale.ticks(most)
+        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
+            self.line(left, scale(tick), right, scale(tick), "grid")
+            self.label(left - 6, scale(tick) + 4, result, "tick end")
+        self.label(4, 14, title, "name")
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """The figures of an axis, all with as many decimals as one of them needs.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import tick_labels
+    >>> tick_labels([0.0, 0.5, 1.0]), tick_labels([1.0, 10.0, 1000.0])
+    (['0.0', '0.5', '1.0'], ['1', '10', '1,000'])
+    """
+    decimals = next(
+        (n for n in range(7) if all(abs(t - round(t, n)) < 1e-9 * max(abs(t), 1) for t in ticks)), 7
+    )
+    return [f"{t:,.{decimals}f}".replace("-", "\u2212") for t in ticks]
+
 
 WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it
 _ALL_TIPS = 400  # workers up to which each has a circle of its own, with a tip
 _SLOPES = 15  # items in the picture of two rankings
 _BAND = 400  # points of a band
+_MATRIX_ITEMS = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
+_MATRIX_LABEL = {True: 30, False: 14}  # characters of their labels
+_CELLS = {True: (24.0, 44.0), False: (18.0, 30.0)}  # the least and the most of a cell's width
+_SHADES = 5
+_LETTER = 6.7  # the width of a letter, roughly
 _TIP = 300  # characters of a label under the pointer
 
 
@@ -260,3 +457,65 @@ def verdict_bar(facts: Facts) -> str:
         '<svg class="share" width="100%" height="18" role="img" '
         f'aria-label="Votes by verdict">{"".join(parts)}</svg>'
     )
+
+
+def matrix_figure(facts: Facts, width: float) -> str:
+    """Probability that the row's item is preferred to the column's, for the best items."""
+    fit = facts.fit
+    if fit.item_table.height > MOST_ITEMS or fit.summary.get("components") != 1:
+        return ""
+    wide = width > 500
+    shown = min(_MATRIX_ITEMS[wide], fit.item_table.height)
+    if shown < 3:
+        return ""
+    matrix = facts.win_matrix[:shown, :shown]
+    names = [item_label(fit.labels[i], fit.summary.get("by")) for i in range(shown)]
+    short = abbreviated(names, _MATRIX_LABEL[wide])
+    left = _LETTER * max(map(len, short)) + 38.0
+    least, most = _CELLS[wide]
+    shown = min(shown, int((width - left - 4.0) / least))
+    cell = min((width - left - 4.0) / shown, most)
+    top = 26.0
+    picture = Drawing(width, top + cell * shown + 4.0, "Who is preferred to whom")
+    for i in range(shown):
+        middle = top + cell * (i + 0.5) + 4.0
+        tip = shortened(names[i], _TIP)
+        picture.label(left - 8.0, middle, f"{isolated(short[i])} {i + 1}", "item end", tip)
+        picture.label(left + cell * (i + 0.5), top - 8.0, str(i + 1), "tick middle")
+        for j in range(shown):
+            p = float(matrix[i, j])
+            shade = min(int(abs(p - 0.5) * 2.0 * _SHADES), _SHADES - 1)
+            kind = "same" if i == j else f"{'win' if p > 0.5 else 'loss'}{shade}"
+            at = left + cell * j, top + cell * i
+            picture.rectangle(*at, cell - 1.5, cell - 1.5, f"cell {kind}")
+            if i != j:
+                text = f"{100 * p:.0f}"
+                picture.label(at[0] + 0.5 * cell - 0.75, middle, text, "tick share middle")
+    return picture.text()
+
+
+def history_figure(facts: Facts, width: float) -> str:
+    """Ranks of the items that are the best now, from one update to the next."""
+    votes, ranks = ranks_over_updates(facts.fit.summary.get("history") or [])
+    if len(votes) < 2:
+        return ""
+    names, wide = list(ranks), width > 500
+    lowest = max(max(place or 0 for place in places) for places in ranks.values())
+    right = width - (220.0 if wide else 120.0)
+    left, top, bottom = 36.0, 30.0, 40.0 + 20.0 * min(max(lowest, 4), 18)
+    picture = Drawing(width, bottom + 44.0, "Ranks of the best items over updates")
+    x = Scale(votes[0], votes[-1], left, right)
+    y = Scale(1, max(lowest, 2), top + 8.0, bottom - 8.0)
+    picture.axis_x(x, top, bottom, "votes", 5 if wide else 3)
+    picture.label(4, 14, "rank", "name")
+    short = abbreviated(names, 30 if wide else 14)
+    for place, name in enumerate(names):
+        points = [(x(v), y(at)) for v, at in zip(votes, ranks[name], strict=True) if at]
+        kind = "same" if place else "up"
+        picture.path(points, f"history {kind}")
+        for at in points:
+            picture.circle(*at, 3, f"end-dot {kind}", f"{name}")
+        now = ranks[name][-1]
+        picture.label(right + 8.0, points[-1][1] + 4.0, f"{now} {isolated(short[place])}", "item",
+                      shortened(name, _TIP))  # fmt: skip
+    return picture.text()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from base64 import b64encode
 from collections.abc import Callable
 from functools import cache
@@ -13,58 +14,43 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.report import figures
-from crowdsift.report.checks import run_checks
-from crowdsift.report.columns import (
-    FIRST_ROWS,
-    LONGEST_NAME,
-    as_json,
-    item_columns,
-    overall_columns,
-    scale_words,
-    worker_columns,
-)
-from crowdsift.report.follows import what_is_followed
+from crowdsift.report.checks import BADGES, first_badges, overall, run_checks, top_sentences
+from crowdsift.report.facts import VERDICTS
 from crowdsift.report.leftout import PARTS, Calibration, Without
-from crowdsift.report.population import VERDICTS
-from crowdsift.report.top import BADGES, history_figure, matrix_figure, top_sentences
-from crowdsift.report.verdict import overall
 from crowdsift.results.reasons import SHORT
-from crowdsift.results.scales import level_text
+from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.words import (
     chance,
     count,
     decimal,
     interval_text,
     item_label,
+    label,
     many,
     percent,
     shortened,
 )
+from crowdsift.votes.labels import as_column
 
 if TYPE_CHECKING:
     from jinja2 import Environment
+    from numpy.typing import NDArray
 
     from crowdsift.report.facts import Facts
-
-__all__ = ["bar", "environment", "render"]
+    from crowdsift.results.record import FitRecord
+    from crowdsift.results.tables import Table
 
 MOST_GROUPS = 50  # of a menu; more are searched
 _OVERVIEW = 40  # items from which on the picture of all scores helps
 _MOVERS = 8
-
-
-@cache
-def environment() -> Environment:
-    """The templates; everything that goes in is escaped."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    return Environment(
-        loader=FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=True,
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
+MOST_ROWS = 100_000  # of a table; the CSV files hold all
+MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
+FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
+LONGEST_NAME = 300  # characters of a label in a table that is too large
+_NUMBER_BYTES, _REASON_BYTES = 9, 50  # of a value, and of the reasons of a worker
+_FOLLOWED = 10  # workers, those with the most votes, and items, the best
+_NOTEBOOK_ROWS = 10
+_NOTEBOOK_LABEL = 60
 
 
 def render(facts: Facts, *, title: str, command: str) -> str:
@@ -133,6 +119,25 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     )
 
 
+@cache
+def environment() -> Environment:
+    """The templates; everything that goes in is escaped."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    return Environment(
+        loader=FileSystemLoader(Path(__file__).parent / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+
+
+def _hash(text: str) -> str:
+    """What allows exactly this text in the page's content security policy."""
+    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
+
+
 def bar(
     value: float | None, low: float | None, high: float | None, scale: list[float]
 ) -> list[str]:
@@ -155,8 +160,8 @@ def _pictures(facts: Facts) -> dict[str, str]:
     overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
     drawn: dict[str, Callable[[float], str]] = {
         "scores": lambda width: figures.scores_figure(facts, width) if overview else "",
-        "history": lambda width: history_figure(facts, width),
-        "matrix": lambda width: matrix_figure(facts, width),
+        "history": lambda width: figures.history_figure(facts, width),
+        "matrix": lambda width: figures.matrix_figure(facts, width),
         "workers": lambda width: figures.workers_figure(facts, width),
         "without": lambda width: (
             figures.without_figure(facts, without, width) if isinstance(without, Without) else ""
@@ -266,6 +271,236 @@ def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None
         return [None] * len(ones)
 
 
-def _hash(text: str) -> str:
-    """What allows exactly this text in the page's content security policy."""
-    return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
+def item_columns(facts: Facts) -> dict[str, Any]:
+    """The leaderboard as columns."""
+    table = facts.fit.shown_items
+    columns = _ranking(table)
+    if by := facts.fit.context_columns:
+        values = zip(*(table[name] for name in by), strict=True)
+        columns["context"] = as_column([", ".join(map(label, value)) for value in values])
+    result = _columns(columns)
+    result["scale"] = value_range(table["score"], table["lower"], table["upper"])
+    result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2
+    joint = facts.evidence.joint
+    if joint is not None:
+        result["badge"] = first_badges(facts.fit, joint).tolist()[: len(result["name"])]
+    result["groups"] = len(set(result.get("context", result["group"])))
+    return result
+
+
+def worker_columns(facts: Facts) -> dict[str, Any]:
+    """The workers as columns, the flagged ones first, then by votes."""
+    table, population = facts.fit.worker_table, facts.population
+    place = {word: len(VERDICTS) - i for i, word in enumerate(VERDICTS)}
+    severity = np.array([place.get(word, 99) for word in population.verdict.tolist()])
+    order = np.lexsort((np.arange(table.height), -population.votes, severity))
+    columns = {
+        "verdict": population.verdict,
+        "name": table["worker"],
+        "reliability": table["reliability"],
+        "lower": table["lower"],
+        "upper": table["upper"],
+        "votes": table["comparisons"],
+        "agreement": table["agreement"],
+    }
+    if np.isfinite(table["side_bias"].astype(np.float64)).any():
+        columns["side_bias"] = table["side_bias"]
+    if np.isfinite(population.left_share).any():
+        columns["left"] = population.left_share
+    result = _columns({name: column[order] for name, column in columns.items()})
+    result["why"] = [
+        [[reason.code, *reason.figures] for reason in population.reasons[i] if SHORT[reason.code]]
+        for i in order[: len(result["name"])].tolist()
+    ]
+    result["why_text"] = [
+        "; ".join(SHORT[code].format(*given) for code, *given in why)
+        for why in result["why"][:FIRST_ROWS]
+    ]
+    result["flagged"] = min(int(population.flagged.sum()), len(result["name"]))
+    result["scale"] = value_range(
+        table["reliability"], table["lower"], table["upper"], population.level
+    )
+    result["level"] = population.level
+    return result
+
+
+def overall_columns(facts: Facts) -> dict[str, Any] | None:
+    """The best items over all contexts, where there is such a ranking."""
+    if facts.fit.overall_ranking is None:
+        return None
+    table = facts.fit.overall_ranking.shown_items
+    result = _columns({name: column[:FIRST_ROWS] for name, column in _ranking(table).items()})
+    result["scale"] = value_range(table["score"], table["lower"], table["upper"])
+    return {**result, "total": table.height}
+
+
+def _ranking(table: Table) -> dict[str, NDArray[Any]]:
+    """The columns of a leaderboard."""
+    return {
+        "rank": table["rank"],
+        "name": table["item"],
+        "score": table["score"],
+        "lower": table["lower"],
+        "upper": table["upper"],
+        "rank_lower": table["rank_lower"],
+        "rank_upper": table["rank_upper"],
+        "votes": table["comparisons"],
+        "group": table["component"],
+    }
+
+
+def scale_words(facts: Facts) -> dict[str, str]:
+    """What scores are called, and where their level comes from."""
+    name = score_name(facts.fit)
+    return {"score_name": name[0].upper() + name[1:], "scale_text": scale_text(facts.fit)}
+
+
+def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
+    """Columns as lists: texts as they read, numbers to six digits, None where missing."""
+    result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
+    texts = {
+        name: [label(value) for value in column[:MOST_ROWS]]
+        for name, column in columns.items()
+        if name in ("name", "context")
+    }
+    others = _NUMBER_BYTES * len(columns) + _REASON_BYTES
+    rows = _rows_within(texts, others)
+    if rows < min(result["total"], MOST_ROWS):  # shorter labels leave room for more rows
+        for name, long in texts.items():
+            texts[name] = [shortened(text, LONGEST_NAME) for text in long]
+        rows = _rows_within(texts, others)
+    for name, column in columns.items():
+        values = column[:rows]
+        if name in texts:
+            result[name] = texts[name][:rows]
+        elif values.dtype.kind == "f":
+            result[name] = [float(f"{v:.6g}") if v - v == 0 else None for v in values.tolist()]
+        else:
+            result[name] = values.tolist()
+    return result
+
+
+def _rows_within(texts: dict[str, list[str]], others: int) -> int:
+    """How many rows fit into `MOST_BYTES`, each of its texts and so many bytes of other values."""
+    sizes = [
+        sum(len(as_json(text).encode()) for text in row)
+        for row in zip(*texts.values(), strict=True)
+    ]
+    return int(np.searchsorted(np.cumsum(np.array(sizes, np.int64) + others), MOST_BYTES))
+
+
+def value_range(*columns: Any) -> list[float]:
+    """The limits of all values, with a little air."""
+    values = np.concatenate([np.atleast_1d(np.asarray(c, np.float64)) for c in columns])
+    values = values[np.isfinite(values)]
+    if not len(values):
+        return [0.0, 1.0]
+    low, high = float(values.min()), float(values.max())
+    air = 0.02 * (high - low) or 0.5
+    return [float(f"{low - air:.5g}"), float(f"{high + air:.5g}")]
+
+
+def as_json(value: Any) -> str:
+    """JSON that no HTML parser can take for markup."""
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    for mark, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"),
+                       ("\u2029", "2029")):  # fmt: skip
+        text = text.replace(mark, f"\\u{code}")
+    return text
+
+
+def what_is_followed(fit: FitRecord) -> dict[str, Any] | None:
+    """The section of a report on covariates and features; None where neither is used.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report.page import what_is_followed
+    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+    >>> what_is_followed(crowdsift.fit(votes)) is None
+    True
+    """
+    covariates = [each for each in fit.summary.get("covariates") or () if each["used"]]
+    features = fit.summary.get("item_features") or {"used": False}
+    if not covariates and not features["used"]:
+        return None
+    return {
+        "covariates": covariates,
+        "judges": _judges(fit) if covariates else [],
+        "scores": _both_scores(fit) if covariates else [],
+        "features": features if features["used"] else None,
+    }
+
+
+def _judges(fit: FitRecord) -> list[dict[str, Any]]:
+    """Coefficients of the workers with the most votes, a row per worker and covariate."""
+    table = fit.coefficients
+    if table is None:
+        return []
+    votes = dict(zip(fit.worker_table["worker"], fit.worker_table["comparisons"], strict=True))
+    best = sorted(votes, key=lambda who: -votes[who])[:_FOLLOWED]
+    place = {who: at for at, who in enumerate(best)}
+    rows = [row for row in table.records() if row["worker"] in place]
+    rows.sort(key=lambda row: place[row["worker"]])
+    return [{**row, "worker": label(row["worker"])} for row in rows]
+
+
+def _both_scores(fit: FitRecord) -> list[dict[str, Any]]:
+    """The best items with covariates held equal and as they are."""
+    items = fit.item_table
+    if "score_as_is" not in items:
+        return []
+    as_is = items["score_as_is"]
+    rank = np.empty(len(as_is), np.int64)
+    rank[np.argsort(-as_is, kind="stable")] = np.arange(1, len(as_is) + 1)
+    best = np.argsort(-items["score"], kind="stable")[:_FOLLOWED]
+    return [
+        {"name": label(items["item"][row]), "score": float(items["score"][row]),
+         "as_is": float(as_is[row]), "rank_as_is": int(rank[row])}
+        for row in best
+    ]  # fmt: skip
+
+
+def fit_html(fit: FitRecord) -> str:
+    """The head of the leaderboard and how the fit went, as a fragment of HTML.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report.page import fit_html
+    >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["<b>"], ["c"]), "bt")
+    >>> "&lt;b&gt;" in fit_html(fit)
+    True
+    """
+    table, verdict = fit.shown_items, fit.worker_table["verdict"].astype(str)
+    counts = [(word, int((verdict == word).sum())) for word in VERDICTS]
+    shown = min(table.height, _NOTEBOOK_ROWS)
+    scale = value_range(*(table[name][:shown] for name in ("score", "lower", "upper")))
+    return (
+        environment()
+        .get_template("fit.html")
+        .render(
+            method=fit.method,
+            summary=fit.summary,
+            level=level_text(fit.level),
+            verdicts=[entry for entry in counts if entry[1]],
+            rows=[_notebook_row(fit, i, scale) for i in range(shown)],
+            more=table.height - shown,
+            count=count,
+            many=many,
+        )
+    )
+
+
+def _notebook_row(fit: FitRecord, i: int, scale: list[float]) -> dict[str, Any]:
+    table = fit.shown_items
+    score, low, high = (float(table[name][i]) for name in ("score", "lower", "upper"))
+    known = bool(np.isfinite([low, high]).all())
+    return {
+        "rank": int(table["rank"][i]),
+        "name": shortened(item_label(fit.labels[i], fit.summary.get("by")), _NOTEBOOK_LABEL),
+        "score": score,
+        "at": bar(score, low, high, scale) if known else [],
+        "interval": f"{low:.2f} to {high:.2f}",
+        "votes": float(table["comparisons"][i]),
+    }

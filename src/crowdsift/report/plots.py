@@ -12,10 +12,16 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import Z90
-from crowdsift.report.facts import ABSENT, codes, has_gold, refit_model
+from crowdsift.report.facts import (
+    ABSENT,
+    VERDICTS,
+    codes,
+    describe_population,
+    has_gold,
+    refit_model,
+)
 from crowdsift.report.figures import trace_name
 from crowdsift.report.leftout import calibrate, fit_without
-from crowdsift.report.population import VERDICTS, describe_population
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
 

@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift.report.checks import BADGES, first_badges, run_checks, top_sentences
 from crowdsift.report.facts import gather
-from crowdsift.report.svg import Drawing
-from crowdsift.report.top import BADGES, first_badges, matrix_figure, top_sentences
-from crowdsift.report.top_checks import top_checks
+from crowdsift.report.figures import Drawing, matrix_figure
 
 
 def board(wins: int, losses: int) -> crowdsift.Comparisons:
@@ -26,14 +25,14 @@ def board(wins: int, losses: int) -> crowdsift.Comparisons:
 def test_a_clear_leader_and_a_shared_first_place() -> None:
     clear = gather(crowdsift.fit(board(80, 10), "bt"), refit=False)
     assert top_sentences(clear) == ["“a” is clearly the best (90 % sure)."]
-    check = {check.key: check for check in top_checks(clear)}["first"]
+    check = {check.key: check for check in run_checks(clear)}["first"]
     assert check.state == "good"
     shared = gather(crowdsift.fit(board(11, 10), "bt", level=0.95), refit=False)
     assert top_sentences(shared)[0].startswith(
         "First place is open between “a”, “b”: the best is one of them with "
     )
     apart = int(shared.fit.joint()["above_next"].sum())
-    check = {check.key: check for check in top_checks(shared)}["first"]
+    check = {check.key: check for check in run_checks(shared)}["first"]
     assert (check.state, check.finding) == (
         "care",
         f"2 items may be the best (95 %); {apart} of 2 neighbouring pairs are clearly apart.",
@@ -64,7 +63,7 @@ def test_what_was_asked_for_is_a_check() -> None:
     votes = crowdsift.simulate(items=6, workers=9, comparisons=500, seed=2).comparisons()
     plain = crowdsift.fit(votes, "bt")
     asked = plain.with_robustness().with_statistics(halves=2)
-    found = {check.key: check for check in top_checks(gather(asked, refit=False))}
+    found = {check.key: check for check in run_checks(gather(asked, refit=False))}
     robust = asked.summary["robustness"]
     assert found["leader"].finding == robust["text"] + "."
     fragile = robust["votes"] <= 2 or robust["votes"] < 0.01 * 500
@@ -73,7 +72,7 @@ def test_what_was_asked_for_is_a_check() -> None:
     triads = asked.statistics().triads
     assert triads is not None
     assert found["circles"].finding.startswith(f"{triads.intransitive} of {triads.triads} triads")
-    assert "leader" not in {check.key for check in top_checks(gather(plain, refit=False))}
+    assert "leader" not in {check.key for check in run_checks(gather(plain, refit=False))}
     page = asked.report(refit=False).html
     assert page.count(robust["text"]) == 1  # no sentence twice
 
@@ -91,15 +90,15 @@ def test_planted_misfit_copies_and_drift_are_checks() -> None:
     copied["worker"][len(drawn) :] = "copycat"
     fit = crowdsift.fit(copied, "bora-map")
     facts = gather(fit, refit=False)
-    found = {check.key: check for check in top_checks(facts)}
+    found = {check.key: check for check in run_checks(facts)}
     assert found["misfit"].state == "good"  # who clicks at random is flagged already
-    noise = {check.key: check for check in top_checks(gather(crowdsift.fit(copied, "bt")))}
+    noise = {check.key: check for check in run_checks(gather(crowdsift.fit(copied, "bt")))}
     assert noise["misfit"].state == "care"
     assert str(drawn.workers[3]) in noise["misfit"].finding
     assert found["copies"].state == "care"
     assert "copycat" in found["copies"].finding
     late = replace(fit, summary={**fit.summary, "drift": {"workers": ["w7"]}})
-    drift = {check.key: check for check in top_checks(replace(facts, fit=late))}["drift"]
+    drift = {check.key: check for check in run_checks(replace(facts, fit=late))}["drift"]
     assert (drift.state, "w7" in drift.finding) == ("care", True)
 
 
@@ -120,7 +119,7 @@ def test_islands_and_methods_without_intervals_have_no_joint_words(method: str) 
     fit = crowdsift.fit(votes, method)
     facts = gather(fit, refit=False)
     assert top_sentences(facts) == []
-    assert "first" not in {check.key for check in top_checks(facts)}
+    assert "first" not in {check.key for check in run_checks(facts)}
     assert matrix_figure(facts, 980) == ""
     assert fit.report(refit=False).html
 
