@@ -22,8 +22,8 @@ from scipy.stats import gamma
 from benchmarks.features import ADVERSARIES, Preferences, preference_rows
 from crowdsift.engines.grid import mirrored
 from crowdsift.results.verdicts import words_of
-from crowdsift.solvers.ep.type_classes import typical_reliability
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
+from crowdsift.solvers.ep.summaries import typical_reliability
+from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
 
 CAREFUL = gamma(8, scale=0.25)
 SHARES = (0.37, 0.4, 0.43, 0.46, 0.5, 0.54, 0.58, 0.65, 0.75, 0.9)

@@ -23,9 +23,9 @@ from scenario_results import (
 from crowdsift.engines.base import Engine
 from crowdsift.engines.fused import FusedSites, SummedSites
 from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerPoints, WorkerPriors
-from crowdsift.solvers.ep.type_summary import quantiles
-from crowdsift.solvers.ep.variances import loopy_bp
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
+from crowdsift.solvers.ep.items import loopy_bp
+from crowdsift.solvers.ep.summaries import quantiles
+from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
 
 
 class Ground(NamedTuple):

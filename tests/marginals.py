@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.fused import SummedSites
 from crowdsift.engines.grid import TypePosteriors, WorkerPriors
-from crowdsift.solvers.ep.type_summary import chosen_types, quantiles
+from crowdsift.solvers.ep.summaries import chosen_types, quantiles
 
 
 def check_marginals(

@@ -36,7 +36,7 @@ CALLS = {
             frame(size=[1.0, 0.0, 1.0, 0.5], prompt=list("ppqq")),
             covariates=["size"], dependent_by="prompt",
         ),
-        "cannot have covariates yet; leave one of the two away",
+        "not both at once yet: coefficients would be learned from votes that share an effect",
     ),
     "a start and covariates": (
         lambda: crowdsift.fit(
@@ -48,14 +48,14 @@ CALLS = {
         lambda: crowdsift.fit(
             frame(size=[1.0, 0.0, 1.0, 0.5], topic=list("sstt")), covariates=["size"], by="topic"
         ),
-        "are not tried together with covariates; leave one of the two away",
+        "not both at once yet: coefficients of a worker are the same in all contexts; leave one",
     ),
     "contexts and features of items": (
         lambda: crowdsift.fit(
             frame(topic=list("ssss")), by="topic",
             items={"item": list("abc"), "size": [1.0, 2.0, 3.0]},
         ),
-        "not tried together with features of items; leave one of the two away",
+        "not both at once yet: the prior by features is tried over whole workers only; leave one",
     ),
     "lists of other things": (
         lambda: crowdsift.fit(frame(), items={"item": list("abc"), "x": [[1.0], [None], ["b"]]}),

@@ -261,12 +261,16 @@ def protocols(*modules: Any) -> dict[str, type]:
         for name, each in vars(module).items()
         if inspect.isclass(each) and getattr(each, "_is_protocol", False)
     }
-    return {name: each for name, each in found.items() if name not in ("Protocol", "Engine")}
+    parts = {part for each in found.values() for part in each.__mro__[1:]}  # of a larger protocol
+    known = {name: each for name, each in found.items() if each not in parts}
+    return {name: each for name, each in known.items() if name not in ("Protocol", "Engine")}
 
 
 def members(protocol: type) -> set[str]:
     """Its passes, and what it holds."""
-    passes = {name for name, each in vars(protocol).items() if inspect.isfunction(each)}
+    parts = [part for part in protocol.__mro__ if getattr(part, "_is_protocol", False)]
+    passes = {name for part in parts for name, each in vars(part).items()
+              if inspect.isfunction(each)}  # fmt: skip
     return {name for name in passes if not name.startswith("_")} | set(attributes(protocol))
 
 

@@ -14,13 +14,13 @@ from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, simulate
 from crowdsift.engines import choose_engine
+from crowdsift.engines.dense import interpolated_prior, refined_levels
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refined_levels
 from crowdsift.numeric.distributions import deposit
-from crowdsift.solvers.ep.type_summary import quantiles
-from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.ep.worker_prior import (
+from crowdsift.solvers.ep.items import Factorisation, loopy_bp
+from crowdsift.solvers.ep.summaries import quantiles
+from crowdsift.solvers.ep.workers import (
     WorkerPrior,
     gaussian_on,
     power_grid,

@@ -13,7 +13,7 @@ from crowdsift.engines import cpu
 from crowdsift.engines.grid import RELIABILITY_ONLY
 from crowdsift.engines.sharded import sharded_engine
 from crowdsift.models import MODELS
-from crowdsift.solvers.ep.variances import Factorisation
+from crowdsift.solvers.ep.items import Factorisation
 
 QUICK = [
     *(("passage", method) for method in MODELS if method != "sift"),

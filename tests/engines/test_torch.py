@@ -224,7 +224,7 @@ def test_a_gpu_is_used_where_it_is_expected_to_be_faster(monkeypatch):
 
 def test_quantiles_are_those_of_the_host():
     from crowdsift.engines.torch.sites import quantiles as there
-    from crowdsift.solvers.ep.type_summary import quantiles
+    from crowdsift.solvers.ep.summaries import quantiles
 
     rng = np.random.default_rng(0)
     points = np.sort(rng.normal(size=(50, 9)), axis=1)

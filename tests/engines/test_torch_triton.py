@@ -16,8 +16,8 @@ from grid_cases import SHAPES, SIDE  # noqa: E402
 from crowdsift import Comparisons  # noqa: E402
 from crowdsift.engines.reference import ReferenceEngine  # noqa: E402
 from crowdsift.engines.torch import TorchEngine, rows, triton_solve  # noqa: E402
-from crowdsift.solvers.ep.variances import loopy_bp  # noqa: E402
-from crowdsift.solvers.ep.worker_prior import power_grid  # noqa: E402
+from crowdsift.solvers.ep.items import loopy_bp  # noqa: E402
+from crowdsift.solvers.ep.workers import power_grid  # noqa: E402
 
 
 def both_engines(votes: Comparisons) -> tuple[ReferenceEngine, TorchEngine]:

@@ -10,7 +10,7 @@ import pytest
 from crowdsift import Comparisons, simulate
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior
-from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
+from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 
 K = 5_000
 

@@ -199,7 +199,7 @@ def test_features_are_used_where_they_say_something_and_score_others(tmp_path):
 
 def test_too_many_items_are_refused(monkeypatch):
     votes, X, _ = drawn(3)
-    monkeypatch.setattr("crowdsift.models.bora_map.DENSE_ITEMS", 50)
+    monkeypatch.setattr("crowdsift.models.bora_map.MAX_DENSE_ITEMS", 50)
     with pytest.raises(RequestError, match="at most 50 items, not of 60; sift takes more"):
         crowdsift.fit(votes, "bora-map", items={"item": np.arange(60), "x": X})
 

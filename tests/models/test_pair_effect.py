@@ -11,8 +11,8 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.models import Sift
 from crowdsift.models.holdout import left_out_log_likelihood
-from crowdsift.solvers.ep.variances import Factorisation
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
+from crowdsift.solvers.ep.items import Factorisation
+from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
 
 
 @pytest.mark.parametrize("effect", [0.2, 1.0])

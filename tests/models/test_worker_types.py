@@ -14,8 +14,8 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior, WorkerTypes, mirrored
 from crowdsift.models import Sift
 from crowdsift.numeric.metrics import measure
-from crowdsift.solvers.ep.variances import Factorisation
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep.items import Factorisation
+from crowdsift.solvers.ep.workers import WorkerPrior, power_grid, worker_types
 
 
 def standardised(values):

@@ -10,9 +10,8 @@ import crowdsift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
 from crowdsift.models import Sift
-from crowdsift.solvers.ep.null_model import null_evidence
-from crowdsift.solvers.ep.run import propagate
-from crowdsift.solvers.ep.worker_prior import TIE_WIDTHS, WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep.search import null_evidence, propagate
+from crowdsift.solvers.ep.workers import TIE_WIDTHS, WorkerPrior, power_grid, worker_types
 
 # --- odd crowds ----------------------------------------------------------------------------------
 

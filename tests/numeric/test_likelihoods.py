@@ -7,7 +7,7 @@ import pytest
 from scipy.special import erfcx, expit, log_expit, log_ndtr
 
 from crowdsift.numeric.likelihoods import (
-    PROBIT_SMOOTHING,
+    LOGISTIC_SMOOTHING,
     logistic,
     polya_gamma_mean,
     probit,
@@ -65,5 +65,5 @@ def test_smoothing_is_the_mean_over_a_gaussian(variance):
     z = np.linspace(-9.0, 9.0, 4001)
     mass = np.exp(-0.5 * z**2) / np.exp(-0.5 * z**2).sum()
     exact = expit(m[:, None] + np.sqrt(variance) * z) @ mass
-    smoothed = sigmoid(m / np.sqrt(1.0 + PROBIT_SMOOTHING * variance))
+    smoothed = sigmoid(m / np.sqrt(1.0 + LOGISTIC_SMOOTHING * variance))
     np.testing.assert_allclose(smoothed, exact, atol=0.02)

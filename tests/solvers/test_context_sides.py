@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from crowdsift.engines.grid import SidePrior
 from crowdsift.numeric.random_effects import log_mean
-from crowdsift.solvers.ep.context_sides import SideTree
+from crowdsift.solvers.ep.terms.contexts import SideTree
 
 WHOLE = np.array([0, 0, 0, 1])
 
 
-def leaf_sums(seed, size=4):
+def context_sums(seed, size=4):
     rng = np.random.default_rng(seed)
     return rng.uniform(0.5, 4.0, size), rng.normal(size=size)
 
@@ -22,15 +22,15 @@ def leaf_sums(seed, size=4):
 @pytest.mark.parametrize("w", [0.15, 1e-12, 0.0])
 @pytest.mark.parametrize("t2", [0.2, 1e-12, 0.0])
 def test_messages_against_the_joint_gaussian(w, t2):
-    """Evidence, γ of leaves, and the sums of a worker, from the dense covariance of all γ."""
-    a, h = leaf_sums(2)
+    """Evidence, γ in contexts, and the sums of a worker, from the dense covariance of all γ."""
+    a, h = context_sums(2)
     side = SidePrior(0.3, t2)
     tree = SideTree(WHOLE, 2)
     tree.spread = w
     tree.start(side)
     tree.gather(a, h, side)
-    own = log_mean(h, a, tree.leaf_mean, tree.leaf_variance)  # of leaves by themselves
-    mean, variance = tree.leaf_posteriors(0.0)
+    own = log_mean(h, a, tree.context_mean, tree.context_variance)  # of contexts by themselves
+    mean, variance = tree.context_posteriors(0.0)
     for s in (0, 1):
         mine = np.flatnonzero(s == WHOLE)
         n = len(mine)
@@ -51,23 +51,23 @@ def test_messages_against_the_joint_gaussian(w, t2):
 
 @pytest.mark.parametrize("w", [0.15, 0.0])
 @pytest.mark.parametrize("t2", [0.2, 0.0])
-def test_what_is_not_known_of_the_crowd_adds_to_the_variance_of_a_leaf(w, t2):
-    """A leaf's mean is linear in g0: the variance of g0 enters by the square of that slope."""
-    a, h = leaf_sums(7)
+def test_what_is_not_known_of_the_crowd_adds_to_the_variance_in_a_context(w, t2):
+    """The mean in a context is linear in g0, whose variance enters by the square of the slope."""
+    a, h = context_sums(7)
     means = []
     for g0 in (0.0, 1.0):
         side = SidePrior(g0, t2)
         tree = SideTree(WHOLE, 2)
         tree.spread = w
         tree.gather(a, h, side)
-        means.append(tree.leaf_posteriors(0.0)[0])
-    sure, unsure = (tree.leaf_posteriors(variance)[1] for variance in (0.0, 0.04))
+        means.append(tree.context_posteriors(0.0)[0])
+    sure, unsure = (tree.context_posteriors(variance)[1] for variance in (0.0, 0.04))
     np.testing.assert_allclose(unsure - sure, 0.04 * (means[1] - means[0]) ** 2, rtol=1e-9)
 
 
 @given(st.integers(0, 10**6), st.sampled_from([0.0, 1e-3, 0.3]), st.sampled_from([0.0, 0.2]))
 def test_the_slope_is_a_finite_difference(seed, w, t2):
-    a, h = leaf_sums(seed)
+    a, h = context_sums(seed)
     tree = SideTree(WHOLE, 2)
     tree.gather(5.0 * a, 3.0 * h, SidePrior(0.3, t2))
     weight, step = np.array([0.9, 0.4]), 1e-5
@@ -106,15 +106,15 @@ def test_contexts_that_do_not_differ_have_spread_0():
         tree.learn(np.ones(300))
     assert tree.spread == 0.0
     tree.gather(a, h, side)
-    found = tree.leaf_posteriors(0.0)[0].reshape(-1, 4)
+    found = tree.context_posteriors(0.0)[0].reshape(-1, 4)
     np.testing.assert_allclose(found, found[:, [0]] @ np.ones((1, 4)))
 
 
-def test_what_is_unknown_of_the_population_is_unknown_of_every_leaf():
-    a, h = leaf_sums(3)
+def test_what_is_unknown_of_the_population_is_unknown_of_every_context():
+    a, h = context_sums(3)
     tree = SideTree(WHOLE, 2)
     tree.spread = 0.0
     tree.gather(a, h, SidePrior(0.3, 0.0))
-    mean, variance = tree.leaf_posteriors(0.04)
+    mean, variance = tree.context_posteriors(0.04)
     np.testing.assert_allclose(mean, 0.3)
     np.testing.assert_allclose(variance, 0.04)

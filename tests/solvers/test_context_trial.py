@@ -10,10 +10,9 @@ import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
-from crowdsift.solvers.ep import contexts
-from crowdsift.solvers.ep.context_sides import SideTree
-from crowdsift.solvers.ep.context_types import TypeTree, spread_kernel
-from crowdsift.solvers.ep.worker_prior import power_grid
+from crowdsift.solvers.ep.terms import contexts
+from crowdsift.solvers.ep.terms.contexts import SideTree, TypeTree, spread_kernel
+from crowdsift.solvers.ep.workers import power_grid
 
 
 def fitted(votes, **values):
@@ -61,7 +60,7 @@ def test_workers_who_differ_pass_the_screening(spread, side_sd, monkeypatch):
     votes = draw_votes(spread, side_sd, seed=7)
     screened = fitted(votes)
     monkeypatch.setattr(contexts, "_MIN_GAIN", -np.inf)
-    monkeypatch.setattr(contexts, "_PATIENCE", 10**6)
+    monkeypatch.setattr(contexts.Contexts, "patience", 10**6)
     assert screened["evidence"] == fitted(votes)["evidence"]
     assert screened["context_spread"] > 0.0
 

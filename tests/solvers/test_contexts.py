@@ -12,15 +12,14 @@ from context_votes import draw_votes
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
+from crowdsift.engines.dense import interpolated_prior
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
 from crowdsift.engines.reference import ReferenceEngine
-from crowdsift.engines.reference.adaptive_grid import interpolated_prior
 from crowdsift.io.items import read_gold
 from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.ep.context_types import TypeTree, likelihoods, spread_kernel
-from crowdsift.solvers.ep.contexts import ContextSites
-from crowdsift.solvers.ep.worker_prior import power_grid
+from crowdsift.solvers.ep.terms.contexts import ContextSites, TypeTree, likelihoods, spread_kernel
+from crowdsift.solvers.ep.workers import power_grid
 from crowdsift.votes.graph import folds
 
 # --- messages ---------------------------------------------------------------------------------
@@ -36,33 +35,35 @@ def test_types_by_enumeration(shape):
     levels = np.array([0.7, 1.5])
     points, widths = mirrored(levels), len(shape.widths)
     types, regular = shape.n_types(levels), widths * 5
-    leaf = rng.uniform(0.01, 1.0, (3, types))
+    likelihood = rng.uniform(0.01, 1.0, (3, types))
     prior, bonus = rng.dirichlet(np.ones(types)), np.array([0.4, -0.2])
     tree = TypeTree(np.array([0, 0, 1]), 2, shape)
     tree.spread = 0.5
-    tree.gather(leaf, levels, bonus)
+    tree.gather(likelihood, levels, bonus)
     q, log_messages = tree.posterior(prior)
     K = np.eye(types)
     for d in range(widths):
         K[5 * d : 5 * d + 5, 5 * d : 5 * d + 5] = spread_kernel(points, 0.5)
     lift = np.exp(np.where(np.arange(types) < regular, bonus[0], 0.0))
-    joint = np.einsum("t,tu,tv,u,v->tuv", prior * lift, K, K, leaf[0], leaf[1])
-    single = prior * np.exp(np.where(np.arange(types) < regular, bonus[1], 0.0)) * (K @ leaf[2])
+    joint = np.einsum("t,tu,tv,u,v->tuv", prior * lift, K, K, likelihood[0], likelihood[1])
+    single = (
+        prior * np.exp(np.where(np.arange(types) < regular, bonus[1], 0.0)) * (K @ likelihood[2])
+    )
     np.testing.assert_allclose(q[0], joint.sum(axis=(1, 2)) / joint.sum(), rtol=1e-10)
     np.testing.assert_allclose(q[1], single / single.sum(), rtol=1e-10)
     assert log_messages == pytest.approx(np.log(joint.sum()) + np.log(single.sum()), rel=1e-10)
-    priors = tree.leaf_priors(prior)
+    priors = tree.context_priors(prior)
     for g, sums in ((0, (0, 2)), (1, (0, 1))):
-        mine = priors[g] * leaf[g]
+        mine = priors[g] * likelihood[g]
         np.testing.assert_allclose(mine / mine.sum(), joint.sum(axis=sums) / joint.sum(), rtol=1e-9)
 
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])
-def test_workers_of_one_leaf_need_no_tree(engine):
-    """Counts and posteriors are those of a tree in which every worker and every leaf is."""
+def test_workers_of_one_context_need_no_tree(engine):
+    """Counts and posteriors are those of a tree in which every worker in a context is."""
     votes = draw_votes(0.3, 0.8, seed=21, each=6, workers=8, contexts=4, items=5)
     context = votes.item_contexts[votes.first]
-    votes = votes.select((votes.worker_codes() % 3 > 0) | (context == 1))  # every third: one leaf
+    votes = votes.select((votes.worker_codes() % 3 > 0) | (context == 1))  # one of each third
     shape = WorkerTypes(np.zeros(1), np.array([-1.0, 2.0]), np.zeros(2), sides=True)
     apart = choose_engine(engine, votes, 1).by_context()
     levels, rng = power_grid(13), np.random.default_rng(2)
@@ -74,13 +75,13 @@ def test_workers_of_one_leaf_need_no_tree(engine):
         sites.types.spread = 0.3
         found = sites.update(levels, prior, means, damping=0.0, clip=True, side=side)
     whole = TypeTree(apart.worker, votes.n_workers, shape)
-    leaf = likelihoods(sites.leaves, levels, shape, np.arange(len(apart.worker)))
-    whole.gather(leaf, levels, sites.side.bonus)
+    likelihood = likelihoods(sites.by_context, levels, shape, np.arange(len(apart.worker)))
+    whole.gather(likelihood, levels, sites.side.bonus)
     q = whole.posterior(prior)[0]
     np.testing.assert_allclose(found.counts, q.sum(axis=0), rtol=2e-5, atol=1e-6)
     np.testing.assert_allclose(found.regular, q[:, : 2 * len(levels) + 1].sum(axis=1), rtol=1e-5)
-    np.testing.assert_allclose(sites.leaf_priors().masses, whole.leaf_priors(prior), rtol=1e-5,
-                               atol=1e-9)  # fmt: skip
+    priors = sites.context_priors().masses
+    np.testing.assert_allclose(priors, whole.context_priors(prior), rtol=1e-5, atol=1e-9)
     for rows in (slice(0, 3), slice(2, votes.n_workers)):
         masses = sites.posteriors(prior, rows).masses
         np.testing.assert_allclose(masses, q[rows], rtol=1e-5, atol=1e-9)
@@ -94,14 +95,14 @@ def test_the_spread_is_where_the_evidence_is_largest(workers):
     points = mirrored(levels)
     whole = np.repeat(np.arange(workers), 5 if workers == 30 else 2)
     centre = rng.uniform(1.0, 3.0, workers)[whole] * (1.0 + 0.3 * rng.normal(size=len(whole)))
-    leaf = np.exp(-0.5 * ((points - centre[:, None]) / 0.25) ** 2)
+    likelihood = np.exp(-0.5 * ((points - centre[:, None]) / 0.25) ** 2)
     prior = np.where(points > 0, np.gradient(points), 1e-9)
     prior /= prior.sum()
 
     def value(spread):
         tree = TypeTree(whole, workers, RELIABILITY_ONLY)
         tree.spread = spread
-        tree.gather(leaf, levels, np.zeros(workers))
+        tree.gather(likelihood, levels, np.zeros(workers))
         return tree.posterior(prior)[1] - np.log(spread) - 0.5 * (0.1 / spread) ** 2
 
     tried = np.exp(np.linspace(np.log(0.04), np.log(0.8), 400))
@@ -110,7 +111,7 @@ def test_the_spread_is_where_the_evidence_is_largest(workers):
         tree = TypeTree(whole, workers, RELIABILITY_ONLY)
         tree.spread = start
         for _ in range(60):
-            tree.gather(leaf, levels, np.zeros(workers))
+            tree.gather(likelihood, levels, np.zeros(workers))
             tree.learn(prior)
         assert tree.spread == pytest.approx(best, rel=0.01)
     if workers == 30:
@@ -130,12 +131,12 @@ def test_votes_that_say_nothing_leave_the_spread_at_its_prior(start):
     assert tree.spread == pytest.approx(0.1, rel=1e-3)
 
 
-def test_leaves_that_contradict_each_other_leave_no_type_without_a_prior():
+def test_contexts_that_contradict_each_other_leave_no_type_without_a_prior():
     levels = power_grid(9)
     tree = TypeTree(np.array([0, 0]), 1, RELIABILITY_ONLY)
     tree.spread = 0.02
     tree.gather(np.eye(9)[[0, 8]], levels, np.zeros(1))
-    found = tree.leaf_priors(np.full(9, 1 / 9))
+    found = tree.context_priors(np.full(9, 1 / 9))
     assert (found > 0.0).all()
     np.testing.assert_allclose(found.sum(axis=1), 1.0)
     assert found.argmax(axis=1).tolist() == [8, 0]  # each what the other one says

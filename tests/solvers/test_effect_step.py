@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from crowdsift.solvers.ep.effect_step import scoring_step
+from crowdsift.solvers.ep.items import scoring_step
 
 
 @pytest.mark.parametrize(

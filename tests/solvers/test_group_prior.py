@@ -9,15 +9,15 @@ import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift.engines.dense import laplacian
 from crowdsift.engines.grid import SiteSystem
-from crowdsift.engines.reference.operators import laplacian
-from crowdsift.solvers.ep.effect_step import scoring_step
-from crowdsift.solvers.ep.group_prior import GroupPrior
+from crowdsift.solvers.ep.items import scoring_step
+from crowdsift.solvers.ep.terms.dependent import GroupPrior
 
 S = 0.3
 
 
-def leaves(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
+def nodes(rng: np.random.Generator) -> tuple[np.ndarray, ...]:
     """Leaves of 9 groups of one to four of 5 items, and the pairs within groups."""
     item, group, low, high = [], [], [], []
     for g in range(9):
@@ -43,9 +43,9 @@ def log_evidence(C: np.ndarray, L: np.ndarray, b: np.ndarray) -> float:
 
 
 @pytest.mark.parametrize("smallest", [0.0, -0.2])  # sites of negative precision, too
-def test_leaves_integrated_out_block_by_block_are_those_of_dense_matrices(smallest: float) -> None:
+def test_nodes_integrated_out_block_by_block_are_those_of_dense_matrices(smallest: float) -> None:
     rng = np.random.default_rng(3)
-    item, group, low, high = leaves(rng)
+    item, group, low, high = nodes(rng)
     n, weight = len(item), rng.uniform(smallest, 2.0, len(low))
     pull = rng.normal(size=len(low))
     b = np.bincount(low, pull, n) - np.bincount(high, pull, n)
@@ -60,7 +60,7 @@ def test_leaves_integrated_out_block_by_block_are_those_of_dense_matrices(smalle
     np.testing.assert_allclose(prior.solve(system, np.zeros(n), 0.0), sigma @ b, atol=1e-12)
     kept: list[Any] = []
     sites = SimpleNamespace(set_pair_variances=kept.append)
-    found = prior.pair_variances(SimpleNamespace(system=system, sites=sites))  # type: ignore[arg-type]
+    found = prior.pair_variances(SimpleNamespace(system=system, pair_sites=sites))  # type: ignore[arg-type]
     assert found.definite
     np.testing.assert_allclose(found.items, np.diag(sigma), atol=1e-12)
     apart = np.diag(sigma)[low] + np.diag(sigma)[high] - 2.0 * sigma[low, high]

@@ -11,15 +11,14 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
+from crowdsift.engines.dense import laplacian
 from crowdsift.engines.fused import pair_distances, solve_rows
 from crowdsift.engines.grid import RELIABILITY_ONLY, SiteSystem, mirrored
-from crowdsift.engines.reference.operators import laplacian
-from crowdsift.solvers.ep import low_rank_features
-from crowdsift.solvers.ep.item_features import DensePrior
-from crowdsift.solvers.ep.low_rank_features import LowRankPrior
+from crowdsift.solvers.ep.items import Factorisation
 from crowdsift.solvers.ep.state import Propagation, Settings
-from crowdsift.solvers.ep.variances import Factorisation
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid
+from crowdsift.solvers.ep.terms import features as low_rank_features
+from crowdsift.solvers.ep.terms.features import DensePrior, LowRankPrior
+from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
 from crowdsift.votes.item_features import standardised_group
 
 KINDS = [DensePrior, LowRankPrior]
@@ -221,7 +220,7 @@ def test_sites_without_a_proper_gaussian_are_said_to_be_improper():
     for weight, definite in ((-9.0, False), (2.0, True)):
         system = SiteSystem(laplacian(2, low, high, np.array([weight])), rhs, 0.0)
         sites = SimpleNamespace(set_pair_variances=lambda pairs: None)
-        found = prior.pair_variances(SimpleNamespace(system=system, sites=sites))
+        found = prior.pair_variances(SimpleNamespace(system=system, pair_sites=sites))
         assert found.definite is definite
         C = 0.7 * np.eye(2) + 0.3 * np.array([[1.0, -1.0], [-1.0, 1.0]])
         L = weight * np.array([[1.0, -1.0], [-1.0, 1.0]])

@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 
 from crowdsift.engines.grid import RELIABILITY_ONLY, VoteSites
-from crowdsift.solvers.ep import kept_sites as module
-from crowdsift.solvers.ep.kept_sites import (
+from crowdsift.solvers.ep import warm as module
+from crowdsift.solvers.ep.warm import (
     SavedSites,
     carried_over,
     kept_sites,
     recoded,
     worker_codes,
 )
-from crowdsift.solvers.ep.worker_prior import worker_types
+from crowdsift.solvers.ep.workers import worker_types
 
 ITEMS, WORKERS = 4, 3
 

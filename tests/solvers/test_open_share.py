@@ -9,11 +9,11 @@ import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import mirrored
-from crowdsift.solvers.ep.open_share import classes_of, share_trials
-from crowdsift.solvers.ep.run import propagate
+from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings
-from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
-from crowdsift.solvers.ep.worker_prior import power_grid
+from crowdsift.solvers.ep.summaries import class_evidence, typical_reliability
+from crowdsift.solvers.ep.terms.features import classes_of, share_trials
+from crowdsift.solvers.ep.workers import power_grid
 from crowdsift.votes.item_features import standardised_group
 
 WORKERS, PAIRS = 8, 200

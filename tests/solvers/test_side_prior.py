@@ -7,7 +7,7 @@ import pytest
 
 from crowdsift.engines.grid import SidePrior
 from crowdsift.numeric.random_effects import RandomEffects
-from crowdsift.solvers.ep.side_prior import PopulationSide, learn_sides
+from crowdsift.solvers.ep.workers import PopulationSide, learn_sides
 
 
 def drawn(variance, workers=400, seed=1, mean=0.4):

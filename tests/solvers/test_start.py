@@ -13,9 +13,9 @@ import crowdsift
 from crowdsift import Comparisons, InputError, RequestError, cli
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
-from crowdsift.solvers.ep import run
-from crowdsift.solvers.ep.kept_sites import carried_over, kept_sites, recoded
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.warm import carried_over, kept_sites, recoded
+from crowdsift.solvers.ep.workers import WorkerPrior, power_grid, worker_types
 
 
 def largest_difference(one, two):
@@ -303,8 +303,8 @@ def test_command_line(crowd, cold, tmp_path, capsys, monkeypatch):
 def test_of_two_starts_that_agree_the_one_nearer_its_end_goes_on(monkeypatch):
     """Eight iterations of the first start are not thrown away for two of the second."""
     completed = []
-    real = run.complete
-    monkeypatch.setattr(run, "complete", lambda each: (completed.append(each), real(each)))
+    real = Propagation.complete
+    monkeypatch.setattr(Propagation, "complete", lambda each: (completed.append(each), real(each)))
     votes = crowdsift.simulate(items=155, workers=80, comparisons=3000, seed=3).comparisons()
     fit = crowdsift.fit(votes, threads=1)
     assert [each.name for each in completed] == ["flat"]

@@ -10,11 +10,21 @@ from scipy.stats import norm
 
 from crowdsift.engines.fused import ReliabilitySummary
 from crowdsift.engines.grid import TypePosteriors, mirrored
-from crowdsift.solvers.ep import type_classes, type_summary
-from crowdsift.solvers.ep.side_hint import hints_at_sides, side_scores
-from crowdsift.solvers.ep.type_classes import class_evidence, typical_reliability
-from crowdsift.solvers.ep.type_summary import chosen_types, quantiles, summarise
-from crowdsift.solvers.ep.worker_prior import WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep import summaries
+from crowdsift.solvers.ep.summaries import (
+    chosen_types,
+    class_evidence,
+    quantiles,
+    summarise,
+    typical_reliability,
+)
+from crowdsift.solvers.ep.workers import (
+    WorkerPrior,
+    hints_at_sides,
+    power_grid,
+    side_scores,
+    worker_types,
+)
 
 WORKERS, LEVELS = 7, power_grid(9)
 
@@ -45,8 +55,8 @@ def listed(prior, points, masses):
 @pytest.mark.parametrize(("ties", "sides"), [(False, False), (True, False), (True, True)])
 def test_summaries_are_sums_over_types(ties, sides, monkeypatch):
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=ties, sides=sides))
-    monkeypatch.setattr(type_summary, "_NUMBERS", 3 * len(prior.masses))  # some workers at a time
-    monkeypatch.setattr(type_summary, "_BLOCK", 2 * len(mirrored(LEVELS)))
+    monkeypatch.setattr(summaries, "_NUMBERS", 3 * len(prior.masses))  # some workers at a time
+    monkeypatch.setattr(summaries, "_BLOCK", 2 * len(mirrored(LEVELS)))
     rng = np.random.default_rng(2)
     G, V = rng.normal(size=WORKERS), rng.uniform(0.1, 0.5, WORKERS)
     sites = posteriors(prior)
@@ -130,8 +140,8 @@ def test_what_an_engine_sums_up_by_itself_is_the_same(ties, whole, monkeypatch):
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=ties, sides=ties))
     sides = np.linspace(-1.0, 1.0, WORKERS), np.full(WORKERS, 0.3)
     plain = summarise(posteriors(prior), prior, sides)
-    monkeypatch.setattr(type_summary, "_MANY", WORKERS)
-    monkeypatch.setattr(type_summary, "_BLOCK", 2 * len(mirrored(LEVELS)))  # several threads
+    monkeypatch.setattr(summaries, "_MANY", WORKERS)
+    monkeypatch.setattr(summaries, "_BLOCK", 2 * len(mirrored(LEVELS)))  # several threads
     sites = OnDevice(prior, whole=whole)
     found = summarise(sites, prior, sides)
     assert sites.asked == (["summary"] if whole else ["summary", "quantiles"])
@@ -146,7 +156,7 @@ def test_quantiles_that_an_engine_does_not_look_up_are_found_here(monkeypatch):
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=True, sides=True))
     sides = np.linspace(-1.0, 1.0, WORKERS), np.full(WORKERS, 0.3)
     plain = summarise(posteriors(prior), prior, sides)
-    monkeypatch.setattr(type_summary, "_MANY", WORKERS)
+    monkeypatch.setattr(summaries, "_MANY", WORKERS)
     monkeypatch.setattr(OnDevice, "quantiles", lambda self, *given: None)
     found = summarise(OnDevice(prior, whole=False), prior, sides)
     for one, two in zip([*found[:-1], *found.points], [*plain[:-1], *plain.points], strict=True):
@@ -199,7 +209,7 @@ def test_types_are_chosen_as_often_as_they_are_probable():
 def test_classes_are_averages_within_them(sides, monkeypatch):
     """Adversarial, random, informative, one-sided: the mean likelihood of the types of each."""
     prior = WorkerPrior.start(LEVELS, 1.0, 0.5, worker_types(ties=sides, sides=sides))
-    monkeypatch.setattr(type_classes, "_NUMBERS", 3 * len(prior.masses))
+    monkeypatch.setattr(summaries, "_NUMBERS", 3 * len(prior.masses))
     rng = np.random.default_rng(5)
     likelihood = rng.gamma(0.5, size=(WORKERS, len(prior.masses)))
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from crowdsift.engines.grid import mirrored
-from crowdsift.solvers.ep.worker_prior import SHARES, WorkerPrior, power_grid, worker_types
+from crowdsift.solvers.ep.workers import SHARES, WorkerPrior, power_grid, worker_types
 
 PRIOR_WORKERS, SHARE_WORKERS, SPREAD_WORKERS, LEAST_SPREAD = 50.0, 5.0, 20.0, 0.05
 

@@ -19,7 +19,7 @@ class TypeGrid {
 public:
     static constexpr std::size_t kMostLevels = 1024;
     static constexpr double kNarrow =
-        1.0;  // cells; see refined_levels in engines/reference/adaptive_grid.py
+        1.0;  // cells; see refined_levels in engines/dense.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
     static constexpr double kSlack = 0.15;  // share of the span that an end may be off
 
@@ -131,7 +131,7 @@ public:
 
     // Which levels a worker should have for its likelihood over lanes on the levels it has; new
     // ones of its own are written to `out`. See refined_levels in
-    // engines/reference/adaptive_grid.py.
+    // engines/dense.py.
     Choice refine(const double* levels, bool has_own, const float* likelihood,
                   std::vector<double>& out) const {
         double total = 0.0, first = 0.0, second = 0.0;

@@ -1,6 +1,6 @@
 // Summaries of posteriors over types, worker by worker, so that no array of workers by types is
 // needed: their marginals, types at evenly spaced quantiles, and quantiles of reliability.
-// Specified in src/crowdsift/solvers/ep/type_summary.py.
+// Specified in src/crowdsift/solvers/ep/summaries.py.
 #pragma once
 
 #include <algorithm>

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
+from crowdsift.numeric.likelihoods import sigmoid, smoothing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -231,7 +231,7 @@ def vote_precision(difference: Vector, variance: Vector, types: Vector, share: V
     """
     total = np.zeros_like(difference)
     for beta, part in zip(types, share, strict=True):
-        flat = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * beta * beta * variance)
+        flat = smoothing(beta * beta * variance)
         chance = sigmoid(flat * beta * difference)
         total += part * beta * beta * flat * chance * (1.0 - chance)
     return total
@@ -252,7 +252,7 @@ def answer(
     >>> step > 0, shrink > 0, share
     (True, True, array([0.5, 0.5]))
     """
-    slope = types / np.sqrt(1.0 + PROBIT_SMOOTHING * types**2 * variance)
+    slope = types * smoothing(types**2 * variance)
     chance = np.clip(sigmoid(slope * difference), _TINY, 1.0 - _TINY)
     likely = outcome * np.log(chance) + (1.0 - outcome) * np.log1p(-chance)
     after = share * np.exp(likely - likely.max())

@@ -17,7 +17,7 @@ from crowdsift.io.ingest import coded_votes
 from crowdsift.io.items import read_item_values
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, Model, model
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
+from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.threads import thread_count
 from crowdsift.results.compared import Pairs, better
 from crowdsift.results.predict import item_codes
@@ -426,7 +426,7 @@ def vote_labels(coded: CodedVotes, found: Fit) -> VoteLabels:
         first, second, unsure = place[one], place[two], rough[one] + rough[two]
         gap = score[first] - score[second]
         sd = np.maximum(_difference_sd(found, code[first], code[second], unsure), 1e-12)
-        flat = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (typical * sd) ** 2)
+        flat = smoothing((typical * sd) ** 2)
         chance = better(found, code, Pairs(first, second, gap, sd))
         turned[part], surer[part] = chance < 0.5, np.maximum(chance, 1.0 - chance)
         ahead = np.where(turned[part], -gap, gap)  # of the more probable one; may be below 0

@@ -182,7 +182,7 @@ By = Annotated[
 Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]
-EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu, torch, dask or reference.")]
+EngineName = Annotated[str, typer.Option("--engine", help="auto, cpu, torch, disk or dask.")]
 Device = Annotated[
     str | None,
     typer.Option(help="The GPU of engine torch: cuda:0, cuda:1, ...; by default the first."),

@@ -35,7 +35,6 @@ _NEEDED_BY_PAIRS = 160
 # Where each engine lives; its module has a function `engine(comparisons, threads)`.
 ENGINES = {
     "cpu": "crowdsift.engines.cpu",
-    "reference": "crowdsift.engines.reference",
     "sharded": "crowdsift.engines.sharded",
     "torch": "crowdsift.engines.torch",
 }

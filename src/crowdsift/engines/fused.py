@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["FusedEStep", "FusedLaplacian", "FusedSites", "ReliabilitySummary", "SummedSites",
-           "TypeMarginals", "pair_distances", "solve_rows"]  # fmt: skip
 
 _BLOCK = 1 << 22  # numbers that are gathered at once
 
@@ -48,7 +46,7 @@ class FusedSites(Protocol):
     """`GridSites` with belief propagation to its end, and what the host has left to do."""
 
     def loopy_bp(self, tolerance: float, sweeps: int, *, fresh: bool) -> PairVariances | None:
-        """As `solvers.ep.variances.loopy_bp`, over the pairs of the last `system`.
+        """As `solvers.ep.items.loopy_bp`, over the pairs of the last `system`.
 
         At most so many sweeps, until no message moves by more than `tolerance` times the diagonal;
         from no messages if `fresh`, else from those of the call before.
@@ -57,7 +55,7 @@ class FusedSites(Protocol):
     def quantiles(
         self, points: Vector, masses: Vector, levels: Vector, atom: Vector
     ) -> Vector | None:
-        """As `solvers.ep.type_summary.quantiles`."""
+        """As `solvers.ep.summaries.quantiles`."""
 
     def summary(self, prior: Vector, levels: Vector) -> ReliabilitySummary | None:
         """Posteriors of all workers and their quantiles, where a type is a reliability alone."""
@@ -96,7 +94,7 @@ class SummedSites(Protocol):
     def quantiles(
         self, points: Vector, masses: Vector, levels: Vector, atom: Vector
     ) -> Vector | None:
-        """As `solvers.ep.type_summary.quantiles`."""
+        """As `solvers.ep.summaries.quantiles`."""
 
 
 @runtime_checkable

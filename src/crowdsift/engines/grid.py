@@ -21,7 +21,7 @@ and a loss of weight n·(1 - y), each with a site of its own.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, NamedTuple, Protocol, Self
+from typing import TYPE_CHECKING, NamedTuple, Protocol, Self, runtime_checkable
 
 import numpy as np
 
@@ -45,26 +45,6 @@ from crowdsift.engines.kinds import (
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
-
-__all__ = [
-    "LEAST_DENOMINATOR",
-    "RELIABILITY_ONLY",
-    "Factoriser",
-    "Grid",
-    "GridSites",
-    "Messages",
-    "PairPosteriors",
-    "PairVariances",
-    "SidePrior",
-    "SiteSystem",
-    "SiteUpdate",
-    "TypePosteriors",
-    "VoteSites",
-    "WorkerPoints",
-    "WorkerPriors",
-    "WorkerTypes",
-    "mirrored",
-]
 
 # Denominators 1 - τV and 1 - κv are at least this; below, EP would leave the proper Gaussians.
 LEAST_DENOMINATOR = 0.05
@@ -224,12 +204,8 @@ class VoteSites(NamedTuple):
     high: Workers
 
 
-class GridSites(Protocol):
-    """The sites of one run of expectation propagation and the passes that move them."""
-
-    n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes as one
-    n_pairs: Total  # pairs of items that are compared
-    pairs_held: Total  # the same with those that another shard owns
+class TypeSites(Protocol):
+    """The passes between votes and the types of their workers."""
 
     @changes
     def update(
@@ -279,6 +255,14 @@ class GridSites(Protocol):
         Returns how many workers' grids moved.
         """
 
+
+class RunSites(TypeSites, Protocol):
+    """The sites of one run of expectation propagation: the passes, and what items receive."""
+
+    n_votes: Total  # votes with a site: a soft outcome counts as two, equal votes as one
+    n_pairs: Total  # pairs of items that are compared
+    pairs_held: Total  # the same with those that another shard owns
+
     def pair_sums(self) -> Shared:
         """Σ n·τ and Σ ±n·ν of pairs that several shards have, a row per pair."""
 
@@ -292,6 +276,29 @@ class GridSites(Protocol):
         V = V_r/D² + s/D, where E_r and V_r are those of the scores alone; the evidence gains
         Σ ½(s·H²/D - log D).
         """
+
+    @changes
+    def transform(
+        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
+    ) -> None:
+        """The sites for scores divided by `scale`, of the other sign, with τ at least 0.
+
+        The pair effect of the last `system` takes up the scale, too.
+
+        With `grids` adaptive grids of workers take up the scale.
+        """
+
+    def copy(self) -> Self:
+        """The same sites once more."""
+
+    @changes
+    def suspend(self) -> None:
+        """Give back memory that can be filled again: messages, and variances of pairs."""
+
+
+@runtime_checkable
+class PairSites(Protocol):
+    """Posteriors of the differences of compared pairs, which cavities start from."""
 
     def pair_posteriors(self, means: Items) -> PairPosteriors:
         """E and V of every pair; the slope is ½Σ[(H - a·E)² + a²·V - a].
@@ -320,23 +327,9 @@ class GridSites(Protocol):
         its `log_determinant` is Σ log(l_a l_b - W²).
         """
 
-    @changes
-    def transform(
-        self, *, scale: float = 1.0, flip: bool = False, clip: bool = False, grids: bool = False
-    ) -> None:
-        """The sites for scores divided by `scale`, of the other sign, with τ at least 0.
 
-        The pair effect of the last `system` takes up the scale, too.
-
-        With `grids` adaptive grids of workers take up the scale.
-        """
-
-    def copy(self) -> Self:
-        """The same sites once more."""
-
-    @changes
-    def suspend(self) -> None:
-        """Give back memory that can be filled again: messages, and variances of pairs."""
+class SavableSites(Protocol):
+    """Sites that can be read and replaced, one by one."""
 
     def vote_sites(self) -> VoteSites:
         """The sites as they stand, in single precision."""
@@ -344,6 +337,11 @@ class GridSites(Protocol):
     @changes
     def set_vote_sites(self, sites: VoteSites, half: int) -> None:
         """Take over sites in the order of `vote_sites`, and grids of `half` positive points."""
+
+
+@runtime_checkable
+class GridSites(RunSites, PairSites, SavableSites, Protocol):
+    """The sites that an engine makes."""
 
     def pair_likelihood(self, differences: Pairs, variances: Pairs, points: WorkerPoints) -> Total:
         """Σ n log of the mean of Z over a worker's points.

@@ -13,7 +13,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
 from crowdsift.models.sign import SignSupport, sign_support
 from crowdsift.numeric.distributions import normal_distribution, quantile_distribution
-from crowdsift.solvers.ep.population import mirrored_population
+from crowdsift.solvers.ep.workers import mirrored_population
 from crowdsift.votes.outcomes import Outcomes, half_win
 
 if TYPE_CHECKING:
@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress, StoppingRule
-    from crowdsift.solvers.ep.context_points import ContextPoints
-    from crowdsift.solvers.ep.kept_sites import SavedSites
+    from crowdsift.solvers.ep.state import SavedSites
+    from crowdsift.solvers.ep.terms.contexts import ContextPoints
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
@@ -51,7 +51,7 @@ class WorkerEstimate:
     on sides alone, and `extra` holds further parameters by name. `typical` is the reliability of a
     typical worker, and `class_evidence` the logarithms of how well classes of types explain a
     worker's own votes (adversarial, random, informative, one-sided): see
-    `crowdsift.solvers.ep.type_classes`.
+    `crowdsift.solvers.ep.summaries`.
     """
 
     reliability: Vector | None = None
@@ -209,20 +209,18 @@ class Model(ABC):
         """Fit the model with features of items, where it has a use for them."""
         raise RequestError(f"{self.name} has no use for features of items; sift and bora-map have")
 
+    def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:  # noqa: B027
+        """Refuse votes whose terms the model cannot combine; `dependent` ones have groups."""
+
     def estimate_votes(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
         """The estimate, with the features of the items where they have some and it takes them."""
+        self.refuse_votes(votes)
         if votes.features is not None and self.takes_covariates:
             return self.estimate_with_covariates(engine, votes, progress)
         if votes.item_features is None or not self.takes_items:
             return self.estimate(engine, progress)
-        if votes.by and getattr(self, "contexts", False):
-            raise RequestError(
-                "workers who differ by context (--by) are not tried together with features of "
-                "items; leave one of the two away, or say so with --set contexts=false "
-                "(Sift(contexts=False))"
-            )
         return self.estimate_with_items(engine, votes.item_features, progress)
 
     def estimate_with_covariates(

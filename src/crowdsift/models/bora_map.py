@@ -15,7 +15,7 @@ from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR, Progress, StoppingRule
-from crowdsift.solvers.ep.item_features import DENSE_ITEMS
+from crowdsift.solvers.ep.terms.features import MAX_DENSE_ITEMS
 from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes
 
@@ -104,9 +104,9 @@ class BoraMAP(BoltzmannModel):
         self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
     ) -> Estimate:
         """Use a prior of scores by features if Laplace's evidence clearly rises."""
-        if engine.facts.n_items > DENSE_ITEMS:
+        if engine.facts.n_items > MAX_DENSE_ITEMS:
             raise RequestError(
-                f"bora-map takes features of at most {DENSE_ITEMS:,} items, not of "
+                f"bora-map takes features of at most {MAX_DENSE_ITEMS:,} items, not of "
                 f"{engine.facts.n_items:,}; sift takes more"
             )
         found, at, plain = self._mode(engine, progress, None)

@@ -10,9 +10,9 @@ import numpy as np
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.coefficients import CovariateEstimate
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
-from crowdsift.solvers.ep.type_classes import typical_reliability
-from crowdsift.solvers.ep.type_summary import chosen_types
+from crowdsift.numeric.likelihoods import sigmoid, smoothing
+from crowdsift.solvers.ep.summaries import chosen_types, typical_reliability
+from crowdsift.solvers.ep.terms.covariates import CovariateSites
 from crowdsift.votes.covariates import SIDE
 
 if TYPE_CHECKING:
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import TypePosteriors
     from crowdsift.models.base import Estimate
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.covariate_run import CovariateRun
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.covariates import Design
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = [
     "MOST_ITEMS",
     "covariate_estimate",
-    "refuse_covariates",
+    "refuse_large_covariates",
     "vote_log_likelihood",
     "with_covariate_estimate",
 ]
@@ -40,18 +39,8 @@ _MOST_NUMBERS = 40_000_000  # workers x items x covariates
 _POINTS = 64  # of a worker's posterior
 
 
-def refuse_covariates(engine: Engine, votes: Comparisons, *, contexts: bool) -> None:
-    """Refuse what covariates cannot be used with yet."""
-    if votes.item_features is not None:
-        raise RequestError(
-            "sift takes features of items or covariates of votes, not both at once yet; leave "
-            "--item-features and --item-text away, or --covariates"
-        )
-    if votes.by and contexts:
-        raise RequestError(
-            "workers who differ by context (--by) are not tried together with covariates; leave "
-            "one of the two away, or say so with --set contexts=false (Sift(contexts=False))"
-        )
+def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:
+    """Refuse votes whose joint Gaussian of scores and coefficients would not fit in memory."""
     if votes.on_disk:
         raise RequestError("covariates need the votes in memory; leave --memory away")
     width = 0 if votes.features is None else votes.features.shape[1] + 1
@@ -65,29 +54,30 @@ def refuse_covariates(engine: Engine, votes: Comparisons, *, contexts: bool) -> 
 
 
 def covariate_estimate(
-    found: CovariateRun, engine: Engine, nothing: tuple[str, ...]
+    run: Propagation, engine: Engine, nothing: tuple[str, ...]
 ) -> tuple[CovariateEstimate, WorkerPoints | None]:
-    """Coefficients at the end of a run, and points of the workers' posteriors.
+    """Return the coefficients at the end of a run, and points of the workers' posteriors.
 
     Parameters
     ----------
-    found, engine
+    run, engine
         The run, and the votes it is of.
     nothing
         Names of covariates that are 0 for every vote.
     """
-    run, m = found.run, engine.facts.n_workers
+    assert run.covariates is not None
+    m, (kept, gains, by_items) = engine.facts.n_workers, run.covariates
     typical = typical_reliability(run.prior) * run.scale()
-    if found.design is None:
+    if kept is None:
         none, empty = np.zeros((m, 0)), np.zeros(0)
         return CovariateEstimate(
             (), empty, empty, empty, none, none, np.zeros((m, 1, 0)), np.zeros((m, 0, 0)),
-            np.zeros((engine.facts.n_items, 0)), typical, found.gains, found.by_items, nothing,
+            np.zeros((engine.facts.n_items, 0)), typical, gains, by_items, nothing,
         ), None  # fmt: skip
-    posterior = found.sites.posteriors(run.prior.masses, slice(0, m))
+    posterior = run.sites.posteriors(run.prior.masses, slice(0, m))
     chosen = chosen_types(posterior.masses, _POINTS)
-    estimate = _coefficients(found, found.design, posterior, chosen, engine.facts.n_items, typical)
-    estimate = replace(estimate, nothing=nothing)
+    estimate = _coefficients(run, kept, posterior, chosen, engine.facts.n_items, typical)
+    estimate = replace(estimate, gains=gains, by_items=by_items, nothing=nothing)
     return estimate, _points(run, posterior, chosen, estimate)
 
 
@@ -97,7 +87,7 @@ def _n_regular(run: Propagation, posterior: TypePosteriors) -> int:
 
 
 def _coefficients(
-    found: CovariateRun,
+    run: Propagation,
     design: Design,
     posterior: TypePosteriors,
     chosen: NDArray[np.intp],
@@ -109,7 +99,8 @@ def _coefficients(
     Given the scores; what scores and the mean coefficients g leave open, and all workers share,
     comes on top. `chosen` are the types at the points of every worker's posterior.
     """
-    sites, scale, n_regular = found.sites, design.scale, _n_regular(found.run, posterior)
+    sites, scale, n_regular = run.sites, design.scale, _n_regular(run, posterior)
+    assert isinstance(sites, CovariateSites)
     assert sites.laplace is not None
     assert sites.joint is not None
     q = posterior.masses[:, :n_regular]
@@ -135,8 +126,7 @@ def _coefficients(
         covariance=covariance / (scale[:, None] * scale),
         item_values=design.item_values,
         typical=typical,
-        gains=found.gains,
-        by_items=found.by_items,
+        gains={},
     )
 
 
@@ -178,7 +168,7 @@ def vote_log_likelihood(votes: Comparisons, estimate: Estimate, ties: bool) -> V
     worker, x = votes.worker_codes(), float(votes.sides_known)
     beta, width, side, side_variance = (column[worker] for column in points)
     v = beta**2 * variance[:, None] + x * side_variance + offset_variance
-    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * v)
+    k = smoothing(v)
     z = beta * (estimate.scores[first] - estimate.scores[second])[:, None] + x * side + offset
     won, lost = (sigmoid(k * (sign * z - width)).mean(axis=1) for sign in (1.0, -1.0))
     y = votes.outcome.astype(np.float64)

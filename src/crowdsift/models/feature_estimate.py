@@ -9,12 +9,12 @@ import numpy as np
 
 from crowdsift.models.covariance import MOST_ITEMS, ScorePrecision
 from crowdsift.models.feature_weights import FeatureEstimate
-from crowdsift.solvers.ep.item_features import DensePrior, FeaturePrior
+from crowdsift.solvers.ep.terms.features import DensePrior, FeaturePrior
 
 if TYPE_CHECKING:
     from crowdsift.models.base import Estimate
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.item_prior import ItemsState
+    from crowdsift.solvers.ep.items import ItemsState
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.solvers.feature_map import FeatureMode
     from crowdsift.votes.item_features import ItemFeatures

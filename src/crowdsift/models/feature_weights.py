@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.item_features import WeightPosterior
+    from crowdsift.solvers.ep.terms.features import WeightPosterior
     from crowdsift.votes.item_features import ItemFeatures
 
 __all__ = ["FeatureEstimate"]

@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.models.covariance import ScorePrecision
-from crowdsift.solvers.ep.group_prior import GroupPrior
+from crowdsift.solvers.ep.terms.dependent import GroupPrior
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine

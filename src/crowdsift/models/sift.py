@@ -13,7 +13,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
 from crowdsift.models.covariate_estimate import (
     covariate_estimate,
-    refuse_covariates,
+    refuse_large_covariates,
     vote_log_likelihood,
     with_covariate_estimate,
 )
@@ -22,18 +22,19 @@ from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
 from crowdsift.models.group_estimate import with_group_estimate
 from crowdsift.models.sift_estimate import run_estimate, worker_posteriors
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.ep.contexts import MOST_NUMBERS
-from crowdsift.solvers.ep.covariate_run import with_covariates
-from crowdsift.solvers.ep.group_prior import GroupPrior
-from crowdsift.solvers.ep.group_run import run_in_groups
-from crowdsift.solvers.ep.kept_sites import kept_sites
-from crowdsift.solvers.ep.population import population_from, population_to
-from crowdsift.solvers.ep.resumed import resumed
-from crowdsift.solvers.ep.run import propagate
-from crowdsift.solvers.ep.side_hint import hints_at_sides
-from crowdsift.solvers.ep.state import Settings
-from crowdsift.solvers.ep.warm import WarmStart, resume
-from crowdsift.solvers.ep.worker_prior import power_grid, worker_types
+from crowdsift.solvers.ep.search import propagate
+from crowdsift.solvers.ep.state import Settings, WarmStart
+from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
+from crowdsift.solvers.ep.terms.contexts import MOST_NUMBERS
+from crowdsift.solvers.ep.terms.dependent import DependentVotes, GroupPrior
+from crowdsift.solvers.ep.warm import kept_sites, resume, resumed
+from crowdsift.solvers.ep.workers import (
+    hints_at_sides,
+    population_from,
+    population_to,
+    power_grid,
+    worker_types,
+)
 from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
 
@@ -138,13 +139,23 @@ class Sift(Model):
         if not self.contexts or not comparisons.by:
             return plain
         contexts = int(comparisons.item_contexts.max(initial=0)) + 1
-        leaves = min(comparisons.n_workers * contexts, len(comparisons))
+        apart = min(comparisons.n_workers * contexts, len(comparisons))
         shape = worker_types(
             ties=self.ties and comparisons.ties_are_outcomes,
             sides=self.sides and comparisons.sides_known,
         )
         types = shape.n_types(power_grid(self.grid_points))
-        return 2 * plain + _BYTES_A_TYPE * min(leaves * types, MOST_NUMBERS)
+        return 2 * plain + _BYTES_A_TYPE * min(apart * types, MOST_NUMBERS)
+
+    def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:
+        """Refuse terms that cannot be combined; see the base."""
+        asked = {
+            "features": votes.item_features is not None,
+            "covariates": votes.features is not None,
+            "contexts": bool(votes.by) and self.contexts,
+            "dependent votes": dependent,
+        }
+        refuse_combinations(name for name, is_asked in asked.items() if is_asked)
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; informative workers decide the sign."""
@@ -165,14 +176,13 @@ class Sift(Model):
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
     ) -> Estimate:
         """As `estimate`, with coefficients of every worker for what the evidence supports."""
-        refuse_covariates(engine, votes, contexts=self.contexts)
-        settings = replace(self._settings(engine), contexts=False, pair_effect=False)
-        base = propagate(engine, power_grid(self.grid_points), settings, progress)
-        plain, richest = settings.families[0], settings.families[-1]
-        given, nothing = design(votes, engine.facts.component, side=richest.sides)
-        found = with_covariates(base, engine, given, plain, richest)
-        return self._estimate(found.run, engine, covariates=covariate_estimate(
-            found, engine, nothing))  # fmt: skip
+        refuse_large_covariates(engine, votes)
+        settings = self._settings(engine)
+        sides = settings.families[-1].sides
+        given, nothing = design(votes, engine.facts.component, side=sides)
+        settings = replace(settings, covariates=given)
+        run = propagate(engine, power_grid(self.grid_points), settings, progress)
+        return self._estimate(run, engine, covariates=covariate_estimate(run, engine, nothing))
 
     def resume(self, engine: Engine, start: Start, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from where an earlier run ended.
@@ -193,7 +203,7 @@ class Sift(Model):
         run = (resumed if decide else resume)(warm, engine, self._settings(engine))
         size = run.scale()
         known = population_to(run.prior, run.sides.prior, run.pair_effect, size)
-        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.sites))
+        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.pair_sites))
         return (there.scores, there) if run.settled else None
 
     def _warm_start(self, engine: Engine, start: Start) -> WarmStart | None:
@@ -220,9 +230,12 @@ class Sift(Model):
 
         Not tried where workers differ by context or features have a part in the scores.
         """
-        known, sd = before.population, before.score_sd
-        evidence, apart = before.evidence, before.in_context is not None
-        if known is None or sd is None or evidence is None or apart or before.features is not None:
+        term, known, sd = DependentVotes(), before.population, before.score_sd
+        kept = {"contexts": before.in_context, "features": before.features}
+        excluded = [name for name, found in kept.items() if found is not None]
+        if any(exclusion(term.name, name) for name in excluded):
+            return None
+        if known is None or sd is None or before.evidence is None:
             return None
         if groups.numbers > MOST_GROUP_NUMBERS:
             return None
@@ -230,7 +243,7 @@ class Sift(Model):
         start = WarmStart(before.scores * scale, (sd * scale) ** 2, prior, side)
         settings = replace(self._settings(whole), contexts=False, pair_effect=False)
         by_group = GroupPrior(groups.item, groups.group, whole.facts.n_items)
-        run = run_in_groups(engine, by_group, start, evidence, settings, progress)
+        run = term.attempt_in_groups(engine, by_group, start, before.evidence, settings, progress)
         return None if run is None else self._estimate(run, engine, None, (whole, before))
 
     def _settings(self, engine: Engine) -> Settings:

@@ -10,20 +10,19 @@ from crowdsift.engines.base import required
 from crowdsift.models.base import Estimate
 from crowdsift.models.covariance import ScorePrecision, level_variance
 from crowdsift.models.sift_summary import run_diagnostics, worker_estimate
-from crowdsift.solvers.ep.contexts import ContextSites, in_another
-from crowdsift.solvers.ep.kept_sites import kept_sites
-from crowdsift.solvers.ep.open_share import classes_of
-from crowdsift.solvers.ep.population import population_to
-from crowdsift.solvers.ep.type_classes import typical_reliability
-from crowdsift.solvers.ep.type_summary import summarise
+from crowdsift.solvers.ep.summaries import summarise, typical_reliability
+from crowdsift.solvers.ep.terms.contexts import ContextSites, in_another
+from crowdsift.solvers.ep.terms.features import classes_of
+from crowdsift.solvers.ep.warm import kept_sites
+from crowdsift.solvers.ep.workers import population_to
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import PairPosteriors
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.context_points import ContextPoints
     from crowdsift.solvers.ep.state import Propagation
-    from crowdsift.solvers.ep.type_summary import TypeSummary
+    from crowdsift.solvers.ep.summaries import TypeSummary
+    from crowdsift.solvers.ep.terms.contexts import ContextPoints
 
 __all__ = ["run_estimate", "worker_posteriors"]
 
@@ -46,9 +45,9 @@ def worker_posteriors(
     sites = run.sites
     if not isinstance(sites, ContextSites):
         return summary, None
-    leaf_sides = sites.leaf_sides(engine.facts.n_gold, run.sides.mean_variance)
-    leaves = summarise(sites.leaves, run.prior, leaf_sides, sites.leaf_priors())
-    in_context = sites.known(leaves.scaled(size).points)
+    context_sides = sites.context_sides(engine.facts.n_gold, run.sides.mean_variance)
+    apart = summarise(sites.by_context, run.prior, context_sides, sites.context_priors())
+    in_context = sites.known(apart.scaled(size).points)
     return summary._replace(points=in_another(summary.points, sites)), in_context
 
 
@@ -97,7 +96,7 @@ def run_estimate(
         population=population_to(
             run.prior, run.sides.prior, run.pair_effect, size, contexts is not None
         ),
-        sites=kept_sites(run.sites) if keep_sites and contexts is None else None,
+        sites=kept_sites(run.pair_sites) if keep_sites and contexts is None else None,
         diagnostics=tuple(run_diagnostics(run, engine)),
     )
 
@@ -106,7 +105,7 @@ def _pairs(run: Propagation, size: float) -> PairPosteriors | None:
     """Posteriors of pairs where these have an effect of their own."""
     if not run.pair_effect:
         return None
-    found = run.sites.pair_posteriors(run.means)
+    found = run.pair_sites.pair_posteriors(run.means)
     return found._replace(mean=found.mean / size, variance=found.variance / size**2)
 
 

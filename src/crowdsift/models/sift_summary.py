@@ -9,9 +9,8 @@ import numpy as np
 from crowdsift.models.base import WorkerEstimate
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
-from crowdsift.solvers.ep.context_types import MOST_SPREAD
-from crowdsift.solvers.ep.contexts import ContextSites
-from crowdsift.solvers.ep.null_model import null_evidence
+from crowdsift.solvers.ep.search import null_evidence
+from crowdsift.solvers.ep.terms.contexts import MOST_SPREAD, ContextSites
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation
-    from crowdsift.solvers.ep.type_summary import TypeSummary
+    from crowdsift.solvers.ep.summaries import TypeSummary
 
 __all__ = ["run_diagnostics", "worker_estimate"]
 

@@ -17,19 +17,33 @@ Array = NDArray[np.float64]
 
 __all__ = [
     "LIKELIHOODS",
-    "PROBIT_SMOOTHING",
+    "LOGISTIC_SMOOTHING",
     "Derivatives",
     "log_sigmoid",
     "logistic",
     "normal_cdf",
+    "outcome_terms",
     "polya_gamma_mean",
     "probit",
     "sigmoid",
+    "smoothing",
 ]
 
 #: E[σ(x)] of x ~ N(m, v) is close to σ(m/√(1 + c v)), as σ(x) is close to Φ(√c x). This c, with
 #: five digits of π, is the one of the reference answers and of the compiled core.
-PROBIT_SMOOTHING = 3.14159 / 8.0
+LOGISTIC_SMOOTHING = 3.14159 / 8.0
+
+
+def smoothing(variance: Array | float) -> Array:
+    """Return k = 1/√(1 + c·v): E[σ(x)] of x ~ N(m, v) is close to σ(k·m).
+
+    Examples
+    --------
+    >>> from crowdsift.numeric.likelihoods import smoothing
+    >>> float(round(smoothing(2.0), 4))
+    0.7484
+    """
+    return np.asarray(1.0 / np.sqrt(1.0 + LOGISTIC_SMOOTHING * variance))
 
 
 def sigmoid(x: Array) -> Array:
@@ -57,6 +71,25 @@ def log_sigmoid(x: Array) -> Array:
     array([-7.00000000e+02, -6.93147181e-01])
     """
     return np.minimum(x, 0.0) - np.log1p(np.exp(-np.abs(x)))
+
+
+def outcome_terms(z: Array, width: Array, tied: NDArray[np.bool_]) -> tuple[Array, Array, Array]:
+    """Return log Z of an outcome, its derivative e in z, and f = e² + (log Z)''.
+
+    Z is σ(z - δ) of a win with the tie width δ, and 1 - σ(z - δ) - σ(-z - δ) of a tie (Rao and
+    Kupper 1967).
+    """
+    p1, p2 = sigmoid(z - width), sigmoid(-z - width)
+    log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
+    with np.errstate(divide="ignore"):
+        log_tie = np.log(np.expm1(np.minimum(2.0 * width, 700.0))) + log_p1 + log_p2
+    e_tie = p2 - p1
+    f_tie = e_tie**2 - p1 * (1.0 - p1) - p2 * (1.0 - p2)
+    return (
+        np.where(tied, log_tie, log_p1),
+        np.where(tied, e_tie, 1.0 - p1),
+        np.where(tied, f_tie, (1.0 - p1) * (1.0 - 2.0 * p1)),
+    )
 
 
 def polya_gamma_mean(x: Array) -> Array:

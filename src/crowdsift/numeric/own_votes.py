@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, log_sigmoid, normal_cdf
+from crowdsift.numeric.likelihoods import log_sigmoid, normal_cdf, smoothing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -236,7 +236,7 @@ def _log_likelihoods(at: Values, votes: OwnVotes, known: _Cavities) -> Values:
 
 def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Values:
     """Logarithms of what votes are given as, at differences d and every point of their worker."""
-    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * (spread + votes.side_variance))[:, None, :]
+    k = smoothing(spread + votes.side_variance)[:, None, :]
     z = votes.sign[:, None, None] * (votes.reliability[:, None, :] * d + votes.side[:, None, :])
     width = votes.width[:, None, :]
     result = log_sigmoid(k * (z - width))
@@ -249,7 +249,7 @@ def _log_outcome(d: Values, votes: OwnVotes, spread: Values | float = 0.0) -> Va
 
 def _outcome(d: Values, votes: OwnVotes, weight: Values) -> Values:
     """Logarithms of the mean of what single votes are given as; in single precision until then."""
-    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * votes.side_variance)
+    k = smoothing(votes.side_variance)
     slope = (votes.sign[:, None] * k * votes.reliability).astype(np.float32)[:, None, :]
     shift = k * (votes.sign[:, None] * votes.side - votes.width)
     z = d.astype(np.float32) * slope + shift.astype(np.float32)[:, None, :]

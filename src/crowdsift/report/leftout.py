@@ -9,7 +9,7 @@ import numpy as np
 
 from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
+from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
 from crowdsift.votes.graph import components, folds
@@ -159,7 +159,7 @@ def predicted_probability(
         part = slice(begin, begin + _CHUNK)
         beta, width, bias, bias_variance = (column[worker[part]] for column in points)
         unsure = beta**2 * variance[part, None] + side * bias_variance + offset_variance[part]
-        size = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * unsure)
+        size = smoothing(unsure)
         z = beta * difference[part, None] + side * bias + offset[part]
         won, lost = sigmoid(size * (z - width)), sigmoid(size * (-z - width))
         result[part] = (0.5 * (1.0 + won - lost)).mean(axis=1)

@@ -14,12 +14,12 @@ from crowdsift.results.posterior import Posterior
 from crowdsift.results.statistics import separation_of
 from crowdsift.results.summary import diagnose, summary
 from crowdsift.results.worker_table import worker_table
-from crowdsift.solvers.ep.kept_sites import recoded
+from crowdsift.solvers.ep.warm import recoded
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fitted import Fitted
-    from crowdsift.solvers.ep.kept_sites import SavedSites
+    from crowdsift.solvers.ep.state import SavedSites
 
 __all__ = ["fields_of"]
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.results.posterior import Posterior
-    from crowdsift.solvers.ep.kept_sites import SavedSites
+    from crowdsift.solvers.ep.state import SavedSites
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend

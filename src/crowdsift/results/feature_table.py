@@ -14,7 +14,7 @@ from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models.feature_weights import FeatureEstimate
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.tables import Table
-from crowdsift.solvers.ep.item_features import WeightPosterior
+from crowdsift.solvers.ep.terms.features import WeightPosterior
 from crowdsift.votes.item_features import FeatureGroup, ItemFeatures
 
 if TYPE_CHECKING:

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.errors import RequestError
 from crowdsift.results.dependence import MIN_GROUPS, MOST_ITEMS
 from crowdsift.results.fitted import centre
 from crowdsift.results.sign import voters
@@ -40,11 +39,7 @@ def with_groups(
     model, votes = fitted.model, fitted.votes
     if rows is None or rows.group is None or not model.takes_groups or fitted.known is not None:
         return fitted
-    if votes.features is not None:
-        raise RequestError(
-            "votes that depend on each other (--dependent-by) cannot have covariates yet; leave "
-            "one of the two away"
-        )
+    model.refuse_votes(votes, dependent=True)
     if votes.item_features is not None:
         return fitted
     if votes.n_items > MOST_ITEMS or len(np.unique(rows.group)) < MIN_GROUPS:

@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.results.tables import Table
-from crowdsift.solvers.ep.kept_sites import recoded
+from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:

@@ -18,7 +18,7 @@ from crowdsift.io.saved import parquet_bytes, parquet_columns
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.posterior import Posterior
-from crowdsift.solvers.ep.context_points import ContextPoints
+from crowdsift.solvers.ep.terms.contexts import ContextPoints
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import as_column, context_codes, factorize, match_labels, merge

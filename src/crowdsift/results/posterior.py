@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
-from crowdsift.solvers.ep.context_points import ContextPoints
+from crowdsift.solvers.ep.terms.contexts import ContextPoints
 
 __all__ = ["Posterior"]
 

@@ -14,7 +14,7 @@ from crowdsift.numeric.distributions import half_width
 from crowdsift.results.checkpoint import is_checkpoint, start_of
 from crowdsift.results.data import FitData
 from crowdsift.results.store import load
-from crowdsift.solvers.ep.kept_sites import recoded
+from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.labels import context_names, match_labels
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from crowdsift.io.items import Gold, GoldLabels
     from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.kept_sites import SavedSites
+    from crowdsift.solvers.ep.state import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["estimate_from", "kept_gold", "opened_start", "starting_point"]

@@ -43,7 +43,7 @@ from crowdsift.results.overlap import taken_by
 from crowdsift.results.saved_summary import check_population, check_summary
 from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.tables import Table
-from crowdsift.solvers.ep.kept_sites import SavedSites
+from crowdsift.solvers.ep.state import SavedSites
 from crowdsift.votes.labels import context_names
 
 __all__ = ["FILES", "load", "read_sites", "require_target", "save", "sites_bytes"]

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -155,7 +155,7 @@ def _differences(fitted: Fitted, reliability: float) -> Callable[[Codes, Codes],
     step, level = np.array([0.01, -0.01]), fitted.estimate.workers.random_level
     up, down = fitted.model.probability(step, np.full(2, level + reliability))
     slope = float(up - down) / 0.005  # in logits a unit of score
-    variance = np.where(np.isfinite(sd), sd, 0.0) ** 2 * (PROBIT_SMOOTHING * slope**2)
+    variance = np.where(np.isfinite(sd), sd, 0.0) ** 2 * (LOGISTIC_SMOOTHING * slope**2)
 
     def shrunk(first: Codes, second: Codes) -> Vector:
         spread = np.sqrt(1.0 + variance[first] + variance[second])

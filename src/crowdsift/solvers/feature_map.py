@@ -1,6 +1,6 @@
 """Posterior modes with a prior of scores by features of items, whose shares the evidence chooses.
 
-The prior is that of `solvers.ep.item_features`, r ~ N(0, C) with C = sI + Σρ_g X_gX_gᵀ of mean
+The prior is that of `solvers.ep.terms.features`, r ~ N(0, C) with C = sI + Σρ_g X_gX_gᵀ of mean
 diagonal 1. The evidence is Laplace's at the mode of scores and slopes, workers' slopes apart from
 scores, as in the intervals: with the Laplacian L of the votes' curvature in the scores
 -V - ½log|L + C⁻¹| - ½log|C| - ½Σ log h, V the objective and h the curvature of every slope.
@@ -19,7 +19,7 @@ from crowdsift.engines.grid import SiteSystem
 from crowdsift.numeric.dense import inverse_root
 from crowdsift.numeric.roots import Bracket, find_root
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.item_features import DensePrior
+from crowdsift.solvers.ep.terms.features import DensePrior
 from crowdsift.solvers.slopes import minimise_with_slopes
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
     from crowdsift.engines.base import Engine, Profile
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.item_features import Matrix
+    from crowdsift.solvers.ep.terms.features import Matrix
     from crowdsift.solvers.slopes import ScorePrior
 
 __all__ = ["FeatureMode", "mode_with_features", "plain_evidence"]

@@ -63,10 +63,10 @@ def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
 def _with_enough(
     votes: Comparisons, key: NDArray[np.int64], count: int, enough: float
 ) -> ContextVotes:
-    """Leaves that can tell anything, the rest of a worker's votes as one."""
-    keys, leaf = np.unique(key, return_inverse=True)
+    """Keep contexts in which a worker has enough votes apart, and join its other votes."""
+    keys, which = np.unique(key, return_inverse=True)
     worker, context = keys // count, keys % count
-    many = np.bincount(leaf, votes.weight, len(keys)) >= enough
+    many = np.bincount(which, votes.weight, len(keys)) >= enough
     split = np.bincount(worker, many, votes.n_workers) > 1.0
     alone = np.bincount(worker, minlength=votes.n_workers) == 1
     own = many & split[worker]
@@ -74,10 +74,10 @@ def _with_enough(
     last = worker >= votes.n_workers - votes.n_gold
     place = 2 * last + ~split[worker]  # gold is last
     whose = (place * votes.n_workers + worker) * (count + 1) + context + 1
-    leaves, first, merged = np.unique(whose, return_index=True, return_inverse=True)
-    of_vote = merged[leaf]
+    apart, first, merged = np.unique(whose, return_index=True, return_inverse=True)
+    of_vote = merged[which]
     order = np.argsort(of_vote, kind="stable")
-    sizes = np.bincount(of_vote, minlength=len(leaves))
+    sizes = np.bincount(of_vote, minlength=len(apart))
     return _apart(votes, order, sizes, worker[first], context[first])
 
 

@@ -17,7 +17,7 @@ __all__ = ["GroupedVotes", "in_groups"]
 
 
 class GroupedVotes(NamedTuple):
-    """The votes, and the item and group of each of their items ("leaves")."""
+    """The votes, and the item and group of each of their items."""
 
     votes: Comparisons
     item: NDArray[np.int64]
@@ -25,7 +25,7 @@ class GroupedVotes(NamedTuple):
 
     @property
     def numbers(self) -> float:
-        """How many numbers the covariances of leaves within groups are."""
+        """How many numbers the covariances of items within groups are."""
         return float((np.bincount(self.group).astype(np.float64) ** 2).sum())
 
 
@@ -54,12 +54,12 @@ def in_groups(
     """
     codes = np.unique(group, return_inverse=True)[1].reshape(-1).astype(np.int64)
     ends = np.concatenate([codes * votes.n_items + first, codes * votes.n_items + second])
-    leaves, inverse = np.unique(ends, return_inverse=True)
+    in_group, inverse = np.unique(ends, return_inverse=True)
     place = inverse.reshape(-1).astype(np.uint32)
     split = Comparisons.from_codes(
         place[: len(first)],
         place[len(first) :],
-        items=np.arange(len(leaves)).astype(object),
+        items=np.arange(len(in_group)).astype(object),
         workers=votes.workers,
         worker=worker.astype(np.uint32) if votes.has_workers else None,
         outcome=outcome,
@@ -68,4 +68,4 @@ def in_groups(
         threads=threads,
         source=votes.source,
     )
-    return GroupedVotes(split, leaves % votes.n_items, leaves // votes.n_items)
+    return GroupedVotes(split, in_group % votes.n_items, in_group // votes.n_items)

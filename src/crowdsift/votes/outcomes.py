@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
+from crowdsift.numeric.likelihoods import sigmoid, smoothing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -78,7 +78,7 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
     >>> on_either_side(z, none, np.array([30.0]), none).win.round(6)  # sees nothing but the side
     array([0.5])
     """
-    k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * np.asarray(variance))
+    k = smoothing(np.asarray(variance))
     there, back = (rao_kupper(k * (advantage + g), k * width) for g in (side, np.negative(side)))
     return Outcomes(*(0.5 * (one + two) for one, two in zip(there, back, strict=True)))
 

@@ -18,7 +18,7 @@ from crowdsift.engines.base import (
     SlopePrior,
     Tally,
 )
-from crowdsift.engines.covariates.laplace import LEAST
+from crowdsift.engines.covariates import MIN_TYPE_MASS
 from crowdsift.engines.fused import TypeMarginals
 from crowdsift.engines.grid import (
     Messages,
@@ -43,13 +43,12 @@ if TYPE_CHECKING:
 
     from crowdsift import _core
     from crowdsift.engines.base import Facts
-    from crowdsift.engines.covariates.laplace import TypeVotes
+    from crowdsift.engines.covariates import CovariateVotes, TypeValues
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
     Rows = NDArray[np.float32]
-    from crowdsift.engines.covariates.laplace import Types
     from crowdsift.engines.grid import Factoriser
 
 _Priors = tuple["Vector", "Vector", "Vector"] | None
@@ -387,9 +386,9 @@ class CpuLaplacian:
 
 
 class CpuPasses:
-    """`crowdsift.engines.covariates.laplace.Passes` on threads."""
+    """`crowdsift.engines.covariates.CovariatePasses` on threads."""
 
-    def __init__(self, votes: TypeVotes, threads: int) -> None:
+    def __init__(self, votes: CovariateVotes, threads: int) -> None:
         self._core = _core.CovariatePasses(
             votes.starts.astype(np.int64), np.ascontiguousarray(votes.C),
             np.ascontiguousarray(votes.n, np.float64),
@@ -397,7 +396,7 @@ class CpuPasses:
         )  # fmt: skip
 
     def messages(
-        self, types: Types, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
+        self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
     ) -> tuple[Vector, Vector, Vector]:
         """See the protocol."""
         return self._core.messages(
@@ -406,14 +405,14 @@ class CpuPasses:
         )  # fmt: skip
 
     def moments(
-        self, types: Types, m: Vector, V: Vector, shift: Vector, q: Vector
+        self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector
     ) -> tuple[Vector, Vector]:
         """See the protocol."""
         m, V, shift, q = (np.ascontiguousarray(each) for each in (m, V, shift, q))
-        return self._core.moments(*_types(types), m, V, shift, q, LEAST)
+        return self._core.moments(*_types(types), m, V, shift, q, MIN_TYPE_MASS)
 
 
-def _types(types: Types) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
+def _types(types: TypeValues) -> tuple[Vector, Vector, Vector, NDArray[np.uint8]]:
     beta, width, only = (np.ascontiguousarray(each, np.float64) for each in types[:3])
     return beta, width, only, types.regular.astype(np.uint8)
 
@@ -593,7 +592,7 @@ class CpuEngine:
         """Passes over all votes so far."""
         return self._votes.passes
 
-    def covariate_passes(self, votes: TypeVotes) -> CpuPasses:
+    def covariate_passes(self, votes: CovariateVotes) -> CpuPasses:
         """Passes over votes with covariates, on as many threads."""
         return CpuPasses(votes, self._threads)
 

@@ -51,7 +51,12 @@ async def connected_workers(client: Any) -> dict[str, Any]:
     return dict(known["workers"])
 
 
-_CHANGING = {name for name, each in vars(GridSites).items() if getattr(each, "changes", False)}
+_CHANGING = {
+    name
+    for protocol in GridSites.__mro__
+    for name, each in vars(protocol).items()
+    if getattr(each, "changes", False)
+}
 
 
 @dataclass

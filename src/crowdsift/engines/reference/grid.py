@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.engines.dense import DenseOperator, TypeTable, laplacian
 from crowdsift.engines.grid import (
     PairPosteriors,
     SidePrior,
@@ -18,12 +19,10 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     WorkerTypes,
 )
-from crowdsift.engines.reference.moments import cavity, centred_votes, moved, outcome_terms
-from crowdsift.engines.reference.operators import DenseOperator, laplacian
+from crowdsift.engines.reference.moments import cavity, centred_votes, moved
 from crowdsift.engines.reference.pairs import PairTable
-from crowdsift.engines.reference.types import TypeTable
 from crowdsift.numeric.dense import inverse_root
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
+from crowdsift.numeric.likelihoods import outcome_terms, smoothing
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -138,7 +137,7 @@ class ReferenceSites:
         m_side, v_side, family = self._side_cavities(side, own)
         beta, width, only, regular = types.points()
         variance = beta[s] ** 2 * v[:, None] + regular * v_side[:, None]
-        k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * variance)
+        k = smoothing(variance)
         z = beta[s] * m[:, None] + x[:, None] * (regular * m_side[:, None] + only)
         log_Z, e, f = outcome_terms(k * z, k * width, self._tied[:, None])
         messages = np.zeros((self._votes.n_workers, len(prior)))
@@ -267,7 +266,7 @@ class ReferenceSites:
         beta, width, side, side_variance = (column[self._worker] for column in points)
         pair, sign = self._pairs.pair, self._pairs.sign
         variance = beta**2 * variances[pair][:, None] + side_variance
-        k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * variance)
+        k = smoothing(variance)
         z = beta * (sign * differences[pair])[:, None] + self._x[:, None] * side
         Z = np.exp(outcome_terms(k * z, k * width, self._tied[:, None])[0])
         return float(self._n @ np.log(np.maximum(Z.mean(axis=1), 1e-300)))

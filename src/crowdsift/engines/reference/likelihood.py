@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import Curvature
-from crowdsift.engines.reference.operators import DenseOperator, laplacian
+from crowdsift.engines.dense import DenseOperator, laplacian
 from crowdsift.numeric.likelihoods import LIKELIHOODS
 
 if TYPE_CHECKING:

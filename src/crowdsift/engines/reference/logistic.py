@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import ItemSystem, Profile, ScoreCurvature, SlopePrior, Tally
+from crowdsift.engines.dense import DenseOperator, laplacian
 from crowdsift.engines.reference.likelihood import ReferenceLikelihood
-from crowdsift.engines.reference.operators import DenseOperator, laplacian
 from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 
 if TYPE_CHECKING:

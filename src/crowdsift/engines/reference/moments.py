@@ -7,15 +7,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
-from crowdsift.numeric.likelihoods import sigmoid
 
 if TYPE_CHECKING:
-    from numpy.typing import NDArray
-
     from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
-
-__all__ = ["cavity", "centred_votes", "moved", "outcome_terms"]
 
 
 def cavity(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector, Vector]:
@@ -23,23 +18,6 @@ def cavity(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector, 
     rest = np.maximum(1.0 - A * V, LEAST_DENOMINATOR)
     log_site = 0.5 * np.log(rest) + 0.5 * (2.0 * E * h - A * E**2 - V * h**2) / rest
     return (E - V * h) / rest, V / rest, log_site
-
-
-def outcome_terms(
-    z: Vector, width: Vector, tied: NDArray[np.bool_]
-) -> tuple[Vector, Vector, Vector]:
-    """Log Z and its first two derivatives in z, the second as f: e² + (log Z)''."""
-    p1, p2 = sigmoid(z - width), sigmoid(-z - width)
-    log_p1, log_p2 = -np.logaddexp(0.0, width - z), -np.logaddexp(0.0, width + z)
-    with np.errstate(divide="ignore"):
-        log_tie = np.log(np.expm1(np.minimum(2.0 * width, 700.0))) + log_p1 + log_p2
-    e_tie = p2 - p1
-    f_tie = e_tie**2 - p1 * (1.0 - p1) - p2 * (1.0 - p2)
-    return (
-        np.where(tied, log_tie, log_p1),
-        np.where(tied, e_tie, 1.0 - p1),
-        np.where(tied, f_tie, (1.0 - p1) * (1.0 - 2.0 * p1)),
-    )
 
 
 def moved(A: Vector, h: Vector, alpha: Vector, nu: Vector, m: Vector, v: Vector, damping: float,

@@ -16,7 +16,7 @@ from crowdsift.engines.torch.sums import exact_sum
 from crowdsift.engines.torch.triton_grid import GridPasses, SiteState
 from crowdsift.engines.torch.types import TypeState
 from crowdsift.engines.torch.vectors import to_device, to_host, to_solver
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 from crowdsift.numeric.threads import available_threads
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ _NUMBERS = 1 << 25  # of workers and types, at a time
 def quantiles(
     points: Vector, masses: Vector, levels: Vector, atom: Vector, device: torch.device
 ) -> Vector:
-    """As `solvers.ep.type_summary.quantiles`, which is the specification, has them."""
+    """As `solvers.ep.summaries.quantiles`, which is the specification, has them."""
     x, mass, held, at = (to_device(values, device) for values in (points, masses, atom, levels))
     return to_host(_quantiles(x, mass, at, held[:, None]))
 
@@ -303,7 +303,7 @@ class TorchSites:
             pair = rows.pair[part]
             signed = d.index_select(0, pair) * rows.sign[part]
             variance = beta * beta * v.index_select(0, pair)[:, None] + spread
-            k = torch.rsqrt(1.0 + PROBIT_SMOOTHING * variance)
+            k = torch.rsqrt(1.0 + LOGISTIC_SMOOTHING * variance)
             z = beta * signed[:, None] + rows.side(part, self._before_gold)[:, None] * bias
             Z = _probability(k * z, k * width, rows.kind[part] == 2)
             total = total + (rows.n[part] * torch.log(Z.mean(dim=1).clamp(min=1e-300))).sum()

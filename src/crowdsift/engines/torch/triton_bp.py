@@ -138,7 +138,7 @@ class PairMessages:
         self, weight: Tensor, diagonal: Tensor, degrees: Tensor, most: int, tolerance: float,
         sweeps: int, fresh: bool,
     ) -> PairVariance:  # fmt: skip
-        """Sweeps until messages settle; see `solvers.ep.variances.loopy_bp`."""
+        """Sweeps until messages settle; see `solvers.ep.items.loopy_bp`."""
         device, n, pairs = weight.device, len(diagonal), len(weight)
         if fresh:
             self._sums.zero_()

@@ -19,7 +19,7 @@ import triton
 import triton.language as tl
 
 from crowdsift.engines.grid import LEAST_DENOMINATOR
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -408,7 +408,7 @@ class GridPasses:
         family = types.shape.sides
         wide = min(_TYPES, triton.next_power_of_2(self._shape[1]))
         self._flags: dict[str, Any] = {
-            "C": float(PROBIT_SMOOTHING), "TIES": types.shape.ties, "FAMILY": family,
+            "C": float(LOGISTIC_SMOOTHING), "TIES": types.shape.ties, "FAMILY": family,
             "SIDES": family or len(types.shape.side_only) > 0, "T": wide, "V": 2048 // wide,
         }  # fmt: skip
         self._half_wide = triton.next_power_of_2(max(self._half, 1))

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.grid import WorkerPriors, WorkerTypes
     from crowdsift.numeric import Vector
 
-# NARROW, SPAN and SLACK of `engines.reference.adaptive_grid`.
+# NARROW, SPAN and SLACK of `engines.dense`.
 CONSTANTS = 1.0, 7.0, 0.15
 
 

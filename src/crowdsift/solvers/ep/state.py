@@ -7,28 +7,32 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.engines.grid import RELIABILITY_ONLY, PairVariances, WorkerTypes
+from crowdsift.engines.grid import (
+    RELIABILITY_ONLY,
+    GridSites,
+    PairSites,
+    PairVariances,
+    WorkerTypes,
+)
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.effect_step import learned_effect
-from crowdsift.solvers.ep.side_prior import PopulationSide
-from crowdsift.solvers.ep.variances import Factorisation, loopy_bp
-from crowdsift.solvers.ep.worker_prior import WorkerPrior
+from crowdsift.solvers.ep.items import learned_effect, loopy_bp
+from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
 from crowdsift.solvers.spectral import spectral_scores
 
 if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import GridSites, SiteSystem
+    from crowdsift.engines.grid import RunSites, SidePrior, SiteSystem
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.item_features import Matrix
-    from crowdsift.solvers.ep.item_prior import ItemPrior
-
-__all__ = ["Propagation", "Settings", "standardised"]
+    from crowdsift.solvers.ep.items import ItemPrior, VarianceMethod
+    from crowdsift.votes.covariates import Design
 
 _STAGE_ONE = 1e-3  # the standardised scores have settled; only now may precisions be negative
 # Steps of learning π within an iteration, and how far, as a share of the last change of scores:
@@ -61,8 +65,52 @@ class Settings:
     adaptive: bool = True
     contexts: bool = False  # try workers who differ by context, then
     pair_effect: bool = False  # try an effect of every pair at the end
-    item_features: tuple[Matrix, ...] = ()  # groups of them, for a prior of scores
+    item_features: tuple[NDArray[np.floating], ...] = ()  # blocks of them, for a prior of scores
+    covariates: Design | None = None  # of votes, for which workers may have coefficients
     families: tuple[WorkerTypes, ...] = (RELIABILITY_ONLY,)  # later ones need more evidence
+    levels: Vector = field(default_factory=lambda: np.zeros(0))  # of reliability, to begin with
+
+
+@dataclass(frozen=True)
+class WarmStart:
+    """Where an earlier run ended: scores, their variances, and what it learned of the crowd.
+
+    `sites` are those of its votes where they were kept, in the codes of the votes at hand.
+    """
+
+    means: Vector
+    variances: Vector
+    prior: WorkerPrior
+    side: SidePrior
+    pair_effect: float = 0.0
+    sites: SavedSites | None = None
+    unfinished: bool = False  # cut short, before contexts and effects of pairs were tried
+
+
+class SavedSites(NamedTuple):
+    """The sites of votes, one entry a vote, in any order, and adaptive grids by worker.
+
+    As `crowdsift.engines.grid.VoteSites`, with the worker of every vote.
+    """
+
+    worker: NDArray[np.uint32]
+    winner: NDArray[np.uint32]
+    loser: NDArray[np.uint32]
+    kind: NDArray[np.int8]
+    tau: NDArray[np.float32]
+    nu: NDArray[np.float32]
+    side_tau: NDArray[np.float32]
+    side_nu: NDArray[np.float32]
+    low: Vector
+    high: Vector
+
+
+class KeptCovariates(NamedTuple):
+    """The covariates that a run has, if any, and the evidence of each, dropped ones included."""
+
+    design: Design | None
+    gains: dict[str, float]
+    by_items: tuple[str, ...] = ()  # names of those that are constant for an item
 
 
 @dataclass
@@ -76,14 +124,14 @@ class Propagation:
 
     name: str
     engine: Engine
-    sites: GridSites
+    sites: RunSites
     prior: WorkerPrior
     means: Vector
     settings: Settings
     rule: StoppingRule
     system: SiteSystem
     variances: Vector
-    factorisation: Factorisation
+    factorisation: VarianceMethod
     log_determinant: float = 0.0
     damping: float = 1.0
     clip: bool = True
@@ -109,6 +157,7 @@ class Propagation:
     broken: bool = False  # sites that are no numbers, or give items no variances
     item_prior: ItemPrior | None = None  # of scores; N(0, I) without
     feature_gain: float = 0.0  # nats over the same without features
+    covariates: KeptCovariates | None = None  # None if there were none to try
 
     @staticmethod
     def begin(
@@ -118,7 +167,7 @@ class Propagation:
         settings: Settings,
         types: WorkerTypes,
         progress: Progress | None,
-        factorisation: Factorisation,
+        factorisation: VarianceMethod,
     ) -> Propagation | None:
         """The run from a start of that name; None where there is no such start."""
         grid, k = required(engine.grid), engine.facts.n_items
@@ -130,11 +179,33 @@ class Propagation:
                 return None
             means, prior, variance = found, WorkerPrior.start(levels, 0.0, 1.0, types), 0.5
         sites = grid.sites(types, variance)
+        return Propagation.of(name, engine, sites, prior, means, settings, progress, factorisation,
+                              variances=np.ones(k))  # fmt: skip
+
+    @staticmethod
+    def of(
+        name: str,
+        engine: Engine,
+        sites: RunSites,
+        prior: WorkerPrior,
+        means: Vector,
+        settings: Settings,
+        progress: Progress | None,
+        factorisation: VarianceMethod,
+        *,
+        variances: Vector,
+        sides: PopulationSide | None = None,
+        pair_effect: float = 0.0,
+        item_prior: ItemPrior | None = None,
+    ) -> Propagation:
+        """Return a run that starts from these means, variances and types."""
         rule = StoppingRule("change of the standardised scores", settings.tolerance,
                             settings.most_iterations, progress)  # fmt: skip
         return Propagation(name, engine, sites, prior, means, settings, rule,
-                           system=sites.system(sites.pair_sums()), variances=np.ones(k),
-                           factorisation=factorisation)  # fmt: skip
+                           system=sites.system(sites.pair_sums(), pair_effect),
+                           variances=variances, factorisation=factorisation,
+                           sides=PopulationSide() if sides is None else sides,
+                           pair_effect=pair_effect, item_prior=item_prior)  # fmt: skip
 
     def suspend(self) -> None:
         """Hold only what cannot be computed again."""
@@ -175,7 +246,7 @@ class Propagation:
 
     def simplified(self, types: WorkerTypes) -> Propagation:
         """A run of types that are some of these, from this state; it has no sites of sides."""
-        sites, known = required(self.engine.grid).sites(types, 2.0), self.sites.vote_sites()
+        sites, known = required(self.engine.grid).sites(types, 2.0), self.pair_sites.vote_sites()
         none = np.zeros_like(known.side_tau)
         half = len(self.prior.levels)
         sites.set_vote_sites(known._replace(side_tau=none, side_nu=none), half)
@@ -212,12 +283,42 @@ class Propagation:
         step = standardised(self.means) - before
         residual = self._size(step) / self.damping  # what a full step would move
         if effect:
-            self.pair_effect = learned_effect(self.sites.pair_posteriors(self.means),
-                                              self.pair_effect)  # fmt: skip
+            self.pair_effect = learned_effect(
+                self.pair_sites.pair_posteriors(self.means), self.pair_effect
+            )
             moved = abs(float(np.log(self.pair_effect / effect)))
             residual = max(residual, _EFFECT_CHANGE * moved)
         self._adapt(step)
         self._settle(residual)
+
+    def complete(self) -> None:
+        """Iterate to the end; if gold is then reversed, go on with the other sign."""
+        for _ in range(2):
+            while not self.done:
+                self.iterate()
+            self.finish()
+            if not self.engine.facts.n_gold or self.gold_margin >= 0.0:
+                return
+            self.flip()
+            self.rule.most += self.rule.iterations
+        while not self.done:
+            self.iterate()
+        self.finish()
+
+    def branch(self) -> Propagation:
+        """Return the same state with a copy of its sites and as many iterations left again."""
+        rule = replace(self.rule, history=list(self.rule.history), converged=False,
+                       most=self.rule.iterations + self.rule.most)  # fmt: skip
+        return replace(
+            self, sites=self.sites.copy(), messages=None, rule=rule, evidence=self.evidence[:-1]
+        )
+
+    @property
+    def pair_sites(self) -> GridSites:
+        """The sites, where they are those of an engine."""
+        if not isinstance(self.sites, GridSites):
+            raise TypeError(f"{type(self.sites).__name__} has no posteriors of pairs")
+        return self.sites
 
     def finish(self) -> None:
         """Compute messages and evidence of the last state, its sites left as they are.
@@ -323,7 +424,8 @@ class Propagation:
             self._solve()
             if not self._variances():
                 self.means, self.broken = before, True
-                self.sites.set_pair_variances(np.full(int(self.sites.n_pairs), 2.0))
+                if isinstance(self.sites, PairSites):
+                    self.sites.set_pair_variances(np.full(int(self.sites.n_pairs), 2.0))
 
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance
@@ -354,7 +456,8 @@ class Propagation:
         found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
         self.factorised = found is not None
         if found is None:
-            found, self.messages = loopy_bp(self.sites, laplacian, self.messages, change=change)
+            pairs, before = self.pair_sites, self.messages
+            found, self.messages = loopy_bp(pairs, laplacian, before, change=change)
         return found
 
     def _may_be_exact(self) -> bool:

@@ -1,32 +1,34 @@
-"""Expectation propagation from where an earlier run ended, with votes that are new."""
+"""Start from where an earlier run ended, with new votes, and keep sites for a later run.
+
+Whether workers have sides, and pairs an effect, was decided for the earlier votes. Near the limit
+new votes may decide otherwise, and the answer must be that of a run from nothing. So what evidence
+decides is decided anew.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.engines.base import required
-from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.kept_sites import carried_over, worker_codes
-from crowdsift.solvers.ep.run import complete
-from crowdsift.solvers.ep.side_prior import PopulationSide
-from crowdsift.solvers.ep.state import Propagation
-from crowdsift.solvers.ep.variances import Factorisation
+from crowdsift.engines.grid import VoteSites
+from crowdsift.solvers.ep.items import Factorisation
+from crowdsift.solvers.ep.search import with_terms
+from crowdsift.solvers.ep.state import Propagation, SavedSites, WarmStart
+from crowdsift.solvers.ep.terms.base import clearly_better, simpler_unless_worse
+from crowdsift.solvers.ep.terms.pair_effect import PairEffect
+from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import GridSites, SidePrior, VoteSites
+    from crowdsift.engines.grid import GridSites, VoteSites, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
-    from crowdsift.solvers.ep.kept_sites import SavedSites
-    from crowdsift.solvers.ep.state import Settings
-    from crowdsift.solvers.ep.worker_prior import WorkerPrior
-
-__all__ = ["WarmStart", "resume"]
+    from crowdsift.solvers.ep.state import Propagation, Settings, WarmStart
+    from crowdsift.solvers.ep.workers import WorkerPrior
 
 # A tolerance is a root mean square, and what is left to go is less than the last step: the largest
 # change of a score is at most so many tolerances.
@@ -35,22 +37,6 @@ _LARGEST = 100.0
 # the first whole pass and between the whole ones, and after how many of those no more.
 _SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 4, 1, 4
 _FEW = 0.5  # of the votes may be those of workers with new ones; else whole passes do better
-
-
-@dataclass(frozen=True)
-class WarmStart:
-    """Where an earlier run ended: scores, their variances, and what it learned of the crowd.
-
-    `sites` are those of its votes where they were kept, in the codes of the votes at hand.
-    """
-
-    means: Vector
-    variances: Vector
-    prior: WorkerPrior
-    side: SidePrior
-    pair_effect: float = 0.0
-    sites: SavedSites | None = None
-    unfinished: bool = False  # cut short, before contexts and effects of pairs were tried
 
 
 def resume(
@@ -66,18 +52,17 @@ def resume(
     Without those sites the first pass makes them anew from the scores, as if in stage 1.
     """
     sites = required(engine.grid).sites(start.prior.types, 2.0)
-    rule = StoppingRule("change of the standardised scores", settings.tolerance,
-                        settings.most_iterations, progress)  # fmt: skip
-    run = Propagation("warm", engine, sites, start.prior, start.means, settings, rule,
-                      system=sites.system(sites.pair_sums(), start.pair_effect),
-                      variances=start.variances, factorisation=Factorisation(engine),
-                      sides=PopulationSide(start.side), pair_effect=start.pair_effect)  # fmt: skip
+    run = Propagation.of("warm", engine, sites, start.prior, start.means, settings, progress,
+                         Factorisation(engine), variances=start.variances,
+                         sides=PopulationSide(start.side),
+                         pair_effect=start.pair_effect)  # fmt: skip
     if start.sites is None:
         first, second = sites.pair_posteriors(start.means)[:2]
         sites.set_pair_variances(start.variances[first] + start.variances[second])
         run.iterate()
         run.clip = settings.clip  # near its end a run may be in stage 2 at once
     else:
+        rule = run.rule
         rule.measure = "largest change of a standardised score, or 10 times its root mean square"
         rule.tolerance = _LARGEST * settings.tolerance
         known = carried_over(start.sites, sites.vote_sites(), start.prior.types)
@@ -91,7 +76,7 @@ def resume(
         while not run.done and run.rule.iterations < _SPREADING:
             spread.further(_BETWEEN)
             spread.whole()
-    complete(run)
+    run.complete()
     return run
 
 
@@ -145,3 +130,116 @@ def _most_moved(
     chosen = np.zeros(len(counts), bool)
     chosen[order[: 1 + int(np.searchsorted(held, _SHARE * len(worker)))]] = True
     return chosen
+
+
+def resumed(
+    start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
+) -> Propagation:
+    """The run that goes on, with the worker types and the effect of pairs that the votes show.
+
+    What clearly has the evidence for it is found to have it within a pass or two.
+    """
+    run = resume(start, engine, settings, progress)
+    if run.prior.types.sides:
+        run = _unless_simpler(run, settings)
+    elif settings.families[-1].sides:
+        run = _unless_richer(run, settings, progress)
+    if run.pair_effect:
+        return _unless_without_effect(run)
+    if start.unfinished:
+        return with_terms(run)
+    return PairEffect().attempt(run)
+
+
+def _unless_simpler(run: Propagation, settings: Settings) -> Propagation:
+    """The run, or one without sides where it has hardly less evidence, or nothing hints at them."""
+    types = settings.families[0]
+    if not settings.families[-1].sides:
+        simpler = run.simplified(types)
+        simpler.complete()
+        return simpler
+    return simpler_unless_worse(run, run.simplified(types))
+
+
+def _unless_richer(run: Propagation, settings: Settings, progress: Progress | None) -> Propagation:
+    """The run, or one with sides where it has clearly more evidence."""
+    prior = run.prior
+    centre = 1.0 if prior.centre is None else prior.centre
+    spread = 0.5 if prior.spread is None else prior.spread
+    richer = WorkerPrior.start(prior.levels, centre, spread, settings.families[-1])
+    side = PopulationSide().prior
+    start = WarmStart(run.means, run.variances, richer, side, run.pair_effect)
+    found = resume(start, run.engine, settings, progress)
+    return found if clearly_better(found, run.evidence[-1]) else run
+
+
+def _unless_without_effect(run: Propagation) -> Propagation:
+    """The run, or one without an effect of pairs where it has hardly less evidence."""
+    trial = run.branch()
+    trial.pair_effect = 0.0
+    trial.restart()
+    found = simpler_unless_worse(run, trial)
+    return found if found.settled else run
+
+
+# A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
+KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
+
+
+def worker_codes(votes: VoteSites) -> NDArray[np.uint32]:
+    """The worker of every vote."""
+    return np.repeat(np.arange(len(votes.held), dtype=np.uint32), votes.held)
+
+
+def kept_sites(sites: GridSites) -> SavedSites | None:
+    """The sites of a run, unless there are too many."""
+    if sites.n_votes > KEPT_SITES:
+        return None
+    votes = sites.vote_sites()
+    return SavedSites(worker_codes(votes), *votes[1:])
+
+
+def recoded(sites: SavedSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
+            ) -> SavedSites:  # fmt: skip
+    """The sites under new codes of items and workers; those of a code -1 are left out."""
+    to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
+    codes = to_worker[sites.worker], to_item[sites.winner], to_item[sites.loser]
+    kept = np.logical_and.reduce([code >= 0 for code in codes])
+    low, high = np.full((2, n_workers), np.nan)
+    known = np.flatnonzero(worker[: len(sites.low)] >= 0)
+    low[worker[known]], high[worker[known]] = sites.low[known], sites.high[known]
+    parts: list[NDArray[Any]] = [*(code.view(np.uint32) for code in codes), *sites[3:8]]
+    if not kept.all():
+        parts = [part[kept] for part in parts]
+    return SavedSites._make([*parts, low, high])
+
+
+def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
+    """The sites of these votes: those of equal earlier votes, 0 where there was none.
+
+    Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
+    stood matters where sides do. Equal votes have equal sites, so any of them will do.
+    """
+    n = len(earlier.worker)
+    kind = np.concatenate([earlier.kind, votes.kind])
+    if not types.sides:
+        kind = np.abs(kind)
+    now = worker_codes(votes), votes.winner, votes.loser
+    worker, winner, loser = (
+        np.concatenate([old, new]) for old, new in zip(earlier[:3], now, strict=True)
+    )
+    pair = (winner.astype(np.int64) << 32) | loser
+    order = np.lexsort((kind, pair, worker))  # stable: earlier votes come before equal new ones
+    same = np.ones(len(order), bool)
+    for key in (worker, pair, kind):
+        same[1:] &= key[order[1:]] == key[order[:-1]]
+    same[:1] = False
+    leader = np.maximum.accumulate(np.where(same, 0, np.arange(len(order))))
+    source = np.empty(len(order), np.int64)
+    source[order] = order[leader]
+    source = source[n:]
+    found = source < n
+    values = [np.where(found, old[np.minimum(source, n - 1)], np.float32(0.0)) if n else new
+              for old, new in zip(earlier[4:8], votes[4:8], strict=True)]  # fmt: skip
+    here = len(votes.held)  # without gold, which earlier codes have room for
+    return VoteSites._make([*votes[:4], *values, earlier.low[:here], earlier.high[:here]])

@@ -1,4 +1,4 @@
-"""Expectation propagation from several starts, and for several families of worker types."""
+"""Search over starts, families of worker types and terms, by evidence."""
 
 from __future__ import annotations
 
@@ -9,25 +9,25 @@ from weakref import ref
 
 import numpy as np
 
+from crowdsift.engines.base import required
+from crowdsift.engines.grid import RELIABILITY_ONLY
 from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
-from crowdsift.solvers.ep.contexts import with_contexts
-from crowdsift.solvers.ep.feature_run import with_item_features
-from crowdsift.solvers.ep.pair_effect import with_pair_effect
-from crowdsift.solvers.ep.population import iterate_of
+from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.state import Propagation
-from crowdsift.solvers.ep.variances import Factorisation
+from crowdsift.solvers.ep.terms import TERMS, compatible
+from crowdsift.solvers.ep.terms.base import far_behind, simpler_unless_worse
+from crowdsift.solvers.ep.workers import PopulationSide, population_to
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
     from weakref import ReferenceType
 
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import WorkerTypes
+    from crowdsift.engines.grid import SidePrior, WorkerTypes
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.solvers.ep.state import Settings
-
-__all__ = ["complete", "far_behind", "propagate", "simplified", "with_more_effects"]
+    from crowdsift.solvers.ep.workers import WorkerPrior
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is taken
@@ -42,33 +42,34 @@ def propagate(
     settings: Settings,
     progress: Progress | None = None,
 ) -> Propagation:
-    """Expectation propagation from every start; the run of the largest evidence.
+    """Run expectation propagation from every start and return the run of the largest evidence.
 
     The richest family of worker types is tried from every start, all for a few iterations. A run
     is dropped when it is far behind another for what it still gains, or when another has found the
     same scores. A simpler family goes on from what the richer one found, unless that is next to
-    nothing, and is kept unless it has clearly less evidence.
+    nothing, and is kept unless it has clearly less evidence. Then the terms are tried one by one.
     """
-    exact = Factorisation(engine)
+    exact, settings = Factorisation(engine), replace(compatible(settings), levels=levels)
 
     def from_starts(types: WorkerTypes) -> Propagation:
         return _from_starts(engine, levels, settings, types, progress, exact)
 
     best = from_starts(settings.families[-1])
     for types in reversed(settings.families[:-1]):
-        faint = float(np.mean(best.means**2)) < _FAINT
-        simpler = from_starts(types) if faint else simplified(best, types)
-        if simpler and best.evidence[-1] <= simpler.evidence[-1] + MIN_LOG_BAYES_FACTOR:
-            best = simpler
-    if settings.item_features:
-        return with_item_features(best, levels, complete)
-    return with_more_effects(best)
+        if float(np.mean(best.means**2)) < _FAINT:
+            simpler = from_starts(types)
+            if best.evidence[-1] <= simpler.evidence[-1] + MIN_LOG_BAYES_FACTOR:
+                best = simpler
+        else:
+            best = simpler_unless_worse(best, best.simplified(types))
+    return with_terms(best)
 
 
-def with_more_effects(run: Propagation) -> Propagation:
-    """With contexts and an effect of pairs, each where the evidence asks for it."""
-    run = with_contexts(run) if run.settings.contexts else run
-    return with_pair_effect(run) if run.settings.pair_effect else run
+def with_terms(run: Propagation) -> Propagation:
+    """Try the terms in their order, each on the run that the ones before left."""
+    for term in TERMS:
+        run = term.attempt(run)
+    return run
 
 
 def _from_starts(
@@ -98,7 +99,7 @@ def _from_starts(
         runs[0].rule.iterate = partial(_iterate_of, ref(runs[0]), alone=True)
     for run in runs:
         run.resume()
-        complete(run)
+        run.complete()
     best = max(runs, key=_standing)
     if best is not runs[-1]:
         best.resume()
@@ -106,9 +107,19 @@ def _from_starts(
 
 
 def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str, Any]:
-    """What a later run needs; the rule does not hold the run, which holds the rule."""
+    """Return what a later run needs to go on from the middle of this one; sites are made anew.
+
+    While another start or family may win the run is not `alone`, and a later run starts over. The
+    reference is weak because the run holds the rule that calls this.
+    """
     there = run()
-    return {} if there is None else iterate_of(there, alone=alone)
+    if there is None:
+        return {}
+    if not alone:
+        return {"scores": there.means}
+    found = population_to(there.prior, there.sides.prior, there.pair_effect, 1.0)
+    return {"scores": there.means, "variances": there.variances,
+            "population": {**found, "unfinished": True}}  # fmt: skip
 
 
 def _try(run: Propagation, others: list[Propagation]) -> None:
@@ -117,32 +128,6 @@ def _try(run: Propagation, others: list[Propagation]) -> None:
         if run.done or (number >= _ALIKE and any(_alike(run, other) for other in others)):
             return
         run.iterate()
-
-
-def simplified(run: Propagation, types: WorkerTypes) -> Propagation | None:
-    """A run of simpler types from where the run ended; None where it is far behind."""
-    simpler = run.simplified(types)
-    while not simpler.done:
-        simpler.iterate()
-        if len(simpler.evidence) > 1 and far_behind(simpler, run):
-            return None
-    complete(simpler)
-    return simpler
-
-
-def complete(run: Propagation) -> None:
-    """To the end; should gold turn out reversed, from there with the other sign."""
-    for _ in range(2):
-        while not run.done:
-            run.iterate()
-        run.finish()
-        if not run.engine.facts.n_gold or run.gold_margin >= 0.0:
-            return
-        run.flip()
-        run.rule.most += run.rule.iterations
-    while not run.done:
-        run.iterate()
-    run.finish()
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
@@ -175,12 +160,6 @@ def _standing(run: Propagation) -> float:
     return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
 
 
-def far_behind(run: Propagation, other: Propagation) -> bool:
-    """Whether a run has so much less evidence than another that its gains will not make it up."""
-    gain = max(run.evidence[-1] - run.evidence[-2], 0.0) if len(run.evidence) > 1 else 0.0
-    return other.evidence[-1] - run.evidence[-1] > 5.0 + 10.0 * gain
-
-
 def _alike(run: Propagation, other: Propagation) -> bool:
     return abs(_correlation(run.means, other.means)) > 0.995
 
@@ -188,3 +167,49 @@ def _alike(run: Propagation, other: Propagation) -> bool:
 def _correlation(one: Vector, two: Vector) -> float:
     sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
     return float(one @ two) / sizes if sizes > 0 else 0.0
+
+
+_PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
+
+
+def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
+    """Evidence with all reliabilities 0: votes depend on tie widths and sides alone.
+
+    Without ties and side biases every vote is a coin. Votes of gold still depend on the items, and
+    widths and sides are learned as the prior learns them: only the reliabilities differ.
+    """
+    if prior.types is RELIABILITY_ONLY and not engine.facts.n_gold:
+        return float(engine.facts.total_weight * np.log(0.5))
+    sites = required(engine.grid).sites(prior.types, 2.0)
+    exact = Factorisation(engine)
+    masses, means = _without_reliability(prior, prior.masses), np.zeros(engine.facts.n_items)
+    system = sites.system(sites.pair_sums())
+    evidence = determinant = 0.0
+    messages = None
+    for step in range(_PASSES):
+        linear = float(system.rhs @ means)
+        update = sites.update(
+            prior.levels, masses, means, damping=0.5 if step else 1.0, clip=True, side=side
+        )
+        evidence = update.log_messages - update.log_sites - 0.5 * determinant + 0.5 * linear
+        prior, side = prior.updated(update.counts), PopulationSide(side).learned(update).prior
+        masses, system = _without_reliability(prior, prior.masses), sites.system(sites.pair_sums())
+        if engine.facts.n_gold:
+            solution = system.laplacian.solve(
+                system.rhs, means, shift=1.0, tolerance=1e-6, most=2_000
+            )
+            means = solution.x
+            found = exact.variances(sites, system.laplacian, exact=True)
+            if found is None:
+                found, messages = loopy_bp(sites, system.laplacian, messages)
+            determinant = found.log_determinant
+    return evidence
+
+
+def _without_reliability(prior: WorkerPrior, masses: Vector) -> Vector:
+    """What all reliabilities hold at a tie width, moved to reliability 0."""
+    table = prior.by_width(masses)
+    moved = np.zeros_like(table)
+    moved[:, table.shape[1] // 2] = table.sum(axis=1)
+    result = np.concatenate([moved.ravel(), masses[table.size :]])
+    return np.asarray(result / result.sum())

@@ -1,4 +1,7 @@
-"""Workers and their types: points of the grid, messages, and posteriors over types."""
+"""Dense building blocks in NumPy: operators, and the table of worker types.
+
+The reference engine is made of them, and so are the sites of votes with covariates.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPriors, WorkerTypes, mirrored
-from crowdsift.engines.reference.adaptive_grid import interpolated_prior, refined_levels
+from crowdsift.engines.kinds import Solution, WeightedPairs
 from crowdsift.numeric.distributions import deposit
 
 if TYPE_CHECKING:
@@ -15,7 +18,48 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["TypeTable"]
+
+class DenseOperator:
+    """A symmetric matrix; its diagonal for preconditioning may be given apart, and its pairs."""
+
+    def __init__(
+        self, matrix: Vector, diagonal: Vector | None = None, pairs: WeightedPairs | None = None
+    ) -> None:
+        self._matrix, self._pairs = matrix, pairs
+        self._diagonal = np.diag(matrix).copy() if diagonal is None else diagonal
+
+    def multiply(self, v: Vector) -> Vector:
+        """The product with v."""
+        return np.asarray(self._matrix @ v)
+
+    def diagonal(self) -> Vector:
+        """The diagonal."""
+        return self._diagonal
+
+    def pairs(self) -> WeightedPairs:
+        """The entries off the diagonal, of opposite sign."""
+        if self._pairs is None:
+            raise TypeError("the matrix is no Laplacian of pairs")
+        return self._pairs
+
+    def solve(
+        self, rhs: Vector, start: Vector, *, shift: float, tolerance: float, most: int = 10_000
+    ) -> Solution:
+        """By factorisation."""
+        x = np.linalg.solve(self._matrix + shift * np.eye(len(rhs)), rhs)
+        return Solution(np.asarray(x, dtype=np.float64), 1, 0.0, True)
+
+
+def laplacian(
+    n_items: int, first: NDArray[np.uint32], second: NDArray[np.uint32], weight: Vector
+) -> DenseOperator:
+    """Σ weight (e_first - e_second)(e_first - e_second)ᵀ."""
+    matrix = np.zeros((n_items, n_items))
+    for a, b, sign in ((first, first, 1), (second, second, 1), (first, second, -1)):
+        np.add.at(matrix, (a, b), sign * weight)
+    np.add.at(matrix, (second, first), -weight)
+    low, high = np.minimum(first, second), np.maximum(first, second)
+    return DenseOperator(matrix, pairs=WeightedPairs(low, high, weight))
 
 
 class TypeTable:
@@ -112,3 +156,55 @@ class TypeTable:
 
     def _n_regular(self) -> int:
         return len(self.shape.widths) * (2 * len(self.levels) + 1)
+
+
+# A worker is refined where its posterior is narrower than NARROW cells of its grid; its adaptive
+# grid spans SPAN standard deviations to each side, and moves when an end would by SLACK of it.
+NARROW, SPAN, SLACK = 1.0, 7.0, 0.15
+
+
+def refined_levels(common: Vector, own: Vector | None, likelihood: Vector) -> Vector | None:
+    """Levels that resolve a worker's likelihood of types, or None where the common ones do.
+
+    A worker gets levels of its own where the likelihood of |β| (not the posterior: a narrow prior
+    is the same for all) is narrower than `NARROW` cells of the common grid, and keeps them unless
+    they become twice as coarse. They are evenly spaced over mean ± `SPAN` sd, within the common
+    grid; since a likelihood in one cell shows no width, never over less than 1.5 cells to each
+    side: refinement goes in steps. Levels whose ends would move little stay.
+    """
+    levels = common if own is None else own
+    half = len(levels)
+    size = (likelihood[half + 1 :] + likelihood[:half][::-1]) * np.gradient(levels)
+    mean = float(levels @ size / size.sum())
+    sd = float(np.sqrt(max(levels**2 @ size / size.sum() - mean**2, 0.0)))
+    if own is None and sd >= NARROW * _cell_at(common, mean):
+        return None
+    reach = max(SPAN * sd, 1.5 * _cell_at(levels, mean))
+    low, high = max(mean - reach, 0.0), min(mean + reach, float(common[-1]))
+    if high - low > 2 * half * _cell_at(common, mean):
+        return None
+    new = np.linspace(0.0, high, half + 1)[1:] if low == 0.0 else np.linspace(low, high, half)
+    slack = SLACK * (high - low)
+    if own is not None and abs(new[0] - own[0]) <= slack and abs(high - own[-1]) <= slack:
+        return own
+    return np.asarray(new, dtype=np.float64)
+
+
+def _cell_at(levels: Vector, place: float) -> float:
+    """The distance of the two levels about a place, or of the nearest two."""
+    at = int(np.clip(np.searchsorted(levels, place), 1, len(levels) - 1))
+    return float(levels[at] - levels[at - 1])
+
+
+def interpolated_prior(common: Vector, prior: Vector, own: Vector) -> Vector:
+    """The prior's masses on a worker's own mirrored levels.
+
+    The density prior/width is linear between the common levels; the mass at 0 stays at 0.
+    """
+    half = len(common)
+    widths = np.gradient(mirrored(common))
+    density = prior / widths
+    own_widths = np.gradient(own)
+    up = np.interp(own, common, density[half + 1 :]) * own_widths
+    down = np.interp(own, common, density[:half][::-1]) * own_widths
+    return np.concatenate([down[::-1], [prior[half]], up])

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from crowdsift.engines.covariates.laplace import (
+from crowdsift.engines.cpu.engine import CpuPasses
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
+from crowdsift.solvers.ep.terms.covariates import (
+    CovariateVotes,
     NumpyPasses,
-    Types,
-    TypeVotes,
+    TypeValues,
+    cavities,
+    eliminate,
+    positive,
+    sites_of_moments,
     start,
     worker_messages,
 )
-from crowdsift.engines.covariates.sites import cavities, eliminate, positive, sites_of_moments
-from crowdsift.engines.cpu.engine import CpuPasses
-from crowdsift.numeric.likelihoods import PROBIT_SMOOTHING, sigmoid
 
 
 def square(rows):
@@ -115,8 +118,10 @@ def test_messages_are_the_integral_over_coefficients():
     N, g, T = 40, 0.3, 0.5
     C, m, v = rng.normal(size=(N, 1)), rng.normal(size=N), rng.uniform(0.05, 0.3, N)
     n, beta = np.ones(N), np.array([[-0.5, 0.0, 1.2]])
-    votes = TypeVotes(np.zeros(N, np.int64), np.array([0, N]), C, n, np.zeros(N, bool), np.zeros(N))
-    types = Types(beta, np.zeros(3), np.zeros(3), np.ones(3))
+    votes = CovariateVotes(
+        np.zeros(N, np.int64), np.array([0, N]), C, n, np.zeros(N, bool), np.zeros(N)
+    )
+    types = TypeValues(beta, np.zeros(3), np.zeros(3), np.ones(3))
     found, root = start(1, 3, np.array([g])), np.array([np.sqrt(T)])
     for _ in range(6):
         found = worker_messages(
@@ -125,7 +130,7 @@ def test_messages_are_the_integral_over_coefficients():
     x = np.linspace(g - 6 * np.sqrt(T), g + 6 * np.sqrt(T), 4001)
     prior = np.exp(-0.5 * (x - g) ** 2 / T) / np.sqrt(2 * np.pi * T)
     for t in range(3):
-        k = 1.0 / np.sqrt(1.0 + PROBIT_SMOOTHING * beta[0, t] ** 2 * v)
+        k = 1.0 / np.sqrt(1.0 + LOGISTIC_SMOOTHING * beta[0, t] ** 2 * v)
         z = k[:, None] * (beta[0, t] * m[:, None] + C * x)
         density = np.exp(np.log(sigmoid(z)).sum(axis=0)) * prior
         step = x[1] - x[0]
@@ -143,12 +148,12 @@ def test_the_core_passes_as_the_specification_does():
     N, S, T, P = 80, 5, 6, 3
     worker = np.sort(rng.choice([0, 1, 2, 4], N))
     starts = np.searchsorted(worker, np.arange(S + 1))
-    votes = TypeVotes(worker, starts, rng.normal(size=(N, P)), rng.uniform(0.5, 3.0, N),
+    votes = CovariateVotes(worker, starts, rng.normal(size=(N, P)), rng.uniform(0.5, 3.0, N),
                       rng.random(N) < 0.3, rng.choice([-1.0, 1.0], N))  # fmt: skip
     regular = np.array([1.0, 1.0, 1.0, 1.0, 0.0, 0.0])
     beta = rng.normal(size=(S, T)) * regular
     width, only = rng.uniform(0.1, 2.0, T), np.array([0, 0, 0, 0, 1.0, -2.0])
-    types = Types(beta, width, only, regular)
+    types = TypeValues(beta, width, only, regular)
     m, gamma, q = rng.normal(size=(N, 2)), rng.normal(size=(S, T, P)), rng.random((S, T))
     V, wanted = planes(rng, N, 0.6), rng.random((S, T)) < 0.7
     q[1] = [1.0, 0.0, 0.0, 0.0, 0.0, 0.0]

@@ -1,22 +1,27 @@
-"""Variances of compared pairs under L + I: exact where that is cheap, else by messages."""
+"""Items: the prior of their scores, and the variances of compared pairs."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import PairVariances
+from crowdsift.engines.grid import PairSites, PairVariances
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import Factoriser, GridSites
+    from crowdsift.engines.grid import (
+        Factoriser,
+        GridSites,
+        PairPosteriors,
+        PairVariances,
+        RunSites,
+        SiteSystem,
+    )
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
-
-__all__ = ["Factorisation", "loopy_bp"]
 
 # Messages settled to this times the diagonal, in at most so many sweeps; while scores still move,
 # to a share of what they moved by.
@@ -81,7 +86,7 @@ class Factorisation:
         self._known: dict[float, Factoriser | None] = {}
 
     def variances(
-        self, sites: GridSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
+        self, sites: RunSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
         """Those under the Laplacian, kept by the sites; None where a factorisation is expensive.
 
@@ -93,15 +98,15 @@ class Factorisation:
         if found is None:
             return None
         items, pairs, log_determinant, definite = found(factor * laplacian.pairs().weight)
-        if definite:
+        if definite and isinstance(sites, PairSites):
             sites.set_pair_variances(pairs)
         return PairVariances(items, log_determinant, definite)
 
-    def possible(self, sites: GridSites, laplacian: Operator) -> bool:
+    def possible(self, sites: RunSites, laplacian: Operator) -> bool:
         """Whether exact variances can be had at all."""
         return self._factoriser(sites, laplacian, _MOST) is not None
 
-    def _factoriser(self, sites: GridSites, laplacian: Operator, most: float) -> Factoriser | None:
+    def _factoriser(self, sites: RunSites, laplacian: Operator, most: float) -> Factoriser | None:
         if most not in self._known:
             grid, n = required(self._engine.grid), self._engine.facts.n_items
             self._known[most] = None
@@ -109,3 +114,108 @@ class Factorisation:
                 low, high, _ = laplacian.pairs()
                 self._known[most] = grid.factoriser(low, high, n, most)
         return self._known[most]
+
+
+class VarianceMethod(Protocol):
+    """Exact variances of items and pairs, where they can be computed."""
+
+    def variances(
+        self, sites: RunSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
+    ) -> PairVariances | None:
+        """See `Factorisation`."""
+
+    def possible(self, sites: RunSites, laplacian: Operator) -> bool:
+        """See `Factorisation`."""
+
+
+class ItemsState(Protocol):
+    """What a prior needs to know of a run."""
+
+    means: Vector
+    system: SiteSystem
+    factorisation: VarianceMethod
+    exact: bool
+    messages: Vector | None
+
+    @property
+    def pair_sites(self) -> GridSites:
+        """The sites."""
+
+
+class ItemPrior:
+    """Scores ~ N(0, C), C with parameters that are learned as the run goes.
+
+    Attributes
+    ----------
+    n_items
+        The number of scores.
+    at_rest
+        Whether the parameters have settled.
+    """
+
+    n_items: int
+    at_rest: bool = False  # whether the parameters have settled
+
+    def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
+        """Means of the scores: (L + C⁻¹) m = b."""
+        raise NotImplementedError
+
+    def pair_variances(self, run: ItemsState) -> PairVariances:
+        """Of items and, in the engine, of pairs; log|L + C⁻¹| + log|C|."""
+        raise NotImplementedError
+
+    def learn(self, run: ItemsState) -> None:
+        """A step of the parameters towards more evidence."""
+        raise NotImplementedError
+
+    def forms(self, run: ItemsState) -> tuple[float, float]:
+        """mᵀC⁻¹m and tr C⁻¹Σ."""
+        m, system = run.means, run.system
+        inner = float(m @ (system.rhs - system.laplacian.multiply(m)))
+        return inner, self.n_items - self._explained(run)
+
+    def drift(self, run: ItemsState) -> float:
+        """By how much scores are too large for their prior: 1 where E[uᵀC⁻¹u] is their number."""
+        return float(max(sum(self.forms(run)) / self.n_items, 0.25) ** 0.5)
+
+    def rescale(self, scale: float) -> None:
+        """Parameters for scores divided by `scale`; C of mean diagonal 1 has none."""
+
+    def _explained(self, run: ItemsState) -> float:
+        """Tr LΣ = Σ over pairs of weight times variance."""
+        weight = run.system.laplacian.pairs()[2]
+        return float(weight @ run.pair_sites.pair_posteriors(run.means).variance)
+
+
+MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # variances worth a trial
+_REACH = 4.0  # how many times as large or small a variance may become in a pass
+
+
+def scoring_step(slope: float, information: float, variance: float) -> float:
+    """The variance after a step of Fisher scoring, within a factor of 4 and from .001 to 4.
+
+    At a fixed point of EP the derivative of the evidence in the variance is that at fixed sites, so
+    it is learned beside the sites, a step a pass, as the distribution of types is.
+
+    Examples
+    --------
+    >>> scoring_step(2.0, 10.0, 0.5)
+    0.7
+    """
+    ahead = variance + slope / max(information, 1e-12)
+    ahead = min(max(ahead, variance / _REACH), variance * _REACH)
+    return min(max(ahead, MIN_EFFECT), MAX_EFFECT)
+
+
+def learned_effect(found: PairPosteriors, variance: float) -> float:
+    """The variance s of the pair effect after a step.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.grid import PairPosteriors
+    >>> none = np.zeros(0)
+    >>> learned_effect(PairPosteriors(none, none, none, none, 2.0, 10.0), 0.5)
+    0.7
+    """
+    return scoring_step(found.slope, found.information, variance)

@@ -1,17 +1,17 @@
-"""Scores that are not quite the same in every group of votes: on another prompt, task or session.
+"""Dependent votes: scores that are not quite the same in every group of votes.
 
-In group g item j has the score u_jg = r_j + e_jg with r ~ N(0, I) and e ~ N(0, s I). Where votes of
-a group are on one pair, this is an effect of pair and group of variance 2s; where they are on
-several, what the group makes of an item is in all of its votes. An item in a group ("leaf") is an
-item to the engine, and its votes connect leaves of one group only. So the Laplacian L falls apart
-into blocks, and the leaves of a group are integrated out one block at a time: with
+In group g (votes on one prompt, task or session) item j has the score u_jg = r_j + e_jg with
+r ~ N(0, I) and e ~ N(0, s I). Where votes of a group are on one pair, this is an effect of pair and
+group of variance 2s; where they are on several, the effect on an item is in all votes of the group.
+An item in a group, a node, is an item to the engine, and votes connect nodes of one group only. So
+the Laplacian L falls apart into blocks, and nodes are integrated out one block at a time: with
 B = (I + sL_g)⁻¹
 
     items receive    Σ_g Z_gᵀ L_g B Z_g  and  Σ_g Z_gᵀ B b_g,
-    leaves have      the mean B (r + s b_g)  and the covariance  sB + B Σ_r B,
+    nodes have       the mean B (r + s b_g)  and the covariance  sB + B Σ_r B,
     log|I + LC|      = Σ_g log|I + sL_g| + log|P|,
 
-with Z_g saying which item a leaf is, and P = I + Σ Z_gᵀ L_g B Z_g the precision of r. Of one pair a
+with Z_g saying which item a node is, and P = I + Σ Z_gᵀ L_g B Z_g the precision of r. Of one pair a
 group it is the algebra of the pair effect.
 """
 
@@ -21,32 +21,89 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.base import required
 from crowdsift.engines.grid import PairVariances
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
-from crowdsift.solvers.ep.effect_step import scoring_step
-from crowdsift.solvers.ep.item_prior import ItemPrior
+from crowdsift.solvers.ep.items import MIN_EFFECT, Factorisation, ItemPrior, scoring_step
+from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.terms.base import Exclusion, Term, keep_if_evidence
+from crowdsift.solvers.ep.workers import PopulationSide
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import SiteSystem
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.item_prior import ItemsState
+    from crowdsift.solvers.convergence import Progress
+    from crowdsift.solvers.ep.items import ItemsState
+    from crowdsift.solvers.ep.state import Settings, WarmStart
 
-__all__ = ["GroupPrior"]
 
-_START = 0.1  # of s
+class DependentVotes(Term):
+    """Let the score of an item differ from group to group of votes: r_j + e_jg, e ~ N(0, s)."""
+
+    name = "dependent votes"
+    subject = "votes that depend on each other"
+    option = "--dependent-by"
+    adds = "r + e for every item in a group of votes, e ~ N(0, s)"
+    variance = "s, by Fisher scoring, one step per pass"
+    excludes = (
+        Exclusion("features", "Groups need the plain prior of scores."),
+        Exclusion(
+            "covariates", "Coefficients would be learned from votes that share an effect.", True
+        ),
+        Exclusion("contexts", "An item in a group and a worker in a context need two engines."),
+        Exclusion("pair effect", "An effect of groups replaces that of pairs if it explains more."),
+    )
+    patience = 5
+
+    def applies(self, run: Propagation) -> bool:
+        """Return whether the run is over items in groups."""
+        return isinstance(run.item_prior, GroupPrior)
+
+    def hopeless(self, trial: Propagation) -> bool:
+        """Return whether s fell to its smallest value."""
+        return isinstance(trial.item_prior, GroupPrior) and trial.item_prior.variance <= MIN_EFFECT
+
+    def attempt_in_groups(
+        self, engine: Engine, prior: GroupPrior, start: WarmStart, evidence: float,
+        settings: Settings, progress: Progress | None = None,
+    ) -> Propagation | None:  # fmt: skip
+        """Return the run over items in groups if it has clearly more evidence, otherwise None.
+
+        Parameters
+        ----------
+        engine
+            Over votes in which an item in a group is an item.
+        start, evidence
+            Where the run without groups ended: scores and variances of items, what was learned of
+            workers, and its evidence.
+        """
+        sites = required(engine.grid).sites(start.prior.types, 2.0)
+        means, variances = start.means[prior.item], start.variances[prior.item]
+        trial = Propagation.of("groups", engine, sites, start.prior, means, settings, progress,
+                               Factorisation(engine), variances=variances,
+                               sides=PopulationSide(start.side), item_prior=prior)  # fmt: skip
+        first, second = sites.pair_posteriors(means)[:2]
+        sites.set_pair_variances(variances[first] + variances[second] + 2.0 * prior.variance)
+        trial.iterate()
+        trial.clip = settings.clip  # near its end a run may be in stage 2 at once
+        return trial if keep_if_evidence(trial, evidence, self) else None
+
+
+_START_VARIANCE = 0.1  # of s
 
 
 class _Batch(NamedTuple):
-    """Groups of one size: their leaves and these leaves' items, a row a group."""
+    """Groups of one size: their nodes and the items of these, a row per group."""
 
-    leaves: NDArray[np.int64]
+    nodes: NDArray[np.int64]
     items: NDArray[np.int64]
 
 
 class _Blocks(NamedTuple):
-    """L, B and the covariance of leaves, a matrix a group."""
+    """L, B and the covariance of nodes, a matrix per group."""
 
     laplacian: Vector
     inverse: Vector
@@ -54,12 +111,12 @@ class _Blocks(NamedTuple):
 
 
 class GroupPrior(ItemPrior):
-    """The prior of leaves; s is learned as the run goes.
+    """The prior of items in groups; s is learned as the run goes.
 
     Parameters
     ----------
     item, group
-        The item and the group of every leaf.
+        The item and the group of every node.
     count
         The number of items.
 
@@ -78,7 +135,7 @@ class GroupPrior(ItemPrior):
         item: NDArray[np.int64],
         group: NDArray[np.int64],
         count: int,
-        variance: float = _START,
+        variance: float = _START_VARIANCE,
     ) -> None:
         self.item, self.n_items, self.count, self.variance = item, len(item), count, variance
         self._at: tuple[SiteSystem | None, float] = (None, 0.0)
@@ -93,16 +150,16 @@ class GroupPrior(ItemPrior):
         self._blocks: list[_Blocks] = []
         self._batch, self._row, self._place = np.zeros((3, len(item)), np.int64)
         for size in np.unique(sizes[sizes > 0]).tolist():
-            leaves = order[starts[sizes == size][:, None] + np.arange(size)]
-            self._batch[leaves] = len(self._batches)
-            self._row[leaves], self._place[leaves] = (
-                np.arange(len(leaves))[:, None],
+            nodes = order[starts[sizes == size][:, None] + np.arange(size)]
+            self._batch[nodes] = len(self._batches)
+            self._row[nodes], self._place[nodes] = (
+                np.arange(len(nodes))[:, None],
                 np.arange(size),
             )
-            self._batches.append(_Batch(leaves, item[leaves]))
+            self._batches.append(_Batch(nodes, item[nodes]))
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Means of the leaves; see the base."""
+        """Return the means of the nodes; see the base."""
         self._factorise(system)
         return self._means if self._definite else start
 
@@ -114,12 +171,12 @@ class GroupPrior(ItemPrior):
         items, (low, high, _) = np.zeros(self.n_items), run.system.laplacian.pairs()
         pairs, batch = np.zeros(len(low)), self._batch[low]
         for number, (each, blocks) in enumerate(zip(self._batches, self._blocks, strict=True)):
-            items[each.leaves] = np.einsum("gii->gi", blocks.covariance)
+            items[each.nodes] = np.einsum("gii->gi", blocks.covariance)
             at = batch == number
             row, one, two = self._row[low[at]], self._place[low[at]], self._place[high[at]]
             shared = blocks.covariance[row, one, two]
             pairs[at] = items[low[at]] + items[high[at]] - 2.0 * shared
-        run.sites.set_pair_variances(pairs)
+        run.pair_sites.set_pair_variances(pairs)
         return PairVariances(items, self._log_determinant, bool((pairs > 0.0).all()))
 
     def learn(self, run: ItemsState) -> None:
@@ -158,13 +215,13 @@ class GroupPrior(ItemPrior):
         self.item_means = self.covariance @ self._rhs
         self._blocks, self.slope, self._information = [], 0.0, 0.0
         for batch, L, B in zip(self._batches, blocks, inverses, strict=True):
-            at = self.item_means[batch.items] + s * system.rhs[batch.leaves]
+            at = self.item_means[batch.items] + s * system.rhs[batch.nodes]
             means = np.einsum("gij,gj->gi", B, at)
             inner = self.covariance[batch.items[:, :, None], batch.items[:, None, :]]
             covariance = s * B + B @ inner @ B
-            self._means[batch.leaves] = means
+            self._means[batch.nodes] = means
             self._blocks.append(_Blocks(L, B, covariance))
-            left = system.rhs[batch.leaves] - np.einsum("gij,gj->gi", L, means)
+            left = system.rhs[batch.nodes] - np.einsum("gij,gj->gi", L, means)
             unexplained = L - L @ covariance @ L
             trace = float(np.einsum("gii->", unexplained))
             self.slope += 0.5 * (float((left**2).sum()) - trace)
@@ -176,7 +233,7 @@ class GroupPrior(ItemPrior):
         low, high, weight = system.laplacian.pairs()
         batch, found = self._batch[low], []
         for number, each in enumerate(self._batches):
-            groups, n = each.leaves.shape
+            groups, n = each.nodes.shape
             at = batch == number
             row, one, two = self._row[low[at]], self._place[low[at]], self._place[high[at]]
             sums = np.bincount((row * n + one) * n + two, weight[at], groups * n * n)
@@ -203,7 +260,7 @@ class GroupPrior(ItemPrior):
         for batch, L, B in zip(self._batches, blocks, inverses, strict=True):
             place = batch.items[:, :, None] * k + batch.items[:, None, :]
             precision += np.bincount(place.reshape(-1), (L @ B).reshape(-1), k * k)
-            inner = np.einsum("gij,gj->gi", B, system.rhs[batch.leaves])
+            inner = np.einsum("gij,gj->gi", B, system.rhs[batch.nodes])
             self._rhs += np.bincount(batch.items.reshape(-1), inner.reshape(-1), k)
         matrix = precision.reshape(k, k)
         self.precision = 0.5 * (matrix + matrix.T) + np.eye(k)

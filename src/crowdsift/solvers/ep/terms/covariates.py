@@ -1,9 +1,9 @@
-"""`crowdsift.engines.grid.GridSites` of votes with covariates, in NumPy.
+"""Covariates: every worker has coefficients for what is known of a vote.
 
 z = βd + c·γ_s, γ_s ~ N(g, T) with T diagonal, beside a worker's type. Every vote has a site on
 (d, η), η = c·γ_s, since what lengthens an answer may also make it better: scores and coefficients
-have one joint Gaussian (`joint`). A type's coefficients are its own (`laplace`): a worker that
-cares less for quality may care more for length, and its votes alone do not settle which.
+have one joint Gaussian (`Elimination`). Each type has its coefficients (`WorkerLaplace`): a worker
+that cares less for quality may care more for length, and its votes alone do not settle which.
 """
 
 from __future__ import annotations
@@ -14,15 +14,14 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.covariates.laplace import (
-    NumpyPasses,
-    Passes,
-    Types,
-    TypeVotes,
-    WorkerLaplace,
-    start,
-    worker_messages,
+from crowdsift.engines.covariates import (
+    MIN_TYPE_MASS,
+    CovariatePasses,
+    CovariateVotes,
+    OffersCovariatePasses,
+    TypeValues,
 )
+from crowdsift.engines.dense import DenseOperator, TypeTable
 from crowdsift.engines.grid import (
     LEAST_DENOMINATOR,
     PairVariances,
@@ -31,19 +30,131 @@ from crowdsift.engines.grid import (
     TypePosteriors,
 )
 from crowdsift.engines.kinds import WeightedPairs
-from crowdsift.engines.reference.operators import DenseOperator
-from crowdsift.engines.reference.types import TypeTable
 from crowdsift.numeric.dense import inverse_root
+from crowdsift.numeric.likelihoods import outcome_terms, smoothing
+from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.state import KeptCovariates, Propagation
+from crowdsift.solvers.ep.terms.base import Exclusion, Term
+from crowdsift.solvers.ep.workers import WorkerPrior
+from crowdsift.votes.covariates import SIDE
 from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
+    from collections.abc import Callable, Iterator
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import SidePrior, WorkerPriors, WorkerTypes
+    from crowdsift.engines.grid import RunSites, SidePrior, WorkerPriors, WorkerTypes
+    from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
+    from crowdsift.solvers.ep.state import Settings
     from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.covariates import Design
+
+
+class Covariates(Term):
+    """Give every worker coefficients γ ~ N(g, T) for the covariates c of its votes."""
+
+    name = "covariates"
+    subject = "covariates of votes"
+    option = "--covariates"
+    adds = "z = βd + c·γ: how workers respond to what is known of a vote"
+    variance = "T, one variance per covariate, by MacKay's fixed point"
+    excludes = (
+        Exclusion(
+            "features",
+            "Features and coefficients would need one joint Gaussian of items and workers.",
+            True,
+        ),
+    )
+
+    def given(self, settings: Settings) -> bool:
+        """Return whether there are covariates."""
+        return settings.covariates is not None
+
+    def applies(self, run: Propagation) -> bool:
+        """Return whether there are covariates beside the side."""
+        given = run.settings.covariates
+        return given is not None and bool(set(given.names) - {SIDE})
+
+    def attempt(self, run: Propagation) -> Propagation:
+        """Return the run with those covariates that the evidence clearly supports.
+
+        All are tried at once. Then the one that adds least is left out as long as it does not add
+        more than 3 nats. If nothing but the side is left, the run without covariates is returned.
+        """
+        given = run.settings.covariates
+        if given is None:
+            return run
+        if not self.applies(run):
+            run.covariates = KeptCovariates(None, {})
+            return run
+        design, gains = given, dict.fromkeys(given.names, 0.0)
+        constant = tuple(n for n, is_so in zip(given.names, given.by_items, strict=True) if is_so)
+        trial = _trial(run, run, design)
+        while True:
+            without: dict[str, tuple[Propagation, Design]] = {}
+            for column, name in enumerate(design.names):
+                rest = design.without(column)  # the side alone is compared with its own kind
+                without[name] = (_trial(trial, run, rest) if rest.names else run), rest
+                gains[name] = trial.evidence[-1] - without[name][0].evidence[-1]
+            worst = min(design.names, key=lambda name: gains[name])
+            if gains[worst] > MIN_LOG_BAYES_FACTOR:
+                trial.covariates = KeptCovariates(design, gains, constant)
+                return trial
+            trial, design = without[worst]
+            if not set(design.names) - {SIDE}:
+                run.covariates = KeptCovariates(None, gains, constant)
+                return run
+
+
+def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation:
+    """Return a completed run with these covariates, from the scores and types of another."""
+    settings, engine = replace(base.settings, starts=("flat",)), base.engine
+    types = settings.families[-1 if SIDE in design.names else 0]
+    passes = engine.covariate_passes if isinstance(engine, OffersCovariatePasses) else NumpyPasses
+    sites = CovariateSites(design.votes, types, 2.0, ~design.by_items, passes)
+    trial = Propagation.of("flat", engine, sites, _prior(start.prior, types), start.means.copy(),
+                           settings, base.rule.progress, JointFactorisation(sites),
+                           variances=np.ones(len(start.means)))  # fmt: skip
+    sites.set_item_variances(start.variances)
+    trial.complete()
+    return trial
+
+
+def _prior(prior: WorkerPrior, types: WorkerTypes) -> WorkerPrior:
+    """A distribution over these types, near the one given."""
+    if prior.types.sides == types.sides:
+        return prior
+    if not types.sides:
+        return prior.without_sides(types)
+    regular = prior.by_width(prior.masses).ravel()
+    share = 1.0 / (2.0 + 2.0 * len(types.side_only))
+    only = np.full(len(types.side_only), share)
+    return replace(prior, masses=np.concatenate([regular * (1.0 - only.sum()), only]), types=types)
+
+
+class JointFactorisation:
+    """Exact variances under the joint Gaussian of scores and coefficients of these sites."""
+
+    def __init__(self, sites: CovariateSites) -> None:
+        self._sites = sites
+
+    def variances(
+        self, sites: RunSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
+    ) -> PairVariances:
+        """See `crowdsift.solvers.ep.items.Factorisation`."""
+        size = len(laplacian.diagonal())
+        matrix = laplacian.multiply(np.eye(size)) + np.eye(size)
+        try:
+            log_determinant = inverse_root(matrix)[1]
+        except np.linalg.LinAlgError:
+            return PairVariances(np.ones(size), 0.0, False)
+        return self._sites.joint_variances(log_determinant)
+
+    def possible(self, sites: RunSites, laplacian: Operator) -> bool:
+        """Return True: the variances are always exact."""
+        return True
 
 
 def within_reach(A: Vector, V: Vector) -> Vector:
@@ -87,7 +198,7 @@ def positive(A: Vector) -> Vector:
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.engines.covariates.sites import positive
+    >>> from crowdsift.solvers.ep.terms.covariates import positive
     >>> positive(np.array([[1.0, 0.0, -1.0], [2.0, 1.0, 2.0]])).tolist()
     [[1.0, 0.0, 0.0], [2.0, 1.0, 2.0]]
     """
@@ -277,9 +388,9 @@ def eliminate(
 
 
 _SMALL = 1e-6  # of a variance in T, below which workers do not differ
-# Types of a lower posterior than this are passed over, but for the first and every few passes.
-_LEAST, _EVERY, _FIRST = 1e-12, 8, 3
-_FACTOR = 4.0  # by which a variance may move in one pass
+# TypeValues of a lower posterior than this are passed over, but for the first and every few passes.
+_MIN_POSTERIOR, _EVERY, _FIRST = 1e-12, 8, 3
+_MAX_FACTOR = 4.0  # by which a variance may move in one pass
 
 
 class Effects(NamedTuple):
@@ -310,7 +421,7 @@ class CovariateSites:
         types: WorkerTypes,
         variance: float,
         free: NDArray[np.bool_],
-        passes: Callable[[TypeVotes], Passes] = NumpyPasses,
+        passes: Callable[[CovariateVotes], CovariatePasses],
     ) -> None:
         y, worker = votes.outcome.astype(np.float64), votes.worker_codes().astype(np.int64)
         tied = (y == 0.5) & types.ties
@@ -326,7 +437,7 @@ class CovariateSites:
         self._before_gold, self._gold = votes.n_workers - votes.n_gold, votes.n_gold
         side = np.where(worker[rows] < self._before_gold, turn, 0.0)
         starts = np.searchsorted(worker[rows], np.arange(votes.n_workers + 1))
-        self._votes = TypeVotes(worker[rows], starts, C, n, tied[rows], side)
+        self._votes = CovariateVotes(worker[rows], starts, C, n, tied[rows], side)
         self._winner = np.where(back, votes.second[rows], votes.first[rows]).astype(np.int64)
         self._loser = np.where(back, votes.first[rows], votes.second[rows]).astype(np.int64)
         self._n_items, self._free = votes.n_items, free
@@ -370,7 +481,7 @@ class CovariateSites:
         types.levels = levels
         E = self._posterior_means(means)
         m, V = cavities(E, self._V, self._A, self._h)
-        table = Types(*types.points())
+        table = TypeValues(*types.points())
         root = np.sqrt(self.effects.variance)
         g, count = self.effects.mean, len(votes.starts) - 1
         wanted: NDArray[np.bool_] = np.ones((count, len(prior)), bool)
@@ -382,7 +493,7 @@ class CovariateSites:
         found = worker_messages(self._over, table, m[:, 0], V[:, 0], g, root, self.laplace, wanted)
         self.laplace, types.messages = found, found.messages
         q, log_messages = types.posterior(prior, None)
-        self._near = q > _LEAST
+        self._near = q > _MIN_POSTERIOR
         log_sites = self._log_sites(m[:, 0], V[:, 0], root)
         regular = q @ table.regular
         if damping:
@@ -453,7 +564,7 @@ class CovariateSites:
         squares = weight @ first**2
         determined = weight @ np.maximum(1.0 - spread / np.maximum(T, 1e-300), 0.0)
         new = np.divide(squares, determined + T, out=T.copy(), where=determined + T > 1e-9)
-        new = np.clip(new, T / _FACTOR, np.maximum(T * _FACTOR, _SMALL))
+        new = np.clip(new, T / _MAX_FACTOR, np.maximum(T * _MAX_FACTOR, _SMALL))
         self.effects = self.effects._replace(variance=np.maximum(new, _SMALL))
 
     def _counts(self, q: Vector, workers: NDArray[np.bool_]) -> Vector:
@@ -533,3 +644,132 @@ class CovariateSites:
 
     def suspend(self) -> None:
         """Nothing that is worth giving back."""
+
+
+_NUMBERS = 400_000  # of an array over votes and types at a time
+_LONGEST = 1.0  # a Newton step in γ, covariates being of unit mean square
+
+
+class WorkerLaplace(NamedTuple):
+    """Laplace's approximation per worker and type: log message, mean and covariance of γ.
+
+    Given a type (β, δ) the votes of a worker have the likelihood Π Z(βm + c·γ), scores integrated
+    over their cavities. With γ = g + T^½u, u ~ N(0, I), a Newton step from u has the gradient
+    G = T^½Σ n·e·k·c - u and the precision H = I + T^½(Σ n·w·k²·ccᵀ)T^½, and the type the message
+    log ∫ = Σ n log Z - ½u² + ½GᵀH⁻¹G - ½log|H|, exact to second order about u + H⁻¹G. Side-only
+    types have γ = g.
+    """
+
+    messages: Vector
+    mean: Vector
+    covariance: Vector
+    gamma: Vector  # from where the next step goes
+
+
+def _blocks(starts: NDArray[np.int64], n_types: int) -> Iterator[tuple[int, int]]:
+    """Ranges of workers of so many votes that arrays over votes and types stay small."""
+    most, begin, count = max(_NUMBERS // n_types, 1), 0, len(starts) - 1
+    while begin < count:
+        end = int(np.searchsorted(starts, starts[begin] + most, side="right")) - 1
+        end = min(max(end, begin + 1), count)
+        yield begin, end
+        begin = end
+
+
+def _sums(values: Vector, starts: NDArray[np.int64]) -> Vector:
+    """Sums over the votes of every worker of a block; 0 for one without votes."""
+    padded = np.concatenate([values, np.zeros((1, *values.shape[1:]))])
+    found = np.add.reduceat(padded, np.minimum(starts[:-1], len(values)), axis=0)
+    found[starts[1:] == starts[:-1]] = 0.0
+    return np.asarray(found)
+
+
+def start(workers: int, n_types: int, g: Vector) -> WorkerLaplace:
+    """Before any pass: γ = g."""
+    P = len(g)
+    gamma = np.tile(g, (workers, n_types, 1))
+    return WorkerLaplace(
+        np.zeros((workers, n_types)), gamma, np.zeros((workers, n_types, P, P)), gamma
+    )
+
+
+class NumpyPasses:
+    """The specification."""
+
+    def __init__(self, votes: CovariateVotes) -> None:
+        self._votes = votes
+
+    def messages(
+        self, types: TypeValues, m: Vector, v: Vector, gamma: Vector, wanted: NDArray[np.bool_]
+    ) -> tuple[Vector, Vector, Vector]:
+        """See the protocol."""
+        votes, (workers, T, P) = self._votes, gamma.shape
+        log_z, G, H = np.zeros((workers, T)), np.zeros(gamma.shape), np.zeros((workers, T, P, P))
+        for begin, end in _blocks(votes.starts, T):
+            kept = np.flatnonzero(wanted[begin:end].any(axis=0))
+            rows, some = slice(votes.starts[begin], votes.starts[end]), np.arange(begin, end)
+            part, there = votes.starts[begin : end + 1] - votes.starts[begin], np.ix_(some, kept)
+            at, regular, C = votes.worker[rows] - begin, types.regular[kept], votes.C[rows]
+            beta, own, n = types.beta[there][at], gamma[there], votes.n[rows, None]
+            eta = sum(C[:, p, None] * own[:, :, p][at] for p in range(P))
+            z = beta * m[rows, None] + eta * regular + votes.side[rows, None] * types.only[kept]
+            k = smoothing(beta**2 * v[rows, None])
+            logs, e, f = outcome_terms(k * z, k * types.width[kept], votes.tied[rows, None])
+            log_z[there] = _sums(n * logs, part)
+            slope, bend = n * e * k * regular, n * (e**2 - f) * k**2 * regular
+            G[there] = _sums(slope[..., None] * C[:, None], part)
+            square = C[:, :, None] * C[:, None]
+            H[there] = _sums(bend[..., None, None] * square[:, None], part)
+        return log_z, G, H
+
+    def moments(
+        self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector
+    ) -> tuple[Vector, Vector]:
+        """See the protocol."""
+        votes = self._votes
+        alpha, kappa = np.empty((len(votes.n), 2)), np.empty((len(votes.n), 3))
+        for begin, end in _blocks(votes.starts, q.shape[1]):
+            likely = q[begin:end].max(axis=0) > MIN_TYPE_MASS
+            kept = np.flatnonzero(likely & (types.regular > 0.0))
+            rows = slice(votes.starts[begin], votes.starts[end])
+            at = votes.worker[rows] - begin
+            beta, mass = types.beta[begin:end, kept][at], q[begin:end, kept][at]
+            Vd, Vc, Ve = (V[rows, each, None] for each in range(3))
+            z = beta * m[rows, :1] + m[rows, 1:]
+            for p in range(shift.shape[2]):
+                z += votes.C[rows, p, None] * shift[begin:end, kept, p][at]
+            variance = np.maximum(beta * (beta * Vd + 2.0 * Vc) + Ve, 0.0)
+            k = smoothing(variance)
+            _, e, f = outcome_terms(k * z, k * types.width[kept], votes.tied[rows, None])
+            first, second = mass * e * k, mass * f * k**2
+            a, b = np.sum(first * beta, axis=1), np.sum(first, axis=1)
+            alpha[rows] = np.stack([a, b], axis=1)
+            kappa[rows] = np.stack([
+                a * a - np.sum(second * beta**2, axis=1), a * b - np.sum(second * beta, axis=1),
+                b * b - np.sum(second, axis=1)], axis=1)  # fmt: skip
+        return alpha, kappa
+
+
+def worker_messages(
+    passes: CovariatePasses, types: TypeValues, m: Vector, v: Vector, g: Vector, root: Vector,
+    before: WorkerLaplace, wanted: NDArray[np.bool_],
+) -> WorkerLaplace:  # fmt: skip
+    """A Newton step of workers and wanted types from where they were; the others stay."""
+    log_z, G, H = passes.messages(types, m, v, before.gamma, wanted)
+    messages, mean, covariance, gamma = (each.copy() for each in before)
+    chosen = wanted & (types.regular > 0.0)
+    u = (gamma[chosen] - g) / root
+    G = root * G[chosen] - u
+    H = root[:, None] * H[chosen] * root + np.eye(len(g))
+    inverse = np.linalg.inv(H)
+    step = np.einsum("ipq,iq->ip", inverse, G)
+    size = np.sqrt(np.sum((root * step) ** 2, axis=1, keepdims=True))
+    part = np.minimum(1.0, _LONGEST / np.maximum(size, 1e-12))
+    step = part * step
+    messages[wanted] = log_z[wanted]
+    # What a part of the step gains; the whole has (1 - ½)GᵀH⁻¹G.
+    gain = (1.0 - 0.5 * part[:, 0]) * np.sum(G * step, axis=1)
+    messages[chosen] += gain - 0.5 * np.sum(u**2, axis=1) - 0.5 * np.linalg.slogdet(H)[1]
+    gamma[chosen] = mean[chosen] = g + root * (u + step)
+    covariance[chosen] = root[:, None] * inverse * root
+    return WorkerLaplace(messages, mean, covariance, gamma)

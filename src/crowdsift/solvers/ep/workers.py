@@ -1,24 +1,33 @@
-"""The distribution of worker types, learned from the crowd.
+"""Workers: the distribution of their types and side biases, learned from the crowd.
 
 π = (n + 50 p0)/(M + 50) with n the expected counts of types. For regular types p0 is a mixture
 over reliabilities (`TypeMixture`) times a distribution of tie widths. Side-only types share the
 rest. All of p0 is fitted to the counts. With few workers π is close to p0, with many to the counts.
+
+γ of a regular worker is N(g0, t²). A worker's sites of γ add up to exp(-τγ²/2 + νγ), and where EP
+is at rest the derivative of its evidence in g0 and t² is that at fixed sites, weighted with the
+probability ω of being regular. So g0 and t² are those of `crowdsift.numeric.random_effects`, where
+the derivation is: priors g0 ~ N(0, 1) and t half normal of scale 1, and t² may be 0.
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.engines.grid import RELIABILITY_ONLY, WorkerTypes, mirrored
+from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
+from crowdsift.errors import RequestError
 from crowdsift.numeric.extrapolation import Anderson
+from crowdsift.numeric.random_effects import RandomEffects, mean_at, within_reach
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from crowdsift.engines.base import Engine
+    from crowdsift.engines.grid import SiteUpdate
     from crowdsift.numeric import Vector
 
 SHARES = (0.7, 0.1, 0.2)  # ρ₊, ρ₋ and ρ₀ before any vote
@@ -66,7 +75,7 @@ class TypeMixture:
         Examples
         --------
         >>> import numpy as np
-        >>> from crowdsift.solvers.ep.worker_prior import SHARES, TypeMixture
+        >>> from crowdsift.solvers.ep.workers import SHARES, TypeMixture
         >>> mixture = TypeMixture(np.array([-1.0, 0.0, 1.0]), 1)
         >>> counts = np.array([0.0, 10.0, 40.0])
         >>> mean, spread = mixture.start(counts)
@@ -166,7 +175,7 @@ def power_grid(points: int) -> Vector:
 
     Examples
     --------
-    >>> from crowdsift.solvers.ep.worker_prior import power_grid
+    >>> from crowdsift.solvers.ep.workers import power_grid
     >>> power_grid(5).round(3).tolist()
     [2.121, 6.0]
     """
@@ -179,7 +188,7 @@ def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
 
     Examples
     --------
-    >>> from crowdsift.solvers.ep.worker_prior import worker_types
+    >>> from crowdsift.solvers.ep.workers import worker_types
     >>> worker_types(ties=False, sides=True).side_only.tolist()
     [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
     """
@@ -302,3 +311,157 @@ def _proper(roots: Vector, near: Vector) -> Vector:
     for part in (x[2:_PI], x[_PI:]):
         part /= part.sum()
     return x
+
+
+_START = SidePrior()
+
+
+def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
+    """Mean and variance of the side bias of regular workers, by maximum evidence.
+
+    The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in
+    one pass: a biased but good worker must not be taken for a side-only type because t² fell to 0
+    before the scores could show that it is good.
+
+    Parameters
+    ----------
+    nu, tau, regular
+        Of every worker: Σ n·ν and Σ n·τ of its sites of γ, and ω.
+    prior
+        What the sites were made with.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.grid import SidePrior
+    >>> from crowdsift.solvers.ep.workers import learn_sides
+    >>> tau = np.full(100, 9.0)
+    >>> learn_sides(0.2 * tau, tau, np.ones(100), SidePrior(0.0, 0.25)).prior
+    SidePrior(mean=0.19..., variance=0.0625)
+    """
+    if not (regular @ tau) > 0.0:  # nothing known yet
+        return PopulationSide(prior)
+    found = RandomEffects.of_messages(nu, tau, regular, prior.variance)
+    variance = within_reach(found.variance, prior.variance)
+    mean, information = mean_at(nu, tau, regular, variance)
+    return PopulationSide(SidePrior(mean, variance), 1.0 / (1.0 + information))
+
+
+@dataclass(frozen=True)
+class PopulationSide:
+    """g0 and t², and the variance of what is known of g0."""
+
+    prior: SidePrior = _START
+    mean_variance: float = 1.0
+
+    def learned(self, update: SiteUpdate) -> PopulationSide:
+        """After a pass."""
+        return learn_sides(update.side_nu, update.side_tau, update.regular, self.prior)
+
+    def posteriors(self, nu: Vector, tau: Vector) -> tuple[Vector, Vector]:
+        """Mean and variance of γ of every worker.
+
+        With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is
+        itself uncertain. Where t² is 0 the side bias of all is g0, and so is what is known of it.
+        """
+        mean, variance = self.prior
+        D = 1.0 + variance * tau
+        return (mean + variance * nu) / D, variance / D + self.mean_variance / D**2
+
+
+def population_to(
+    prior: WorkerPrior,
+    side: SidePrior,
+    pair_effect: float,
+    scale: float,
+    by_context: bool = False,
+) -> dict[str, Any]:
+    """The distribution of types, the side biases and the variance of a pair effect.
+
+    All as the run had them, in units in which the scores are `scale` times those of the fit: a
+    run that goes on must find the grid as it was. `by_context` says that workers differed by
+    context, from which no run can go on.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.engines.grid import SidePrior
+    >>> from crowdsift.solvers.ep.workers import population_from, population_to
+    >>> from crowdsift.solvers.ep.workers import WorkerPrior
+    >>> prior = WorkerPrior.start(np.array([1.0, 2.0]), 1.0, 0.5)
+    >>> population_from(population_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
+    SidePrior(mean=0.1, variance=0.2)
+    """
+    return {
+        "levels": prior.levels.tolist(),
+        "masses": prior.masses.tolist(),
+        "centre": prior.centre,
+        "spread": prior.spread,
+        "shares": prior.shares.tolist(),
+        "ties": prior.types.ties,
+        "sides": prior.types.sides,
+        "side_mean": side.mean,
+        "side_variance": side.variance,
+        "pair_effect": pair_effect,
+        "scale": scale,
+        "by_context": by_context,
+    }
+
+
+def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
+    """The inverse of `population_to`."""
+    try:
+        types = worker_types(ties=bool(population["ties"]), sides=bool(population["sides"]))
+        levels, masses = (np.array(population[name], np.float64) for name in ("levels", "masses"))
+        if len(masses) != types.n_types(levels):
+            raise ValueError(f"{len(masses)} masses for {types.n_types(levels)} types")
+        centre = None if population["centre"] is None else float(population["centre"])
+        shares = np.array(population["shares"], np.float64)
+        prior = WorkerPrior(levels, masses, centre, float(population["spread"]), shares, types)
+        side = SidePrior(float(population["side_mean"]), float(population["side_variance"]))
+        return prior, side, float(population["pair_effect"]), float(population["scale"])
+    except (KeyError, TypeError, ValueError) as error:
+        raise RequestError(f"the population of the earlier fit is damaged ({error})") from None
+
+
+def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
+    """The same for scores and reliabilities of the other sign."""
+    prior, side, pair_effect, scale = population_from(population)
+    by_context = bool(population.get("by_context"))
+    return population_to(prior.flipped(), side, pair_effect, scale, by_context)
+
+
+# Standard deviations, far below those at which the evidence of a bias passes 3 nats.
+_CROWD, _DISPERSION = 2.0, 1.5
+
+
+def hints_at_sides(engine: Engine) -> bool:
+    """Whether a side bias is worth a fit: all workers lean to one side, or some do to either.
+
+    Without biases and with sides drawn at random, the answers for the first item less those for
+    the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not
+    drawn at random, S spreads more, and the fit decides.
+    """
+    counted = engine.counts.tally(np.zeros(engine.facts.n_items))
+    workers = slice(engine.facts.n_workers - engine.facts.n_gold)
+    crowd, dispersion = side_scores(counted.decided[workers], counted.leaning[workers])
+    return abs(crowd) > _CROWD or dispersion > _DISPERSION
+
+
+def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
+    """ΣS/√Σn, and Σ(S²/n - 1) over its standard deviation √Σ(2 - 2/n).
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.solvers.ep.workers import side_scores
+    >>> crowd, dispersion = side_scores(np.array([100.0, 100.0]), np.array([60.0, -60.0]))
+    >>> crowd, round(dispersion, 1)
+    (0.0, 35.2)
+    """
+    n, s = decided[decided > 0], leaning[decided > 0]
+    if not len(n):
+        return 0.0, 0.0
+    spread = float(np.sum(2.0 - 2.0 / np.maximum(n, 1.0)))
+    dispersion = float(np.sum(s**2 / n - 1.0) / np.sqrt(spread)) if spread > 0 else 0.0
+    return float(s.sum() / np.sqrt(n.sum())), dispersion

@@ -1,1 +1,0 @@
-"""Sites of votes with covariates: z = βd + c·γ, every worker having coefficients γ of its own."""

@@ -1,0 +1,599 @@
+"""Features: a prior of scores by what is known of items.
+
+r = Σ_b X_b w_b + u over blocks b of features. With the rows of X_b of mean square norm 1, centred,
+w_b ~ N(0, ρ_b I) and u ~ N(0, s I), s = 1 - Σρ_b, scores have the prior covariance C = sI + ZZᵀ,
+Z = (√ρ_b X_b), of mean diagonal 1: the scale is held as without features. Items then have the
+precision L + C⁻¹ instead of L + I. Since columns of Z add up to 0, (L + C⁻¹)1 = 1/s·1, and the
+level of the scores stays independent of everything else, with the variance s/K.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from crowdsift.engines.base import required
+from crowdsift.engines.fused import pair_distances, solve_rows
+from crowdsift.engines.grid import PairVariances
+from crowdsift.numeric.conjugate_gradient import conjugate_gradient
+from crowdsift.numeric.dense import inverse_of_root, inverse_root
+from crowdsift.numeric.threads import dense_algebra
+from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.solvers.ep.items import ItemPrior, ItemsState, loopy_bp
+from crowdsift.solvers.ep.state import Propagation
+from crowdsift.solvers.ep.summaries import SMALLEST, class_evidence, typical_reliability
+from crowdsift.solvers.ep.terms.base import Term, far_behind
+from crowdsift.solvers.ep.terms.contexts import ContextSites
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.grid import SiteSystem
+    from crowdsift.numeric import Vector
+
+    Matrix = NDArray[np.floating]
+    from crowdsift.engines.base import Engine
+    from crowdsift.solvers.ep.items import ItemsState
+    from crowdsift.solvers.ep.state import Settings
+
+_TRIAL = 8  # iterations of a start before it may be dropped
+_SAME = 0.995  # correlation of scores that makes two runs one
+_CLEAR = 0.5  # mean square of scores, 1 before any vote, from which on votes determine them
+_EQUAL = 1.0  # nats by which two runs with the same scores may differ
+
+
+class Features(Term):
+    """Replace the prior N(0, I) of scores by r = Σ_b X_b w_b + u over blocks b of features."""
+
+    name = "features"
+    subject = "features of items"
+    option = "--item-features, --item-text"
+    adds = "r = Xw + u: what is known of an item predicts its score"
+    variance = "the share of each block of features, by MacKay's fixed point"
+
+    def given(self, settings: Settings) -> bool:
+        """Return whether there are features."""
+        return bool(settings.item_features)
+
+    def applies(self, run: Propagation) -> bool:
+        """Return whether there are features."""
+        return self.given(run.settings)
+
+    def attempt(self, run: Propagation) -> Propagation:
+        """Return the best run with a prior by features if it has clearly more evidence.
+
+        Trials start from the run and, for every family of types, from no scores: without features
+        votes that share no items determine nothing, and their scores are no place to start. After
+        a few iterations only those go on that may still win.
+        """
+        if not self.applies(run):
+            return run
+        trials = list(_starts(run))
+        for trial in trials:
+            for _ in range(_TRIAL):
+                if not trial.done:
+                    trial.iterate()
+        best, completed = run, list[Propagation]()
+        for trial in _without_losers(trials):
+            if _comes_to_one_of(completed, trial):
+                continue
+            trial.complete()
+            completed.append(trial)
+            if _better(trial, best):
+                best = trial
+        best.feature_gain = best.evidence[-1] - run.evidence[-1]
+        return best
+
+
+def _starts(base: Propagation) -> Iterator[Propagation]:
+    """Yield the trials; only that from the base where others are expensive and votes suffice."""
+    settings, blocks = base.settings, base.settings.item_features
+    few = len(blocks[0]) <= MAX_DENSE_ITEMS
+    made = DensePrior(blocks) if few else LowRankPrior(blocks)
+    clear = base.settled and float(np.mean(base.means**2)) >= _CLEAR
+    expensive = isinstance(made, LowRankPrior) and made.is_expensive(int(base.sites.n_pairs))
+    for types in () if clear and expensive else settings.families:
+        run = Propagation.begin("flat", base.engine, settings.levels, settings, types,
+                                base.rule.progress, base.factorisation)  # fmt: skip
+        if run is not None:
+            run.item_prior = made.fresh()
+            yield run
+    if base.settled:
+        run = base.branch()
+        run.item_prior = made.fresh()
+        run.restart()
+        yield run
+
+
+def _better(run: Propagation, best: Propagation) -> bool:
+    """Whether it has more evidence; what has more parameters must have clearly more."""
+    wider = run.prior.types.sides and not best.prior.types.sides
+    margin = MIN_LOG_BAYES_FACTOR if wider or best.item_prior is None else 0.0
+    return run.evidence[-1] > best.evidence[-1] + margin
+
+
+def _without_losers(runs: list[Propagation]) -> list[Propagation]:
+    """Runs that may still win; of two of a family with the same scores, that of more evidence."""
+    kept: list[Propagation] = []
+    for run in sorted(runs, key=lambda run: -run.evidence[-1]):
+        if not any(
+            far_behind(run, other)
+            or (other.prior.types is run.prior.types and _alike(run.means, other.means))
+            for other in kept
+        ):
+            kept.append(run)
+    return kept
+
+
+def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
+    """Iterates until it is where another one has ended, if that is before its own end."""
+    while others and not run.done:
+        run.iterate()
+        if run.settled and any(
+            _alike(run.means, other.means)
+            and other.prior.types is run.prior.types
+            and abs(other.evidence[-1] - run.evidence[-1]) < _EQUAL
+            for other in others
+        ):
+            return True
+    return False
+
+
+def _alike(one: Vector, two: Vector) -> bool:
+    sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
+    return sizes > 0.0 and abs(float(one @ two)) > _SAME * sizes
+
+
+MAX_DENSE_ITEMS = 1_200  # up to which matrices over items are formed
+_LEAST_OWN = 0.02  # of s: what an item has of its own
+_REST = 2e-3  # a share that a step would move by less is at rest
+_RELEASE = 3.0  # times that, from which on shares at rest move again
+_STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
+_LEAST_SHARE = 1e-6  # of ρ, below which a group is as good as not there
+
+
+class WeightPosterior(NamedTuple):
+    """Posterior of the weights of Z: mean, and R with I - RᵀR, or (RᵀR)⁻¹, the covariance."""
+
+    mean: Vector
+    root: Vector
+    inverse: bool  # whether RᵀR is the precision
+
+    def variances(self) -> Vector:
+        """Of every weight."""
+        if self.inverse:
+            return np.asarray((np.linalg.inv(self.root) ** 2).sum(axis=1))
+        return np.asarray(np.maximum(1.0 - (self.root**2).sum(axis=0), 0.0))
+
+    def variance(self, rows: Matrix) -> Vector:
+        """Variances of rows·w."""
+        if self.inverse:
+            return np.asarray((np.linalg.solve(self.root.T, rows.T) ** 2).sum(axis=0))
+        inside = (rows**2).sum(axis=1) - ((rows @ self.root.T) ** 2).sum(axis=1)
+        return np.asarray(np.maximum(inside, 0.0))
+
+
+class FeaturePrior(ItemPrior):
+    """The prior of one run; the shares are learned as it goes.
+
+    Parameters
+    ----------
+    groups
+        X_g, one row an item, columns centred, rows of mean square norm 1.
+
+    Attributes
+    ----------
+    shares
+        ρ_g.
+    """
+
+    def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
+        self.groups = tuple(groups)
+        self.shares = np.full(len(groups), 0.5 / len(groups)) if shares is None else shares
+        self.n_items = len(groups[0])
+        self._step, self._stride = np.zeros(len(groups) + 1), np.ones(len(groups) + 1)
+        self._longest = np.full(len(groups) + 1, _STRIDE)
+
+    @property
+    def own(self) -> float:
+        """The variance s of what no feature explains."""
+        return float(1.0 - self.shares.sum())
+
+    @property
+    def sizes(self) -> list[int]:
+        """The number of features of every group."""
+        return [group.shape[1] for group in self.groups]
+
+    def design(self) -> Matrix:
+        """Z."""
+        parts = [
+            np.sqrt(share) * each for share, each in zip(self.shares, self.groups, strict=True)
+        ]
+        return np.concatenate(parts, axis=1)
+
+    def fresh(self) -> FeaturePrior:
+        """The same groups with shares still to be learned."""
+        return type(self)(self.groups)
+
+    def weights(self, run: ItemsState) -> WeightPosterior:
+        """The posterior of w."""
+        raise NotImplementedError
+
+    def learn(self, run: ItemsState) -> None:
+        """Shares that the evidence prefers, by a fixed-point step (MacKay 1992).
+
+        At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it
+        is 0 where the variance is the squared norm of its effects over the number of them that
+        votes determine: ρ_g = |w_g|²/γ_g with γ_g = F_g - tr Cov(w_g)/ρ_g, and alike for s. All
+        are divided by their sum: the scale is held elsewhere.
+        """
+        squares, determined = self._squares(run)
+        variances = np.append(self.shares, self.own)
+        ratio = np.divide(squares, determined, out=np.ones_like(squares), where=determined > 1e-9)
+        step = np.log(np.clip(ratio, 0.25, 4.0))
+        if self.own <= _LEAST_OWN * (1.0 + 1e-9) and step[-1] < 0.0:
+            # s can fall no further, and the others share what is left: only how they differ counts.
+            step[-1] = 0.0
+            step[:-1] -= float(self.shares @ step[:-1]) / float(self.shares.sum())
+        # At rest all stay until one has far to go, else each would answer the others' last steps.
+        step[np.abs(step) < (_RELEASE if self.at_rest else 1.0) * _REST] = 0.0
+        self.at_rest = not step.any()
+        turns = step * self._step < 0.0  # sites follow late: steps that turn were too long
+        self._longest = np.where(turns, np.maximum(0.6 * self._stride, 0.3), self._longest)
+        self._stride = np.where(turns, 0.6 * self._stride, 1.3 * self._stride)
+        self._stride = np.clip(self._stride, 0.3, self._longest)
+        self._step = step
+        found = variances * np.exp(np.clip(self._stride * step, -1.4, 1.4))
+        found = np.maximum(found / found.sum(), _LEAST_SHARE)
+        own = max(found[-1] / found.sum(), _LEAST_OWN)
+        self.shares = (1.0 - own) * found[:-1] / found[:-1].sum()
+
+    def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
+        """αᵀX_gX_gᵀα and tr QX_gX_gᵀ of every group, then αᵀα and tr Q.
+
+        With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_g|²/ρ_g² and γ_g/ρ_g.
+        """
+        raise NotImplementedError
+
+
+class DensePrior(FeaturePrior):
+    """Few items: C, its inverse and Σ as matrices."""
+
+    def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
+        super().__init__([np.asarray(group, np.float64) for group in groups], shares)
+        self._grams = [group @ group.T for group in self.groups]
+        self._at: Vector | None = None
+        self._system: SiteSystem | None = None
+        self._inverse = self._sigma = np.empty((0, 0))
+        self._log_prior = self._log_determinant = 0.0
+        self._definite = True
+
+    def _prepare(self) -> None:
+        """C⁻¹ for the shares at hand."""
+        if self._at is None or not np.array_equal(self._at, self.shares):
+            C = self.own * np.eye(self.n_items)
+            for share, gram in zip(self.shares, self._grams, strict=True):
+                C += share * gram
+            root, self._log_prior = inverse_root(C)
+            self._inverse, self._at, self._system = inverse_of_root(root), self.shares.copy(), None
+
+    def _factorise(self, system: SiteSystem) -> None:
+        """Σ for the sites at hand."""
+        self._prepare()
+        if self._system is system:
+            return
+        low, high, weight = system.laplacian.pairs()
+        precision = self._inverse.copy()
+        np.subtract.at(precision, (low, high), weight)
+        np.subtract.at(precision, (high, low), weight)
+        precision[np.diag_indices(self.n_items)] += system.laplacian.diagonal()
+        self._system = system
+        try:
+            root, self._log_determinant = inverse_root(precision)
+            self._sigma, self._definite = inverse_of_root(root), True
+        except np.linalg.LinAlgError:
+            self._definite = False
+
+    def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
+        """Means; see the base."""
+        self._factorise(system)
+        return np.asarray(self._sigma @ system.rhs) if self._definite else start
+
+    def pair_variances(self, run: ItemsState) -> PairVariances:
+        """Exact; see the base."""
+        self._factorise(run.system)
+        if not self._definite:
+            return PairVariances(np.ones(self.n_items), 0.0, False)
+        low, high, _ = run.system.laplacian.pairs()
+        items = np.diag(self._sigma).copy()
+        pairs = items[low] + items[high] - 2.0 * self._sigma[low, high]
+        run.pair_sites.set_pair_variances(pairs)
+        return PairVariances(items, self.log_determinant, bool((pairs > 0.0).all()))
+
+    @property
+    def covariance(self) -> Vector:
+        """Σ."""
+        return self._sigma
+
+    @property
+    def precision(self) -> Vector:
+        """C⁻¹ for the shares at hand."""
+        self._prepare()
+        return self._inverse
+
+    @property
+    def log_determinant(self) -> float:
+        """log|L + C⁻¹| + log|C| of the last system."""
+        return self._log_determinant + self._log_prior
+
+    def _unexplained(self) -> Vector:
+        """Q = C⁻¹ - C⁻¹ΣC⁻¹."""
+        return np.asarray(self._inverse - self._inverse @ self._sigma @ self._inverse)
+
+    def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
+        alpha, Q = self._inverse @ run.means, self._unexplained()
+        squares = [*(float(alpha @ each @ alpha) for each in self._grams), float(alpha @ alpha)]
+        determined = [*(float((Q * each).sum()) for each in self._grams), float(np.trace(Q))]
+        return np.array(squares), np.array(determined)
+
+    def weights(self, run: ItemsState) -> WeightPosterior:
+        """Cov(w) = I - ZᵀQZ; see the base."""
+        self._factorise(run.system)
+        Z, Q = self.design(), self._unexplained()
+        values, vectors = np.linalg.eigh(0.5 * (Q + Q.T))
+        root = np.sqrt(np.maximum(values, 0.0))[:, None] * (vectors.T @ Z)
+        return WeightPosterior(Z.T @ (self._inverse @ run.means), root, False)
+
+
+_STALE = 5e-3  # by how much sites and shares may move before S and T are made anew
+_EXPENSIVE, _EXPENSIVE_STALE = (
+    2e7,
+    0.05,
+)  # features times pairs beyond which more age is allowed, and how much
+_COARSE = 1e-3  # of the solves for T, which only variances and preconditioning depend on
+
+
+class LowRankPrior(FeaturePrior):
+    """Many items: nothing of items times items is formed.
+
+    With T = (I + sL)⁻¹Z and S = I + ZᵀLT, the weights w ~ N(0, I) of Z have the posterior precision
+    S; scores have the mean (I + sL)⁻¹(sb + Zw), w being that of Sw = Tᵀb, and the covariance
+    s(I + sL)⁻¹ + TS⁻¹Tᵀ; and |L + C⁻¹||C| = |I + sL||S|. The first part of the covariance is what
+    there is without features, in other units. T takes a solve per feature, so it is made anew only
+    where sites have moved; means are exact at any age of T, which then only preconditions.
+    """
+
+    def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
+        parts = [np.asarray(group, np.float32).T for group in groups]
+        rows = np.concatenate(parts) if len(parts) > 1 else np.ascontiguousarray(parts[0])
+        ends = np.cumsum([len(part) for part in parts])[:-1]
+        super().__init__([each.T for each in np.split(rows, ends)], shares)
+        total = len(rows)
+        self._rows = rows  # one a feature; groups are views of it
+        self._smoothed = np.zeros((0, 0), np.float32)  # Tᵀ
+        # T S⁻¹Tᵀ: its diagonal, and what it adds to the variance of every pair.
+        self._added: tuple[Vector, Vector] = np.zeros(0), np.zeros(0)
+        self._root, self._log_s = np.eye(total), 0.0  # R with RᵀR = S⁻¹
+        self._w = np.zeros(total)
+        self._made: tuple[Vector, Vector] | None = None  # shares and degrees that T is of
+        self._fresh = False
+
+    def fresh(self) -> LowRankPrior:
+        """The same groups, which are not copied; see the base."""
+        other = copy(self)
+        FeaturePrior.__init__(other, self.groups)
+        return other
+
+    def is_expensive(self, n_pairs: int) -> bool:
+        """Whether T is expensive to make."""
+        return len(self._w) * n_pairs > _EXPENSIVE
+
+    def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
+        """Means, by conjugate gradients over w, each step a solve with I + sL."""
+        self._refresh(system)
+        s, inner = self.own, 0.1 * tolerance
+        rhs = self._transposed(self._smooth(system, system.rhs, start, inner))
+
+        def multiply(w: Vector) -> Vector:
+            image = self._times(w)
+            return w + self._transposed(image - self._smooth(system, image, 0.0 * image, inner)) / s
+
+        def precondition(v: Vector, out: Vector) -> None:
+            out[:] = self._root.T @ (self._root @ v)
+
+        residual = rhs - multiply(self._w)
+        relative = float(np.linalg.norm(residual)) / max(float(np.linalg.norm(rhs)), 1e-300)
+        if relative > tolerance:
+            found = conjugate_gradient(
+                multiply, residual, np.ones(len(rhs)), correct=precondition,
+                tolerance=min(tolerance / relative, 0.5), most=50,
+            )  # fmt: skip
+            self._w = self._w + found.x
+        return self._smooth(system, s * system.rhs + self._times(self._w), start, tolerance)
+
+    def pair_variances(self, run: ItemsState) -> PairVariances:
+        """s(I + sL)⁻¹ as without features, and the rest from T and S; see the base."""
+        s, laplacian = self.own, run.system.laplacian
+        found = run.factorisation.variances(run.pair_sites, laplacian, exact=run.exact, factor=s)
+        if found is None:
+            found, run.messages = loopy_bp(run.pair_sites, laplacian, run.messages, shift=1.0 / s)
+            items = found.items
+            log_determinant = found.log_determinant + self.n_items * float(np.log(s))
+            pairs = run.pair_sites.pair_posteriors(run.means).variance
+        else:
+            items, log_determinant = s * found.items, found.log_determinant
+            pairs = s * run.pair_sites.pair_posteriors(run.means).variance
+        if not found.definite:
+            return found
+        run.pair_sites.set_pair_variances(pairs + self._added[1])
+        return PairVariances(items + self._added[0], log_determinant + self._log_s, True)
+
+    def weights(self, run: ItemsState) -> WeightPosterior:
+        """Mean and S; see the base."""
+        return WeightPosterior(self._w.copy(), np.asarray(np.linalg.inv(self._root).T), True)
+
+    def learn(self, run: ItemsState) -> None:
+        """Only where T and S are of late, else shares would follow what they were."""
+        if self._fresh:
+            self._fresh = False
+            super().learn(run)
+
+    def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
+        covariance = (self._root**2).sum(axis=0)  # the diagonal of S⁻¹
+        at, squares, determined, known = 0, [], [], 0.0
+        for share, size in zip(self.shares, self.sizes, strict=True):
+            part = slice(at, at + size)
+            count = float(size - covariance[part].sum())
+            squares.append(float(self._w[part] @ self._w[part]) / share)
+            determined.append(count / share)
+            at, known = at + size, known + count
+        own = run.means - self._times(self._w)
+        squares.append(float(own @ own) / self.own**2)
+        determined.append((self._explained(run) - known) / self.own)
+        return np.array(squares), np.array(determined)
+
+    def _times(self, w: Vector) -> Vector:
+        """Zw."""
+        result, at = np.zeros(self.n_items), 0
+        for share, group in zip(self.shares, self.groups, strict=True):
+            size = group.shape[1]
+            result += group @ (np.sqrt(share) * w[at : at + size]).astype(np.float32)
+            at += size
+        return result
+
+    def _transposed(self, v: Vector) -> Vector:
+        """Zᵀv."""
+        single = v.astype(np.float32)
+        parts = [
+            np.sqrt(share) * (single @ each).astype(np.float64)
+            for share, each in zip(self.shares, self.groups, strict=True)
+        ]
+        return np.concatenate(parts)
+
+    def _smooth(self, system: SiteSystem, v: Vector, start: Vector, tolerance: float) -> Vector:
+        """(I + sL)⁻¹ v."""
+        s = self.own
+        return system.laplacian.solve(
+            v / s, start, shift=1.0 / s, tolerance=tolerance, most=2_000
+        ).x
+
+    def _refresh(self, system: SiteSystem) -> None:
+        """T and S, where sites or shares have moved since they were made."""
+        degrees = system.laplacian.diagonal()
+        if self._made is not None:
+            shares, before = self._made
+            stale = _EXPENSIVE_STALE if self.is_expensive(len(self._added[1])) else _STALE
+            moved = float(np.linalg.norm(degrees - before)) > stale * float(np.linalg.norm(before))
+            if not moved and float(np.abs(self.shares - shares).max()) <= stale:
+                return
+        s, factor = self.own, np.repeat(np.sqrt(self.shares), self.sizes)
+        Z = self._rows * factor[:, None].astype(np.float32)
+        start = self._smoothed if len(self._smoothed) else Z
+        self._smoothed = solve_rows(
+            system.laplacian, Z / np.float32(s), start, shift=1.0 / s, tolerance=_COARSE
+        )
+        with dense_algebra():
+            S = ((Z - self._smoothed) @ Z.T).astype(np.float64) / s  # L(I + sL)⁻¹ = (I - ...)/s
+            self._root, self._log_s = inverse_root(0.5 * (S + S.T) + np.eye(len(S)))
+            spread = self._smoothed.T @ self._root.T.astype(np.float32)  # T S^-½, a row an item
+        items = np.einsum("kf,kf->k", spread, spread).astype(np.float64)
+        self._added = items, pair_distances(system.laplacian, spread)
+        self._made, self._fresh = (self.shares.copy(), degrees), True
+
+
+# Where hardly any vote closes a loop (preference rows: every item in one vote), nothing but how
+# workers differ tells a large share of the features and small reliabilities from a small share and
+# large ones. The evidence then hardly falls over a wide range of shares, and a worker near the
+# border of a class would be on one side of it or the other by the share that happens to be best. So
+# the probabilities of classes are averaged over shares, uniform before any vote.
+#
+# Weights are held at their posterior means. In units in which these stay as they are, a share ρ
+# means that what items have of their own has the variance s = ρ̂(1 - ρ)/ρ, ρ̂ being the share of the
+# run; votes on items that are in no other vote are then independent given the workers, and messages
+# to types need a pass over votes, whose pairs have the variance 2s.
+_LOOPS = 0.1  # of votes that close a loop: with more they tell scores of items from noise
+_SHARE_STEP = 0.04  # between shares
+_NEGLIGIBLE = 8.0  # nats behind the best, from which on shares do not count
+_SHARE_LEARNING = (60, 1e-4)  # steps of learning π, and how far
+
+
+class ShareTrial(NamedTuple):
+    """What a share would make of the workers."""
+
+    share: float
+    evidence: float  # but for what is the same for all shares
+    classes: Vector  # of every worker, logarithms of probabilities where all are as likely before
+
+
+def classes_of(run: Propagation, engine: Engine, typical: float) -> Vector:
+    """`class_evidence` of a run, averaged over shares of features where votes leave them open."""
+    prior, facts = run.item_prior, engine.facts
+    plain = class_evidence(run.sites, run.prior, typical, facts.n_workers)
+    loops = facts.total_weight - (facts.n_items - len(np.unique(facts.component)))
+    if (
+        not isinstance(prior, FeaturePrior)
+        or isinstance(run.sites, ContextSites)
+        or loops > _LOOPS * facts.total_weight
+    ):
+        return plain
+    trials = sorted(share_trials(run, prior), key=lambda trial: trial.share)
+    if len(trials) < 2:
+        return plain
+    evidence = np.array([trial.evidence for trial in trials])
+    weights = np.exp(evidence - evidence.max()) * np.gradient([trial.share for trial in trials])
+    averaged = np.tensordot(weights / weights.sum(), [np.exp(each.classes) for each in trials], 1)
+    return np.asarray(np.log(np.maximum(averaged, SMALLEST)))
+
+
+def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
+    """The share of the run, then larger and smaller ones until they are far behind."""
+    part, spread = _by_features(run, prior)
+    sites = required(run.engine.grid).sites(run.prior.types, 1.0)
+    sites.system(sites.pair_sums())
+    chosen, n_pairs = 1.0 - prior.own, len(sites.pair_posteriors(part).variance)
+
+    def trial(share: float) -> ShareTrial:
+        own = chosen * (1.0 - share) / share
+        sites.set_pair_variances(np.full(n_pairs, 2.0 * own + spread))
+
+        def messages(masses: Vector) -> float:
+            return sites.update(
+                run.prior.levels, masses, part, damping=0.0, clip=True, side=run.sides.prior
+            ).log_messages
+
+        messages(run.prior.masses)
+        if sites.refine():
+            messages(run.prior.masses)
+        learned = run.prior.learned(sites.type_counts, *_SHARE_LEARNING, extrapolate=True)
+        evidence, typical = messages(learned.masses), typical_reliability(learned)
+        classes = class_evidence(sites, learned, typical, run.engine.facts.n_workers)
+        return ShareTrial(share, evidence, classes)
+
+    first = trial(chosen)
+    yield first
+    best = first.evidence
+    for step in (_SHARE_STEP, -_SHARE_STEP):
+        share = chosen + step
+        while 0.0 < share < 1.0:
+            found = trial(share)
+            best = max(best, found.evidence)
+            if found.evidence < best - _NEGLIGIBLE:
+                break
+            yield found
+            share += step
+
+
+def _by_features(run: Propagation, prior: FeaturePrior) -> tuple[Vector, float]:
+    """Σ_g X_g w_g of every item, and the mean variance that weights leave to a difference."""
+    found = prior.weights(run)
+    ends = np.cumsum(prior.sizes)[:-1]
+    means, variances = np.split(found.mean, ends), np.split(found.variances(), ends)
+    part, spread = np.zeros(prior.n_items), 0.0
+    for share, X, mean, variance in zip(prior.shares, prior.groups, means, variances, strict=True):
+        part += np.sqrt(share) * (X @ mean.astype(X.dtype))
+        spread += share * float(np.einsum("kf,kf,f->", X, X, variance)) / prior.n_items
+    return part, 2.0 * spread
