@@ -13,8 +13,8 @@ import pytest
 from rich.console import Console
 
 import crowdsift
-from crowdsift.report import progress, terminal
-from crowdsift.report.progress import Forecast, fit_progress
+from crowdsift.report import STAGES, make_report, progress, terminal
+from crowdsift.report.progress import Forecast, fit_progress, step_progress
 from crowdsift.results.words import abbreviated
 
 IDS = [f"A{i:02d}QWERTYUIOPASDFGHJKLZXCVBNM0123456789" for i in range(12)]
@@ -119,6 +119,20 @@ def test_the_bar_names_its_stage_and_the_time_left(monkeypatch):
     assert seen[4]["completed"] == pytest.approx(0.8)
     assert seen[5]["description"] == "Fitting bt, run 2"
     assert seen[6]["description"] == "Fitting bt: intervals and tables"
+
+
+def test_the_bar_of_a_report_names_every_stage(monkeypatch, tmp_path):
+    votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
+    seen = []
+    monkeypatch.setattr(
+        "rich.progress.Progress.update", lambda self, task, **fields: seen.append(fields)
+    )
+    console = Console(file=io.StringIO(), width=120)
+    with step_progress("Report:", STAGES, console) as stage:
+        make_report(crowdsift.fit(votes), path=tmp_path / "page.html", progress=stage)
+    assert [each["description"] for each in seen] == [f"Report: {name}" for name in STAGES]
+    assert [each["completed"] for each in seen] == list(range(len(STAGES)))
+    assert "Can you trust this?" in (tmp_path / "page.html").read_text(encoding="utf-8")
 
 
 def test_a_notebook_has_a_bar_and_a_log_has_none(monkeypatch):

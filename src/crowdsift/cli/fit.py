@@ -2,7 +2,7 @@
 
 # Annotations are read by typer when the command is registered.
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -106,11 +106,13 @@ class _Steps:
         self.failed: list[str] = []
 
     @contextmanager
-    def step(self, option: str, title: str = "") -> Iterator[None]:
+    def step(
+        self, option: str, title: str = "", stages: Sequence[str] = ()
+    ) -> Iterator[Callable[[str], None] | None]:
         """Run a block; note its error and go on, so that no finished fit is lost."""
         try:
-            with step_progress(title, quiet=self.quiet or not title):
-                yield
+            with step_progress(title, stages, quiet=self.quiet or not title) as progress:
+                yield progress
             raise_if_seen()
         except Exception as error:
             raise_if_seen()  # a library may have turned the signal into an error of its own
@@ -223,8 +225,13 @@ def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, ste
 def _write_files(result: "Fit", steps: _Steps, report: Path | None, table: Path | None) -> None:
     """Write the report and the leaderboard."""
     if report is not None:
-        with steps.step("--report", "Testing the fit for the report"):
-            result.report(command=command_line(), threads=steps.threads).save(report)
+        from crowdsift.report import STAGES, make_report
+
+        with steps.step("--report", "Report:", STAGES) as progress:
+            make_report(
+                result, path=report, command=command_line(), threads=steps.threads,
+                progress=progress,
+            )  # fmt: skip
             steps.written.append(str(report))
     if table is not None:
         from crowdsift.results.leaderboard import write_leaderboard

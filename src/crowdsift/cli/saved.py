@@ -110,14 +110,17 @@ def report(
 ) -> None:
     """Make the report of a saved fit, without fitting again."""
     import crowdsift
+    from crowdsift.report import STAGES, make_report
 
     out = out or directory / "report.html"
     found = crowdsift.load(directory)
     if hide_workers or hide_key:
         found = found.hide_workers(hide_key)
-    with step_progress("Making the report", quiet=quiet):
-        page = found.report(title=title, command=command_line(), refit=refit, threads=threads)
-    page.save(out)
+    with step_progress("Report:", STAGES, quiet=quiet) as progress:
+        make_report(
+            found, title=title, command=command_line(), refit=refit, threads=threads, path=out,
+            progress=progress,
+        )  # fmt: skip
     if not quiet:
         say(f"Written: {out}")
 

@@ -8,7 +8,7 @@ import logging
 import os
 import select
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
@@ -165,12 +165,14 @@ class _StderrHandler(logging.Handler):
 
 
 @contextmanager
-def step_progress(title: str, *, quiet: bool = False) -> Iterator[Callable[[str], None] | None]:
-    """A line on standard error that names what is being done; only on a terminal."""
+def step_progress(
+    title: str, stages: Sequence[str] = (), *, quiet: bool = False
+) -> Iterator[Callable[[str], None] | None]:
+    """Show a bar on standard error that names the current step; only on a terminal."""
     if quiet or sys.stderr is None or not sys.stderr.isatty():
         yield None
         return
     from crowdsift.report import progress as console
 
-    with console.step_progress(title) as progress:
+    with console.step_progress(title, stages) as progress:
         yield progress

@@ -1,12 +1,13 @@
 """The report of a fit: one HTML file that is complete in itself.
 
-Facts are gathered apart from how they are drawn: `facts` and what it calls compute, `svg` and
-`figures` draw, `page` puts both into the template.
+Facts are gathered apart from how they are drawn: `facts` and what it calls compute, `checks` judges
+them, `figures` draws, `page` puts all into the template.
 """
 
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,15 @@ if TYPE_CHECKING:
     from crowdsift.results.record import FitRecord
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["Report", "make_report"]
+__all__ = ["STAGES", "Report", "make_report"]
+
+STAGES = (
+    "checking for copied answers",
+    "predicting left-out votes",
+    "leaving out flagged workers",
+    "drawing",
+    "writing",
+)
 
 
 class Report:
@@ -76,20 +85,31 @@ def make_report(
     command: str | None = None,
     refit: bool | None = None,
     threads: int | None = None,
+    path: str | os.PathLike[str] | None = None,
+    progress: Callable[[str], None] | None = None,
 ) -> Report:
-    """Make the report of a fit; see `Fit.report`."""
+    """Make the report of a fit; see `Fit.report`.
+
+    `progress` is called with the name of every stage as it begins, see `STAGES`.
+    """
     from crowdsift.report.facts import gather
     from crowdsift.report.page import render
 
-    facts = gather(fit, votes, refit=refit, threads=threads)
+    begin = progress or (lambda stage: None)
+    facts = gather(fit, votes, refit=refit, threads=threads, begin=begin)
+    begin("drawing")
     source = "votes" if facts.votes is None else facts.votes.source
-    return Report(
+    made = Report(
         render(
             facts,
             title=title or ("Votes" if source in ("votes", "-") else os.path.basename(source)),
             command=command or _python_command(fit, source),
         )
     )
+    if path is not None:
+        begin("writing")
+        made.save(path)
+    return made
 
 
 def _python_command(fit: FitRecord, source: str) -> str:

@@ -23,6 +23,8 @@ from crowdsift.votes.comparisons import parts
 from crowdsift.votes.labels import key_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
@@ -104,8 +106,11 @@ def gather(
     *,
     refit: bool | None = None,
     threads: int | None = None,
+    begin: Callable[[str], None] = lambda stage: None,
 ) -> Facts:
-    """Find out everything; the two refits only where they are cheap, or on request.
+    """Return all facts; run the two refits only where they are cheap, or on request.
+
+    `begin` is called with the name of every stage as it begins.
 
     Examples
     --------
@@ -123,35 +128,45 @@ def gather(
         mark = "" if votes is None else _fingerprint(votes)
         return Facts(fit, None, population, nothing, why, why, why, None, mark, known)
     code, scores = codes(fit, votes)
-    population = describe_population(fit, votes)
-    cost = _refit_seconds(fit, votes)
-    skipped = ""
-    if fit.features is not None and votes.item_features is None:
-        if refit:
-            raise RequestError(f"the report cannot fit again: {WITHOUT_FEATURES}")
-        skipped = f"Left out: {WITHOUT_FEATURES}."
-    elif refit is False:
-        skipped = "Left out on request."
-    elif refit is None and cost > MOST_SECONDS:
-        skipped = (
-            f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
-            "fit.report(..., refit=True) in Python does it."
-        )
+    population, skipped = describe_population(fit, votes), _why_no_refit(fit, votes, refit)
+    begin("checking for copied answers")
+    evidence = Evidence.of(fit if fit.votes is votes else replace(fit, votes=votes))
+    begin("predicting left-out votes")
     model, seed = refit_model(fit), int(fit.summary.get("seed", 0))
+    calibration = skipped or calibrate(votes, model, seed=seed, threads=threads)
+    begin("leaving out flagged workers")
+    without: Without | str = skipped if population.flagged.any() else ""
     return Facts(
         fit=fit,
         votes=votes,
         population=population,
         code=code,
-        calibration=skipped or calibrate(votes, model, seed=seed, threads=threads),
-        without=(skipped if population.flagged.any() else "")
+        calibration=calibration,
+        without=without
         or fit_without(
             votes, model, population.flagged, scores, mirror=has_gold(fit), threads=threads
         ),
         disputes=disputed_pairs(votes, population.flagged),
         side_excess=_side_excess(fit, votes, scores),
         fingerprint=_fingerprint(votes),
-        evidence=Evidence.of(fit if fit.votes is votes else replace(fit, votes=votes)),
+        evidence=evidence,
+    )
+
+
+def _why_no_refit(fit: FitRecord, votes: Comparisons, refit: bool | None) -> str:
+    """Return why the votes are not fitted again; an empty text if they are."""
+    if fit.features is not None and votes.item_features is None:
+        if refit:
+            raise RequestError(f"the report cannot fit again: {WITHOUT_FEATURES}")
+        return f"Left out: {WITHOUT_FEATURES}."
+    if refit is False:
+        return "Left out on request."
+    cost = _refit_seconds(fit, votes)
+    if refit or cost <= MOST_SECONDS:
+        return ""
+    return (
+        f"Left out, because it takes another fit, here about {cost:,.0f} seconds of one core; "
+        "fit.report(..., refit=True) in Python does it."
     )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from html import escape
 from importlib import import_module
@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from rich.console import Console
+    from rich.progress import Progress as Bar
 
     from crowdsift.solvers.convergence import Progress
-
-__all__ = ["Forecast", "fit_progress", "progress_bar", "step_progress"]
 
 _UPDATE = 0.2  # seconds between two updates of a notebook
 _WINDOW = 6  # iterations by which the rate of convergence is judged
@@ -85,21 +84,25 @@ def _text(iteration: int, measure: float, left: float | None) -> str:
     )
 
 
+def _bar(console: Console | None) -> Bar:
+    """Return a bar with its stage and the time elapsed, by default on standard error."""
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+
+    return Progress(
+        TextColumn("{task.description}"), BarColumn(bar_width=20),
+        TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
+        console=console or Console(stderr=True), transient=True,
+    )  # fmt: skip
+
+
 @contextmanager
 def fit_progress(
     title: str, tolerance: float | None, console: Console | None = None
 ) -> Iterator[Progress]:
     """Yield a function that shows stage, iteration and time left, on standard error."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
-
-    bar = Progress(
-        TextColumn("{task.description}"), BarColumn(bar_width=20),
-        TextColumn("{task.fields[status]}"), TimeElapsedColumn(),
-        console=console or Console(stderr=True), transient=True,
-    )  # fmt: skip
     forecast, begun = Forecast(tolerance), time.monotonic()
-    with bar:
+    with _bar(console) as bar:
         task = bar.add_task(title, total=None, status="")
 
         def report(iteration: int, measure: float) -> None:
@@ -177,9 +180,15 @@ def _notebook_bar(title: str, tolerance: float | None) -> Iterator[Progress]:
 
 
 @contextmanager
-def step_progress(title: str) -> Iterator[Callable[[str], None]]:
-    """Yield a function that shows on standard error what is being done."""
-    from rich.console import Console
+def step_progress(
+    title: str, stages: Sequence[str] = (), console: Console | None = None
+) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows the current step, and how far it is if `stages` lists all."""
+    with _bar(console) as bar:
+        task = bar.add_task(title, total=len(stages) or None, status="")
 
-    with Console(stderr=True).status(title) as status:
-        yield lambda step: status.update(f"{title} {step}")
+        def report(step: str) -> None:
+            done = stages.index(step) if step in stages else 0
+            bar.update(task, description=f"{title} {step}", completed=done)
+
+        yield report

@@ -207,15 +207,16 @@ def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[
     """
     k = len(score)
     shares = np.zeros(k, bool)
+    # One comparison is the least, all of them apart (Bonferroni) the most that c can be.
+    least, most = _bonferroni(level, 1), _bonferroni(level, k - 1)
     for item in range(k):
         sd = errors.difference_sd(item)
         ratio = (score - score[item]) / sd
         ratio[item] = -np.inf
         worst = float(ratio.max())
-        # One comparison is the least, all of them apart (Bonferroni) the most that c can be.
-        if worst <= _bonferroni(level, 1):
+        if worst <= least:
             shares[item] = True
-        elif worst < _bonferroni(level, k - 1):
+        elif worst < most:
             against = (errors.draws - errors.draws[:, item, None]) / sd.astype(np.float32)
             against[:, item] = -np.inf
             shares[item] = worst <= _largest(against, level)
