@@ -61,6 +61,9 @@ def test_labels_control_no_terminal(votes, tmp_path):
     crowdsift.fit(votes, "bora-map").save(tmp_path / "fit")
     (tmp_path / "pairs.csv").write_text(f"first,second\n{EVIL},{DIRECTED}\n")
     predict = ["predict", str(tmp_path / "fit"), str(tmp_path / "pairs.csv")]
+    text = shown(["fit", str(votes), "--robustness"]).decode()
+    assert "whose removal puts another item above" in " ".join(text.split())
+    assert "\x1b]0;" not in text
     for words in (["next", str(votes), "--pairs", "4"], predict, ["fit", str(votes), "--json"]):
         text = shown(words).decode()
         assert not set(text) & {"\x1b", "\x07", "\x9b", "\u202e", "\u2066", "\u200f", "\u2028"}

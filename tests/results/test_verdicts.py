@@ -218,3 +218,24 @@ def test_coin_flips_teach_nothing_and_judge_nobody():
     fit = crowdsift.fit({"winner": a, "loser": b, "worker": rng.integers(0, 20, 600)})
     assert Kind.INFORMATION in {each.kind for each in fit.diagnostics}
     assert set(fit.workers["verdict"]) == {"undecided"}
+
+
+@pytest.mark.parametrize("method", ["sift", "bora-map", "bora-em", "hbtl"])
+def test_nobody_is_adversarial_by_a_sign_that_is_not_settled(method):
+    """Of two camps of the same size either may be the honest one, until gold says which."""
+    rng = np.random.default_rng(4)
+    score, worker = rng.standard_normal(10), np.repeat(np.arange(10), 60)
+    a = rng.integers(0, 10, len(worker))
+    b = (a + rng.integers(1, 10, len(worker))) % 10
+    slope = np.where(worker < 5, 2.0, -2.0) * (score[a] - score[b])
+    won = rng.random(len(worker)) < 1.0 / (1.0 + np.exp(-slope))
+    rows = {"winner": np.where(won, a, b), "loser": np.where(won, b, a), "worker": worker}
+    with pytest.warns(crowdsift.SignWarning):
+        fit = crowdsift.fit(rows, method)
+    assert fit.summary["sign_probability"] < 0.9
+    assert "adversarial" not in fit.workers["verdict"].tolist()
+    assert set(fit.decisions()["suggestion"].tolist()) == {"pay"}
+    order = np.argsort(-score)
+    gold = {"winner": order[:5], "loser": order[5:]}
+    known = crowdsift.fit(rows, method, gold=gold).workers["verdict"].tolist()
+    assert known == ["reliable"] * 5 + ["adversarial"] * 5

@@ -93,6 +93,12 @@ class Fitted:
         return self.estimate.workers.sign_support(self.votes.loads)
 
     @cached_property
+    def stated_sign(self) -> SignSupport | None:
+        """Return the workers' support of the sign where they alone settle it; else None."""
+        free = self.model.free_sign and self.known is None and self.estimate.scores.any()
+        return self.sign if free else None
+
+    @cached_property
     def compared_once(self) -> bool:
         """Whether no item is in two votes: no vote can then be compared with another."""
         votes = self.votes

@@ -19,6 +19,7 @@ from crowdsift.results.influence import ScoreModel
 from crowdsift.results.query import positions
 from crowdsift.results.removal import VotePath, WorkerPath
 from crowdsift.results.tables import Table
+from crowdsift.results.words import label
 
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
@@ -90,14 +91,13 @@ class Robustness:
 
     def __str__(self) -> str:
         reversal = self.leader
+        above, below = label(reversal.above), label(reversal.below)
         if reversal.votes is None:
-            found = (
-                f"No set of votes was found whose removal puts another item above {reversal.above}"
-            )
+            found = f"No set of votes was found whose removal puts another item above {above}"
             return self.note or found
         text = (
             f"Without at most {reversal.votes:,g} of the {self.total_votes:,g} votes "
-            f"{reversal.below} would be above {reversal.above}"
+            f"{below} would be above {above}"
         )
         if reversal.workers is not None:
             many = f"{len(reversal.workers):,} of the {self.total_workers:,} workers"
@@ -114,7 +114,7 @@ class Robustness:
         2.0
         """
         reversal = self.leader
-        workers = None if reversal.workers is None else [str(label) for label in reversal.workers]
+        workers = None if reversal.workers is None else [str(each) for each in reversal.workers]
         return {
             "leader": str(reversal.above),
             "challenger": str(reversal.below),

@@ -23,7 +23,6 @@ from crowdsift.results.feature_table import feature_notes, feature_summary
 from crowdsift.results.sign import order_probability
 
 if TYPE_CHECKING:
-    from crowdsift.models.sign import SignSupport
     from crowdsift.results.fitted import Fitted
 
 __all__ = ["diagnose", "summary"]
@@ -44,7 +43,7 @@ def summary(
         What the fit took.
     """
     votes, estimate, gold = fitted.votes, fitted.estimate, fitted.gold
-    rule, sign, stated = estimate.rule, fitted.sign, _stated_sign(fitted)
+    rule, sign, stated = estimate.rule, fitted.sign, fitted.stated_sign
     return {
         "method": fitted.model.name,
         "version": __version__,
@@ -104,19 +103,13 @@ def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
         *island_diagnostics(int(fitted.component.max()) + 1, contexts),
         *one_way_diagnostics(votes.items, fitted.counted.flags),
     ]
-    needed, sign = None, _stated_sign(fitted)
+    needed, sign = None, fitted.stated_sign
     if fitted.gold is not None:
         found.extend(gold_diagnostics(model, fitted.gold))
     elif sign is not None and votes.n_workers > 1:
         unsettled, needed = sign_diagnostics(sign, _order_right(fitted))
         found = unsettled + found
     return [*found, *_unconverged(fitted)], needed
-
-
-def _stated_sign(fitted: Fitted) -> SignSupport | None:
-    """Return the workers' support of the sign where they alone settle it; else None."""
-    free = fitted.model.free_sign and fitted.known is None and fitted.estimate.scores.any()
-    return fitted.sign if free else None
 
 
 def _unconverged(fitted: Fitted) -> list[Diagnostic]:

@@ -61,7 +61,8 @@ def words_of(
         Logarithms of averaged likelihoods, columns adversarial, random, informative and perhaps
         one-sided.
     useful
-        The probability of being informative, by the distribution of workers.
+        The probability of being informative, by the distribution of workers and the probability
+        that the sign of the scores is right.
     typical
         The reliability of a typical worker.
     intervals

@@ -140,8 +140,10 @@ def _judged(
     usual = _reliability_limits(result, result.reliability, LEVEL)
     intervals = [(low - level, high - level) for low, high in
                  ((table["lower"], table["upper"]), usual)]  # fmt: skip
+    right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
+    useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful
     words = words_of(
-        evidence, reliable, typical, intervals, decided, table["agreement"], left_share,
+        evidence, useful, typical, intervals, decided, table["agreement"], left_share,
         _one_sided(fitted),
     )  # fmt: skip
     return words, columns
