@@ -182,7 +182,10 @@ BATCH = "AssignmentId,WorkerId,AssignmentStatus,Input.a,Input.b,Answer.choice\n"
     for i, (a, b) in enumerate(["xy", "yz", "xz"] * 10)
 )
 FAILING = {
-    "--mturk-review": ("crowdsift.io.formats.mturk.csv.DictWriter", OSError(28, "No space left")),
+    "--mturk-review": (
+        "crowdsift.io.formats.platforms.csv.DictWriter",
+        OSError(28, "No space left"),
+    ),
     "--excel-safe": ("crowdsift.results.excel.write_folder", OSError(28, "No space left")),
     "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
     "--report": ("crowdsift.fitting.Fit.report", MemoryError()),

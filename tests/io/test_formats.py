@@ -13,8 +13,7 @@ import pytest
 
 import crowdsift
 from crowdsift import InputError, RequestError
-from crowdsift.io.formats import FORMATS
-from crowdsift.io.formats.base import side_columns
+from crowdsift.io.formats import known_formats, side_columns
 from crowdsift.io.options import ReadOptions
 from crowdsift.votes.replies import cut
 
@@ -393,7 +392,7 @@ def test_the_sides_of_columns() -> None:
 
 
 def test_every_format_has_a_name_and_a_title() -> None:
-    for form in FORMATS:
+    for form in known_formats():
         assert form.title
         assert form.name == form.name.lower()
         assert ReadOptions(format=form.name).format == form.name

@@ -212,7 +212,7 @@ def _write_review(result: "Fit", rows: "VoteRows | None", path: Path | None, ste
     """Write the batch of Mechanical Turk with the suggestions filled in."""
     if path is None or rows is None or rows.batch is None:
         return
-    from crowdsift.io.formats.mturk import write_review
+    from crowdsift.io.formats.platforms import write_review
 
     with steps.step("--mturk-review"):
         decided = result.decisions()

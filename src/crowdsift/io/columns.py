@@ -1,4 +1,8 @@
-"""Tables of any source, and their columns by name."""
+"""Open a source of rows and name its columns: recognise the format, find the column of every role.
+
+`open_source` makes a table of a path, a database, a frame or arrays. `plan_reading` finds out what
+the table holds: our own columns in one of three layouts, or a format (`crowdsift.io.formats`).
+"""
 
 from __future__ import annotations
 
@@ -10,11 +14,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.formats import FORMATS, NAMES, Format, Found
-from crowdsift.io.frames import source_of
+from crowdsift.io.formats import PLAIN, Format, Found, known_formats
+from crowdsift.io.options import ROLES
+from crowdsift.io.sql import kind_of_database, shown_address
 from crowdsift.numeric.threads import thread_count
-from crowdsift.votes.labels import MISSING, is_empty
-from crowdsift.votes.source import Source
+from crowdsift.votes.labels import MISSING, By, context_names, is_empty
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
@@ -23,6 +27,18 @@ if TYPE_CHECKING:
 
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.source import Source
+
+# The layouts in the order of preference; `winner` of the first names a side, of the last an item.
+SIDES = ("left", "right", "winner")
+OUTCOME = ("first", "second", "outcome")
+WINNER = ("winner", "loser")
+LAYOUTS = (SIDES, OUTCOME, WINNER)
+# The columns of the items of a result, which a context column stands beside.
+_RESULT_COLUMNS = (
+    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
+    *("comparisons", "component", "flag"),
+)
+_YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
 
 def open_source(
@@ -35,55 +51,52 @@ def open_source(
     encoding: str = "utf-8",
     called: str = "",
 ) -> Source:
-    """The table behind a path, a frame or arrays; nothing is read yet.
+    """Open a path, a database, a frame or arrays as a table; no rows are read yet.
 
     Errors name the file; a frame has no name, and is `called` what it holds, else votes.
     """
-    if _in_database(source, query):
+    if not isinstance(source, str | os.PathLike):
+        from crowdsift.io.frames import source_of
+
+        _refuse_query(query)
+        table = source_of(source)
+        if called and table.source == "votes":
+            table.source = called
+        return table
+    path = os.fsdecode(source)
+    if kind_of_database(source):
         from crowdsift.io.databases import DatabaseSource
 
-        address = os.fsdecode(source)
-        return DatabaseSource(address, query or "", thread_count(threads), skip_bad=skip_bad)
-    if isinstance(source, str | os.PathLike):
-        from crowdsift.io.duck import FileSource
+        if query is None:
+            raise InputError(
+                "a database, from which only votes are read; write these rows as CSV or Parquet",
+                source=shown_address(path),
+            )
+        if not query:
+            raise RequestError(
+                f"{shown_address(path)} is a database; say which rows are votes with "
+                "--query (query=), as 'SELECT winner, loser, worker FROM votes'"
+            )
+        return DatabaseSource(path, query, thread_count(threads), skip_bad=skip_bad)
+    from crowdsift.io.duck import FileSource
 
-        path = os.fsdecode(source)
-        return FileSource(
-            path, thread_count(threads), partitions=partitions, skip_bad=skip_bad, encoding=encoding
-        )
-    table = source_of(source)
-    if called and table.source == "votes":
-        table.source = called
-    return table
+    _refuse_query(query)
+    return FileSource(
+        path, thread_count(threads), partitions=partitions, skip_bad=skip_bad, encoding=encoding
+    )
 
 
-def _in_database(source: Any, query: str | None) -> bool:
-    """Return whether votes are in a database: then there is a query, and only then."""
-    kind = None
-    if isinstance(source, str | os.PathLike):
-        from crowdsift.io.sql import kind_of_database, shown_address
-
-        kind = kind_of_database(source)
-    if kind and query is None:
-        raise InputError(
-            "a database, from which only votes are read; write these rows as CSV or Parquet",
-            source=shown_address(os.fsdecode(source)),
-        )
-    if kind and not query:
-        raise RequestError(
-            f"{shown_address(os.fsdecode(source))} is a database; say which rows are votes with "
-            "--query (query=), as 'SELECT winner, loser, worker FROM votes'"
-        )
-    if query and not kind:
+def _refuse_query(query: str | None) -> None:
+    """Refuse a query for what is no database."""
+    if query:
         raise RequestError(
             "--query (query=) is for votes in a database: an address such as "
             "postgresql://host/name, or a file of SQLite or DuckDB"
         )
-    return bool(kind)
 
 
 def resolve_column(table: Source, name: str, what: str) -> str:
-    """Find the table's column of this name, or raise an error that suggests others."""
+    """Return the table's column of this name, or raise an error that suggests others."""
     found = lookup(table, table.names, name)
     if found is not None:
         return found
@@ -97,7 +110,7 @@ def resolve_column(table: Source, name: str, what: str) -> str:
 
 
 def lookup(table: Source, names: Sequence[str], name: str) -> str | None:
-    """A name of the list, letter by letter or else without regard to case; None: none or two."""
+    """Return the one name of a list that equals another, exactly or else but for case."""
     name = name.strip()
     for fold in (str.strip, lambda text: text.strip().casefold()):
         found = [each for each in names if fold(each) == fold(name)]
@@ -123,37 +136,134 @@ def refuse_empty(table: Source, rows: int, what: str) -> None:
 
 
 def listed(table: Source) -> str:
-    """The table's columns for a message, at most twenty of them."""
+    """Return the table's columns for a message, at most twenty of them."""
     names = [name or "(no name)" for name in table.names]
     if len(names) > 20:
         names[20:] = [f"and {len(names) - 20} more"]
     return ", ".join(names) or "none"
 
 
-# The layouts in the order of preference; `winner` of the first names a side, of the last an item.
-SIDES = ("left", "right", "winner")
-OUTCOME = ("first", "second", "outcome")
-WINNER = ("winner", "loser")
-_LAYOUTS = (SIDES, OUTCOME, WINNER)
-ROLES = tuple(dict.fromkeys((*WINNER, *SIDES, *OUTCOME, "worker", "weight")))
-# Further roles of formats, for which a user may name a column.
-_OF_FORMATS = ("context", "item", "rank", "task")
-# The columns of the items of a result, which a context column stands beside.
-_RESULT_COLUMNS = (
-    *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
-    *("comparisons", "component", "flag"),
-)
+@dataclass(frozen=True)
+class Plan:
+    """Say how a table is read.
+
+    Attributes
+    ----------
+    format
+        The format, `PLAIN` for our own columns.
+    layout
+        The roles that say what was compared and how it came out; empty until rows are unfolded.
+    roles
+        The column of every role.
+    context
+        The column of contexts that the format has, "" for none.
+    by
+        The column of contexts that is used, or several, "" for none.
+    covariates
+        The columns of every covariate.
+    """
+
+    format: Format
+    layout: tuple[str, ...]
+    roles: Mapping[str, str] = field(default_factory=dict)
+    context: str = ""
+    by: By = ""
+    covariates: tuple[CovariateColumns, ...] = ()
+
+    @property
+    def pair(self) -> tuple[str, str]:
+        """Return the columns of the first and the second item."""
+        return self.roles[self.layout[0]], self.roles[self.layout[1]]
+
+    def unique(self, table: Source, options: ReadOptions) -> tuple[str, ...]:
+        """Return the columns that name a row: those of the user, else those of the format."""
+        return options.unique or tuple(each for each in self.format.unique if each in table.names)
 
 
-def mapped_roles(
+def plan_reading(table: Source, options: ReadOptions) -> Plan:
+    """Recognise the format of a table by its columns, or take the one that the options name."""
+    name = options.format_name
+    if name == "auto":
+        return _recognised(table, options)
+    if name == PLAIN.name:
+        plain = _plain(table, options)
+        if plain is None:
+            raise _not_found(table, "")
+        return plain
+    found = [_found(table, each, options) for each in known_formats() if each.name == name]
+    best = next((each for each in found if not each.lacking), None)
+    if best is None:
+        best = max(found, key=lambda each: len(each.there))
+        raise InputError(
+            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
+            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
+            "another format",
+            source=table.source,
+        )
+    return _plan(table, best, options)
+
+
+def _recognised(table: Source, options: ReadOptions) -> Plan:
+    """Plan for our own columns where they are there, else for the first format that fits."""
+    plain = _plain(table, options)
+    pooled = plain is not None and "worker" not in plain.roles and options.workers
+    if plain is not None and not options.columns and not pooled:
+        return plain
+    known = known_formats()
+    fitting = [each for each in known if each.fits(table.names, _mapped(table, each, options))]
+    if plain is not None:
+        # Whoever names chosen and rejected by hand means them as the format does: by prompt.
+        replies = [each for each in fitting if each.replies] if options.columns else []
+        # Without workers our own columns are those of evalica.
+        without = [each for each in fitting if not each.workers] if pooled else []
+        fitting = replies or without
+        if not fitting:
+            return plain
+    if fitting:
+        return _plan(table, _found(table, fitting[0], options), options)
+    near = [each for form in known if _is_near(each := _found(table, form, options))]
+    if not near:
+        raise _not_found(table, "")
+    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
+    name = f"{best.format.name} ({best.format.title})"
+    raise _not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
+
+
+def _plain(table: Source, options: ReadOptions) -> Plan | None:
+    """Plan for our own columns, in the first layout that is complete; None if there is none."""
+    nested = {"data", "annotations"} <= set(table.names)
+    mapped = _mapped_roles(table, options.columns, nested=nested)
+    free = [name for name in table.names if name not in mapped.values()]
+    own = {
+        role: name
+        for role in ROLES
+        if role not in mapped and (name := lookup(table, free, role)) is not None
+    }
+    roles, required = {**mapped, **own}, set(mapped) - {"worker", "weight"}
+    for layout in LAYOUTS:
+        if required <= set(layout) <= set(roles):
+            return Plan(PLAIN, layout, roles)
+    return None
+
+
+def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
+    """Plan for a format whose columns were found; refuse one whose workers are missing."""
+    form, roles = found.format, dict(found.roles)
+    known = form.columns.get("worker", ())
+    needed = "worker" in form.columns if form.unfold else form.workers
+    if needed and options.workers and "worker" not in roles:
+        raise no_worker(table, known)
+    if form.unfold is not None:
+        return Plan(form, (), roles)
+    if "weight" not in roles and "weight" in table.names:
+        roles["weight"] = "weight"
+    return Plan(form, SIDES if "left" in roles else WINNER, roles, roles.get("context", ""))
+
+
+def _mapped_roles(
     table: Source, columns: Mapping[str, str], *, nested: bool = False
 ) -> dict[str, str]:
-    """The columns that a user named, by role; `nested` where they are inside of records."""
-    for role in columns:
-        if role not in (*ROLES, *_OF_FORMATS):
-            raise RequestError(
-                f"columns maps {role!r}, which is no column of votes; these are {', '.join(ROLES)}"
-            )
+    """Return the columns that a user named, by role; `nested` ones are inside of records."""
     if nested:
         return dict(columns)
     mapped = {role: resolve_column(table, name, f"the {role}") for role, name in columns.items()}
@@ -167,29 +277,22 @@ def mapped_roles(
     return mapped
 
 
-def find_roles(table: Source, mapped: Mapping[str, str]) -> dict[str, str]:
-    """Find the column of every role: mapped ones first, then those with the role's own name."""
-    free = [name for name in table.names if name not in mapped.values()]
-    own = {
-        role: name
-        for role in ROLES
-        if role not in mapped and (name := lookup(table, free, role)) is not None
-    }
-    return {**mapped, **own}
+def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]:
+    """Return the columns that the user names, or a role that no format has if one is missing."""
+    try:
+        return _mapped_roles(table, options.columns, nested=form.is_nested)
+    except InputError:
+        return {"": ""}
 
 
-def choose_layout(roles: Mapping[str, str], mapped: Mapping[str, str]) -> tuple[str, ...] | None:
-    """Take the first layout whose columns are all there and include those the user mapped."""
-    required = set(mapped) - {"worker", "weight"}
-    for layout in _LAYOUTS:
-        if required <= set(layout) <= set(roles):
-            return layout
-    return None
+def _found(table: Source, form: Format, options: ReadOptions) -> Found:
+    """Return which columns of a format are there, and which are missing."""
+    return form.find(table.names, _mapped_roles(table, options.columns, nested=form.is_nested))
 
 
-def not_found(table: Source, hint: str) -> InputError:
-    """The error for a table without columns of votes."""
-    wanted = sorted({name for layout in _LAYOUTS for name in layout} | {"worker"})
+def _not_found(table: Source, hint: str) -> InputError:
+    """Make the error for a table without columns of votes."""
+    wanted = sorted({name for layout in LAYOUTS for name in layout} | {"worker"})
     near = {name: difflib.get_close_matches(name.lower(), wanted, 1, 0.75) for name in table.names}
     meant = [
         f"{found[0]!r} by {name!r}" for name, found in near.items() if found not in ([], [name])
@@ -210,7 +313,7 @@ def not_found(table: Source, hint: str) -> InputError:
 
 
 def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
-    """The error for votes without a column that says who voted."""
+    """Make the error for votes without a column that says who voted."""
     names = " or ".join(map(repr, known)) if known else "'worker'"
     return InputError(
         f"no column {names}, which says who voted; the columns are {listed(table)}. Name it "
@@ -220,8 +323,64 @@ def no_worker(table: Source, known: tuple[str, ...] = ()) -> InputError:
     )
 
 
-def require_context(table: Source, by: str, roles: Mapping[str, str]) -> str:
-    """The context column, which must not be one of those of the votes or of the results."""
+def _missing_columns(found: Found) -> str:
+    """Say what is there of a format and what is missing."""
+    verb = "is" if len(found.there) == 1 else "are"
+    there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
+    return f"{there}{' and '.join(found.lacking)} missing"
+
+
+def _is_near(found: Found) -> bool:
+    """Return whether half of the columns are there, or two of which one is a mark."""
+    marked = any(mark in found.there for mark in found.format.marks)
+    near = 2 * len(found.there) >= _size(found) or (marked and len(found.there) >= 2)
+    return bool(found.lacking) and near
+
+
+def _size(found: Found) -> int:
+    return len(found.there) + len(found.lacking)
+
+
+def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
+    """Complete a plan: keep the roles that are used, add contexts and covariates."""
+    has_workers = options.workers and plan.format.workers
+    if has_workers and "worker" not in plan.roles:
+        raise no_worker(table)
+    if options.sides and plan.layout is WINNER:
+        raise RequestError(
+            "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
+            "use left,right,winner or first,second,outcome"
+        )
+    pairs = [(plan.layout[0], plan.layout[1]), plan.pair]
+    covariates = tuple(_covariate(table, name, pairs) for name in options.covariates)
+    by = _contexts(table, plan, options)
+    used = (*plan.layout, *(["worker"] if has_workers else []), "weight")
+    roles = {role: plan.roles[role] for role in used if role in plan.roles}
+    return Plan(plan.format, plan.layout, roles, plan.context, by, covariates)
+
+
+def _contexts(table: Source, plan: Plan, options: ReadOptions) -> By:
+    """Return the column of contexts, or several: that of the format, or those of the options."""
+    if not options.by:
+        return plan.context
+    requested = context_names(options.by)
+    if len(requested) == 1 and lookup(table, table.names, requested[0]) is None:
+        requested = tuple(name.strip() for name in requested[0].split(","))
+    names = tuple(_context(table, name, plan.roles) for name in requested)
+    if len(set(names)) < len(names):
+        raise RequestError(f"--by {','.join(requested)}: a column is there twice; name each once")
+    by = names if len(names) > 1 else names[0]
+    if plan.context and by != plan.context:
+        raise RequestError(
+            f"--by {','.join(names)}: the items of the format {plan.format.name} are replies, "
+            f"whose contexts are the prompts ({plan.context!r}); with --format plain and --columns "
+            "winner=..., loser=... items are texts, whatever was asked"
+        )
+    return by
+
+
+def _context(table: Source, by: str, roles: Mapping[str, str]) -> str:
+    """Return a context column, which must not be one of the votes or of the results."""
     name = resolve_column(table, by, "the context (--by, by=)")
     taken = [role for role, column in roles.items() if column == name and role != "context"]
     if taken:
@@ -233,150 +392,8 @@ def require_context(table: Source, by: str, roles: Mapping[str, str]) -> str:
     return name
 
 
-PLAIN = Format(name="plain", title="our own columns")
-
-
-@dataclass(frozen=True)
-class Plan:
-    """How a table is read.
-
-    Attributes
-    ----------
-    format
-        The format, `PLAIN` for our own columns.
-    layout
-        The roles that say what was compared and how it came out; empty until it is unfolded.
-    roles
-        The column of every role.
-    context
-        The column of contexts that the format has, "" for none.
-    """
-
-    format: Format
-    layout: tuple[str, ...]
-    roles: Mapping[str, str] = field(default_factory=dict)
-    context: str = ""
-
-    @property
-    def replies(self) -> bool:
-        """Whether items are replies, whose texts may be long."""
-        return self.format.replies
-
-
-def plan_reading(table: Source, options: ReadOptions) -> Plan:
-    """Recognise the format of a table by its columns, or take the one that the options name."""
-    name = options.format.replace("_", "-").lower()
-    if name == "auto":
-        return _recognised(table, options)
-    if name not in NAMES:
-        raise RequestError(
-            f"unknown format {options.format!r}; the formats are auto, {', '.join(NAMES)}"
-        )
-    if name == "plain":
-        plain = _plain(table, options)
-        if plain is None:
-            raise not_found(table, "")
-        return plain
-    wanted = [each for each in FORMATS if each.name == name]
-    found = [_found(table, each, options) for each in wanted]
-    best = next((each for each in found if not each.lacking), None)
-    if best is None:
-        best = max(found, key=lambda each: len(each.there))
-        raise InputError(
-            f"not in the format {name} ({best.format.title}): {_missing_columns(best)}; the "
-            f"columns are {listed(table)}. Name the columns with --columns ROLE=NAME, or choose "
-            "another format",
-            source=table.source,
-        )
-    return _plan(table, best, options)
-
-
-def _recognised(table: Source, options: ReadOptions) -> Plan:
-    """Our own columns where they are there, else the first format whose columns are."""
-    plain = _plain(table, options)
-    fitting = [each for each in FORMATS if each.fits(table.names, _mapped(table, each, options))]
-    if plain is not None:
-        # Whoever names chosen and rejected by hand means them as the format does: by prompt.
-        mapped = [each for each in fitting if each.replies] if options.columns else []
-        # Without workers our own columns are those of evalica.
-        nobody = [each for each in fitting if not each.workers]
-        if "worker" not in plain.roles and options.workers and nobody:
-            mapped = mapped or nobody
-        if not mapped:
-            return plain
-        fitting = mapped
-    if fitting:
-        return _plan(table, _found(table, fitting[0], options), options)
-    known = [_found(table, each, options) for each in FORMATS]
-    near = [each for each in known if each.lacking and _is_near(each)]
-    if not near:
-        raise not_found(table, "")
-    best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
-    name = f"{best.format.name} ({best.format.title})"
-    raise not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
-
-
-def _mapped(table: Source, form: Format, options: ReadOptions) -> dict[str, str]:
-    """The columns that the user names, by role."""
-    nested = form.unfold is not None and bool(form.marks)
-    try:
-        return mapped_roles(table, options.columns, nested=nested)
-    except InputError:
-        return {"": ""}  # such a column is not here: no format fits
-
-
-def _found(table: Source, form: Format, options: ReadOptions) -> Found:
-    """Which columns of a format are there, and which are missing."""
-    nested = form.unfold is not None and bool(form.marks)
-    return form.find(table.names, mapped_roles(table, options.columns, nested=nested))
-
-
-def _plain(table: Source, options: ReadOptions) -> Plan | None:
-    """The plan for our own columns, in any layout; None where they are not there."""
-    nested = {"data", "annotations"} <= set(table.names)
-    mapped = mapped_roles(table, options.columns, nested=nested)
-    roles = find_roles(table, mapped)
-    layout = choose_layout(roles, mapped)
-    return None if layout is None else Plan(PLAIN, layout, roles)
-
-
-def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
-    """The plan for a format whose columns were found; an error where workers are missing."""
-    form, roles = found.format, dict(found.roles)
-    if form.unfold is not None:
-        if "worker" in form.columns and "worker" not in roles and options.workers:
-            raise no_worker(table, form.columns["worker"])
-        return Plan(form, (), roles)
-    layout = SIDES if "left" in roles else WINNER
-    if form.workers and options.workers and "worker" not in roles:
-        raise no_worker(table, form.columns.get("worker", ()))
-    if "weight" not in roles and "weight" in table.names:
-        roles["weight"] = "weight"
-    return Plan(form, layout, roles, roles.get("context", ""))
-
-
-def _missing_columns(found: Found) -> str:
-    """What is there of a format and what is missing, for a message."""
-    verb = "is" if len(found.there) == 1 else "are"
-    there = f"{', '.join(found.there)} {verb} there, " if found.there else ""
-    return f"{there}{' and '.join(found.lacking)} missing"
-
-
-def _is_near(found: Found) -> bool:
-    """Half of the columns, or two of which one is a mark of the format."""
-    marked = any(mark in found.there for mark in found.format.marks)
-    return 2 * len(found.there) >= _size(found) or (marked and len(found.there) >= 2)
-
-
-def _size(found: Found) -> int:
-    return len(found.there) + len(found.lacking)
-
-
-_YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
-
-
 class CovariateColumns(NamedTuple):
-    """The column of a covariate in favour of the first item, or those of both items.
+    """Name the column of a covariate in favour of the first item, or those of both items.
 
     With `value` or `other`, 1 where a column has that value, or what the other column has.
     """
@@ -388,41 +405,27 @@ class CovariateColumns(NamedTuple):
 
     @property
     def of_items(self) -> tuple[str, ...]:
-        """The columns that say something of items."""
+        """Return the columns that describe items."""
         return (self.first,) if self.second is None else (self.first, self.second)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns that are read."""
+        """Return the columns that are read."""
         return (*self.of_items, self.other) if self.other else self.of_items
 
     @property
     def compares(self) -> bool:
-        """Whether it is one of equality, whose columns are of any kind."""
+        """Return whether it is one of equality, whose columns are of any kind."""
         return bool(self.value or self.other)
 
 
-def covariate_columns(
-    table: Source, names: Sequence[str], pairs: Sequence[tuple[str, str]]
-) -> tuple[CovariateColumns, ...]:
-    """The columns that covariates mean.
+def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
+    """Find the columns of a covariate: its own, one for each item, or an equality of two.
 
-    Parameters
-    ----------
-    table
-        The votes.
-    names
-        Of the covariates.
-    pairs
-        What the first and the second item are called, as ("left", "right"): a covariate `chars`
-        may be the column chars, or the columns left_chars and right_chars; ``org=maker`` says
-        where these are equal to the column maker, or to the word where there is no such column.
+    With the pair ("left", "right") a covariate `chars` is the column chars, or the columns
+    left_chars and right_chars; ``org=maker`` says where these are equal to the column maker, or to
+    the word where there is no such column.
     """
-    return tuple(_resolved(table, name, pairs) for name in names)
-
-
-def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> CovariateColumns:
-    """The columns of one covariate: its own, one for each item, or an equality of two."""
     whole = lookup(table, table.names, name)
     if whole is not None:
         return CovariateColumns(whole, None)
@@ -435,7 +438,7 @@ def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Cov
                 source=table.source,
             )
         other = lookup(table, table.names, value)
-        plain = _resolved(table, name, pairs)
+        plain = _covariate(table, name, pairs)
         return plain._replace(value="" if other else value, other=other or "")
     halves = []
     for one, two in pairs:
@@ -462,14 +465,14 @@ def _resolved(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Cov
 
 
 def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Iterator[str]:
-    """The columns that must hold numbers: all but those of yes and no."""
+    """Yield the columns that must hold numbers: all but those of yes and no."""
     for each in covariates:
         if not each.compares:
             yield from (name for name in each.names if _answers(table, name) is None)
 
 
 def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.float64]:
-    """The covariate of every vote, in favour of the first item.
+    """Return the covariate of every vote, in favour of the first item.
 
     Of two columns of positive numbers it is the log ratio, of counts of which some are 0 that of
     the counts plus 1, of any other numbers, and of yes and no, the difference; so it is where
@@ -491,28 +494,24 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
     if covariate.compares:
         equal = _equal(table, covariate)
         return np.asarray(equal[0] - equal[1] if len(equal) > 1 else equal[0])
-    found = [_values(table, name) for name in covariate.names]
-    one = found[0]
+    answers = [_answers(table, name) for name in covariate.names]
+    found = [
+        np.asarray(table.quantities(name, "covariate"), np.float64) if given is None else given
+        for name, given in zip(covariate.names, answers, strict=True)
+    ]
     if len(found) == 1:
-        return one
-    two = found[1]
-    answers = any(_answers(table, name) is not None for name in covariate.names)
-    if not answers and (one > 0.0).all() and (two > 0.0).all():
+        return found[0]
+    one, two = found
+    numeric = all(given is None for given in answers)
+    if numeric and (one > 0.0).all() and (two > 0.0).all():
         return np.asarray(np.log(one) - np.log(two))
-    if not answers and all(((each >= 0.0) & (each == np.floor(each))).all() for each in found):
+    if numeric and all(((each >= 0.0) & (each == np.floor(each))).all() for each in found):
         return np.asarray(np.log1p(one) - np.log1p(two))
     return np.asarray(one - two)
 
 
-def _values(table: Source, name: str) -> NDArray[np.float64]:
-    answers = _answers(table, name)
-    if answers is not None:
-        return answers
-    return np.asarray(table.quantities(name, "covariate"), dtype=np.float64)
-
-
 def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float64]]:
-    """1 where a column of an item has the value, or what the other column has; 0 if not known."""
+    """Return 1 where an item's column has the value, or what the other column has, else 0."""
     columns = [_words(table, name) for name in covariate.of_items]
     if covariate.other:
         wanted = _words(table, covariate.other)
@@ -533,7 +532,7 @@ def _equal(table: Source, covariate: CovariateColumns) -> list[NDArray[np.float6
 
 
 def _words(table: Source, name: str) -> NDArray[np.str_]:
-    """The column as words in small letters, "" where it is empty."""
+    """Return the column as words in small letters, "" where it is empty."""
     labels, codes = table.encode(name)
     words = np.array(
         [*("" if is_empty(label) else str(label).strip().casefold() for label in labels), ""]
@@ -542,7 +541,7 @@ def _words(table: Source, name: str) -> NDArray[np.str_]:
 
 
 def _answers(table: Source, name: str) -> NDArray[np.float64] | None:
-    """1 for yes and 0 for no, where a column holds nothing else."""
+    """Return 1 for yes and 0 for no, or None if a column holds anything else."""
     labels, codes = table.encode(name)
     words = [str(label).strip().casefold() for label in labels]
     if not words or (codes == MISSING).any() or not all(word in _YES_NO for word in words):

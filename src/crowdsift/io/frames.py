@@ -6,6 +6,7 @@ import csv
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.formats import Unfolded
 from crowdsift.io.sql import Database, literal, meets, quoted, reason_of
 from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize
 from crowdsift.votes.replies import prompt_label, reply_label
@@ -389,3 +391,53 @@ def _records(columns: Mapping[str, Sequence[Any]], added: Added) -> Iterator[dic
 def _cell(value: Any) -> Any:
     """A value as a field of CSV."""
     return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else value
+
+
+class UnfoldedSource(ArraySource):
+    """Hold the votes of nested records; errors name the row of the source with the record."""
+
+    def __init__(
+        self, unfolded: Unfolded, origin: Source, kept_rows: NDArray[np.bool_] | None
+    ) -> None:
+        super().__init__(unfolded.columns, source=origin.source)
+        self.backend, self.notes = origin.backend, origin.notes
+        self._origin, self.unfolded, self.kept_rows = origin, unfolded, kept_rows
+        self._texts, self._in_place = unfolded.texts, unfolded.in_place
+        self._row = np.asarray(unfolded.row, np.int64)[np.asarray(unfolded.record, np.int64)]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `Source.files`."""
+        return self._origin.files
+
+    def place(self, row: int) -> tuple[str, int]:
+        """See `Source.place`."""
+        return self._origin.place(int(self._row[row]))
+
+    @property
+    def written_names(self) -> tuple[str, ...]:
+        """The columns of the source that `write` writes, but for its own names."""
+        return self._origin.names if self._in_place else self.names
+
+    def write(self, path: str, kind: str, added: Added) -> None:
+        """Write the votes and further columns: the source's rows where these are votes."""
+        if self._in_place:
+            if added.turned is not None:
+                names, pair, turned = added.turned
+                one, two = (self._in_place[name] for name in pair)
+                added = replace(added, turned=(names, (one, two), turned))
+            self._origin.write(path, kind, added)  # type: ignore[attr-defined]
+            return
+        columns = {name: self._written(name) for name in self.names}
+        write_records(columns, path, kind, added)
+
+    def _written(self, name: str) -> list[Any]:
+        """A column with its whole texts."""
+        entries: list[Any] = self._columns[name].tolist()
+        if not self._texts:
+            return entries
+        return [self._texts.get(each, each) if type(each) is str else each for each in entries]
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._origin.close()

@@ -1,4 +1,15 @@
-"""Votes from files, data frames and arrays: name the columns, refuse bad rows with their place."""
+"""Read votes: open, recognise, name the columns, choose the rows, give labels codes.
+
+`coded_votes` is the whole pipeline; each of its steps is one call:
+
+1. `open_source` makes a table of a path, a database, a frame or arrays (`columns.py`; files are
+   read by DuckDB in `duck.py`, frames in `frames.py`);
+2. `plan_reading` recognises the format and finds the column of every role (`columns.py`);
+3. `unfold` makes a row per vote where records are nested (`formats/`);
+4. `plan_columns` adds contexts and covariates (`columns.py`);
+5. `load_rows` and `choose_rows` read the columns and set aside what is no vote (`rows.py`);
+6. `_encoded` turns labels into codes, of which `Comparisons` are made.
+"""
 
 from __future__ import annotations
 
@@ -11,53 +22,39 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.io.columns import (
-    OUTCOME,
-    PLAIN,
     SIDES,
-    WINNER,
-    CovariateColumns,
     Plan,
-    covariate_columns,
     covariate_values,
-    lookup,
-    no_worker,
-    number_columns,
     open_source,
+    plan_columns,
     plan_reading,
-    refuse_empty,
-    require_context,
-    resolve_column,
 )
 from crowdsift.io.files import read_files, require_separate
-from crowdsift.io.formats.unfolded import Unfolded, UnfoldedSource
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import limited_memory
 from crowdsift.io.rows import (
+    WORK_TIME,
     Selection,
     alike,
+    choose_rows,
     context_labels,
-    empty_codes,
     find_repeats,
+    load_rows,
     read_answers,
     refuse_answers,
-    require_values,
-    set_bad_aside,
     split_items,
+    unfold,
 )
-from crowdsift.io.sql import require_condition
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import By, context_names, shown
-from crowdsift.votes.source import Source
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from crowdsift.io.options import ReadOptions
-    from crowdsift.votes.labels import By
     from crowdsift.votes.source import Source
 
 _REPLY = "reply (a text, or a list of messages of which the last is the assistant's)"
@@ -221,9 +218,61 @@ def read_votes(
         return coded.comparisons(thread_count(options.threads))
 
 
+@contextmanager
+def coded_votes(
+    source: Any,
+    options: ReadOptions | None = None,
+    *,
+    every_column: bool = False,
+    seen: NDArray[np.uint64] | None = None,
+) -> Iterator[CodedVotes]:
+    """Read votes row by row, in the order of the source, while their table is open; see `read`.
+
+    Parameters
+    ----------
+    source, options
+        As for `read_votes`.
+    every_column
+        Whether the table holds all columns of the source, not only those of votes.
+    seen
+        The `row_ids` of earlier votes; rows among them are left out and counted.
+
+    Examples
+    --------
+    >>> from crowdsift.io.ingest import coded_votes
+    >>> with coded_votes({"winner": ["b", "a"], "loser": ["a", "c"], "worker": [1, 1]}) as votes:
+    ...     votes.items[votes.first]
+    array(['b', 'a'], dtype=object)
+    """
+    options = options or ReadOptions()
+    if isinstance(options.skip_bad, str | os.PathLike):
+        read_from = [("votes", path) for path in read_files(source)]
+        require_separate(read_from, [("bad rows", options.skip_bad)])
+    table = open_source(
+        source,
+        options.threads,
+        partitions=options.partitions,
+        skip_bad=options.skip_bad is not False,
+        query=options.query,
+        encoding=options.encoding,
+    )
+    try:
+        plan = plan_reading(table, options)
+        if not (options.unique or plan.format.unique):
+            table.refuse_copies()
+        if plan.format.unfold is not None:
+            table, plan = unfold(table, plan, options, every_column=every_column)
+        plan = plan_columns(table, plan, options)
+        selection = load_rows(table, plan, options, every_column=every_column)
+        choose_rows(selection, plan, options, seen)
+        yield _encoded(selection, plan, options)
+    finally:
+        table.close()
+
+
 @dataclass(frozen=True, eq=False)
 class CodedVotes:
-    """Votes row by row, as codes into sorted labels, while their table is open.
+    """Hold votes row by row, as codes into sorted labels, while their table is open.
 
     None stands for outcomes and weights that are all 1, and for a worker who is not known. Rows
     that are no votes (empty, doubled, set aside) are not among them; `intake` counts these.
@@ -247,7 +296,7 @@ class CodedVotes:
     row_ids: NDArray[np.uint64] | None = None
 
     def comparisons(self, threads: int) -> Comparisons:
-        """The votes as every model takes them."""
+        """Return the votes as every model takes them."""
         votes = Comparisons.from_codes(
             self.first,
             self.second,
@@ -267,84 +316,36 @@ class CodedVotes:
         return replace(votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids)
 
 
-@contextmanager
-def coded_votes(
-    source: Any,
-    options: ReadOptions | None = None,
-    *,
-    every_column: bool = False,
-    seen: NDArray[np.uint64] | None = None,
-    **given: Any,
-) -> Iterator[CodedVotes]:
-    """Votes row by row, in the order of the source; see `read`.
-
-    With `every_column` the open table holds all columns of the source, not only those of votes.
-    Rows whose hash is among `seen` are left out. Options are a record, or keywords of which one is
-    made.
-
-    Examples
-    --------
-    >>> from crowdsift.io.ingest import coded_votes
-    >>> with coded_votes({"winner": ["b", "a"], "loser": ["a", "c"], "worker": [1, 1]}) as votes:
-    ...     votes.items[votes.first]
-    array(['b', 'a'], dtype=object)
-    """
-    options = options or ReadOptions(**given)
-    if isinstance(options.skip_bad, str | os.PathLike):
-        require_separate(
-            [("votes", path) for path in read_files(source)], [("bad rows", options.skip_bad)]
-        )
-    table = open_source(
-        source,
-        thread_count(options.threads),
-        partitions=options.partitions,
-        skip_bad=options.skip_bad is not False,
-        query=options.query,
-        encoding=options.encoding,
-    )
-    try:
-        plan = plan_reading(table, options)
-        ready = prepared(table, plan, options, every_column=every_column, seen=seen)
-        yield _coded(ready, options)
-    finally:
-        table.close()
-
-
-def _coded(ready: Prepared, options: ReadOptions) -> CodedVotes:
-    """Encode the votes of a loaded table."""
-    values = require_values(options.values)
-    table, roles, layout = ready.table, ready.plan.roles, ready.plan.layout
-    what = _REPLY if ready.plan.replies else "item label"
-    items, first, second = table.pairs(roles[layout[0]], roles[layout[1]], what)
+def _encoded(selection: Selection, plan: Plan, options: ReadOptions) -> CodedVotes:
+    """Give the labels of the chosen rows codes, and read their numbers."""
+    table, roles = selection.selected(), plan.roles
+    items, first, second = table.pairs(*plan.pair, _REPLY if plan.format.replies else "item label")
     outcome, both_bad = None, 0
-    if layout[-1] == "winner":
-        answers = read_answers(table, ready.plan, values, items, first, second)
+    if plan.layout[-1] == "winner":
+        answers = read_answers(table, plan, options.meanings, items, first, second)
         refuse_answers(table, roles["winner"], answers, items, first, second)
         outcome, both_bad = answers.outcome, answers.both_bad
-    elif layout[-1] == "outcome":
-        outcome = table.quantities(roles["outcome"], "outcome").astype(np.float32, copy=False)
+    elif plan.layout[-1] == "outcome":
+        outcome = _numbers(table, roles["outcome"], "outcome")
     workers: NDArray[np.object_] = np.array([None], dtype=object)
     worker, hiding = None, options.hide_workers
-    if ready.has_workers:
+    if "worker" in roles:
         workers, (worker,) = table.labels([roles["worker"]], "worker label")
-    notes = () if ready.plan.replies else alike(items, "items")
-    named = shown if hiding is None else hiding.pseudonym
-    notes = (*ready.notes, *notes, *alike(workers, "workers", named))
+    notes = (*selection.table.notes, *_pooled(selection.table, plan), *_marked(selection, plan))
+    notes += () if plan.format.replies else alike(items, "items")
+    notes += alike(workers, "workers", shown if hiding is None else hiding.pseudonym)
     if hiding is not None and worker is not None:  # at once, so that nothing later has a label
         workers, code = hiding.pseudonyms(workers)
         worker = code[worker]
-    weight = None
-    if "weight" in roles:
-        weight = table.quantities(roles["weight"], "weight").astype(np.float32, copy=False)
-    if ready.by:
-        context = context_labels(table, context_names(ready.by))
+    weight = _numbers(table, roles["weight"], "weight") if "weight" in roles else None
+    if plan.by:
+        context = context_labels(table, context_names(plan.by))
         items, first, second = split_items(context, items, first, second)
-    vectors = [covariate_values(table, each).astype(np.float32) for each in ready.covariates]
-    intake = ready.selection.intake(ready.plan.format.name, len(first), both_bad, notes)
-    if not (options.unique or ready.plan.format.unique):
-        intake = _with_repeats(
-            intake, table, tuple(roles.values()), (first, second, worker, outcome, weight, *vectors)
-        )
+    vectors = [covariate_values(table, each).astype(np.float32) for each in plan.covariates]
+    intake = selection.intake(plan.format.name, len(first), both_bad, notes)
+    if not (options.unique or plan.format.unique):
+        columns = (first, second, worker, outcome, weight, *vectors)
+        intake = _with_repeats(intake, table, tuple(roles.values()), columns)
     if worker is not None and WORK_TIME in table.names:
         seconds = _median_by_worker(table.numbers(WORK_TIME), worker, workers)
         intake = replace(intake, work_seconds=seconds)
@@ -358,14 +359,18 @@ def _coded(ready: Prepared, options: ReadOptions) -> CodedVotes:
         worker=worker,
         weight=weight,
         features=np.column_stack(vectors) if vectors else None,
-        feature_names=ready.covariate_names,
-        sides_known=ready.sides_known,
-        by=ready.by,
+        feature_names=options.covariates,
+        sides_known=plan.layout is SIDES if options.sides is None else options.sides,
+        by=plan.by,
         intake=intake,
-        pair=(roles[layout[0]], roles[layout[1]]),
+        pair=plan.pair,
         reading=options.remembered(),
-        row_ids=ready.selection.row_ids(),
+        row_ids=selection.row_ids(),
     )
+
+
+def _numbers(table: Source, column: str, role: str) -> NDArray[np.float32]:
+    return table.quantities(column, role).astype(np.float32, copy=False)
 
 
 def _with_repeats(
@@ -401,175 +406,9 @@ def _median_by_worker(
     return {workers[who]: float(np.median(own)) for who, own in zip(found, times, strict=True)}
 
 
-WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
-
-
-@dataclass(frozen=True, eq=False)
-class Prepared:
-    """The loaded rows of votes, what their columns are, and what became of the other rows."""
-
-    table: Source
-    plan: Plan
-    selection: Selection
-    has_workers: bool
-    sides_known: bool
-    by: By
-    covariates: tuple[CovariateColumns, ...] = ()
-    covariate_names: tuple[str, ...] = ()
-    notes: tuple[str, ...] = field(default=())
-
-
-def prepared(
-    table: Source, plan: Plan, options: ReadOptions, *, every_column: bool = False,
-    seen: NDArray[np.uint64] | None = None,
-) -> Prepared:  # fmt: skip
-    """Load the columns of votes and choose the rows, without those that were seen before."""
-    if options.where:
-        require_condition(options.where)
-    has_workers = options.workers and plan.format.workers
-    if not (options.unique or plan.format.unique):
-        table.refuse_copies()
-    if plan.format.unfold is not None:
-        table, plan, selection = _unfolded(table, plan, options, every_column)
-    if has_workers and "worker" not in plan.roles:
-        raise no_worker(table)
-    if options.sides and plan.layout is WINNER:
-        raise RequestError(
-            "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
-            "use left,right,winner or first,second,outcome"
-        )
-    columns = tuple(plan.roles[role] for role in plan.layout[:2])
-    pairs = [(plan.layout[0], plan.layout[1]), (columns[0], columns[1])]
-    covariates = covariate_columns(table, options.covariates, pairs)
-    by = _context(table, plan, options)
-    used = (*plan.layout, *(["worker"] if has_workers else []), "weight")
-    plan = replace(plan, roles={role: plan.roles[role] for role in used if role in plan.roles})
-    if plan.format.unfold is None:
-        selection = _loaded(table, plan, options, by, covariates, every_column)
-    _choose(selection, plan, options, by, covariates, seen)
-    return Prepared(
-        table=selection.selected(),
-        plan=plan,
-        selection=selection,
-        has_workers=has_workers,
-        sides_known=plan.layout is SIDES if options.sides is None else options.sides,
-        by=by,
-        covariates=covariates,
-        covariate_names=options.covariates,
-        notes=(*table.notes, *_pooled(table, has_workers), *_noted(selection, plan)),
-    )
-
-
-def _unfolded(
-    table: Source, plan: Plan, options: ReadOptions, every_column: bool
-) -> tuple[Source, Plan, Selection]:
-    """The votes of nested records as a table of their own."""
-    assert plan.format.unfold is not None
-    found: Unfolded = plan.format.unfold(table, plan.roles, options.where)
-    names = tuple(found.columns)
-    layout = next(each for each in (SIDES, OUTCOME, WINNER) if set(each) <= set(names))
-    roles = {name: name for name in names}
-    votes = UnfoldedSource(found, table)
-    votes.load(names)
-    record = np.asarray(found.record, np.int64)
-    one_each = len(record) == len(found.row) and bool((record == np.arange(len(record))).all())
-    selection = Selection.of(votes, len(found.row), None if one_each else record)
-    if (kept := table.kept()) is not None:
-        out = np.flatnonzero(~kept[np.asarray(found.row, np.int64)])
-        selection.mark(out, Selection.LEFT_OUT)
-    if every_column and found.in_place:  # to be written back
-        table.load(table.names, condition=options.where)
-    for number, reason in found.aside.items():
-        selection.set_records_aside(np.array([number]), "", reason)
-    selection.mark(np.asarray(found.empty, np.int64), Selection.EMPTY)
-    return votes, Plan(plan.format, layout, roles, found.context), selection
-
-
-def _context(table: Source, plan: Plan, options: ReadOptions) -> By:
-    """The column of contexts, or several: that of the format, or those asked for."""
-    if not options.by:
-        return plan.context
-    requested = context_names(options.by)
-    if len(requested) == 1 and lookup(table, table.names, requested[0]) is None:
-        requested = tuple(name.strip() for name in requested[0].split(","))
-    names = tuple(require_context(table, name, plan.roles) for name in requested)
-    if len(set(names)) < len(names):
-        raise RequestError(f"--by {','.join(requested)}: a column is there twice; name each once")
-    by = names if len(names) > 1 else names[0]
-    if plan.context and by != plan.context:
-        raise RequestError(
-            f"--by {','.join(names)}: the items of the format {plan.format.name} are replies, "
-            f"whose contexts are the prompts ({plan.context!r}); with --format plain and --columns "
-            "winner=..., loser=... items are texts, whatever was asked"
-        )
-    return by
-
-
-def _loaded(
-    table: Source,
-    plan: Plan,
-    options: ReadOptions,
-    by: By,
-    covariates: tuple[CovariateColumns, ...],
-    every_column: bool,
-) -> Selection:
-    """Load what is needed of a table whose rows are votes."""
-    roles = plan.roles
-    replies = [roles[role] for role in plan.layout[:2]] if plan.replies else []
-    prompts = list(context_names(by)) if plan.replies else []
-    names = [*roles.values(), *(n for c in covariates for n in c.names), *context_names(by)]
-    names += [resolve_column(table, each, "what names a row (--unique)") for each in options.unique]
-    names += [each for each in plan.format.unique if each in table.names]
-    noted = () if plan.format.noted is None else plan.format.noted[:1]
-    names += [each for each in (*noted, WORK_TIME) if each in table.names]
-    if every_column:
-        names = list(table.names)
-    else:
-        names = [name for name in names if name not in (*replies, *prompts)]
-    rows = table.load(names, replies=replies, prompts=prompts, condition=options.where)
-    refuse_empty(table, rows, "votes")
-    selection = Selection.of(table, rows)
-    if (kept := table.kept()) is not None:
-        selection.mark(np.flatnonzero(~kept), Selection.LEFT_OUT)
-    return selection
-
-
-def _choose(
-    selection: Selection, plan: Plan, options: ReadOptions, by: By,
-    covariates: tuple[CovariateColumns, ...], seen: NDArray[np.uint64] | None,
-) -> None:  # fmt: skip
-    """Leave out rows that are doubled, empty or bad."""
-    table, values = selection.table, require_values(options.values)
-    for row, reason in table.broken().items():
-        selection.set_aside(np.array([row]), "", reason.partition(";")[0])
-    unique = options.unique or tuple(n for n in plan.format.unique if n in table.names)
-    if unique:
-        selection.drop_doubled(unique, seen)
-    skip = options.skip_bad is not False
-    if plan.layout is SIDES and (plan.format is not PLAIN or skip or "" in values.values()):
-        labels, codes = table.encode(plan.roles["winner"])
-        if all(label.__hash__ is not None for label in labels):
-            blank = empty_codes(labels, plan, values)
-            selection.drop_empty(blank, codes)
-    if skip:
-        roles = plan.roles
-        columns = [(roles[role], "item label") for role in plan.layout[:2]]
-        columns += [(roles["worker"], "worker label")] if "worker" in roles else []
-        columns += [(name, "context") for name in context_names(by)]
-        numbers = [(roles[role], role) for role in ("outcome", "weight") if role in roles]
-        numbers += [(name, "covariate") for name in number_columns(table, covariates)]
-        set_bad_aside(selection, plan, values, labels=columns, numbers=numbers)
-        if isinstance(options.skip_bad, str | os.PathLike) and selection.reasons:
-            hidden = (
-                {} if options.hide_workers is None else {roles.get("worker"): options.hide_workers}
-            )
-            selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())), hidden)
-    selection.refuse_nothing()
-
-
-def _pooled(table: Source, has_workers: bool) -> tuple[str, ...]:
+def _pooled(table: Source, plan: Plan) -> tuple[str, ...]:
     """Warn that the votes of several files are pooled, where each may be of another judge."""
-    if has_workers or len(table.files) < 2:
+    if "worker" in plan.roles or len(table.files) < 2:
         return ()
     shown = ", ".join(table.files[:3]) + (", ..." if len(table.files) > 3 else "")
     return (
@@ -579,8 +418,8 @@ def _pooled(table: Source, has_workers: bool) -> tuple[str, ...]:
     )
 
 
-def _noted(selection: Selection, plan: Plan) -> tuple[str, ...]:
-    """Rows that the format marks and that are used all the same, counted."""
+def _marked(selection: Selection, plan: Plan) -> tuple[str, ...]:
+    """Count the rows that the format marks and that are used all the same."""
     noted = plan.format.noted
     if noted is None or noted[0] not in selection.table.names:
         return ()

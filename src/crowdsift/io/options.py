@@ -1,4 +1,4 @@
-"""How votes are to be read: one record instead of many parameters passed by hand."""
+"""How votes are to be read: one record, checked once, before any file is opened."""
 
 from __future__ import annotations
 
@@ -10,11 +10,17 @@ from types import MappingProxyType
 from typing import Any
 
 from crowdsift.errors import RequestError
+from crowdsift.io.formats import PLAIN, format_names, known_formats
+from crowdsift.io.resources import size_of
+from crowdsift.io.sql import require_condition
 from crowdsift.votes.labels import By
 from crowdsift.votes.pseudonyms import Hiding
 
-__all__ = ["ReadOptions"]
-
+# The roles of our own columns, and further ones of our formats.
+ROLES = ("winner", "loser", "left", "right", "first", "second", "outcome", "worker", "weight")
+_OF_FORMATS = ("context", "item", "rank", "task")
+MEANINGS = ("left", "right", "tie", "both bad")
+_NO_ANSWER = ("", "empty", "none", "skip")
 _NONE: Mapping[str, str] = MappingProxyType({})
 _REMEMBERED = (
     "columns",
@@ -30,7 +36,7 @@ _REMEMBERED = (
 
 @dataclass(frozen=True)
 class ReadOptions:
-    """What a user says about votes beside where they are; the parameters of `crowdsift.read`.
+    """Hold what a user says about votes beside where they are: the parameters of `crowdsift.read`.
 
     Public functions take these as keyword arguments and build one record of them, which is
     passed on whole.
@@ -122,10 +128,54 @@ class ReadOptions:
             isinstance(self.threads, bool) or not isinstance(self.threads, int)
         ):
             raise _wrong("threads", "a whole number", self.threads)
+        self._refuse_unknown()
+
+    def _refuse_unknown(self) -> None:
+        """Refuse formats, roles, meanings, conditions and amounts that do not exist."""
+        if self.format_name not in ("auto", PLAIN.name) and self.format_name not in format_names():
+            names = ", ".join(format_names())
+            raise RequestError(f"unknown format {self.format!r}; the formats are auto, {names}")
+        for role in set(self.columns) - {*ROLES, *_OF_FORMATS}:
+            if not any(role in each.columns for each in known_formats()):
+                raise RequestError(
+                    f"columns maps {role!r}, which is no column of votes; these are "
+                    f"{', '.join(ROLES)}"
+                )
+        _ = self.meanings
+        if self.where:
+            require_condition(self.where)
+        if self.memory:
+            size_of(self.memory)
+
+    @property
+    def format_name(self) -> str:
+        """Return the name of the format as formats spell theirs."""
+        return self.format.replace("_", "-").lower()
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """Return what answers mean: left, right, tie, "both bad", or "" for no answer.
+
+        Examples
+        --------
+        >>> from crowdsift.io.options import ReadOptions
+        >>> ReadOptions(values={"A": "left", "?": "empty"}).meanings
+        {'A': 'left', '?': ''}
+        """
+        known = {}
+        for answer, meaning in self.values.items():
+            word = meaning.strip().lower().replace("_", " ")
+            if word not in (*MEANINGS, *_NO_ANSWER):
+                raise RequestError(
+                    f"--values {answer}={meaning}: an answer means left, right, tie, both_bad or "
+                    "empty"
+                )
+            known[answer.strip()] = "" if word in _NO_ANSWER else word
+        return known
 
     @classmethod
     def of(cls, reading: Mapping[str, Any], threads: int | None) -> ReadOptions:
-        """Of keywords as users give them; one that is unknown is refused with those that are."""
+        """Make a record of keywords as users give them; refuse one that is unknown."""
         known = [each.name for each in fields(cls)]
         if wrong := sorted(set(reading) - set(known)):
             raise RequestError(
@@ -147,7 +197,7 @@ class ReadOptions:
         return {k: dict(v) if isinstance(v, Mapping) else v for k, v in values.items()}
 
     def changed(self) -> list[str]:
-        """The names of the options that differ from their defaults, but for those of resources."""
+        """Return the names of the options that differ from their defaults, resources left out."""
         return [
             each.name
             for each in fields(self)
@@ -184,7 +234,7 @@ def _names(given: Any, name: str) -> tuple[str, ...]:
 
 
 def _contexts(given: Any) -> By:
-    """One name as text, several as a tuple."""
+    """Return one name as text, several as a tuple."""
     names = _names(given, "by")
     return names if len(names) > 1 else "".join(names)
 

@@ -1,4 +1,10 @@
-"""Which rows become votes: those left out, doubled, empty and bad are counted, and put aside."""
+"""Choose the rows that become votes, and say what became of the others.
+
+Rows that are left out, doubled, empty or bad are counted. Rows that seem to be uploaded twice are
+found: a row is suspicious if it equals an earlier one in columns that otherwise tell all rows
+apart; if far more rows are equal than pairs of items repeat by chance, while hardly any worker
+answers a pair differently the second time; or if a block of rows comes again in the same order.
+"""
 
 from __future__ import annotations
 
@@ -13,26 +19,148 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.errors import InputError, RequestError
-from crowdsift.io.columns import resolve_column
+from crowdsift.errors import InputError
+from crowdsift.io.columns import (
+    LAYOUTS,
+    SIDES,
+    Plan,
+    number_columns,
+    refuse_empty,
+    resolve_column,
+)
 from crowdsift.io.files import replace_file
-from crowdsift.io.formats.base import SIDES, TIE
+from crowdsift.io.formats import PLAIN, SIDE_WORDS, TIE_WORDS
 from crowdsift.votes.intake import Intake
-from crowdsift.votes.labels import MISSING, LabelError, is_empty, match_labels, shown
+from crowdsift.votes.labels import MISSING, LabelError, context_names, is_empty, match_labels, shown
 from crowdsift.votes.source import LIMITS, SortedCodes, Source
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
     from numpy.typing import NDArray
 
-    from crowdsift.io.columns import Plan
     from crowdsift.io.duck import Added
+    from crowdsift.io.options import ReadOptions
     from crowdsift.votes.pseudonyms import Hiding
-    from crowdsift.votes.source import Source
 
     Hashes = NDArray[np.uint64]
-    from collections.abc import Iterable
+
+WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
+_NAMING = "what names a row (--unique)"
+_OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
+_MIN_REPEATED = 20  # rows that repeat, or rows of a block, below which chance explains them
+_CLEARLY = 5.0  # standard deviations beyond chance
+_CONFLICTS = 0.1  # second answers that differ, per equal one, where workers judge pairs again
+_SAMPLE = 1 << 19  # about the number of rows that are sorted
+_MAX_BLOCK_ROWS = 1 << 22  # beyond these only equal rows are counted, not their order
+_ODD = np.uint64(0x9E3779B97F4A7C15)  # by which hashes of several columns are mixed
+
+
+def unfold(
+    table: Source, plan: Plan, options: ReadOptions, *, every_column: bool
+) -> tuple[Source, Plan]:
+    """Return the votes of nested records as a table, and the plan of its columns."""
+    from crowdsift.io.frames import UnfoldedSource
+
+    assert plan.format.unfold is not None
+    found = plan.format.unfold(table, plan.roles, options.where)
+    kept = table.kept()
+    if every_column and found.in_place:  # to be written back
+        table.load(table.names, condition=options.where)
+    names = tuple(found.columns)
+    layout = next(each for each in LAYOUTS if set(each) <= set(names))
+    roles = {name: name for name in names}
+    return UnfoldedSource(found, table, kept), Plan(plan.format, layout, roles, found.context)
+
+
+def load_rows(table: Source, plan: Plan, options: ReadOptions, *, every_column: bool) -> Selection:
+    """Load the columns that votes need; rows that do not meet the condition are left out."""
+    if plan.format.unfold is not None:
+        return _unfolded_rows(table)
+    pair, contexts = plan.pair, context_names(plan.by)
+    replies, prompts = (pair, contexts) if plan.format.replies else ((), ())
+    names = [*plan.roles.values(), *(n for c in plan.covariates for n in c.names), *contexts]
+    names += [resolve_column(table, each, _NAMING) for each in options.unique]
+    noted = () if plan.format.noted is None else plan.format.noted[:1]
+    names += [n for n in (*plan.format.unique, *noted, WORK_TIME) if n in table.names]
+    names = [name for name in names if name not in (*replies, *prompts)]
+    names = list(table.names) if every_column else names
+    rows = table.load(names, replies=replies, prompts=prompts, condition=options.where)
+    refuse_empty(table, rows, "votes")
+    selection = Selection(table, np.zeros(rows, np.uint8))
+    if (kept := table.kept()) is not None:
+        selection.mark(np.flatnonzero(~kept), Selection.LEFT_OUT)
+    return selection
+
+
+def _unfolded_rows(table: Any) -> Selection:
+    """Select the votes of nested records: void, empty and unwanted records are not used."""
+    found, kept = table.unfolded, table.kept_rows
+    table.load(table.names)
+    record = np.asarray(found.record, np.int64)
+    one_each = len(record) == len(found.row) and bool((record == np.arange(len(record))).all())
+    selection = Selection(table, np.zeros(len(found.row), np.uint8), None if one_each else record)
+    if kept is not None:
+        out = np.flatnonzero(~kept[np.asarray(found.row, np.int64)])
+        selection.mark(out, Selection.LEFT_OUT)
+    for number, reason in found.aside.items():
+        selection.set_records_aside(np.array([number]), "", reason)
+    selection.mark(np.asarray(found.empty, np.int64), Selection.EMPTY)
+    return selection
+
+
+def choose_rows(
+    selection: Selection, plan: Plan, options: ReadOptions, seen: NDArray[np.uint64] | None
+) -> None:
+    """Leave out rows that are broken, doubled, empty, and with `skip_bad` those that are bad."""
+    table, roles = selection.table, plan.roles
+    for row, reason in table.broken().items():
+        selection.set_aside(np.array([row]), "", reason.partition(";")[0])
+    if unique := plan.unique(table, options):
+        selection.drop_doubled(unique, seen)
+    skip, values = options.skip_bad is not False, options.meanings
+    if plan.layout is SIDES and (plan.format is not PLAIN or skip or "" in values.values()):
+        labels, codes = table.encode(roles["winner"])
+        if all(label.__hash__ is not None for label in labels):
+            known = meanings(labels, plan, values)
+            selection.drop_empty([code for code, word in enumerate(known) if word == ""], codes)
+    if skip:
+        _set_bad_aside(selection, plan, values)
+        if isinstance(options.skip_bad, str | os.PathLike) and selection.reasons:
+            hiding = options.hide_workers
+            hidden = {} if hiding is None else {roles.get("worker"): hiding}
+            selection.write_aside(options.skip_bad, list(dict.fromkeys(roles.values())), hidden)
+    selection.refuse_nothing()
+
+
+def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) -> None:
+    """Set aside every row with a fault, for `--skip-bad`.
+
+    The checks are those that otherwise refuse a table at its first bad row; what escaped here would
+    still be refused there.
+    """
+    table, roles = selection.table, plan.roles
+    labels = [(column, "item label") for column in plan.pair]
+    labels += [(roles["worker"], "worker label")] if "worker" in roles else []
+    labels += [(name, "context") for name in context_names(plan.by)]
+    for column, what in labels:
+        selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
+    numbers = [(roles[role], role) for role in ("outcome", "weight") if role in roles]
+    numbers += [(name, "covariate") for name in number_columns(table, plan.covariates)]
+    for column, role in numbers:
+        low, high = LIMITS[role]
+        given = table.numbers(column)
+        bad = ~(np.isfinite(given) & (given >= low) & (given <= high))
+        selection.set_aside(np.flatnonzero(bad), column, f"not a valid {role}")
+    if len(selection.rows) == 0:
+        return
+    chosen, rows = selection.selected(), selection.rows
+    items, (first, second) = chosen.labels(plan.pair, "item label")
+    selection.set_aside(rows[first == second], plan.pair[0], "an item compared with itself")
+    if plan.layout[-1] == "winner":
+        answers = read_answers(chosen, plan, values, items, first, second)
+        wrong = answers.unknown | answers.clash
+        selection.set_aside(rows[wrong], roles["winner"], "a winner that is neither side")
 
 
 class Selected(Source):
@@ -163,11 +291,6 @@ class Selection:
 
     USED, LEFT_OUT, DOUBLED, EMPTY, ASIDE = range(5)
 
-    @classmethod
-    def of(cls, table: Source, rows: int, record: NDArray[np.int64] | None = None) -> Selection:
-        """All rows, or records, are used at first."""
-        return cls(table, np.zeros(rows, np.uint8), record)
-
     @property
     def rows(self) -> NDArray[np.int64]:
         """The rows that are used so far."""
@@ -200,9 +323,7 @@ class Selection:
 
         Rows without an entry are not equal to any other.
         """
-        names = [
-            resolve_column(self.table, name, "what names a row (--unique)") for name in columns
-        ]
+        names = [resolve_column(self.table, name, _NAMING) for name in columns]
         rows = self.rows
         key = np.zeros(len(rows), np.int64)
         ids = np.full(len(rows), _number("\0".join(names)), np.uint64)
@@ -235,9 +356,9 @@ class Selection:
         used = self.ids[(self.state == self.USED) & (self.ids != 0)]
         return np.unique(used) if len(used) else None
 
-    def drop_empty(self, blank: set[int], codes: NDArray[np.uint32]) -> None:
+    def drop_empty(self, blank: Sequence[int], codes: NDArray[np.uint32]) -> None:
         """Rows whose answer is none: no entry, or one of the codes that mean nothing."""
-        empty = np.flatnonzero((codes == MISSING) | np.isin(codes, list(blank)))
+        empty = np.flatnonzero((codes == MISSING) | np.isin(codes, blank))
         self.mark(empty if self.record is None else self.record[empty], self.EMPTY)
 
     def intake(self, name: str, votes: int, both_bad: int, notes: tuple[str, ...]) -> Intake:
@@ -295,79 +416,11 @@ class Selection:
                 writer.writerow([*self.table.place(row), column, reason, *shown])
 
 
-_NUMBERS = {"outcome": "outcome", "weight": "weight"}
-
-
-def set_bad_aside(
-    selection: Selection,
-    plan: Plan,
-    values: Mapping[str, str],
-    *,
-    labels: Sequence[tuple[str, str]],
-    numbers: Sequence[tuple[str, str]],
-) -> None:
-    """Mark every row with a fault, and what it is.
-
-    Parameters
-    ----------
-    selection
-        The rows so far.
-    plan, values
-        What the columns are and what answers mean.
-    labels
-        Columns of labels and what they are, as ("left", "item label").
-    numbers
-        Columns of numbers and their roles.
-    """
-    table = selection.table
-    for column, what in labels:
-        selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
-    for column, role in numbers:
-        low, high = LIMITS[role]
-        given = table.numbers(column)
-        bad = ~(np.isfinite(given) & (given >= low) & (given <= high))
-        selection.set_aside(np.flatnonzero(bad), column, f"not a valid {role}")
-    if len(selection.rows) == 0:
-        return
-    chosen, rows = selection.selected(), selection.rows
-    one, two = (plan.roles[role] for role in plan.layout[:2])
-    items, (first, second) = chosen.labels([one, two], "item label")
-    selection.set_aside(rows[first == second], one, "an item compared with itself")
-    if plan.layout[-1] == "winner":
-        answers = read_answers(chosen, plan, values, items, first, second)
-        wrong = answers.unknown | answers.clash
-        selection.set_aside(rows[wrong], plan.roles["winner"], "a winner that is neither side")
-
-
 def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
     """The rows without a label in a column."""
     labels, codes = table.encode(column)
     unfit = [c for c, label in enumerate(labels) if label.__hash__ is None or is_empty(label)]
     return np.flatnonzero((codes == MISSING) | np.isin(codes, unfit))
-
-
-_OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5, "both bad": 0.5}
-_EMPTY = ("", "empty", "none", "skip")
-
-
-def require_values(values: Mapping[str, str]) -> dict[str, str]:
-    """What a user says that answers mean, in our words.
-
-    Examples
-    --------
-    >>> from crowdsift.io.rows import require_values
-    >>> require_values({"A": "left", "?": "empty"})
-    {'A': 'left', '?': ''}
-    """
-    known = {}
-    for answer, meaning in values.items():
-        word = meaning.strip().lower().replace("_", " ")
-        if word not in _OUTCOME and word not in _EMPTY:
-            raise RequestError(
-                f"--values {answer}={meaning}: an answer means left, right, tie, both_bad or empty"
-            )
-        known[answer.strip()] = "" if word in _EMPTY else word
-    return known
 
 
 def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> list[str | None]:
@@ -377,9 +430,9 @@ def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> li
     """
     words = {"left": "left", "right": "right", "tie": "tie"}
     if plan.format.words:
-        for one, two in SIDES[:5]:  # not 0 and 1: 1 is the second of these, the first of 1 and 2
-            words |= {one: "left", two: "right"} if one not in ("1",) else {}
-        words |= dict.fromkeys(TIE, "tie")
+        for one, two in SIDE_WORDS[:5]:  # not 0 and 1, nor 1 and 2: 1 would be either side
+            words |= {one: "left", two: "right"} if one != "1" else {}
+        words |= dict.fromkeys(TIE_WORDS, "tie")
     for role in ("left", "right"):  # the name of the side's own column, or the end of it
         name = plan.roles.get(role, role)
         prefix = plan.format.pairs
@@ -481,7 +534,9 @@ def _neither(
     )
     more = f" and {int((count > 0).sum()) - len(often)} more" if (count > 0).sum() > 8 else ""
     texts = [str(answers.labels[code])[:20] for code in often[:4]]
-    mapped = ",".join(f"{text}={'tie' if text.casefold() in TIE else '...'}" for text in texts)
+    mapped = ",".join(
+        f"{text}={'tie' if text.casefold() in TIE_WORDS else '...'}" for text in texts
+    )
     return table.fault(
         row, column,
         f"the winner {shown(answers.labels[answers.codes[row]])} is neither side; it must be left, "
@@ -489,19 +544,6 @@ def _neither(
         f"neither: {listed}{more}; correct the cells, say what they mean with --values "
         f'"{mapped}" (left, right, tie or empty), or set such rows aside with --skip-bad',
     )  # fmt: skip
-
-
-def empty_codes(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> set[int]:
-    """The codes of answers that are none."""
-    return {code for code, word in enumerate(meanings(labels, plan, values)) if word == ""}
-
-
-_FEWEST = 20  # rows that repeat, or rows of a block, below which chance explains them
-_CLEARLY = 5.0  # standard deviations beyond chance
-_CONFLICTS = 0.1  # second answers that differ, per equal one, where workers judge pairs again
-_SAMPLE = 1 << 19  # about the number of rows that are sorted
-_MAX_BLOCK_ROWS = 1 << 22  # beyond these only equal rows are counted, not their order
-_ODD = np.uint64(0x9E3779B97F4A7C15)
 
 
 @dataclass(frozen=True)
@@ -543,7 +585,7 @@ def find_repeats(
             return Repeats(step * again, int(some[at]), "every column")
         vote = vote if named else whole
     chance = _expected(pair, worker, step)
-    bound = chance + _CLEARLY * np.sqrt(chance) + _FEWEST
+    bound = chance + _CLEARLY * np.sqrt(chance) + _MIN_REPEATED
     equal, judged = step * again, step * (len(some) - _distinct(cell[some]))
     if not named and equal > bound and judged - equal <= max(_CONFLICTS * equal, bound):
         return Repeats(equal, int(some[at]), "worker, items and answer")
@@ -593,26 +635,26 @@ def _block(vote: Hashes, step: int) -> Repeats | None:
 
     A window of fewer different rows may come again by chance, as where a file is sorted.
     """
-    count = len(vote) - _FEWEST + 1
-    if count <= _FEWEST:
+    count = len(vote) - _MIN_REPEATED + 1
+    if count <= _MIN_REPEATED:
         return None
     powers = np.full(len(vote), _ODD, np.uint64)
     powers[0] = 1
     sums = np.concatenate([[np.uint64(0)], np.cumsum(vote * np.cumprod(powers))])
     powers[1:] = pow(int(_ODD), -1, 1 << 64)
-    window = _mixed((sums[_FEWEST:] - sums[:-_FEWEST]) * np.cumprod(powers)[:count])
+    window = _mixed((sums[_MIN_REPEATED:] - sums[:-_MIN_REPEATED]) * np.cumprod(powers)[:count])
     at = np.flatnonzero(window % np.uint64(step) == 0)
     _, first, code = np.unique(window[at], return_index=True, return_inverse=True)
-    later = at[at - at[first[code.reshape(-1)]] >= _FEWEST]
-    views = np.lib.stride_tricks.sliding_window_view(vote, _FEWEST)
+    later = at[at - at[first[code.reshape(-1)]] >= _MIN_REPEATED]
+    views = np.lib.stride_tricks.sliding_window_view(vote, _MIN_REPEATED)
     kept = [np.zeros(0, np.int64)]
     for start in range(0, len(later), 1 << 16):
         part = later[start : start + (1 << 16)]
         varied = (np.diff(np.sort(views[part], axis=1), axis=1) != 0).sum(axis=1) + 1
-        kept.append(part[2 * varied >= _FEWEST])
+        kept.append(part[2 * varied >= _MIN_REPEATED])
     begins = np.concatenate(kept)
     change = np.bincount(begins, minlength=len(vote) + 1) - np.bincount(
-        begins + _FEWEST, minlength=len(vote) + 1
+        begins + _MIN_REPEATED, minlength=len(vote) + 1
     )
     covered = np.cumsum(change)[:-1] > 0
     if not covered.any():

@@ -19,9 +19,10 @@ import numpy as np
 
 from crowdsift._core import collapse
 from crowdsift.errors import InputError, ResourceError
-from crowdsift.io.columns import PLAIN, WINNER, plan_reading
+from crowdsift.io.columns import WINNER, plan_reading
 from crowdsift.io.duck import FileSource
 from crowdsift.io.files import TemporaryFolder
+from crowdsift.io.formats import PLAIN
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.parts import Part, expanded, scan
 from crowdsift.io.resources import limited_memory, size_of

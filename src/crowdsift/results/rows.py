@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
-from crowdsift.io.formats.mturk import Batch, read_batch
+from crowdsift.io.formats.platforms import Batch, read_batch
 from crowdsift.io.ingest import coded_votes, read_votes
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons

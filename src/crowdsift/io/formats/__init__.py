@@ -1,31 +1,264 @@
-"""The formats in which tools of the field write votes, in the order in which they are tried."""
+"""Formats in which tools write votes: what a format is, and which ones are known.
 
-from crowdsift.io.formats.arena import ARENA, ARENA_RANK
-from crowdsift.io.formats.argilla import ARGILLA
-from crowdsift.io.formats.base import Format, Found
-from crowdsift.io.formats.evalica import EVALICA
-from crowdsift.io.formats.label_studio import LABEL_STUDIO, LABEL_STUDIO_MIN
-from crowdsift.io.formats.mtbench import MTBENCH, MTBENCH_PAIRS
-from crowdsift.io.formats.mturk import MTURK
-from crowdsift.io.formats.rankings import RANKINGS
-from crowdsift.io.formats.toloka import CROWD_KIT, TOLOKA
-from crowdsift.io.formats.trl import TRL
+A format says by which columns it is recognised, which column has which role, and what answers mean.
+Ours are listed below; other packages add theirs by entry points of the group `crowdsift.formats`
+(docs/architecture.md, "Add a format"). Either way a name such as "package.module:NAME" leads to a
+`Format` or to several in a tuple, which is imported only when votes are not in our own columns.
+"""
 
-__all__ = ["FORMATS", "NAMES", "Format", "Found"]
+from __future__ import annotations
 
-FORMATS: tuple[Format, ...] = (
-    MTBENCH,
-    MTBENCH_PAIRS,
-    ARENA,
-    ARENA_RANK,
-    *TRL,
-    MTURK,
-    TOLOKA,
-    CROWD_KIT,
-    LABEL_STUDIO,
-    LABEL_STUDIO_MIN,
-    *ARGILLA,
-    RANKINGS,
-    EVALICA,
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.errors import RequestError
+
+if TYPE_CHECKING:
+    from importlib.metadata import EntryPoint
+
+    from crowdsift.votes.source import Source
+
+__all__ = ["PLAIN", "Format", "Found", "Unfolded", "format_names", "known_formats", "side_columns"]
+
+GROUP = "crowdsift.formats"
+# In the order in which they are tried; those of other packages come after them.
+OURS = {
+    "mtbench": "crowdsift.io.formats.arena:MTBENCH",
+    "arena": "crowdsift.io.formats.arena:ARENA",
+    "trl": "crowdsift.io.formats.trl:TRL",
+    "mturk": "crowdsift.io.formats.platforms:MTURK",
+    "toloka": "crowdsift.io.formats.platforms:TOLOKA",
+    "crowd-kit": "crowdsift.io.formats.platforms:CROWD_KIT",
+    "label-studio": "crowdsift.io.formats.label_studio:LABEL_STUDIO",
+    "argilla": "crowdsift.io.formats.rankings:ARGILLA",
+    "rankings": "crowdsift.io.formats.rankings:RANKINGS",
+    "evalica": "crowdsift.io.formats.arena:EVALICA",
+}
+# The two sides as people name columns and answers.
+SIDE_WORDS = (
+    ("left", "right"),
+    ("a", "b"),
+    ("1", "2"),
+    ("first", "second"),
+    ("one", "two"),
+    ("0", "1"),
+    ("x", "y"),
 )
-NAMES = ("plain", *dict.fromkeys(each.name for each in FORMATS))
+TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
+
+
+@dataclass(frozen=True)
+class Format:
+    """A format of votes, recognised by its columns.
+
+    Attributes
+    ----------
+    name, title
+        As ``--format`` names it, and in words.
+    columns
+        For every role the names under which its column goes; the first one there counts. Roles
+        are those of our own layouts, and ``context``.
+    needs
+        Roles without which this is not the format.
+    marks, without
+        Further columns that must be there (* stands for any letters), and that must not.
+    values
+        What answers mean: left, right, tie, "both bad", or "" for no answer.
+    unique
+        Columns that name a row; the same row may stand there twice.
+    noted
+        A column, a value of it, and words for the rows with that value, which are counted.
+    workers
+        Whether the format knows workers.
+    replies
+        Whether items are replies to a prompt, which is their context.
+    pairs, answers
+        What the names of the two columns of items, and that of the answer, begin with.
+    words
+        Whether answers are words for sides, such as A, B and equal.
+    decode
+        Finds the answer in what its cell holds, such as JSON; None where that is the answer.
+    unfold
+        Makes rows of votes of what is nested, given the table, the roles and a condition; None
+        where a row is a vote.
+    """
+
+    name: str
+    title: str
+    columns: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    needs: tuple[str, ...] = ()
+    marks: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    values: Mapping[str, str] = field(default_factory=dict)
+    unique: tuple[str, ...] = ()
+    noted: tuple[str, str, str] | None = None
+    workers: bool = True
+    replies: bool = False
+    pairs: str = ""
+    answers: str = ""
+    words: bool = False
+    decode: Callable[[str], str] | None = None
+    unfold: Callable[[Source, Mapping[str, str], str], Unfolded] | None = None
+
+    @property
+    def is_nested(self) -> bool:
+        """Return whether the columns that a user names are inside of records."""
+        return self.unfold is not None and bool(self.marks)
+
+    def find(self, names: Sequence[str], mapped: Mapping[str, str]) -> Found:
+        """Look for the columns of the format among names; `mapped` are roles that a user gave."""
+        roles = dict(mapped)
+        for role, known in self.columns.items():
+            there = next((name for name in known if name in names), None)
+            if role not in roles and there is not None:
+                roles[role] = there
+        if self.pairs:
+            inputs = [name for name in names if name.startswith(self.pairs)]
+            found = side_columns(inputs)
+            if len(found) == 1 and "left" not in roles and "right" not in roles:
+                roles["left"], roles["right"] = found[0]
+        if self.answers and "winner" not in roles:
+            answers = [name for name in names if name.startswith(self.answers)]
+            if len(answers) == 1:
+                roles["winner"] = answers[0]
+        lacking = [self._shown(role) for role in self.needs if role not in roles]
+        met = {mark: bool(filter_names(names, mark)) for mark in self.marks}
+        lacking += [mark for mark, is_met in met.items() if not is_met]
+        present = [roles[role] for role in self.needs if role in roles]
+        present += [mark for mark, is_met in met.items() if is_met]
+        return Found(self, roles, tuple(present), tuple(lacking))
+
+    def fits(self, names: Sequence[str], mapped: Mapping[str, str]) -> bool:
+        """Whether all columns are there, and the roles given by a user are roles of the format."""
+        own = {*self.columns, *self.needs, "worker", "weight"}
+        if set(mapped) - own or set(self.without) & set(names):
+            return False
+        same = all(
+            role in ("worker", "weight") or name in self.columns.get(role, (name,))
+            for role, name in mapped.items()
+        )
+        return same and not self.find(names, mapped).lacking
+
+    def _shown(self, role: str) -> str:
+        if role in ("left", "right") and self.pairs:
+            return f"{self.pairs}* for {role}"
+        if role == "winner" and self.answers:
+            return f"{self.answers}*"
+        return " or ".join(self.columns.get(role, (role,)))
+
+
+@dataclass(frozen=True)
+class Found:
+    """The columns of a format that are there, by role, and those that lack."""
+
+    format: Format
+    roles: Mapping[str, str]
+    there: tuple[str, ...]
+    lacking: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Unfolded:
+    """Columns of votes, and for each the number of the record that it was made of.
+
+    Attributes
+    ----------
+    columns
+        The entries by the name of the column: names of our own layouts, and further ones.
+    record
+        For every vote the record (annotation, ranking) it is of, counted from 0.
+    row
+        For every record the row of the source that holds it.
+    aside
+        Records that are void, and why.
+    empty
+        Records without an answer.
+    context
+        The column of contexts, "" for none.
+    texts
+        The whole texts of labels that were cut, for writing.
+    in_place
+        Where every row of the source is one vote: the source's column of each of ours.
+    """
+
+    columns: Mapping[str, Sequence[Any]]
+    record: Sequence[int]
+    row: Sequence[int]
+    aside: Mapping[int, str] = field(default_factory=dict)
+    empty: Sequence[int] = ()
+    context: str = ""
+    texts: Mapping[str, str] = field(default_factory=dict)
+    in_place: Mapping[str, str] = field(default_factory=dict)
+
+
+PLAIN = Format(name="plain", title="our own columns")
+
+
+@cache
+def known_formats() -> tuple[Format, ...]:
+    """Return all formats but our own columns, in the order in which they are tried."""
+    from importlib.metadata import EntryPoint, entry_points  # 20 ms that a plain fit can save
+
+    ours = [EntryPoint(name, value, GROUP) for name, value in OURS.items()]
+    others = sorted(entry_points(group=GROUP), key=lambda each: (each.name, each.value))
+    return tuple(form for entry in (*ours, *others) for form in _loaded(entry))
+
+
+def format_names() -> tuple[str, ...]:
+    """Return the names that ``--format`` takes beside "auto"."""
+    return tuple(dict.fromkeys(form.name for form in (PLAIN, *known_formats())))
+
+
+def _loaded(entry: EntryPoint) -> tuple[Format, ...]:
+    """Import the formats of an entry point; refuse what is none, with the place to look."""
+    try:
+        found: Any = entry.load()
+    except Exception as error:  # the code of another package
+        fault = f"it cannot be imported ({type(error).__name__}: {error})"
+    else:
+        forms = found if isinstance(found, tuple) else (found,)
+        if all(isinstance(form, Format) for form in forms):
+            return forms
+        fault = "it is neither a crowdsift.io.formats.Format nor a tuple of them"
+    raise RequestError(
+        f"the format {entry.name!r} ({entry.value}, entry point of {GROUP}): {fault}; update or "
+        "remove the package that adds it, or read with --format plain and --columns"
+    )
+
+
+def filter_names(names: Iterable[str], mark: str) -> list[str]:
+    """The names that a mark stands for."""
+    return [name for name in names if fnmatchcase(name, mark)]
+
+
+def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
+    """Pairs of names that differ in nothing but the side they name.
+
+    Examples
+    --------
+    >>> from crowdsift.io.formats import side_columns
+    >>> side_columns(["Input.image_a", "Input.image_b", "Input.prompt"])
+    [('Input.image_a', 'Input.image_b')]
+    >>> side_columns(["textLeft", "textRight"]), side_columns(["text1", "text2"])
+    ([('textLeft', 'textRight')], [('text1', 'text2')])
+    """
+    words = {name: _words(name) for name in names}
+    found = []
+    for one, first in words.items():
+        for two, second in words.items():
+            if len(first) != len(second):
+                continue
+            apart = [pair for pair in zip(first, second, strict=True) if pair[0] != pair[1]]
+            if len(apart) == 1 and apart[0] in SIDE_WORDS:
+                found.append((one, two))
+    return found
+
+
+def _words(name: str) -> list[str]:
+    """The words of a name: image_a, imageA and image-A are image and a."""
+    parts = re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+|[^\W\d_]+", name)
+    return [part.casefold() for part in parts]

@@ -1,9 +1,18 @@
-"""Chatbot Arena: two models, and which of their answers a judge preferred."""
+"""Battles of models: Chatbot Arena, MT-bench and evalica."""
 
-from crowdsift.io.formats.base import Format
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.io.formats import Format, Unfolded
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from crowdsift.votes.source import Source
 
 # Of later files "both bad" is an answer of its own; it says no more about the order than a tie.
-VERDICTS = {
+_VERDICTS = {
     "model_a": "left",
     "model_b": "right",
     "tie": "tie",
@@ -13,7 +22,7 @@ VERDICTS = {
     "both bad": "both bad",
 }
 
-ARENA = Format(
+_JUDGED = Format(
     name="arena",
     title="Chatbot Arena votes",
     columns={
@@ -23,16 +32,74 @@ ARENA = Format(
         "worker": ("judge", "judge_hash", "judge_id", "user_id"),
     },
     needs=("left", "right", "winner", "worker"),
-    values=VERDICTS,
+    values=_VERDICTS,
 )
 
 # arena-rank reads the same columns without judges.
-ARENA_RANK = Format(
+_WITHOUT_JUDGES = Format(
     name="arena-rank",
     title="battles of models without judges",
     columns={"left": ("model_a",), "right": ("model_b",), "winner": ("winner",)},
     needs=("left", "right", "winner"),
     without=("judge", "judge_hash", "judge_id", "user_id", "worker"),
-    values=VERDICTS,
+    values=_VERDICTS,
+    workers=False,
+)
+
+
+_SINGLE = Format(
+    name="mtbench",
+    title="MT-bench judgments",
+    columns={
+        "left": ("model_a",),
+        "right": ("model_b",),
+        "winner": ("winner",),
+        "worker": ("judge",),
+    },
+    needs=("left", "right", "winner", "worker"),
+    marks=("question_id", "turn"),
+    without=("tstamp", "language", "anony"),
+    values={**_VERDICTS, "tie (inconsistent)": "tie"},
+)
+
+
+def both_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """A row holds two games: the first with model_1 on the left, the second the other way round.
+
+    `g2_winner` names the model, not the side, so nothing is turned here.
+    """
+    names = ("model_1", "model_2", "g1_winner", "g2_winner", roles["worker"])
+    columns: dict[str, list[Any]] = {"left": [], "right": [], "winner": [], "worker": []}
+    row = []
+    table.load(names, condition=condition)
+    for number, (one, two, first, second, judge) in enumerate(table.rows(names)):
+        worker = " ".join(map(str, judge)) if isinstance(judge, list) else judge
+        for left, right, answer in ((one, two, first), (two, one, second)):
+            winner = {"model_1": one, "model_2": two, "tie": "tie"}.get(answer)
+            for name, entry in zip(columns, (left, right, winner, worker), strict=True):
+                columns[name].append(entry)
+            row.append(number)
+    return Unfolded(columns, range(len(row)), row)
+
+
+_BOTH_ORDERS = Format(
+    name="mtbench-pairs",
+    title="MT-bench judgments of an LLM, both orders in a row",
+    columns={"worker": ("judge",)},
+    needs=("worker",),
+    marks=("model_1", "model_2", "g1_winner", "g2_winner"),
+    unfold=both_games,
+)
+
+
+ARENA = (_JUDGED, _WITHOUT_JUDGES)
+MTBENCH = (_SINGLE, _BOTH_ORDERS)
+EVALICA = Format(
+    name="evalica",
+    title="pairs of evalica, without workers",
+    columns={"left": ("left",), "right": ("right",), "winner": ("winner",)},
+    needs=("left", "right", "winner"),
+    without=("worker",),
+    values={"left": "left", "right": "right", "tie": "tie", "draw": "tie", "ignore": ""},
     workers=False,
 )

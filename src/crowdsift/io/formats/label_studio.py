@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from crowdsift.errors import InputError
-from crowdsift.io.formats.base import SIDES, TIE, Format, side_columns
-from crowdsift.io.formats.unfolded import Unfolded
+from crowdsift.io.formats import SIDE_WORDS, TIE_WORDS, Format, Unfolded, side_columns
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -108,7 +107,7 @@ def unfold_min(table: Source, roles: Mapping[str, str], condition: str = "") -> 
 
 def _answered(data: dict[str, Any]) -> str:
     """The column of the answer: an object or a word for a side, and not one of the two sides."""
-    words = {*(word for pair in SIDES for word in pair), *TIE}
+    words = {*(word for pair in SIDE_WORDS for word in pair), *TIE_WORDS}
     for name, value in data.items():
         choice = _selected(value)
         if isinstance(value, list | dict) or str(choice).casefold() in words:
@@ -126,7 +125,7 @@ def _selected(value: Any) -> Any:
     return value
 
 
-LABEL_STUDIO_MIN = Format(
+_MIN_EXPORT = Format(
     name="label-studio",
     title="JSON-MIN export of Label Studio",
     columns={"worker": ("annotator",)},
@@ -135,7 +134,7 @@ LABEL_STUDIO_MIN = Format(
     words=True,
     unfold=unfold_min,
 )
-LABEL_STUDIO = Format(
+_EXPORT = Format(
     name="label-studio",
     title="JSON export of Label Studio",
     marks=("data", "annotations"),
@@ -143,3 +142,4 @@ LABEL_STUDIO = Format(
     words=True,
     unfold=unfold_annotations,
 )
+LABEL_STUDIO = (_EXPORT, _MIN_EXPORT)

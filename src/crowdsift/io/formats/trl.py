@@ -9,8 +9,7 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from crowdsift.io.formats.base import Format
-from crowdsift.io.formats.unfolded import Unfolded
+from crowdsift.io.formats import Format, Unfolded
 from crowdsift.votes.replies import cut, messages_of, reply_label
 
 if TYPE_CHECKING:

@@ -1,7 +1,7 @@
-"""Amazon Mechanical Turk: the results of a batch, as its page offers them for download.
+"""Crowd platforms: batches of Amazon Mechanical Turk, assignments of Toloka, crowd-kit.
 
-Answers are columns (Answer.choice), or JSON in one cell (Answer.taskAnswers), as forms made of
-crowd elements give them.
+Answers of a batch are columns (Answer.choice), or JSON in one cell (Answer.taskAnswers), as forms
+made of crowd elements give them.
 
 Rejected assignments are kept: they are votes like others, and what they are worth is for the fit
 to say. The intake counts them, and ``--where "AssignmentStatus != 'Rejected'"`` leaves them out.
@@ -18,7 +18,7 @@ from typing import Any
 
 from crowdsift.errors import InputError
 from crowdsift.io.files import replace_file
-from crowdsift.io.formats.base import Format
+from crowdsift.io.formats import Format
 from crowdsift.votes.source import Source
 
 
@@ -27,7 +27,7 @@ def task_answer(text: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.formats.mturk import task_answer
+    >>> from crowdsift.io.formats.platforms import task_answer
     >>> task_answer('[{"choice": {"A": false, "B": true}}]'), task_answer('[{"nicer": "A"}]')
     ('B', 'A')
     >>> task_answer('[{"category": {"label": "tie"}}]'), task_answer("A")
@@ -67,6 +67,29 @@ MTURK = Format(
     decode=task_answer,
 )
 
+TOLOKA = Format(
+    name="toloka",
+    title="assignments of Toloka",
+    columns={"worker": ("ASSIGNMENT:worker_id",)},
+    needs=("left", "right", "winner", "worker"),
+    marks=("ASSIGNMENT:assignment_id",),
+    noted=("ASSIGNMENT:status", "REJECTED", "rejected assignments"),
+    pairs="INPUT:",
+    words=True,
+    answers="OUTPUT:",
+)
+
+CROWD_KIT = Format(
+    name="crowd-kit",
+    title="comparisons of crowd-kit",
+    columns={
+        "left": ("left",),
+        "right": ("right",),
+        "winner": ("label",),
+        "worker": ("worker", "performer"),
+    },
+    needs=("left", "right", "winner", "worker"),
+)
 
 _WORKER, _STATUS = "WorkerId", "AssignmentStatus"
 _APPROVE, _REJECT = "Approve", "Reject"
@@ -85,7 +108,7 @@ def read_batch(table: Source) -> Batch:
 
     Examples
     --------
-    >>> from crowdsift.io.formats.mturk import read_batch
+    >>> from crowdsift.io.formats.platforms import read_batch
     >>> from crowdsift.votes.source import ArraySource
     >>> read_batch(ArraySource({"WorkerId": ["A"], "AssignmentStatus": ["Submitted"]})).rows
     [('A', 'Submitted')]
@@ -127,7 +150,7 @@ def write_review(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from crowdsift.io.formats.mturk import Batch, write_review
+    >>> from crowdsift.io.formats.platforms import Batch, write_review
     >>> batch = Batch(("WorkerId", "Approve", "Reject"), [("A", None, None)])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     done = write_review(batch, {"A": ("pay", "")}, pathlib.Path(folder, "review.csv"))
