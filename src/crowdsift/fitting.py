@@ -12,7 +12,7 @@ from crowdsift.io.item_features import with_item_features
 from crowdsift.io.items import read_gold, with_classes
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, MODELS, Model, as_model, holdout
-from crowdsift.models.unused import refuse_unused, require_workers
+from crowdsift.models.unused import refuse_unused, refuse_votes
 from crowdsift.numeric.arguments import whole_number, yes_or_no
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import blas_threads, thread_count
@@ -266,7 +266,7 @@ def fit(
         model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,
     )  # fmt: skip
-    require_workers(model, comparisons)
+    refuse_votes(model, comparisons, dependent=dependent_by is not None and gold is None)
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))
     known = read_gold(gold, comparisons, kept)
     started = time.perf_counter()

@@ -12,11 +12,11 @@
 #include <vector>
 
 #include "crowdsift/parallel.hpp"
+#include "crowdsift/simd.hpp"
 
 namespace crowdsift {
 
 constexpr std::size_t kMostCovariates = 64;
-constexpr double kSmoothingOfTypes = 3.14159 / 8.0;
 // Of exponents, and of a product of 1/Z before its logarithm is taken: neither overflows.
 constexpr double kFarthest = 300.0, kLargest = 1e150;
 
@@ -75,7 +75,7 @@ inline void covariate_messages(const CovariateVotes& votes, const CovariateTypes
             double total = 0.0, product = 1.0, G[kMostCovariates] = {};
             double* H = hessian + at * P * P;
             std::fill(H, H + P * P, 0.0);
-            const double beta = types.beta[at], square = kSmoothingOfTypes * beta * beta;
+            const double beta = types.beta[at], square = kLogisticSmoothing * beta * beta;
             for (std::size_t i = begin; i < end; ++i) {
                 const double* c = votes.C + i * P;
                 double z = beta * m[i] + votes.side[i] * types.only[t];
@@ -114,11 +114,11 @@ inline void covariate_messages(const CovariateVotes& votes, const CovariateTypes
 // their mean.
 inline void covariate_moments(const CovariateVotes& votes, const CovariateTypes& types,
                               const double* m, const double* V, const double* shift,
-                              const double* q, double least, double* alpha, double* kappa,
+                              const double* q, double least, double* alpha, double* curvature,
                               ThreadPool& pool) {
     const std::size_t P = votes.covariates, T = types.count;
     std::fill(alpha, alpha + 2 * votes.n, 0.0);
-    std::fill(kappa, kappa + 3 * votes.n, 0.0);
+    std::fill(curvature, curvature + 3 * votes.n, 0.0);
     each_worker(votes, pool, [&](std::size_t s) {
         const auto begin = static_cast<std::size_t>(votes.starts[s]);
         const auto end = static_cast<std::size_t>(votes.starts[s + 1]);
@@ -132,23 +132,23 @@ inline void covariate_moments(const CovariateVotes& votes, const CovariateTypes&
                 double z = beta * m[2 * i] + m[2 * i + 1];
                 for (std::size_t p = 0; p < P; ++p) z += c[p] * own[p];
                 const double variance = std::max(beta * (beta * W[0] + 2.0 * W[1]) + W[2], 0.0);
-                const double k = 1.0 / std::sqrt(1.0 + kSmoothingOfTypes * variance);
+                const double k = 1.0 / std::sqrt(1.0 + kLogisticSmoothing * variance);
                 const OutcomeTerm term =
                     outcome_term(k * z, k * types.width[t], votes.tied[i] != 0);
                 const double first = mass * term.e * k;
                 const double second = mass * (term.e * term.e - term.bend) * k * k;
                 alpha[2 * i] += first * beta;
                 alpha[2 * i + 1] += first;
-                kappa[3 * i] -= second * beta * beta;
-                kappa[3 * i + 1] -= second * beta;
-                kappa[3 * i + 2] -= second;
+                curvature[3 * i] -= second * beta * beta;
+                curvature[3 * i + 1] -= second * beta;
+                curvature[3 * i + 2] -= second;
             }
         }
         for (std::size_t i = begin; i < end; ++i) {
             const double a = alpha[2 * i], b = alpha[2 * i + 1];
-            kappa[3 * i] += a * a;
-            kappa[3 * i + 1] += a * b;
-            kappa[3 * i + 2] += b * b;
+            curvature[3 * i] += a * a;
+            curvature[3 * i + 1] += a * b;
+            curvature[3 * i + 2] += b * b;
         }
     });
 }

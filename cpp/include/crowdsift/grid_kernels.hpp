@@ -17,7 +17,7 @@ namespace crowdsift {
 constexpr std::size_t kLaneBlock = 8;      // lanes come in blocks of this
 constexpr std::size_t kVoteBlock = 64;     // votes whose product of factors <= 2 fits a float
 constexpr std::size_t kBufferVotes = 256;  // votes of a worker whose buffers stay in cache
-constexpr float kSmoothing = static_cast<float>(3.14159 / 8.0);
+constexpr float kSmoothing = static_cast<float>(kLogisticSmoothing);
 constexpr float kLeastDenominator = 0.05F;
 
 CROWDSIFT_INLINE float float_from_bits(std::int32_t bits) {
@@ -272,20 +272,20 @@ inline void type_moments(std::size_t count, std::size_t lanes,
     }
 }
 
-// Sites A = nu/(1 - nu v), h = (alpha + nu m)/(1 - nu v), nu = alpha^2 - f, of which `damping` is
-// taken; nu is at least `least`.
+// Sites tau = c/(1 - c v), nu = (alpha + c m)/(1 - c v), c = alpha^2 - f, of which `damping` is
+// taken; c is at least `least`.
 CROWDSIFT_CLONES
 inline void move_sites(std::size_t count, const float* CROWDSIFT_RESTRICT alpha,
                        const float* CROWDSIFT_RESTRICT f, const float* CROWDSIFT_RESTRICT m,
                        const float* CROWDSIFT_RESTRICT v, float damping, float least,
-                       float* CROWDSIFT_RESTRICT a, float* CROWDSIFT_RESTRICT h) {
+                       float* CROWDSIFT_RESTRICT tau, float* CROWDSIFT_RESTRICT nu) {
     for (std::size_t i = 0; i < count; ++i) {
         const float open = alpha[i] * alpha[i] - f[i];
-        const float nu = open > least ? open : least;
-        const float rest = 1.0F - nu * v[i];
+        const float c = open > least ? open : least;
+        const float rest = 1.0F - c * v[i];
         const float inverse = 1.0F / (rest > kLeastDenominator ? rest : kLeastDenominator);
-        a[i] += damping * (nu * inverse - a[i]);
-        h[i] += damping * ((alpha[i] + nu * m[i]) * inverse - h[i]);
+        tau[i] += damping * (c * inverse - tau[i]);
+        nu[i] += damping * ((alpha[i] + c * m[i]) * inverse - nu[i]);
     }
 }
 

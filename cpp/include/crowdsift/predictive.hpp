@@ -41,7 +41,7 @@ inline double pair_likelihood(const SplitVotes& votes, const std::vector<std::si
                     const double b = points.reliability[j];
                     const double k =
                         1.0 /
-                        std::sqrt(1.0 + 3.14159 / 8.0 * (b * b * v + points.side_variance[j]));
+                        std::sqrt(1.0 + kLogisticSmoothing * (b * b * v + points.side_variance[j]));
                     const double z = k * (b * d + x * points.side[j]), w = k * points.width[j];
                     const double won = logistic(z - w);
                     sum += votes.tied(i)

@@ -35,6 +35,10 @@
 
 namespace crowdsift {
 
+// E[sigma(x)] of x ~ N(m, v) is close to sigma(m / sqrt(1 + c v)); as `LOGISTIC_SMOOTHING` in
+// Python.
+constexpr double kLogisticSmoothing = 3.14159 / 8.0;
+
 // The prefetch distance, in rows, of what passes read or add to at random places: among a
 // million items or pairs this halves the time of a pass.
 constexpr std::size_t kPrefetch = 32;

@@ -52,7 +52,7 @@ class CovariatePasses(Protocol):
     def moments(
         self, types: TypeValues, m: Vector, V: Vector, shift: Vector, q: Vector
     ) -> tuple[Vector, Vector]:
-        """α and κ of every vote in the means of (d, η), averaged over types of mass q.
+        """α and λ of every vote in the means of (d, η), averaged over types of mass q.
 
         `m` and `V` are the joint cavities; a type's η is c·`shift` beside their mean.
         """

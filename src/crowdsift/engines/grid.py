@@ -46,7 +46,7 @@ from crowdsift.engines.kinds import (
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-# Denominators 1 - τV and 1 - κv are at least this; below, EP would leave the proper Gaussians.
+# Denominators 1 - τV and 1 - λv are at least this; below, EP would leave the proper Gaussians.
 LEAST_DENOMINATOR = 0.05
 
 
@@ -230,10 +230,10 @@ class TypeSites(Protocol):
         -½log D + ½(t²ν² + 2g0ν - g0²τ)/D - Σ n log Z̃_γ with τ, ν the worker's sums.
 
         e = 1 - p1 and f = (1 - p1)(1 - 2p1) for a win, e = p2 - p1 and
-        f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α = Σ q e βk, κ = α² - Σ q f (βk)²; the new
-        site is τ = κ/(1 - κv), ν = (α + κm)/(1 - κv), of which `damping` is taken and the rest
-        kept. With `clip` κ is at least 0. For γ the same with k instead of βk, q given that the
-        worker is regular, the sign x, and κ always at least 0. Π Z^n is kept for `type_counts`
+        f = e² - p1(1 - p1) - p2(1 - p2) for a tie; α = Σ q e βk, λ = α² - Σ q f (βk)²; the new
+        site is τ = λ/(1 - λv), ν = (α + λm)/(1 - λv), of which `damping` is taken and the rest
+        kept. With `clip` λ is at least 0. For γ the same with k instead of βk, q given that the
+        worker is regular, the sign x, and λ always at least 0. Π Z^n is kept for `type_counts`
         and `posteriors`.
 
         `own` replaces the prior and that of the side for every worker but gold. With `workers` the

@@ -13,8 +13,9 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, WorkerEstimate, mirror
 from crowdsift.models.covariance import ScorePrecision, exact_items
 from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR, Progress, StoppingRule
+from crowdsift.solvers.convergence import Progress, StoppingRule
 from crowdsift.solvers.ep.terms.features import MAX_DENSE_ITEMS
 from crowdsift.solvers.feature_map import mode_with_features, plain_evidence
 from crowdsift.solvers.slopes import minimise_with_slopes

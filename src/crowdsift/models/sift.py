@@ -11,21 +11,22 @@ from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
-from crowdsift.models.covariate_estimate import (
+from crowdsift.models.feature_estimate import with_feature_estimate
+from crowdsift.models.sift_estimate import (
+    MAX_GROUP_NUMBERS,
     covariate_estimate,
     refuse_large_covariates,
+    run_estimate,
     vote_log_likelihood,
     with_covariate_estimate,
+    with_group_estimate,
+    worker_posteriors,
 )
-from crowdsift.models.feature_estimate import with_feature_estimate
-from crowdsift.models.group_estimate import MOST_NUMBERS as MOST_GROUP_NUMBERS
-from crowdsift.models.group_estimate import with_group_estimate
-from crowdsift.models.sift_estimate import run_estimate, worker_posteriors
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings, WarmStart
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
-from crowdsift.solvers.ep.terms.contexts import MOST_NUMBERS
+from crowdsift.solvers.ep.terms.contexts import MAX_CONTEXT_NUMBERS
 from crowdsift.solvers.ep.terms.dependent import DependentVotes, GroupPrior
 from crowdsift.solvers.ep.warm import kept_sites, resume, resumed
 from crowdsift.solvers.ep.workers import (
@@ -145,7 +146,7 @@ class Sift(Model):
             sides=self.sides and comparisons.sides_known,
         )
         types = shape.n_types(power_grid(self.grid_points))
-        return 2 * plain + _BYTES_A_TYPE * min(apart * types, MOST_NUMBERS)
+        return 2 * plain + _BYTES_A_TYPE * min(apart * types, MAX_CONTEXT_NUMBERS)
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:
         """Refuse terms that cannot be combined; see the base."""
@@ -237,7 +238,7 @@ class Sift(Model):
             return None
         if known is None or sd is None or before.evidence is None:
             return None
-        if groups.numbers > MOST_GROUP_NUMBERS:
+        if groups.numbers > MAX_GROUP_NUMBERS:
             return None
         prior, side, _, scale = population_from(known)
         start = WarmStart(before.scores * scale, (sd * scale) ** 2, prior, side)

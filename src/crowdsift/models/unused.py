@@ -6,7 +6,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Model
 from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["refuse_unused", "require_workers"]
+__all__ = ["refuse_unused", "refuse_votes"]
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
 _TAKES = {
@@ -52,8 +52,9 @@ def refuse_unused(
         )
 
 
-def require_workers(chosen: Model, votes: Comparisons) -> None:
-    """Refuse a method of workers for votes without workers."""
+def refuse_votes(chosen: Model, votes: Comparisons, *, dependent: bool) -> None:
+    """Refuse a method of workers for votes without workers, and terms that it cannot combine."""
+    chosen.refuse_votes(votes, dependent=dependent)
     if chosen.uses_workers and not votes.has_workers:
         raise RequestError(
             f"{chosen.name} learns who can be trusted and needs a worker for every vote; "

@@ -6,6 +6,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
@@ -16,7 +18,6 @@ if TYPE_CHECKING:
 
 __all__ = ["shares", "side_information", "words_of"]
 
-MIN_LOG_BAYES_FACTOR = 3.0  # nats by which a class must explain votes better than another
 MIN_VOTES = 5.0  # of a worker with another verdict than undecided
 MAX_USEFUL = 0.1  # probability of being informative, above which nobody is accused
 LITTLE = 0.5  # of the typical reliability: a worker surely below it is weak, or random

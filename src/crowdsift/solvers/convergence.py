@@ -6,10 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["MIN_LOG_BAYES_FACTOR", "Progress", "StoppingRule"]
-
-MIN_LOG_BAYES_FACTOR = 3.0  # nats by which evidence must rise for what is added to a model
-
 # Called once an iteration with its number and the measure that must fall below the tolerance.
 Progress = Callable[[int, float], None]
 

@@ -147,17 +147,17 @@ class ReferenceSites:
 
         slope = beta[s] * k
         alpha = np.sum(q[s] * e * slope, axis=1)
-        kappa = alpha**2 - np.sum(q[s] * f * slope**2, axis=1)
-        new = moved(self._tau, self._nu, alpha, kappa, m, v, damping, clip)
+        curvature = alpha**2 - np.sum(q[s] * f * slope**2, axis=1)
+        new = moved(self._tau, self._nu, alpha, curvature, m, v, damping, clip)
         self._tau, self._nu = (
             np.where(marked[s], a, b) for a, b in zip(new, (self._tau, self._nu), strict=True)
         )
         if types.shape.sides:
             given, _ = types.posterior(prior, own, regular)
             alpha = x * np.sum(given[s] * e * k, axis=1)
-            kappa = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
+            curvature = np.abs(x) * (alpha**2 - np.sum(given[s] * f * k**2, axis=1))
             old = self._side_tau, self._side_nu
-            new = moved(*old, alpha, kappa, m_side, v_side, damping, True)
+            new = moved(*old, alpha, curvature, m_side, v_side, damping, True)
             self._side_tau, self._side_nu = (
                 np.where(marked[s], a, b) for a, b in zip(new, old, strict=True)
             )

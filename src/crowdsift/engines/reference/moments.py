@@ -13,19 +13,22 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 
-def cavity(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector, Vector]:
+def cavity(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector, Vector]:
     """Mean and variance without one site, and the log-normaliser of that site."""
-    rest = np.maximum(1.0 - A * V, LEAST_DENOMINATOR)
-    log_site = 0.5 * np.log(rest) + 0.5 * (2.0 * E * h - A * E**2 - V * h**2) / rest
-    return (E - V * h) / rest, V / rest, log_site
+    rest = np.maximum(1.0 - tau * V, LEAST_DENOMINATOR)
+    log_site = 0.5 * np.log(rest) + 0.5 * (2.0 * E * nu - tau * E**2 - V * nu**2) / rest
+    return (E - V * nu) / rest, V / rest, log_site
 
 
-def moved(A: Vector, h: Vector, alpha: Vector, nu: Vector, m: Vector, v: Vector, damping: float,
-           clip: bool) -> tuple[Vector, Vector]:  # fmt: skip
-    """The sites, `damping` of the way to those of the moments."""
-    nu = np.maximum(nu, 0.0) if clip else nu
-    bottom = np.maximum(1.0 - nu * v, LEAST_DENOMINATOR)
-    return A + damping * (nu / bottom - A), h + damping * ((alpha + nu * m) / bottom - h)
+def moved(
+    tau: Vector, nu: Vector, alpha: Vector, curvature: Vector, m: Vector, v: Vector,
+    damping: float, clip: bool,
+) -> tuple[Vector, Vector]:  # fmt: skip
+    """Return the sites, `damping` of the way to those of the moments."""
+    curvature = np.maximum(curvature, 0.0) if clip else curvature
+    bottom = np.maximum(1.0 - curvature * v, LEAST_DENOMINATOR)
+    new_tau, new_nu = curvature / bottom, (alpha + curvature * m) / bottom
+    return tau + damping * (new_tau - tau), nu + damping * (new_nu - nu)
 
 
 def centred_votes(votes: VoteColumns) -> Vector:

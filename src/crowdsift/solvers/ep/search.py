@@ -11,7 +11,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.engines.grid import RELIABILITY_ONLY
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.terms import TERMS, compatible

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
 SHARES = (0.7, 0.1, 0.2)  # ρ₊, ρ₋ and ρ₀ before any vote
-MIN_SPREAD = 0.05  # of τ
+MIN_SPREAD = 0.05  # of ζ, the spread of reliabilities
 _PRIOR_WORKERS = 50.0  # how many workers p0 counts for in π
 _SHARE_WORKERS = 5.0  # ... the prior of ρ, and a uniform distribution of tie widths
 _SPREAD_WORKERS = 20.0  # ... a spread of μ/2
@@ -40,7 +40,7 @@ _NOBODY = 1e-6  # of a worker, below which nobody is of a type
 
 
 class TypeMixture:
-    """Updates of (μ, log τ, ρ₊, ρ₋, ρ₀, π), held as one vector, from counts of types.
+    """Updates of (μ, log ζ, ρ₊, ρ₋, ρ₀, π), held as one vector, from counts of types.
 
     Parameters
     ----------
@@ -60,7 +60,7 @@ class TypeMixture:
         self._held = np.empty((2, len(points)))
 
     def start(self, counts: Vector) -> tuple[float, float]:
-        """μ and τ from the first counts: their mean and standard deviation."""
+        """μ and ζ from the first counts: their mean and standard deviation."""
         by_level = self._by_level(_without_nobody(counts))
         total = max(float(by_level.sum()), 1e-12)
         mean = float(self._points @ by_level) / total
@@ -135,7 +135,7 @@ class TypeMixture:
     def _parts(
         self, centre: float, spread: float, plus: float, minus: float, none: float
     ) -> tuple[Vector, Vector]:
-        """N(μ, τ²) on the grid, that of -μ being its mirror image, and p0."""
+        """N(μ, ζ²) on the grid, that of -μ being its mirror image, and p0."""
         precision = 1.0 / spread**2
         able = np.array([1.0, centre * precision, -0.5 * precision]) @ self._terms
         able -= able.max()
@@ -167,7 +167,7 @@ _FAR = 6.0
 # Differences that extrapolation of π remembers, and how many times as far as a plain step it goes.
 # Fewer workers than p0 counts for hardly bind π: there plain steps keep it near where it began.
 _DEPTH, _AHEAD, _FEW = 5, 12.0, 50.0
-_PI = 5  # where π begins in the vector of (μ, log τ, ρ, π)
+_PI = 5  # where π begins in the vector of (μ, log ζ, ρ, π)
 
 
 def power_grid(points: int) -> Vector:
@@ -211,7 +211,7 @@ def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
 class WorkerPrior:
     """The grid of types, their distribution π, and the mixture p0 behind it.
 
-    `centre` and `spread` are μ and τ, None before the first counts; `shares` are ρ₊, ρ₋ and ρ₀.
+    `centre` and `spread` are μ and ζ, None before the first counts; `shares` are ρ₊, ρ₋ and ρ₀.
     """
 
     levels: Vector
@@ -263,7 +263,7 @@ class WorkerPrior:
         return self._with(mixture.update(self._vector(mixture, counts), counts))
 
     def _vector(self, mixture: TypeMixture, counts: Vector) -> Vector:
-        """(μ, log τ, ρ, π); μ and τ are those of the counts where there are none yet."""
+        """(μ, log ζ, ρ, π); μ and ζ are those of the counts where there are none yet."""
         known = self.centre is not None
         centre, spread = (self.centre, self.spread) if known else mixture.start(counts)
         return np.concatenate([[centre or 0.0, np.log(spread)], self.shares, self.masses])

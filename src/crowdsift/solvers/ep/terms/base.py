@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, ClassVar, NamedTuple
 
 import numpy as np
 
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 
 if TYPE_CHECKING:
     from collections.abc import Callable

@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation, Settings
 
-MOST_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
+MAX_CONTEXT_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
 _MIN_VOTES = 3.0  # of a worker in a context: with fewer there is nothing to learn from
 _MIN_GAIN = 0.25  # nats of the screening pass; where 3 are found in the end it is .3 and more
 
@@ -83,7 +83,7 @@ class Contexts(Term):
         run finds nothing in favour.
         """
         apart = run.engine.by_context(_MIN_VOTES)
-        if apart is None or len(apart.worker) * len(run.prior.masses) > MOST_NUMBERS:
+        if apart is None or len(apart.worker) * len(run.prior.masses) > MAX_CONTEXT_NUMBERS:
             return None
         rows = _informative(apart, run.engine.facts.n_workers)
         if not len(rows) or _gain(run, _sites(run, apart), apart.worker, rows) < _MIN_GAIN:
@@ -413,7 +413,7 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
                    unclipped=0, scale_steps=0, exact=False, indefinite=False)  # fmt: skip
 
 
-_LEAST_SPREAD, MOST_SPREAD = 0.02, 2.0
+_MIN_SPREAD, MAX_SPREAD = 0.02, 2.0
 _PROBE, _FARTHEST = 0.02, 0.5  # in log κ: to see the evidence bend, and to go at a time
 _TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads, to see whether any is better than none
 _PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
@@ -560,13 +560,13 @@ class TypeTree:
         below, here, above = (value(at + step) for step in (-_PROBE, 0.0, _PROBE))
         slope, bend = (above - below) / (2.0 * _PROBE), (above - 2.0 * here + below) / _PROBE**2
         step = -slope / bend if bend < 0.0 else np.sign(slope) * _FARTHEST
-        bounds = np.log(_LEAST_SPREAD), np.log(MOST_SPREAD)
+        bounds = np.log(_MIN_SPREAD), np.log(MAX_SPREAD)
         ahead = np.clip(at + np.clip(step, -_FARTHEST, _FARTHEST), *bounds)
         self.spread = float(np.exp(ahead))
 
     def gain(self, prior: Vector) -> float:
         """The largest evidence over some values of κ less that of the smallest, at least 0."""
-        none = self._evidence(prior, _LEAST_SPREAD)
+        none = self._evidence(prior, _MIN_SPREAD)
         return max(0.0, *(self._evidence(prior, spread) - none for spread in _TRIED))
 
     def _evidence(self, prior: Vector, spread: float) -> float:

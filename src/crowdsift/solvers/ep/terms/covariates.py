@@ -30,9 +30,9 @@ from crowdsift.engines.grid import (
     TypePosteriors,
 )
 from crowdsift.engines.kinds import WeightedPairs
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.dense import inverse_root
 from crowdsift.numeric.likelihoods import outcome_terms, smoothing
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.state import KeptCovariates, Propagation
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 from crowdsift.solvers.ep.workers import WorkerPrior
@@ -170,26 +170,28 @@ def within_reach(A: Vector, V: Vector) -> Vector:
     return np.asarray(A * np.where(largest > most, most / np.maximum(largest, most), 1.0)[:, None])
 
 
-def cavities(E: Vector, V: Vector, A: Vector, h: Vector) -> tuple[Vector, Vector]:
-    """Mean and covariance without a site: (V⁻¹ - A)⁻¹ = (I - VA)⁻¹V, and (I - VA)⁻¹(E - Vh)."""
-    A = within_reach(A, V)
-    left = _identity_less(V, A)
-    mean = _solve(left, E - _times(V, h))
+def cavities(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector]:
+    """Mean and covariance without a site: (V⁻¹ - τ)⁻¹ = (I - Vτ)⁻¹V, and (I - Vτ)⁻¹(E - Vν)."""
+    tau = within_reach(tau, V)
+    left = _identity_less(V, tau)
+    mean = _solve(left, E - _times(V, nu))
     one = _solve(left, V[:, :2])
     two = _solve(left, V[:, 1:])
     return mean, np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
 
 
-def sites_of_moments(alpha: Vector, kappa: Vector, m: Vector, V: Vector) -> tuple[Vector, Vector]:
-    """Precision κ(I - Vκ)⁻¹ and precision-mean (I - κV)⁻¹(α + κm) of sites.
+def sites_of_moments(
+    alpha: Vector, curvature: Vector, m: Vector, V: Vector
+) -> tuple[Vector, Vector]:
+    """Precision λ(I - Vλ)⁻¹ and precision-mean (I - λV)⁻¹(α + λm) of sites.
 
-    α is the gradient and -κ the Hessian of log Z in the cavity's mean.
+    α is the gradient and -λ the Hessian of log Z in the cavity's mean.
     """
-    kappa = within_reach(kappa, V)
-    left = _identity_less(kappa, V)  # I - κV, whose inverse times κ is κ(I - Vκ)⁻¹
-    one, two = _solve(left, kappa[:, :2]), _solve(left, kappa[:, 1:])
-    A = np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
-    return A, _solve(left, alpha + _times(kappa, m))
+    curvature = within_reach(curvature, V)
+    left = _identity_less(curvature, V)  # I - λV, whose inverse times λ is λ(I - Vλ)⁻¹
+    one, two = _solve(left, curvature[:, :2]), _solve(left, curvature[:, 1:])
+    tau = np.stack([one[:, 0], 0.5 * (one[:, 1] + two[:, 0]), two[:, 1]], axis=1)
+    return tau, _solve(left, alpha + _times(curvature, m))
 
 
 def positive(A: Vector) -> Vector:
@@ -337,32 +339,32 @@ class Elimination:
 
 
 def eliminate(
-    A: Vector, h: Vector, n: Vector, C: Vector, worker: NDArray[np.integer], n_workers: int,
+    tau: Vector, nu: Vector, n: Vector, C: Vector, worker: NDArray[np.integer], n_workers: int,
     winner: NDArray[np.integer], loser: NDArray[np.integer], n_items: int,
     variance: Vector, free: NDArray[np.bool_],
 ) -> Elimination:  # fmt: skip
     """Workers eliminated from the joint Gaussian of these sites, votes ordered by worker."""
     K, P, root = n_items, C.shape[1], np.sqrt(variance)
     F = np.stack([
-        np.stack([np.bincount(worker, n * A[:, 2] * C[:, p] * C[:, q], n_workers)
+        np.stack([np.bincount(worker, n * tau[:, 2] * C[:, p] * C[:, q], n_workers)
                   for q in range(P)], axis=1) for p in range(P)], axis=1)  # fmt: skip
-    parts = [np.bincount(worker, n * h[:, 1] * C[:, p], n_workers) for p in range(P)]
+    parts = [np.bincount(worker, n * nu[:, 1] * C[:, p], n_workers) for p in range(P)]
     f: Vector = np.stack(parts, axis=1).astype(np.float64)
     X = np.zeros((n_workers, K + P, P))
     for p in range(P):
-        cross = n * A[:, 1] * C[:, p]
+        cross = n * tau[:, 1] * C[:, p]
         place = worker.astype(np.int64) * K
         found = np.bincount(place + winner, cross, n_workers * K)
         X[:, :K, p] = (found - np.bincount(place + loser, cross, n_workers * K)).reshape(-1, K)
     X[:, K:] = F
     whole = np.zeros((K + P, K + P))
-    weight = n * A[:, 0]
+    weight = n * tau[:, 0]
     sums = np.bincount(pair_keys(winner, loser, K), weight, K * K).reshape(K, K)
     whole[:K, :K] = np.diag(sums.sum(axis=0) + sums.sum(axis=1) + 1.0) - sums - sums.T
     whole[:K, K:] = X[:, :K].sum(axis=0)
     whole[K:, :K] = whole[:K, K:].T
     whole[K:, K:] = F.sum(axis=0) + np.eye(P)
-    linear = n * h[:, 0]
+    linear = n * nu[:, 0]
     rhs = np.concatenate(
         [np.bincount(winner, linear, K) - np.bincount(loser, linear, K), f.sum(axis=0)]
     )
@@ -445,7 +447,7 @@ class CovariateSites:
         P = C.shape[1]
         self.effects = Effects(np.zeros(P), np.full(P, 0.1))
         self._over = passes(self._votes)
-        self._A, self._h = np.zeros((len(rows), 3)), np.zeros((len(rows), 2))
+        self._tau, self._nu = np.zeros((len(rows), 3)), np.zeros((len(rows), 2))
         spread = np.sum(C**2 * self.effects.variance, axis=1)
         self._V = np.stack([np.full(len(rows), variance), np.zeros(len(rows)), spread], axis=1)
         self._passes = 0
@@ -480,7 +482,7 @@ class CovariateSites:
         votes, types = self._votes, self.types
         types.levels = levels
         E = self._posterior_means(means)
-        m, V = cavities(E, self._V, self._A, self._h)
+        m, V = cavities(E, self._V, self._tau, self._nu)
         table = TypeValues(*types.points())
         root = np.sqrt(self.effects.variance)
         g, count = self.effects.mean, len(votes.starts) - 1
@@ -499,14 +501,13 @@ class CovariateSites:
         if damping:
             given = q * table.regular / np.maximum(regular, 1e-300)[:, None]
             shift = found.mean - np.einsum("st,stp->sp", given, found.mean)[:, None]
-            alpha, kappa = self._over.moments(table, m, V, shift, given)
-            kappa = positive(kappa) if clip else kappa
-            A, h = sites_of_moments(alpha, kappa, m, V)
+            alpha, curvature = self._over.moments(table, m, V, shift, given)
+            curvature = positive(curvature) if clip else curvature
+            tau, nu = sites_of_moments(alpha, curvature, m, V)
             # Side-only types say nothing of either: the site counts as far as they are not it.
             share = regular[votes.worker][:, None]
-            A, h = share * A, share * h
-            self._A = self._A + damping * (A - self._A)
-            self._h = self._h + damping * (h - self._h)
+            self._tau = self._tau + damping * (share * tau - self._tau)
+            self._nu = self._nu + damping * (share * nu - self._nu)
             self._learn(given, regular)
         counted = (np.diff(votes.starts) > 0) & (np.arange(len(q)) < self._before_gold)
         none = np.zeros(len(q))
@@ -528,7 +529,7 @@ class CovariateSites:
 
     def _log_sites(self, m: Vector, v: Vector, root: Vector) -> float:
         """Σ_s log ∫ N(γ; g, T) Π_i ∫ N(d; m, v) site_i(d, c·γ): of the sites before the update."""
-        votes, (A, B, D), (hd, he) = self._votes, self._A.T, self._h.T
+        votes, (A, B, D), (hd, he) = self._votes, self._tau.T, self._nu.T
         a = 1.0 + A * v
         constant = -0.5 * np.log(a) + 0.5 * (v * hd**2 + 2.0 * m * hd - A * m**2) / a
         bend, slope = D - v * B**2 / a, he - B * (m + v * hd) / a
@@ -599,7 +600,7 @@ class CovariateSites:
         """What items receive once coefficients are eliminated; a pair effect is not known here."""
         votes = self._votes
         self._eliminated = eliminate(
-            self._A, self._h, votes.n, votes.C, votes.worker, len(votes.starts) - 1,
+            self._tau, self._nu, votes.n, votes.C, votes.worker, len(votes.starts) - 1,
             self._winner, self._loser, self._n_items, self.effects.variance, self._free,
         )  # fmt: skip
         return SiteSystem(*self._eliminated.items())
@@ -625,10 +626,10 @@ class CovariateSites:
     ) -> None:
         """Sites in other units; see the protocol."""
         factor = -scale if flip else scale
-        self._A = self._A * np.array([factor**2, factor, 1.0])
-        self._h = self._h * np.array([factor, 1.0])
+        self._tau = self._tau * np.array([factor**2, factor, 1.0])
+        self._nu = self._nu * np.array([factor, 1.0])
         self._V = self._V / np.array([factor**2, factor, 1.0])
-        self._A = positive(self._A) if clip else self._A
+        self._tau = positive(self._tau) if clip else self._tau
         if self._eliminated is not None:
             self._eliminated = self._eliminated.transformed(factor)
         self.laplace = None if flip else self.laplace
@@ -727,7 +728,7 @@ class NumpyPasses:
     ) -> tuple[Vector, Vector]:
         """See the protocol."""
         votes = self._votes
-        alpha, kappa = np.empty((len(votes.n), 2)), np.empty((len(votes.n), 3))
+        alpha, curvature = np.empty((len(votes.n), 2)), np.empty((len(votes.n), 3))
         for begin, end in _blocks(votes.starts, q.shape[1]):
             likely = q[begin:end].max(axis=0) > MIN_TYPE_MASS
             kept = np.flatnonzero(likely & (types.regular > 0.0))
@@ -744,10 +745,10 @@ class NumpyPasses:
             first, second = mass * e * k, mass * f * k**2
             a, b = np.sum(first * beta, axis=1), np.sum(first, axis=1)
             alpha[rows] = np.stack([a, b], axis=1)
-            kappa[rows] = np.stack([
+            curvature[rows] = np.stack([
                 a * a - np.sum(second * beta**2, axis=1), a * b - np.sum(second * beta, axis=1),
                 b * b - np.sum(second, axis=1)], axis=1)  # fmt: skip
-        return alpha, kappa
+        return alpha, curvature
 
 
 def worker_messages(

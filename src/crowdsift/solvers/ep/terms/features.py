@@ -17,10 +17,10 @@ import numpy as np
 from crowdsift.engines.base import required
 from crowdsift.engines.fused import pair_distances, solve_rows
 from crowdsift.engines.grid import PairVariances
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.dense import inverse_of_root, inverse_root
 from crowdsift.numeric.threads import dense_algebra
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.items import ItemPrior, ItemsState, loopy_bp
 from crowdsift.solvers.ep.state import Propagation
 from crowdsift.solvers.ep.summaries import SMALLEST, class_evidence, typical_reliability

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.solvers.convergence import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.solvers.ep.items import MAX_EFFECT, MIN_EFFECT
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
 
