@@ -73,8 +73,9 @@ def test_the_distribution_behind_has_its_peaks_where_workers_were_planted(fit):
 
 def test_calibration_and_the_ranking_without_flagged_workers(fit):
     ax = plots.calibration(fit)
-    shown = ax.lines[1].get_xydata()
-    assert ((shown >= 0.0) & (shown <= 1.0)).all()
+    shown = ax.collections[-1].get_offsets()
+    assert len(shown) > 2
+    assert ((shown >= 0.0) & (shown <= 100.0)).all()
     drawn(ax)
     ax = plots.without_flagged(fit, top=6)
     assert len(ax.lines) == 6

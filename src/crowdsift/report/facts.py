@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -93,11 +92,6 @@ class Facts:
     side_excess: tuple[float, float, float] | None
     fingerprint: str
     evidence: Evidence
-
-    @cached_property
-    def win_matrix(self) -> NDArray[np.float64]:
-        """Who is preferred to whom, for pictures of all widths."""
-        return self.fit.win_matrix()
 
 
 def gather(

@@ -1,18 +1,21 @@
-"""The pictures of a report, each for a wide and for a narrow screen."""
+"""The figures of a report: described once in units of their data, drawn as SVG for any width.
+
+A `Chart` has axes and layers; `draw` makes SVG of it and `crowdsift.plots` axes of matplotlib.
+Figures that only a page shows draw themselves.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
 from html import escape
 from math import ceil, floor, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.facts import MOST_ITEMS, VERDICTS
-from crowdsift.report.leftout import Calibration, Without
 from crowdsift.results.history import ranks_over_updates
 from crowdsift.results.reasons import typical_reliability
 from crowdsift.results.words import (
@@ -28,9 +31,25 @@ from crowdsift.results.words import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.report.facts import Facts
+    from crowdsift.numeric import Vector
+    from crowdsift.report.facts import Facts, Population
+    from crowdsift.report.leftout import Calibration, Without
+    from crowdsift.results.record import FitRecord
 
-_MANY_DOTS = 5_000
+    Drawn = Callable[[float], str]  # SVG of a figure for a width of the screen
+
+_MANY_DOTS = 5_000  # beyond which a cloud is drawn on a coarser grid
+WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it
+_ALL_TIPS = 400  # workers up to which each has a circle of its own, with a tip
+_SLOPES = 15  # items in the picture of two rankings
+_BAND = 400  # points of a band
+_LEVELS_APART = 0.081  # of the height, from which on the names of two levels have room
+_MATRIX_ITEMS = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
+_MATRIX_LABEL = {True: 30, False: 14}  # characters of their labels
+_CELLS = {True: (24.0, 44.0), False: (18.0, 30.0)}  # the least and the most of a cell's width
+_SHADES = 5
+_LETTER = 6.7  # the width of a letter, roughly
+_TIP = 300  # characters of a label under the pointer
 
 
 def number(value: float) -> str:
@@ -68,17 +87,11 @@ class Scale:
         self._low, self._high = (log10(low), log10(high)) if log else (low, high)
         self._begin, self._end = begin, end
 
-    def __call__(self, value: float) -> float:
-        """The coordinate of a value."""
-        at = log10(max(value, 1e-300)) if self.log else value
-        width = self._high - self._low or 1.0
-        return self._begin + (at - self._low) / width * (self._end - self._begin)
-
-    def many(self, values: NDArray[Any]) -> NDArray[np.float64]:
-        """The coordinates of many values."""
+    def __call__(self, values: Any) -> Any:
+        """Return the coordinate of a value, or of every value of an array."""
         at = np.log10(np.maximum(values, 1e-300)) if self.log else values
         width = self._high - self._low or 1.0
-        return np.asarray(self._begin + (at - self._low) / width * (self._end - self._begin))
+        return self._begin + (at - self._low) / width * (self._end - self._begin)
 
     def ticks(self, most: int = 6) -> list[float]:
         """Round values inside the scale."""
@@ -111,6 +124,11 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
     step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
     first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
     return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
+
+
+def _title(tip: str) -> str:
+    """Return the text that appears under the pointer."""
+    return f"<title>{escape(tip)}</title>" if tip else ""
 
 
 class Drawing:
@@ -155,20 +173,16 @@ class Drawing:
 
     def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
         """A circle, with a text that appears under the pointer."""
-        inner = f"<title>{escape(tip)}</title>" if tip else ""
         self._parts.append(
             f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}">'
-            f"{inner}</circle>"
+            f"{_title(tip)}</circle>"
         )
 
-    def rectangle(
-        self, x: float, y: float, width: float, height: float, kind: str, tip: str = ""
-    ) -> None:
+    def rectangle(self, x: float, y: float, width: float, height: float, kind: str) -> None:
         """A rectangle."""
-        inner = f"<title>{escape(tip)}</title>" if tip else ""
         self._parts.append(
             f'<rect x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.0))}" '
-            f'height="{number(max(height, 0.0))}" class="{kind}">{inner}</rect>'
+            f'height="{number(max(height, 0.0))}" class="{kind}"></rect>'
         )
 
     def path(self, points: Iterable[tuple[float, float]], kind: str, closed: bool = False) -> None:
@@ -192,9 +206,9 @@ class Drawing:
 
     def label(self, x: float, y: float, text: str, kind: str = "tick", tip: str = "") -> None:
         """Text; its anchor and size are the class's."""
-        inner = f"<title>{escape(tip)}</title>" if tip else ""
         self._parts.append(
-            f'<text x="{number(x)}" y="{number(y)}" class="{kind}">{escape(text)}{inner}</text>'
+            f'<text x="{number(x)}" y="{number(y)}" class="{kind}">'
+            f"{escape(text)}{_title(tip)}</text>"
         )
 
     def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
@@ -229,110 +243,175 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
     return [f"{t:,.{decimals}f}".replace("-", "\u2212") for t in ticks]
 
 
-WIDTHS = {"wide": 970, "between": 660, "narrow": 360}  # by the class that shows it
-_ALL_TIPS = 400  # workers up to which each has a circle of its own, with a tip
-_SLOPES = 15  # items in the picture of two rankings
-_BAND = 400  # points of a band
-_MATRIX_ITEMS = {True: 30, False: 10}  # items of the matrix on a wide screen and on a phone
-_MATRIX_LABEL = {True: 30, False: 14}  # characters of their labels
-_CELLS = {True: (24.0, 44.0), False: (18.0, 30.0)}  # the least and the most of a cell's width
-_SHADES = 5
-_LETTER = 6.7  # the width of a letter, roughly
-_TIP = 300  # characters of a label under the pointer
+class Axis(NamedTuple):
+    """The title and the ends of an axis, and how many ticks it may have."""
+
+    title: str
+    low: float
+    high: float
+    ticks: int = 6
+    log: bool = False
 
 
-def workers_figure(facts: Facts, width: float) -> str:
-    """Reliability against votes, coloured by verdict, the crowd's distribution behind it."""
-    table, population = facts.fit.worker_table, facts.population
-    reliability = table["reliability"].astype(np.float64)
-    if not len(reliability) or not np.isfinite(reliability).any():
-        return ""
-    margin = 110.0 if width > 500 else 12.0  # room for the names of levels
-    height, left, right, top, bottom = 400.0, 46.0, width - margin, 30.0, 352.0
-    picture = Drawing(width, height, "Reliability of every worker against its number of votes")
-    low, high = _reliability_range(facts)
-    fewest, most = float(population.votes.min()), float(population.votes.max())
-    x = Scale(max(fewest * 0.8, 0.5), most * 1.25, left, right, log=True)
-    y = Scale(low, high, bottom, top)
-    if population.density is not None:
-        at, tall = population.density
-        inside = (at >= low) & (at <= high)
-        reach = left + tall[inside] / tall.max() * 0.45 * (right - left)
-        shape = list(zip(reach.tolist(), y.many(at[inside]).tolist(), strict=True))
-        if shape:
-            picture.path(
-                [(left, shape[0][1]), *shape, (left, shape[-1][1])], "population", closed=True
-            )
-    picture.axis_x(x, top, bottom, "votes of the worker", 5)
-    picture.axis_y(y, left, right, "reliability")
-    _levels(picture, facts, y, left, right, width)
-    drawn = np.isfinite(reliability)
-    for word in [*VERDICTS, ""]:
-        members = np.flatnonzero((population.verdict == word) & drawn)
-        xs = x.many(population.votes[members])
-        ys = y.many(np.clip(reliability[members], low, high))
-        kind = f"dot v-{word or 'none'}"
-        if len(reliability) > _ALL_TIPS:
-            picture.dots(xs.tolist(), ys.tolist(), f"dots {kind}")
-            continue
-        for i, cx, cy in zip(members.tolist(), xs, ys, strict=True):
-            name = isolated(shortened(label(table["worker"][i]), 60))
-            tip = f"{name}: {word or 'no verdict'}, reliability {reliability[i]:.2f}, "
-            picture.circle(cx, cy, 5, kind, tip + many(population.votes[i], "vote"))
+class Mark(NamedTuple):
+    """One layer of a chart, in units of its axes.
+
+    Attributes
+    ----------
+    shape
+        area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots,
+        or cloud (dots too many for tips).
+    x, y
+        Its points.
+    kind
+        What it shows, which decides its colours; a class of the page's style.
+    name, tips
+        The name of the layer, and a text for every dot.
+    size
+        The radius of dots, in pixels.
+    """
+
+    shape: Literal["area", "line", "level", "box", "dots", "cloud"]
+    x: Vector
+    y: Vector
+    kind: str
+    name: str = ""
+    tips: Sequence[str] = ()
+    size: float = 5.0
+
+
+@dataclass(frozen=True)
+class Chart:
+    """A figure in units of its data; `draw` makes SVG of it, `crowdsift.plots` axes of matplotlib.
+
+    Attributes
+    ----------
+    title
+        What the figure shows, for those who cannot see it.
+    x, y, marks
+        The axes and the layers.
+    height, left, right
+        Of the SVG, in pixels; the right margin of a wide and of a narrow screen.
+    square
+        Whether the SVG is as high as wide, and `height` at most.
+    """
+
+    title: str
+    x: Axis
+    y: Axis
+    marks: list[Mark]
+    height: float
+    left: float = 46.0
+    right: tuple[float, float] = (12.0, 12.0)
+    square: bool = False
+
+
+def draw(chart: Chart, width: float) -> str:
+    """Return a chart as SVG: areas first, then the axes, then all other layers."""
+    width = min(width, chart.height) if chart.square else width
+    height = width if chart.square else chart.height
+    left, right, top = chart.left, width - chart.right[width <= 500], 30.0
+    bottom = height - (56.0 if chart.square else 48.0)
+    picture = Drawing(width, height, chart.title)
+    x = Scale(chart.x.low, chart.x.high, left, right, log=chart.x.log)
+    y = Scale(chart.y.low, chart.y.high, bottom, top)
+    for mark in chart.marks:
+        if mark.shape == "area":
+            points = zip(x(mark.x), y(mark.y), strict=True)
+            picture.path(points, mark.kind, closed=True)
+    picture.axis_x(x, top, bottom, chart.x.title, chart.x.ticks)
+    picture.axis_y(y, left, right, chart.y.title, chart.y.ticks)
+    for mark in chart.marks:
+        if mark.shape == "level":
+            at = y(float(mark.y[0]))
+            picture.line(left, at, right, at, mark.kind)
+            if width - right > 50:
+                picture.label(right + 6, at + 4, mark.name)
+            else:
+                picture.label(right - 2, at - 5, mark.name, "note end")
+        elif mark.shape != "area":
+            _draw_mark(picture, mark, x(mark.x).tolist(), y(mark.y))
     return picture.text()
 
 
-def _reliability_range(facts: Facts) -> tuple[float, float]:
-    """From the lowest to the highest estimate, 0 included, with some air."""
-    values = facts.fit.worker_table["reliability"].astype(np.float64)
-    values = np.append(values[np.isfinite(values)], facts.population.level)
-    low, high = float(values.min()), float(values.max())
-    air = 0.08 * (high - low) or 0.5
-    return low - air, high + air
+def _draw_mark(picture: Drawing, mark: Mark, x: list[float], y: Vector) -> None:
+    """Draw a layer whose points are in pixels."""
+    if mark.shape == "line" and len(x) == 2:
+        picture.line(x[0], y[0], x[1], y[1], mark.kind)
+    elif mark.shape == "line":
+        picture.path(zip(x, y.tolist(), strict=True), mark.kind)
+    elif mark.shape == "cloud":
+        picture.dots(x, y.tolist(), f"dots {mark.kind}")
+    elif mark.shape == "box":
+        for at, low, high in zip(x, *y.tolist(), strict=True):
+            picture.rectangle(at - 6, high, 12, low - high, mark.kind)
+    else:
+        tips = mark.tips or [""] * len(x)
+        for at, up, tip in zip(x, y.tolist(), tips, strict=True):
+            picture.circle(at, up, mark.size, mark.kind, tip)
 
 
-def _levels(
-    picture: Drawing, facts: Facts, y: Scale, left: float, right: float, width: float
-) -> None:
-    """The lines that verdicts measure by, named beside the picture where there is room."""
-    level = facts.population.level
-    lines = [(level, "zero", "clicks at random")]
-    typical = (
-        typical_reliability(facts.fit.worker_table, level) if facts.population.judged else np.nan
-    )
-    if np.isfinite(typical) and abs(y(typical + level) - y(level)) > 26:
-        lines.append((typical + level, "typical", "typical worker"))
-    for at, kind, name in lines:
-        picture.line(left, y(at), right, y(at), kind)
-        if width - right > 50:
-            picture.label(right + 6, y(at) + 4, name)
-        else:
-            picture.label(right - 2, y(at) - 5, name, "note end")
+def workers_chart(fit: FitRecord, population: Population) -> Chart | None:
+    """Return reliability against votes by verdict, the crowd's distribution behind it.
+
+    None where the method estimates no reliabilities.
+    """
+    reliability = fit.worker_table["reliability"].astype(np.float64)
+    known = np.isfinite(reliability)
+    if not known.any():
+        return None
+    level, votes = population.level, population.votes
+    ends = np.append(reliability[known], level)
+    air = 0.08 * float(np.ptp(ends)) or 0.5
+    x = Axis("votes of the worker", max(votes.min() * 0.8, 0.5), votes.max() * 1.25, 5, log=True)
+    y = Axis("reliability", float(ends.min()) - air, float(ends.max()) + air)
+    marks = []
+    if population.density is not None:
+        at, tall = population.density
+        inside = (at >= y.low) & (at <= y.high)
+        if inside.any():
+            reach = np.pad(0.45 * tall[inside] / tall.max(), 1)
+            outline = np.pad(at[inside], 1, mode="edge")
+            marks.append(Mark("area", x.low * (x.high / x.low) ** reach, outline, "population"))
+    marks.append(_level(level, "zero", "clicks at random"))
+    typical = typical_reliability(fit.worker_table, level) if population.judged else np.nan
+    if abs(typical) > _LEVELS_APART * (y.high - y.low):
+        marks.append(_level(typical + level, "typical", "typical worker"))
+    names, few = fit.worker_table["worker"], len(reliability) <= _ALL_TIPS
+    for word in [*VERDICTS, ""]:
+        members = np.flatnonzero((population.verdict == word) & known)
+        name, tips = word or "no verdict", []
+        for i in members.tolist() if few else ():
+            tip = f"{isolated(shortened(label(names[i]), 60))}: {name}, reliability "
+            tips.append(f"{tip}{reliability[i]:.2f}, {many(votes[i], 'vote')}")
+        marks.append(Mark("dots" if few else "cloud", votes[members], reliability[members],
+                          f"dot v-{word or 'none'}", name, tips))  # fmt: skip
+    title = "Reliability of every worker against its number of votes"
+    return Chart(title, x, y, marks, 400.0, right=(110.0, 12.0))  # room for names of levels
 
 
-def scores_figure(facts: Facts, width: float) -> str:
-    """All scores from the best to the worst, with their intervals as a band."""
-    table = facts.fit.shown_items
+def _level(at: float, kind: str, name: str) -> Mark:
+    return Mark("level", np.empty(0), np.array([at]), kind, name)
+
+
+def scores_chart(fit: FitRecord) -> Chart:
+    """Return all scores from the best to the worst, with their intervals as a band."""
+    table = fit.shown_items
     score = table["score"].astype(np.float64)
     k = len(score)
-    height, left, right, top, bottom = 300.0, 46.0, width - 26.0, 30.0, 252.0
-    picture = Drawing(width, height, "Scores of all items from the best to the worst")
     take = np.unique(np.linspace(0, k - 1, min(k, _BAND)).round().astype(np.int64))
     lower, upper = (_smooth(table[name].astype(np.float64), k)[take] for name in ("lower", "upper"))
     known = np.isfinite(lower) & np.isfinite(upper)
-    ends = [score.min(), score.max()]
-    if known.any():
-        ends += [float(lower[known].min()), float(upper[known].max())]
-    x = Scale(1, k, left, right)
-    y = Scale(min(ends), max(ends), bottom, top)
-    picture.axis_x(x, top, bottom, "rank", 6)
-    picture.axis_y(y, left, right, "score")
-    place = x.many(take[known] + 1.0)
-    up, down = y.many(upper[known]), y.many(lower[known])
-    outline = [*zip(place, up, strict=True), *zip(place[::-1], down[::-1], strict=True)]
-    picture.path(outline, "band", closed=True)
-    picture.path(zip(x.many(take + 1.0), y.many(score[take]), strict=True), "curve")
-    return picture.text()
+    ends = np.concatenate([score, lower[known], upper[known]])
+    place = take[known] + 1.0
+    outline = np.concatenate([upper[known], lower[known][::-1]])
+    marks = [
+        Mark("area", np.concatenate([place, place[::-1]]).astype(np.float64), outline, "band"),
+        Mark("line", 1.0 + take.astype(np.float64), score[take], "curve"),
+    ]
+    x, y = Axis("rank", 1, k), Axis("score", float(ends.min()), float(ends.max()))
+    title = "Scores of all items from the best to the worst"
+    return Chart(title, x, y, marks, 300.0, right=(26.0, 26.0))
 
 
 def _smooth(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
@@ -343,67 +422,36 @@ def _smooth(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
     return np.asarray((total[window:] - total[:-window]) / window)
 
 
-def without_figure(facts: Facts, found: Without, width: float) -> str:
-    """The best items with all votes and without those of flagged workers."""
-    names, by = facts.fit.labels, facts.fit.summary.get("by")
-    shown = _slopes(facts, found)
-    if len(shown) < 2:
-        return ""
-    best = {side: {i: place for place, i in enumerate(order)} for side, order in (
-        ("before", sorted(shown, key=lambda i: (found.before[facts.code[i]], i))),
-        ("after", sorted(shown, key=lambda i: (found.rank[facts.code[i]] or 10**9, i))),
-    )}  # fmt: skip
-    step, top = 24.0, 44.0
-    wide = width > 500
-    left, right = (0.36 * width, 0.64 * width) if wide else (0.4 * width, 0.6 * width)
-    picture = Drawing(width, top + step * len(shown), "Ranks with and without flagged workers")
-    picture.label(left - 8, 18, "all votes", "name end")
-    picture.label(right + 8, 18, "without flagged", "name")
-    most = 34 if wide else 15
-    labels = [item_label(names[i], by) for i in shown]
-    for i, name, short in zip(shown, labels, abbreviated(labels, most), strict=True):
-        rank = int(found.rank[facts.code[i]])
-        before = int(found.before[facts.code[i]])
-        one, two = (top + step * best[side][i] for side in ("before", "after"))
-        short, name = isolated(short), shortened(name, _TIP)
-        move = "up" if 0 < rank < before else "down" if rank > before or not rank else "same"
-        picture.line(left, one, right, two, f"slope {move}")
-        picture.circle(left, one, 3.5, f"end-dot {move}")
-        picture.circle(right, two, 3.5, f"end-dot {move}")
-        picture.label(left - 8, one + 4, f"{short} {before}", "item end", name)
-        picture.label(right + 8, two + 4, f"{rank or '–'} {short}", "item", name)
-    return picture.text()
+def calibration_chart(found: Calibration) -> Chart:
+    """Return predicted against observed shares of left-out votes, with 90 % intervals."""
+    predicted, observed = 100.0 * found.predicted, 100.0 * found.observed
+    half = 100.0 * Z90 * np.sqrt(found.predicted * (1.0 - found.predicted) / found.votes)
+    floor = min(50.0, float(observed.min()))
+    expected = np.clip([predicted - half, predicted + half], floor, 100.0)
+    tips = [
+        f"predicted {percent(p)}, observed {percent(seen)}, {many(votes, 'vote')}"
+        for p, seen, votes in zip(found.predicted, found.observed, found.votes, strict=True)
+    ]
+    marks = [
+        Mark("line", np.array([50.0, 100.0]), np.array([50.0, 100.0]), "ideal"),
+        Mark("box", predicted, expected, "expected"),
+        Mark("dots", predicted, observed, "dot curve-dot", tips=tips),
+    ]
+    x = Axis("predicted, % for the favourite", 50.0, 100.0)
+    y = Axis("observed, %", floor, 100.0)
+    title = "Predicted and observed shares of left-out votes"
+    return Chart(title, x, y, marks, 440.0, right=(14.0, 14.0), square=True)
 
 
-def _slopes(facts: Facts, found: Without) -> list[int]:
-    """Rows of the items that are among the best in either ranking; one component only."""
-    first = facts.fit.item_table["component"] == facts.fit.item_table["component"][0]
-    before, after = found.before[facts.code], found.rank[facts.code]
-    after = np.where(after > 0, after, 10**9)
-    best = (before <= _SLOPES) | (after <= _SLOPES)
-    rows = np.flatnonzero(first & best)
-    order = np.argsort(np.minimum(before, after)[rows], kind="stable")
-    return [int(i) for i in rows[order][: _SLOPES + 5]]
-
-
-def calibration_figure(found: Calibration, width: float) -> str:
-    """Predicted against observed shares of left-out votes, with 90 % intervals."""
-    size = min(width, 440.0)
-    left, right, top, bottom = 46.0, size - 14.0, 30.0, size - 56.0
-    picture = Drawing(size, size, "Predicted and observed shares of left-out votes")
-    error = Z90 * np.sqrt(found.predicted * (1.0 - found.predicted) / found.votes)
-    floor = 100.0 * min(0.5, float(np.min(found.observed)))
-    x, y = Scale(50, 100, left, right), Scale(min(50.0, floor), 100, bottom, top)
-    picture.axis_x(x, top, bottom, "predicted, % for the favourite", 6)
-    picture.axis_y(y, left, right, "observed, %")
-    picture.line(x(50), y(50), x(100), y(100), "ideal")
-    for p, half in zip(found.predicted, error, strict=True):
-        ends = [y(100.0 * min(max(p + side * half, floor / 100), 1.0)) for side in (-1, 1)]
-        picture.rectangle(x(100 * p) - 6, ends[1], 12, ends[0] - ends[1], "expected")
-    for p, seen, votes in zip(found.predicted, found.observed, found.votes, strict=True):
-        tip = f"predicted {percent(p)}, observed {percent(seen)}, {many(votes, 'vote')}"
-        picture.circle(x(100 * p), y(100 * seen), 5, "dot curve-dot", tip)
-    return picture.text()
+def convergence_chart(method: str, trace: tuple[float, ...]) -> Chart:
+    """Return the trace of a fit, iteration by iteration."""
+    values, at = np.array(trace), np.arange(len(trace), dtype=np.float64)
+    marks = [Mark("line", at, values, "curve")]
+    if len(values) <= 60:
+        marks.append(Mark("dots", at, values, "dot curve-dot", size=3.0))
+    x = Axis("iteration", 0, len(values) - 1, min(len(values), 6))
+    y = Axis(trace_name(method), float(values.min()), float(values.max()), 5)
+    return Chart("Convergence of the calculation", x, y, marks, 220.0, left=76.0)
 
 
 def trace_name(method: str) -> str:
@@ -418,104 +466,167 @@ def trace_name(method: str) -> str:
     return "approximate log evidence" if method == "sift" else "objective, a vote"
 
 
-def convergence_figure(method: str, trace: tuple[float, ...], width: float) -> str:
-    """The trace of a fit, iteration by iteration."""
-    values = np.array(trace)
-    if len(values) < 2 or not np.isfinite(values).all() or values.min() == values.max():
-        return ""
-    height, left, right, top, bottom = 220.0, 76.0, width - 12.0, 30.0, 172.0
-    picture = Drawing(width, height, "Convergence of the calculation")
-    x = Scale(0, len(values) - 1, left, right)
-    y = Scale(float(values.min()), float(values.max()), bottom, top)
-    picture.axis_x(x, top, bottom, "iteration", 6 if len(values) > 6 else len(values))
-    picture.axis_y(y, left, right, trace_name(method), 5)
-    points = list(zip(x.many(np.arange(len(values)) * 1.0), y.many(values), strict=True))
-    picture.path(points, "curve")
-    if len(points) <= 60:
-        for at_x, at_y in points:
-            picture.circle(at_x, at_y, 3, "dot curve-dot")
-    return picture.text()
+class Slope(NamedTuple):
+    """An item in two rankings: its row, its ranks (0 if unranked), its places among those shown."""
+
+    row: int
+    before: int
+    after: int
+    places: tuple[int, int]
+
+    @property
+    def move(self) -> str:
+        """Return "up", "down" or "same"; an item without votes moves down."""
+        if not self.after or self.after > self.before:
+            return "down"
+        return "up" if self.after < self.before else "same"
 
 
-def verdict_bar(facts: Facts) -> str:
-    """The votes by the verdict on who gave them, as one bar over the whole width."""
-    population = facts.population
+def slopes(
+    fit: FitRecord, code: NDArray[np.int64], found: Without, best: int, most: int
+) -> list[Slope]:
+    """Return at most so many items of the first component, the best with all or with fewer votes.
+
+    Parameters
+    ----------
+    code
+        The code of every row of the table of items in the votes, by which `found` is ordered.
+    best
+        The largest rank in either ranking.
+    """
+    component = fit.item_table["component"]
+    before, rank = found.before[code], found.rank[code]
+    after = np.where(rank > 0, rank, 10**9)
+    best_of = np.minimum(before, after)
+    rows = np.flatnonzero((component == component[0]) & (best_of <= best))
+    rows = rows[np.argsort(best_of[rows], kind="stable")][:most]
+    orders = (rows[np.lexsort((rows, ranks[rows]))].tolist() for ranks in (before, after))
+    one, two = ({row: place for place, row in enumerate(order)} for order in orders)
+    return [Slope(i, int(before[i]), int(rank[i]), (one[i], two[i])) for i in rows.tolist()]
+
+
+def without_figure(facts: Facts) -> Drawn | None:
+    """Draw the best items with all votes and without those of flagged workers."""
+    found = facts.without
+    if isinstance(found, str):
+        return None
+    names, by = facts.fit.labels, facts.fit.summary.get("by")
+    shown = slopes(facts.fit, facts.code, found, _SLOPES, _SLOPES + 5)
+    if len(shown) < 2:
+        return None
+    labels = [item_label(names[each.row], by) for each in shown]
+    tips = [shortened(name, _TIP) for name in labels]
+
+    def drawn(width: float) -> str:
+        step, top, wide = 24.0, 44.0, width > 500
+        left, right = (0.36 * width, 0.64 * width) if wide else (0.4 * width, 0.6 * width)
+        picture = Drawing(width, top + step * len(shown), "Ranks with and without flagged workers")
+        picture.label(left - 8, 18, "all votes", "name end")
+        picture.label(right + 8, 18, "without flagged", "name")
+        short = abbreviated(labels, 34 if wide else 15)
+        for each, tip, name in zip(shown, tips, map(isolated, short), strict=True):
+            one, two = (top + step * place for place in each.places)
+            picture.line(left, one, right, two, f"slope {each.move}")
+            picture.circle(left, one, 3.5, f"end-dot {each.move}")
+            picture.circle(right, two, 3.5, f"end-dot {each.move}")
+            picture.label(left - 8, one + 4, f"{name} {each.before}", "item end", tip)
+            picture.label(right + 8, two + 4, f"{each.after or '–'} {name}", "item", tip)
+        return picture.text()
+
+    return drawn
+
+
+def matrix_figure(facts: Facts) -> Drawn | None:
+    """Draw the probability that the row's item is preferred to the column's, for the best items."""
+    fit = facts.fit
+    most = min(_MATRIX_ITEMS[True], fit.item_table.height)
+    if fit.item_table.height > MOST_ITEMS or fit.summary.get("components") != 1 or most < 3:
+        return None
+    matrix, labels, by = fit.win_matrix(), fit.labels, fit.summary.get("by")
+    names = [item_label(labels[i], by) for i in range(most)]
+    tips = [shortened(name, _TIP) for name in names]
+
+    def drawn(width: float) -> str:
+        wide = width > 500
+        shown = min(_MATRIX_ITEMS[wide], most)
+        short = abbreviated(names[:shown], _MATRIX_LABEL[wide])
+        left = _LETTER * max(map(len, short)) + 38.0
+        least, largest = _CELLS[wide]
+        shown = min(shown, int((width - left - 4.0) / least))
+        cell, top = min((width - left - 4.0) / shown, largest), 26.0
+        picture = Drawing(width, top + cell * shown + 4.0, "Who is preferred to whom")
+        for i in range(shown):
+            middle = top + cell * (i + 0.5) + 4.0
+            name = f"{isolated(short[i])} {i + 1}"
+            picture.label(left - 8.0, middle, name, "item end", tips[i])
+            picture.label(left + cell * (i + 0.5), top - 8.0, str(i + 1), "tick middle")
+            for j, p in enumerate(matrix[i, :shown].tolist()):
+                shade = min(int(abs(p - 0.5) * 2.0 * _SHADES), _SHADES - 1)
+                kind = "same" if i == j else f"{'win' if p > 0.5 else 'loss'}{shade}"
+                at = left + cell * j, top + cell * i
+                picture.rectangle(*at, cell - 1.5, cell - 1.5, f"cell {kind}")
+                if i != j:
+                    middle_x = at[0] + 0.5 * cell - 0.75
+                    picture.label(middle_x, middle, f"{100 * p:.0f}", "tick share middle")
+        return picture.text()
+
+    return drawn
+
+
+def history_figure(facts: Facts) -> Drawn | None:
+    """Draw the ranks of the items that are the best now, from one update to the next."""
+    votes, ranks = ranks_over_updates(facts.fit.summary.get("history") or [])
+    if len(votes) < 2:
+        return None
+    names = list(ranks)
+    lowest = max(max(place or 0 for place in places) for places in ranks.values())
+    tips = [shortened(name, _TIP) for name in names]
+
+    def drawn(width: float) -> str:
+        wide = width > 500
+        right = width - (220.0 if wide else 120.0)
+        left, top, bottom = 36.0, 30.0, 40.0 + 20.0 * min(max(lowest, 4), 18)
+        picture = Drawing(width, bottom + 44.0, "Ranks of the best items over updates")
+        x = Scale(votes[0], votes[-1], left, right)
+        y = Scale(1, max(lowest, 2), top + 8.0, bottom - 8.0)
+        picture.axis_x(x, top, bottom, "votes", 5 if wide else 3)
+        picture.label(4, 14, "rank", "name")
+        short = abbreviated(names, 30 if wide else 14)
+        for place, name in enumerate(names):
+            points = [(x(v), y(at)) for v, at in zip(votes, ranks[name], strict=True) if at]
+            kind = "same" if place else "up"
+            picture.path(points, f"history {kind}")
+            for at in points:
+                picture.circle(*at, 3, f"end-dot {kind}", f"{name}")
+            now = f"{ranks[name][-1]} {isolated(short[place])}"
+            picture.label(right + 8.0, points[-1][1] + 4.0, now, "item", tips[place])
+        return picture.text()
+
+    return drawn
+
+
+def verdict_shares(population: Population) -> list[tuple[str, int, float]]:
+    """Return every verdict that was given, how many workers have it, and their share of votes."""
     total = max(float(population.votes.sum()), 1e-300)
+    members = ((word, population.verdict == word) for word in VERDICTS)
+    return [
+        (word, int(mine.sum()), float(population.votes[mine].sum()) / total)
+        for word, mine in members
+        if mine.any()
+    ]
+
+
+def verdict_bar(population: Population) -> str:
+    """Return the votes by the verdict on who gave them, as one bar over the whole width."""
     parts, at = [], 0.0
-    for word in VERDICTS:
-        members = population.verdict == word
-        share = float(population.votes[members].sum()) / total
-        if share <= 0.0:
-            continue
-        tip = f"{word}: {count(int(members.sum()))} workers, {percent(share)} of the votes"
+    for word, workers, share in verdict_shares(population):
         parts.append(
             f'<rect x="{100 * at:.2f}%" width="{100 * share:.2f}%" height="100%" '
-            f'class="fill v-{word}"><title>{tip}</title></rect>'
+            f'class="fill v-{word}"><title>{word}: {count(workers)} workers, {percent(share)} of '
+            "the votes</title></rect>"
         )
         at += share
     return (
         '<svg class="share" width="100%" height="18" role="img" '
         f'aria-label="Votes by verdict">{"".join(parts)}</svg>'
     )
-
-
-def matrix_figure(facts: Facts, width: float) -> str:
-    """Probability that the row's item is preferred to the column's, for the best items."""
-    fit = facts.fit
-    if fit.item_table.height > MOST_ITEMS or fit.summary.get("components") != 1:
-        return ""
-    wide = width > 500
-    shown = min(_MATRIX_ITEMS[wide], fit.item_table.height)
-    if shown < 3:
-        return ""
-    matrix = facts.win_matrix[:shown, :shown]
-    names = [item_label(fit.labels[i], fit.summary.get("by")) for i in range(shown)]
-    short = abbreviated(names, _MATRIX_LABEL[wide])
-    left = _LETTER * max(map(len, short)) + 38.0
-    least, most = _CELLS[wide]
-    shown = min(shown, int((width - left - 4.0) / least))
-    cell = min((width - left - 4.0) / shown, most)
-    top = 26.0
-    picture = Drawing(width, top + cell * shown + 4.0, "Who is preferred to whom")
-    for i in range(shown):
-        middle = top + cell * (i + 0.5) + 4.0
-        tip = shortened(names[i], _TIP)
-        picture.label(left - 8.0, middle, f"{isolated(short[i])} {i + 1}", "item end", tip)
-        picture.label(left + cell * (i + 0.5), top - 8.0, str(i + 1), "tick middle")
-        for j in range(shown):
-            p = float(matrix[i, j])
-            shade = min(int(abs(p - 0.5) * 2.0 * _SHADES), _SHADES - 1)
-            kind = "same" if i == j else f"{'win' if p > 0.5 else 'loss'}{shade}"
-            at = left + cell * j, top + cell * i
-            picture.rectangle(*at, cell - 1.5, cell - 1.5, f"cell {kind}")
-            if i != j:
-                text = f"{100 * p:.0f}"
-                picture.label(at[0] + 0.5 * cell - 0.75, middle, text, "tick share middle")
-    return picture.text()
-
-
-def history_figure(facts: Facts, width: float) -> str:
-    """Ranks of the items that are the best now, from one update to the next."""
-    votes, ranks = ranks_over_updates(facts.fit.summary.get("history") or [])
-    if len(votes) < 2:
-        return ""
-    names, wide = list(ranks), width > 500
-    lowest = max(max(place or 0 for place in places) for places in ranks.values())
-    right = width - (220.0 if wide else 120.0)
-    left, top, bottom = 36.0, 30.0, 40.0 + 20.0 * min(max(lowest, 4), 18)
-    picture = Drawing(width, bottom + 44.0, "Ranks of the best items over updates")
-    x = Scale(votes[0], votes[-1], left, right)
-    y = Scale(1, max(lowest, 2), top + 8.0, bottom - 8.0)
-    picture.axis_x(x, top, bottom, "votes", 5 if wide else 3)
-    picture.label(4, 14, "rank", "name")
-    short = abbreviated(names, 30 if wide else 14)
-    for place, name in enumerate(names):
-        points = [(x(v), y(at)) for v, at in zip(votes, ranks[name], strict=True) if at]
-        kind = "same" if place else "up"
-        picture.path(points, f"history {kind}")
-        for at in points:
-            picture.circle(*at, 3, f"end-dot {kind}", f"{name}")
-        now = ranks[name][-1]
-        picture.label(right + 8.0, points[-1][1] + 4.0, f"{now} {isolated(short[place])}", "item",
-                      shortened(name, _TIP))  # fmt: skip
-    return picture.text()

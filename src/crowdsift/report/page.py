@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +15,7 @@ from crowdsift.errors import RequestError
 from crowdsift.report import figures
 from crowdsift.report.checks import BADGES, first_badges, overall, run_checks, top_sentences
 from crowdsift.report.facts import VERDICTS
-from crowdsift.report.leftout import PARTS, Calibration, Without
+from crowdsift.report.leftout import PARTS
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.words import (
@@ -94,7 +93,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         workers=workers,
         first_rows=FIRST_ROWS,
         trace_name=figures.trace_name(facts.fit.method),
-        verdicts=_verdict_counts(facts),
+        verdicts=figures.verdict_shares(facts.population),
         without=_without(facts),
         disputes=_disputes(facts),
         calibration=None if isinstance(facts.calibration, str) else facts.calibration,
@@ -155,45 +154,30 @@ def bar(
 
 
 def _pictures(facts: Facts) -> dict[str, str]:
-    """Every picture for every width of a screen."""
-    calibration, without = facts.calibration, facts.without
-    overview = facts.fit.item_table.height > _OVERVIEW and facts.fit.summary["components"] == 1
-    drawn: dict[str, Callable[[float], str]] = {
-        "scores": lambda width: figures.scores_figure(facts, width) if overview else "",
-        "history": lambda width: figures.history_figure(facts, width),
-        "matrix": lambda width: figures.matrix_figure(facts, width),
-        "workers": lambda width: figures.workers_figure(facts, width),
-        "without": lambda width: (
-            figures.without_figure(facts, without, width) if isinstance(without, Without) else ""
-        ),
-        "calibration": lambda width: (
-            figures.calibration_figure(calibration, width)
-            if isinstance(calibration, Calibration)
-            else ""
-        ),
-        "convergence": lambda width: figures.convergence_figure(
-            facts.fit.method, facts.fit.trace, width
-        ),
+    """Return every figure for every width of a screen; an empty text if there is none."""
+    fit, population, calibration = facts.fit, facts.population, facts.calibration
+    overview = fit.item_table.height > _OVERVIEW and fit.summary["components"] == 1
+    trace = fit.trace if np.isfinite(fit.trace).all() and len(set(fit.trace)) > 1 else ()
+    charts = {
+        "scores": figures.scores_chart(fit) if overview else None,
+        "workers": figures.workers_chart(fit, population),
+        "calibration": None
+        if isinstance(calibration, str)
+        else figures.calibration_chart(calibration),
+        "convergence": figures.convergence_chart(fit.method, trace) if trace else None,
     }
-    sized = {}
+    drawn: dict[str, figures.Drawn | None] = {
+        "history": figures.history_figure(facts),
+        "matrix": figures.matrix_figure(facts),
+        "without": figures.without_figure(facts),
+    }
+    for name, chart in charts.items():
+        drawn[name] = None if chart is None else partial(figures.draw, chart)
+    made = {"share": figures.verdict_bar(population) if population.judged else ""}
     for name, draw in drawn.items():
-        made = {kind: draw(width) for kind, width in figures.WIDTHS.items()}
-        sized[name] = "".join(
-            f'<div class="{kind}">{text}</div>' for kind, text in made.items() if text
-        )
-    return sized | {"share": figures.verdict_bar(facts) if facts.population.judged else ""}
-
-
-def _verdict_counts(facts: Facts) -> list[dict[str, Any]]:
-    population = facts.population
-    total = max(float(population.votes.sum()), 1e-300)
-    found = []
-    for word in VERDICTS:
-        members = population.verdict == word
-        if members.any():
-            share = float(population.votes[members].sum()) / total
-            found.append({"word": word, "workers": int(members.sum()), "share": share})
-    return found
+        sizes = {kind: draw(width) for kind, width in figures.WIDTHS.items()} if draw else {}
+        made[name] = "".join(f'<div class="{kind}">{svg}</div>' for kind, svg in sizes.items())
+    return made
 
 
 def _without(facts: Facts) -> dict[str, Any]:

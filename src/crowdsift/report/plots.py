@@ -1,4 +1,4 @@
-"""The pictures of the report as matplotlib figures, for notebooks and papers.
+"""The figures of the report drawn with matplotlib, for notebooks and papers.
 
 Needs matplotlib: ``pip install crowdsift[plots]``. Every function draws into the axes given, or
 into new ones, and returns them.
@@ -11,16 +11,20 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.errors import RequestError
-from crowdsift.numeric.distributions import Z90
 from crowdsift.report.facts import (
     ABSENT,
-    VERDICTS,
     codes,
     describe_population,
     has_gold,
     refit_model,
 )
-from crowdsift.report.figures import trace_name
+from crowdsift.report.figures import (
+    Chart,
+    calibration_chart,
+    convergence_chart,
+    slopes,
+    workers_chart,
+)
 from crowdsift.report.leftout import calibrate, fit_without
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
@@ -34,15 +38,15 @@ if TYPE_CHECKING:
 
 __all__ = ["calibration", "convergence", "leaderboard", "without_flagged", "workers"]
 
+_BLUE, _GREY, _RED = "#1f66b5", "#97a3b0", "#c53d1c"
 _COLOURS = {
-    "reliable": "#1f66b5",
-    "weak": "#5fa3d9",
-    "undecided": "#97a3b0",
-    "random": "#d98500",
-    "one-sided": "#8a55b3",
-    "adversarial": "#c53d1c",
-    "": "#5a6775",
-}
+    "population": _BLUE, "curve": _BLUE, "dot curve-dot": _BLUE, "expected": "#cddcf1",
+    "zero": "#5a6775", "typical": "#5a6775", "ideal": "#5a6775",
+    "up": _BLUE, "same": _GREY, "down": _RED,
+    "dot v-reliable": _BLUE, "dot v-weak": "#5fa3d9", "dot v-undecided": _GREY,
+    "dot v-random": "#d98500", "dot v-one-sided": "#8a55b3", "dot v-adversarial": _RED,
+    "dot v-none": "#5a6775",
+}  # fmt: skip
 _LONGEST = 36
 
 
@@ -78,7 +82,7 @@ def leaderboard(
     at = np.arange(len(value))[::-1]
     reach = np.stack([value - low, high - value])
     ax.errorbar(value, at, xerr=np.nan_to_num(np.maximum(reach, 0.0)), fmt="o", ms=5,
-                color=_COLOURS["reliable"], ecolor="#9dbde2", elinewidth=3)  # fmt: skip
+                color=_BLUE, ecolor="#9dbde2", elinewidth=3)  # fmt: skip
     ax.set_yticks(at, [_text(fit, i) for i in range(len(value))], parse_math=False)
     ax.set_xlabel(f"{names[0]}, {level_text(fit.level)} interval")
     ax.grid(axis="x", alpha=0.3)
@@ -103,41 +107,18 @@ def workers(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     >>> plots.workers(crowdsift.fit(votes)).get_xscale()
     'log'
     """
-    reliability = fit.worker_table["reliability"].astype(np.float64)
-    if not np.isfinite(reliability).any():
+    chart = workers_chart(fit, describe_population(fit, None))
+    if chart is None:
         raise RequestError(f"{fit.method} estimates no reliabilities; use the method sift")
-    population = describe_population(fit, None)
-    ax = _axes(ax, height=4.5)
-    ax.set_xscale("log")
-    _whole_numbers(ax, population.votes)
-    ax.axhline(population.level, color="#5a6775", lw=1)
-    for word in (*VERDICTS, ""):
-        members = population.verdict == word
-        if members.any():
-            ax.scatter(population.votes[members], reliability[members], s=26, color=_COLOURS[word],
-                       edgecolors="white", linewidths=0.5, zorder=3,
-                       label=f"{word or 'no verdict'} ({int(members.sum())})")  # fmt: skip
-    if population.density is not None:
-        at, tall = population.density
-        behind = ax.twiny()
-        behind.fill_betweenx(at, 0.0, tall, color="#1f66b5", alpha=0.13, lw=0)
-        behind.set_xlim(0.0, 2.2 * float(tall.max()))
-        behind.set_axis_off()
-    air = (
-        0.1 * float(np.ptp(np.append(reliability[np.isfinite(reliability)], population.level)))
-        or 0.5
-    )
-    ax.set_ylim(float(np.nanmin(reliability)) - air, float(np.nanmax(reliability)) + air)
-    ax.set_xlabel("votes of the worker")
-    ax.set_ylabel("reliability")
+    ax = _draw(chart, _axes(ax, height=4.5))
     ax.legend(frameon=False, fontsize="small")
-    return _plain(ax)
+    return ax
 
 
 def calibration(
     fit: FitRecord, votes: Comparisons | None = None, *, ax: Axes | None = None
 ) -> Axes:
-    """Predicted against observed shares of votes that were left out; costs one more fit.
+    """Predicted against observed shares, in %, of votes left out; costs one more fit.
 
     Parameters
     ----------
@@ -152,21 +133,14 @@ def calibration(
     >>> from crowdsift.report import plots
     >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
     >>> plots.calibration(crowdsift.fit(votes)).get_ylabel()
-    'observed share'
+    'observed, %'
     """
     votes = _votes(fit, votes)
     codes(fit, votes)  # refuses votes of another fit
     found = calibrate(votes, refit_model(fit), seed=int(fit.summary.get("seed", 0)))
     if isinstance(found, str):
         raise RequestError(found)
-    ax = _axes(ax, height=4.5)
-    ax.plot([0.5, 1.0], [0.5, 1.0], "--", color="#5a6775", lw=1)
-    half = Z90 * np.sqrt(found.observed * (1.0 - found.observed) / found.votes)
-    ax.errorbar(found.predicted, found.observed, yerr=half, fmt="o", ms=6,
-                color=_COLOURS["reliable"], ecolor="#9dbde2")  # fmt: skip
-    ax.set_xlabel("predicted share for the favourite")
-    ax.set_ylabel("observed share")
-    return _plain(ax)
+    return _draw(calibration_chart(found), _axes(ax, height=4.5))
 
 
 def without_flagged(
@@ -198,18 +172,14 @@ def without_flagged(
     found = fit_without(votes, refit_model(fit), flagged, scores, mirror=has_gold(fit))
     if isinstance(found, str):
         raise RequestError(found)
-    rows = np.argsort(found.before[code], kind="stable")[:top].tolist()
-    ax = _axes(ax, height=0.9 + 0.28 * len(rows))
-    lowest = len(rows) + 1
-    for i in rows:
-        before, after = int(found.before[code[i]]), int(found.rank[code[i]])
-        end = min(after or lowest, lowest)
-        moved = "reliable" if end < before else "undecided" if end == before else "adversarial"
-        ax.plot([0, 1], [before, end], "o-", color=_COLOURS[moved], ms=4)
-        name = _text(fit, i)
-        ax.annotate(f"{name} {before}", (0, before), (-8, 0), textcoords="offset points",
+    shown = slopes(fit, code, found, top, top)
+    ax = _axes(ax, height=0.9 + 0.28 * len(shown))
+    for each in shown:
+        ax.plot([0, 1], each.places, "o-", color=_COLOURS[each.move], ms=4)
+        name, (start, end) = _text(fit, each.row), each.places
+        ax.annotate(f"{name} {each.before}", (0, start), (-8, 0), textcoords="offset points",
                     ha="right", va="center", fontsize="small", parse_math=False)  # fmt: skip
-        ax.annotate(f"{after or '–'} {name}", (1, end), (8, 0), textcoords="offset points",
+        ax.annotate(f"{each.after or '–'} {name}", (1, end), (8, 0), textcoords="offset points",
                     va="center", fontsize="small", parse_math=False)  # fmt: skip
     ax.invert_yaxis()
     ax.set_xlim(-1.2, 2.2)
@@ -237,10 +207,30 @@ def convergence(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     >>> len(plots.convergence(fit).lines[0].get_xdata()) == len(fit.trace)
     True
     """
-    ax = _axes(ax, height=3.0)
-    ax.plot(np.arange(len(fit.trace)), fit.trace, "o-", ms=3, color=_COLOURS["reliable"])
-    ax.set_xlabel("iteration")
-    ax.set_ylabel(trace_name(fit.method))
+    return _draw(convergence_chart(fit.method, fit.trace), _axes(ax, height=3.0))
+
+
+def _draw(chart: Chart, ax: Axes) -> Axes:
+    """Draw a chart of the report with matplotlib."""
+    if chart.x.log:
+        ax.set_xscale("log")
+        _whole_numbers(ax, np.array([chart.x.low, chart.x.high]))
+    for mark in chart.marks:
+        colour = _COLOURS[mark.kind]
+        if mark.shape == "area":
+            ax.fill(mark.x, mark.y, color=colour, alpha=0.13, lw=0)
+        elif mark.shape == "line":
+            ax.plot(mark.x, mark.y, "--" if mark.kind == "ideal" else "-", color=colour)
+        elif mark.shape == "level":
+            ax.axhline(mark.y[0], color=colour, lw=1, ls="-" if mark.kind == "zero" else "--")
+        elif mark.shape == "box":
+            ax.vlines(mark.x, *mark.y, color=colour, lw=8)
+        elif len(mark.x):
+            label = f"{mark.name} ({len(mark.x)})" if mark.name else None
+            ax.scatter(mark.x, mark.y, s=mark.size**2, color=colour, edgecolors="white",
+                       linewidths=0.5, zorder=3, label=label)  # fmt: skip
+    ax.set_xlabel(chart.x.title)
+    ax.set_ylabel(chart.y.title)
     return _plain(ax)
 
 
