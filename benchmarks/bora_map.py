@@ -15,7 +15,7 @@ import numpy as np
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.fitting.holdout import left_out_log_likelihood
 
 OUTPUT = Path("bench-output")
 SETS = ("passage", "faceage_subset", "lightfield", "llmfao", "musicsim")

@@ -22,7 +22,7 @@ import numpy as np
 
 import crowdsift
 from benchmarks.data import data_folder
-from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import measure, measure_up_to_sign
 from crowdsift.paper.base import EIGHT
 from crowdsift.paper.synthetic import RANGES, distinct_settings

@@ -19,7 +19,7 @@ from benchmarks.data import data_folder
 from benchmarks.quality import Record, Task, work
 from benchmarks.votes_spam import spam
 from crowdsift.engines import choose_engine
-from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.graph import folds

@@ -28,7 +28,8 @@ if TYPE_CHECKING:
         ResourceError,
         SignWarning,
     )
-    from crowdsift.fitting import Fit, fit, load
+    from crowdsift.fitting import fit, load
+    from crowdsift.fitting.holdout import tune
     from crowdsift.io.ingest import read
     from crowdsift.lab import datasets
     from crowdsift.lab.evaluation import evaluate
@@ -47,10 +48,10 @@ if TYPE_CHECKING:
         Sift,
         model,
     )
-    from crowdsift.models.holdout import tune
     from crowdsift.numeric import metrics
     from crowdsift.report import plots
     from crowdsift.report.progress import progress_bar
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
 # Where public names live.
@@ -66,7 +67,7 @@ _ROOMS = {
         "ResourceError",
         "SignWarning",
     ),
-    "fitting": ("Fit", "fit", "load"),
+    "fitting": ("fit", "load"),
     "io.ingest": ("read",),
     "lab.evaluation": ("evaluate",),
     "lab.simulation": ("simulate",),
@@ -85,7 +86,8 @@ _ROOMS = {
         "Sift",
         "model",
     ),
-    "models.holdout": ("tune",),
+    "fitting.holdout": ("tune",),
+    "results.fit": ("Fit",),
     "votes.comparisons": ("Comparisons",),
 }
 _HOME = {name: module for module, names in _ROOMS.items() for name in names}

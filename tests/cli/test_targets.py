@@ -188,9 +188,9 @@ FAILING = {
     ),
     "--excel-safe": ("crowdsift.results.excel.write_folder", OSError(28, "No space left")),
     "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
-    "--report": ("crowdsift.fitting.Fit.report", MemoryError()),
-    "--robustness": ("crowdsift.fitting.Fit.with_robustness", ZeroDivisionError("by chance")),
-    "--statistics": ("crowdsift.fitting.Fit.with_statistics", MemoryError()),
+    "--report": ("crowdsift.results.fit.Fit.report", MemoryError()),
+    "--robustness": ("crowdsift.results.fit.Fit.with_robustness", ZeroDivisionError("by chance")),
+    "--statistics": ("crowdsift.results.fit.Fit.with_statistics", MemoryError()),
     "--out": ("crowdsift.results.store.write_recorded", OSError(28, "No space left")),
 }
 

@@ -22,7 +22,7 @@ pytest.importorskip("distributed")
 
 from crowdsift.engines.dask import engine
 from crowdsift.engines.dask import map as shard_map
-from crowdsift.results import checkpoint
+from crowdsift.fitting import start as checkpoint
 
 pytestmark = pytest.mark.filterwarnings("ignore::ResourceWarning", "ignore::DeprecationWarning")
 QUIET = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}

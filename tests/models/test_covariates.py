@@ -9,8 +9,8 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import InputError, RequestError
+from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.lab.evaluation import cross_validate
-from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.report.terminal import show_fit
 
 

@@ -9,8 +9,8 @@ import crowdsift
 from crowdsift import Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
+from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.models import Sift
-from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.solvers.ep.items import Factorisation
 from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
 

@@ -11,13 +11,16 @@ import pytest
 
 import crowdsift
 from crowdsift import Comparisons
+from crowdsift.checks.leftout import Calibration, calibrate, fit_without
+from crowdsift.fitting.estimate import Resources
 from crowdsift.report.checks import Check, overall, run_checks
 from crowdsift.report.facts import describe_population, disputed_pairs, gather
-from crowdsift.report.leftout import Calibration, calibrate, fit_without
 from crowdsift.results.reasons import SHORT, TEMPLATES, reasons
 from crowdsift.results.tables import Table
 
 # Facts
+
+ONE_THREAD = Resources(threads=1)
 
 
 def test_ranking_without_flagged_workers_is_that_of_the_remaining_votes(crowd, facts):
@@ -55,12 +58,12 @@ def test_items_that_lose_all_votes_have_no_rank():
 
 def test_calibration_of_the_true_model_has_no_gap_and_that_of_a_wrong_one_has():
     drawn = crowdsift.simulate(30, 40, 20_000, reliability=(0.5, 2.5), seed=4)
-    right = calibrate(drawn.comparisons(), crowdsift.Sift(), threads=1)
+    right = calibrate(drawn.comparisons(), crowdsift.Sift(), resources=ONE_THREAD)
     assert right.votes.sum() == pytest.approx(4000, rel=0.05)
     assert right.gap < 0.01
     assert right.log_loss < 0.6
     coin = crowdsift.simulate(100, 9, 600, reliability=(0.0, 1e-9), seed=4).comparisons()
-    sure = calibrate(coin, crowdsift.BradleyTerry(penalty=1e-6), threads=1)  # of mere noise
+    sure = calibrate(coin, crowdsift.BradleyTerry(penalty=1e-6), resources=ONE_THREAD)
     assert sure.gap > 0.1
     assert sure.log_loss > np.log(2)
 
@@ -75,8 +78,8 @@ def test_gap_is_zero_within_chance_and_the_distance_beyond_it():
 
 
 def test_predictions_are_those_of_fit_predict(crowd):
+    from crowdsift.checks.leftout import predicted_probability
     from crowdsift.engines import choose_engine
-    from crowdsift.report.leftout import predicted_probability
 
     rule = crowdsift.BoraEM()  # without a posterior both are exactly σ(β d)
     estimate = rule.estimate(choose_engine("cpu", crowd, 1))
@@ -91,8 +94,8 @@ def test_predictions_are_those_of_fit_predict(crowd):
 
 
 def test_predictions_have_the_likelihood_that_sift_gives_to_left_out_votes():
+    from crowdsift.checks.leftout import predicted_probability
     from crowdsift.engines import choose_engine
-    from crowdsift.report.leftout import predicted_probability
     from crowdsift.votes.graph import folds
 
     votes = crowdsift.simulate(12, 10, 3000, reliability=(-1.0, 2.0), seed=5).comparisons()

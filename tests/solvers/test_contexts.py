@@ -15,8 +15,8 @@ from crowdsift.engines import choose_engine
 from crowdsift.engines.dense import interpolated_prior
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
 from crowdsift.engines.reference import ReferenceEngine
+from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.io.items import read_gold
-from crowdsift.models.holdout import left_out_log_likelihood
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.terms.contexts import ContextSites, TypeTree, likelihoods, spread_kernel
 from crowdsift.solvers.ep.workers import power_grid

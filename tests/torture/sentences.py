@@ -23,8 +23,8 @@ from crowdsift import Comparisons, CrowdsiftError
 from crowdsift.models import MODELS
 from crowdsift.numeric.distributions import half_width
 from crowdsift.report import terminal
-from crowdsift.results.data import model_of
 from crowdsift.results.predict import difference_sd
+from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
 from crowdsift.results.words import percent
 from torture.shapes import SHAPES, made, weight

@@ -31,7 +31,7 @@ from crowdsift.errors import CrowdsiftError, RequestError
 
 if TYPE_CHECKING:
     from crowdsift import Fit
-    from crowdsift.results.rows import VoteRows
+    from crowdsift.fitting.rows import VoteRows
     from crowdsift.votes.intake import Intake
 
 
@@ -78,15 +78,16 @@ def fit(
         read, rows = read_for_fit(votes, options, dependent_by, time, (engine, resources),
                                   needs_rows=needs_rows, batch=mturk_review is not None,
                                   quiet=quiet)  # fmt: skip
-    model = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
-    _refuse_unused(model, covariates, classes, tune, item_features or item_text)
-    title = f"Fitting {model.name}"
-    with log_to_stderr(quiet), fit_progress(title, model, quiet=quiet) as progress:
+    chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
+    _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
+    title = f"Fitting {chosen.name}"
+    with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
         result = crowdsift.fit(
-            read, model, classes=classes, items=item_features, item_text=item_text, gold=gold,
-            item_features_missing=item_features_missing, tune=tune, start=start, scale=scale,
-            anchor=on_scale, level=level, dependent_by=rows, engine=engine, threads=threads,
-            seed=seed, progress=progress, engine_options=resources, memory=memory or "",
+            read, chosen if method or given else None, classes=classes, items=item_features,
+            item_text=item_text, item_features_missing=item_features_missing, gold=gold,
+            tune=tune, start=start, scale=scale, anchor=on_scale, level=level,
+            dependent_by=rows, engine=engine, engine_options=resources, threads=threads, seed=seed,
+            progress=progress, memory=memory or "",
         )  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)

@@ -9,8 +9,8 @@ from crowdsift.cli.options import BAD_ROWS, mapping, names
 from crowdsift.cli.terminal import say, warn
 
 if TYPE_CHECKING:
+    from crowdsift.fitting.rows import VoteRows
     from crowdsift.io.options import ReadOptions
-    from crowdsift.results.rows import VoteRows
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["read_for_fit", "read_options", "read_shown", "say_intake"]
@@ -76,14 +76,17 @@ def read_for_fit(
     batch
         Whether all rows are kept, to be written back to Mechanical Turk.
     """
-    from crowdsift.results.rows import read_rows, votes_for_fit
+    from crowdsift.fitting.estimate import Resources
+    from crowdsift.fitting.rows import read_rows, votes_for_fit
 
     comparisons: Comparisons
     rows: VoteRows | None
     if batch:
         comparisons, rows = read_rows(votes, options, group=group, time=time, batch=True)
     else:
-        comparisons, rows = votes_for_fit(votes, options, group, time, *engine, needs_rows)
+        comparisons, rows = votes_for_fit(
+            votes, options, group, time, Resources(*engine), needs_rows
+        )
     say_intake(comparisons, options, quiet=quiet)
     return comparisons, rows
 

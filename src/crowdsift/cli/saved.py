@@ -48,8 +48,8 @@ def update(
     The votes are read as those of the fit were, unless an option says otherwise.
     """
     import crowdsift
+    from crowdsift.fitting.refit import read_new
     from crowdsift.io.files import locked
-    from crowdsift.results.further import read_new
 
     options = read_options(
         encoding=encoding,

@@ -63,7 +63,7 @@ def fit_files() -> tuple[str, ...]:
 
 def checkpoint_files() -> tuple[str, ...]:
     """Return the name of the file in a folder of --checkpoint."""
-    from crowdsift.results.checkpoint import NAME
+    from crowdsift.fitting.start import NAME
 
     return (NAME,)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict
 from math import isnan
@@ -11,22 +10,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines import choose_engine
-from crowdsift.errors import (
-    ConvergenceWarning,
-    CrowdsiftError,
-    InputError,
-    RequestError,
-    SignWarning,
-)
-from crowdsift.fitting import fit
+from crowdsift.checks.leftout import predicted_probability
+from crowdsift.errors import CrowdsiftError, InputError, RequestError
+from crowdsift.fitting import fit, without_warnings
+from crowdsift.fitting.estimate import Resources, estimate_votes
+from crowdsift.fitting.holdout import tuned
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.item_features import with_item_features
 from crowdsift.io.items import match_items, read_item_values, with_classes
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import MODELS, Model, as_model, holdout
+from crowdsift.models import MODELS, Model, as_model
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
-from crowdsift.report.leftout import predicted_probability
 from crowdsift.votes.graph import folds, pair_keys
 
 if TYPE_CHECKING:
@@ -123,9 +117,7 @@ def evaluate(
         if relaxed.uses_workers and not comparisons.has_workers:
             records.append(_record(chosen.name, None, None, None, ["not run: needs workers"]))
             continue
-        with warnings.catch_warnings():  # what it warns of stands in the note
-            for kind in (ConvergenceWarning, SignWarning):
-                warnings.simplefilter("ignore", kind)
+        with without_warnings():  # what it warns of stands in the note
             result = fit(comparisons, relaxed, tune=tune, engine=engine, threads=threads, seed=seed)
         if tune and relaxed.tuned:
             notes.append(f"{relaxed.tuned} {result.parameters[relaxed.tuned]:.3g}")
@@ -328,18 +320,14 @@ def _predicted(
         return None, "not run: its predictions also depend on features of the votes"
     if relaxed.uses_workers and not votes.has_workers:
         return None, "not run: needs workers"
-    found = []
-    with warnings.catch_warnings():
-        for kind in (ConvergenceWarning, SignWarning):
-            warnings.simplefilter("ignore", kind)
+    found, resources = [], Resources(engine, None, threads)
+    with without_warnings():
         for kept, left_out in parts:
             try:
                 fitted = relaxed
                 if tune and relaxed.tuned:
-                    tuned = holdout.tune(kept, relaxed, seed=seed, engine=engine, threads=threads)
-                    fitted = tuned.model
-                opened = choose_engine(engine, fitted.prepare(kept), threads)
-                estimate = fitted.estimate_votes(opened, kept)
+                    fitted = tuned(kept, relaxed, resources, seed=seed).model
+                estimate = estimate_votes(fitted, kept, resources)
                 p = predicted_probability(left_out, fitted, estimate)
             except CrowdsiftError as error:
                 return None, f"not run: {error}"

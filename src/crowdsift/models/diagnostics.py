@@ -22,6 +22,7 @@ class Kind(StrEnum):
     FEATURES = "features"  # of items: missing, constant, or of no use
     SCALE = "scale"  # the scores have no such scale as was asked for
     INTERVALS = "intervals"  # limits may be off
+    METHOD = "method"  # another than the default one was taken
     RESOURCES = "resources"  # threads or memory other than asked for
     UPDATE = "update"  # new votes that are repeated or not used in full
 

@@ -6,7 +6,7 @@ from crowdsift.errors import RequestError
 from crowdsift.models.base import Model
 from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["refuse_unused", "refuse_votes"]
+WITHOUT_WORKERS = "bt"  # the method for votes without workers, unless another one is named
 
 # What takes columns and classes among our own methods; what others do with them is their matter.
 _TAKES = {
@@ -58,5 +58,5 @@ def refuse_votes(chosen: Model, votes: Comparisons, *, dependent: bool) -> None:
     if chosen.uses_workers and not votes.has_workers:
         raise RequestError(
             f"{chosen.name} learns who can be trusted and needs a worker for every vote; "
-            "use method 'bt' for votes without workers"
+            f"use method {WITHOUT_WORKERS!r} for votes without workers"
         )

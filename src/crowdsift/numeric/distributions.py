@@ -171,3 +171,17 @@ def normal_share(z: Vector) -> Vector:
     array([0.5  , 0.975])
     """
     return np.interp(z, *_normal_table())
+
+
+def limits(centre: Vector, sd: Vector | None, level: float = LEVEL) -> tuple[Vector, Vector]:
+    """Return the limits of normal intervals; NaN without standard deviations.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.numeric.distributions import limits
+    >>> [limit.round(3).tolist() for limit in limits(np.zeros(1), np.ones(1))]
+    [[-1.645], [1.645]]
+    """
+    half = np.full(len(centre), np.nan) if sd is None else half_width(level) * sd
+    return centre - half, centre + half

@@ -16,7 +16,7 @@ from crowdsift.io.files import replace_file, require_file
 from crowdsift.numeric.distributions import LEVEL
 
 if TYPE_CHECKING:
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["STAGES", "Report", "make_report"]
@@ -78,7 +78,7 @@ class Report:
 
 
 def make_report(
-    fit: FitRecord,
+    fit: Fit,
     votes: Comparisons | None = None,
     *,
     title: str | None = None,
@@ -112,7 +112,7 @@ def make_report(
     return made
 
 
-def _python_command(fit: FitRecord, source: str) -> str:
+def _python_command(fit: Fit, source: str) -> str:
     """What makes the fit and its report again in Python."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.report.facts import Facts
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
 State = Literal["good", "care", "bad", "none"]
@@ -129,7 +129,7 @@ def _first_place(facts: Facts) -> Check | None:
                  "Name them together, or ask for votes on pairs of the first.")  # fmt: skip
 
 
-def first_badges(fit: FitRecord, joint: Table) -> NDArray[np.int64]:
+def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
     """Return what is said of first place, for every item: a place in `BADGES`.
 
     Within a component, the leader is clearly first if nothing shown beside it leaves that open:

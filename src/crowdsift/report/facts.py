@@ -8,16 +8,17 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.checks.leftout import Calibration, Without, calibrate, fit_without
+from crowdsift.checks.statistics import fit_statistics
 from crowdsift.errors import CrowdsiftError, RequestError
+from crowdsift.fitting.estimate import Resources
 from crowdsift.numeric.distributions import half_width, normal_quantiles
-from crowdsift.report.leftout import Calibration, Without, calibrate, fit_without
+from crowdsift.results.build import side_shares
 from crowdsift.results.copying import copying
-from crowdsift.results.data import model_of
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.joint import joint_table
+from crowdsift.results.query import model_of
 from crowdsift.results.reasons import Reason, random_level, reasons
-from crowdsift.results.statistics import fit_statistics
-from crowdsift.results.worker_table import side_shares
 from crowdsift.votes.comparisons import parts
 from crowdsift.votes.labels import key_of
 
@@ -26,10 +27,10 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.checks.statistics import FitStatistics
     from crowdsift.models import Model
     from crowdsift.results.copying import Copying
-    from crowdsift.results.record import FitRecord
-    from crowdsift.results.statistics import FitStatistics
+    from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
     from crowdsift.votes.comparisons import Comparisons
 
@@ -82,7 +83,7 @@ class Facts:
         Joint statements, statistics of fit, copied answers.
     """
 
-    fit: FitRecord
+    fit: Fit
     votes: Comparisons | None
     population: Population
     code: NDArray[np.int64]
@@ -95,7 +96,7 @@ class Facts:
 
 
 def gather(
-    fit: FitRecord,
+    fit: Fit,
     votes: Comparisons | None = None,
     *,
     refit: bool | None = None,
@@ -127,7 +128,8 @@ def gather(
     evidence = Evidence.of(fit if fit.votes is votes else replace(fit, votes=votes))
     begin("predicting left-out votes")
     model, seed = refit_model(fit), int(fit.summary.get("seed", 0))
-    calibration = skipped or calibrate(votes, model, seed=seed, threads=threads)
+    where = Resources.of(fit, threads)
+    calibration = skipped or calibrate(votes, model, seed=seed, resources=where)
     begin("leaving out flagged workers")
     without: Without | str = skipped if population.flagged.any() else ""
     return Facts(
@@ -138,7 +140,7 @@ def gather(
         calibration=calibration,
         without=without
         or fit_without(
-            votes, model, population.flagged, scores, mirror=has_gold(fit), threads=threads
+            votes, model, population.flagged, scores, mirror=has_gold(fit), resources=where
         ),
         disputes=disputed_pairs(votes, population.flagged),
         side_excess=_side_excess(fit, votes, scores),
@@ -147,7 +149,7 @@ def gather(
     )
 
 
-def _why_no_refit(fit: FitRecord, votes: Comparisons, refit: bool | None) -> str:
+def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
     """Return why the votes are not fitted again; an empty text if they are."""
     if fit.features is not None and votes.item_features is None:
         if refit:
@@ -164,7 +166,7 @@ def _why_no_refit(fit: FitRecord, votes: Comparisons, refit: bool | None) -> str
     )
 
 
-def refit_model(fit: FitRecord) -> Model:
+def refit_model(fit: Fit) -> Model:
     """The model of a fit without the worker types that it looked for and did not find.
 
     They cost many times the rest, and are not found in a part of the votes if not in all.
@@ -181,22 +183,22 @@ def refit_model(fit: FitRecord) -> Model:
     return found
 
 
-def has_gold(fit: FitRecord) -> bool:
+def has_gold(fit: Fit) -> bool:
     """Whether pairs with a known answer settled the sign; refits do not know them."""
     return fit.summary.get("gold_pairs") is not None
 
 
-def _refit_seconds(fit: FitRecord, votes: Comparisons) -> float:
+def _refit_seconds(fit: Fit, votes: Comparisons) -> float:
     """What another fit would take on one core, roughly."""
     rate = _TIES if "tie_width" in fit.worker_table else _SIDES if _has_sides(fit) else _PLAIN
     return rate * len(votes) * int(fit.summary["iterations"])
 
 
-def _has_sides(fit: FitRecord) -> bool:
+def _has_sides(fit: Fit) -> bool:
     return bool(np.isfinite(fit.worker_table["side_bias"].astype(np.float64)).any())
 
 
-def codes(fit: FitRecord, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
     """The code in the votes of every row of the table of items, and the scores by code."""
     code = _codes(fit, votes)
     scores = np.empty(len(code))
@@ -204,7 +206,7 @@ def codes(fit: FitRecord, votes: Comparisons) -> tuple[NDArray[np.int64], NDArra
     return code, scores
 
 
-def _codes(fit: FitRecord, votes: Comparisons) -> NDArray[np.int64]:
+def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:
     """The code of every row of the table of items."""
     place = {_key(label): code for code, label in enumerate(votes.items)}
     found = [place.get(_key(label), -1) for label in fit.labels]
@@ -225,7 +227,7 @@ def _key(label: Any) -> Any:
 
 
 def _side_excess(
-    fit: FitRecord, votes: Comparisons, scores: NDArray[np.float64]
+    fit: Fit, votes: Comparisons, scores: NDArray[np.float64]
 ) -> tuple[float, float, float] | None:
     """Votes for the left item beyond those that scores and reliabilities predict, as a share."""
     counted = votes.weight * (votes.outcome != 0.5)
@@ -270,7 +272,7 @@ class Evidence(NamedTuple):
     copying: Copying | None = None
 
     @classmethod
-    def of(cls, fit: FitRecord) -> Evidence:
+    def of(cls, fit: Fit) -> Evidence:
         """All that is cheap to find out of a fit that holds its votes."""
         joint = joint_of(fit)
         if fit.votes is None or len(fit.votes) > _MOST_VOTES:
@@ -285,7 +287,7 @@ class Evidence(NamedTuple):
             return cls(joint, statistics)
 
 
-def joint_of(fit: FitRecord) -> Table | None:
+def joint_of(fit: Fit) -> Table | None:
     """Joint statements about all items; None of many, or of a method without intervals."""
     if fit.item_table.height > MOST_ITEMS:
         return None
@@ -341,7 +343,7 @@ class Population:
         return float(self.votes[self.flagged].sum()) / total if total else 0.0
 
 
-def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population:
+def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
     """What can be said of the workers of a fit, with its votes or without."""
     table = fit.worker_table
     count = table["comparisons"].astype(np.float64)
@@ -365,7 +367,7 @@ def describe_population(fit: FitRecord, votes: Comparisons | None) -> Population
 
 
 def reliability_density(
-    fit: FitRecord, points: int = 121
+    fit: Fit, points: int = 121
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
     """The distribution of reliabilities in the crowd: the mean of all workers' posteriors.
 

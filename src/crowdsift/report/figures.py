@@ -14,9 +14,10 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 
+from crowdsift.checks.leftout import Calibration, Without
+from crowdsift.fitting.refit import ranks_over_updates
 from crowdsift.numeric.distributions import Z90
 from crowdsift.report.facts import MOST_ITEMS, VERDICTS
-from crowdsift.results.history import ranks_over_updates
 from crowdsift.results.reasons import typical_reliability
 from crowdsift.results.words import (
     abbreviated,
@@ -31,10 +32,10 @@ from crowdsift.results.words import (
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+    from crowdsift.checks.leftout import Calibration, Without
     from crowdsift.numeric import Vector
     from crowdsift.report.facts import Facts, Population
-    from crowdsift.report.leftout import Calibration, Without
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
 
     Drawn = Callable[[float], str]  # SVG of a figure for a width of the screen
 
@@ -351,7 +352,7 @@ def _draw_mark(picture: Drawing, mark: Mark, x: list[float], y: Vector) -> None:
             picture.circle(at, up, mark.size, mark.kind, tip)
 
 
-def workers_chart(fit: FitRecord, population: Population) -> Chart | None:
+def workers_chart(fit: Fit, population: Population) -> Chart | None:
     """Return reliability against votes by verdict, the crowd's distribution behind it.
 
     None where the method estimates no reliabilities.
@@ -394,7 +395,7 @@ def _level(at: float, kind: str, name: str) -> Mark:
     return Mark("level", np.empty(0), np.array([at]), kind, name)
 
 
-def scores_chart(fit: FitRecord) -> Chart:
+def scores_chart(fit: Fit) -> Chart:
     """Return all scores from the best to the worst, with their intervals as a band."""
     table = fit.shown_items
     score = table["score"].astype(np.float64)
@@ -482,9 +483,7 @@ class Slope(NamedTuple):
         return "up" if self.after < self.before else "same"
 
 
-def slopes(
-    fit: FitRecord, code: NDArray[np.int64], found: Without, best: int, most: int
-) -> list[Slope]:
+def slopes(fit: Fit, code: NDArray[np.int64], found: Without, best: int, most: int) -> list[Slope]:
     """Return at most so many items of the first component, the best with all or with fewer votes.
 
     Parameters

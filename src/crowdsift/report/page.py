@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from crowdsift.checks.leftout import PARTS
 from crowdsift.errors import RequestError
 from crowdsift.report import figures
 from crowdsift.report.checks import BADGES, first_badges, overall, run_checks, top_sentences
 from crowdsift.report.facts import VERDICTS
-from crowdsift.report.leftout import PARTS
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.words import (
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.report.facts import Facts
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
 MOST_GROUPS = 50  # of a menu; more are searched
@@ -393,7 +393,7 @@ def as_json(value: Any) -> str:
     return text
 
 
-def what_is_followed(fit: FitRecord) -> dict[str, Any] | None:
+def what_is_followed(fit: Fit) -> dict[str, Any] | None:
     """The section of a report on covariates and features; None where neither is used.
 
     Examples
@@ -416,7 +416,7 @@ def what_is_followed(fit: FitRecord) -> dict[str, Any] | None:
     }
 
 
-def _judges(fit: FitRecord) -> list[dict[str, Any]]:
+def _judges(fit: Fit) -> list[dict[str, Any]]:
     """Coefficients of the workers with the most votes, a row per worker and covariate."""
     table = fit.coefficients
     if table is None:
@@ -429,7 +429,7 @@ def _judges(fit: FitRecord) -> list[dict[str, Any]]:
     return [{**row, "worker": label(row["worker"])} for row in rows]
 
 
-def _both_scores(fit: FitRecord) -> list[dict[str, Any]]:
+def _both_scores(fit: Fit) -> list[dict[str, Any]]:
     """The best items with covariates held equal and as they are."""
     items = fit.item_table
     if "score_as_is" not in items:
@@ -445,7 +445,7 @@ def _both_scores(fit: FitRecord) -> list[dict[str, Any]]:
     ]  # fmt: skip
 
 
-def fit_html(fit: FitRecord) -> str:
+def fit_html(fit: Fit) -> str:
     """The head of the leaderboard and how the fit went, as a fragment of HTML.
 
     Examples
@@ -476,7 +476,7 @@ def fit_html(fit: FitRecord) -> str:
     )
 
 
-def _notebook_row(fit: FitRecord, i: int, scale: list[float]) -> dict[str, Any]:
+def _notebook_row(fit: Fit, i: int, scale: list[float]) -> dict[str, Any]:
     table = fit.shown_items
     score, low, high = (float(table[name][i]) for name in ("score", "lower", "upper"))
     known = bool(np.isfinite([low, high]).all())

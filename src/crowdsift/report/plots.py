@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.checks.leftout import calibrate, fit_without
 from crowdsift.errors import RequestError
+from crowdsift.fitting.estimate import Resources
 from crowdsift.report.facts import (
     ABSENT,
     codes,
@@ -25,7 +27,6 @@ from crowdsift.report.figures import (
     slopes,
     workers_chart,
 )
-from crowdsift.report.leftout import calibrate, fit_without
 from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
 
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["calibration", "convergence", "leaderboard", "without_flagged", "workers"]
@@ -50,9 +51,7 @@ _COLOURS = {
 _LONGEST = 36
 
 
-def leaderboard(
-    fit: FitRecord, top: int = 20, *, ranks: bool = False, ax: Axes | None = None
-) -> Axes:
+def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None = None) -> Axes:
     """The best items with the intervals of their scores, or of their ranks.
 
     Parameters
@@ -89,7 +88,7 @@ def leaderboard(
     return _plain(ax)
 
 
-def workers(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
+def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
     """Reliability against votes, coloured by verdict, the crowd's distribution behind it.
 
     Parameters
@@ -115,9 +114,7 @@ def workers(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
     return ax
 
 
-def calibration(
-    fit: FitRecord, votes: Comparisons | None = None, *, ax: Axes | None = None
-) -> Axes:
+def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None = None) -> Axes:
     """Predicted against observed shares, in %, of votes left out; costs one more fit.
 
     Parameters
@@ -137,14 +134,15 @@ def calibration(
     """
     votes = _votes(fit, votes)
     codes(fit, votes)  # refuses votes of another fit
-    found = calibrate(votes, refit_model(fit), seed=int(fit.summary.get("seed", 0)))
+    seed = int(fit.summary.get("seed", 0))
+    found = calibrate(votes, refit_model(fit), seed=seed, resources=Resources.of(fit))
     if isinstance(found, str):
         raise RequestError(found)
     return _draw(calibration_chart(found), _axes(ax, height=4.5))
 
 
 def without_flagged(
-    fit: FitRecord, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
+    fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
 ) -> Axes:
     """The best items with all votes and without those of flagged workers; costs one more fit.
 
@@ -169,7 +167,9 @@ def without_flagged(
     votes = _votes(fit, votes)
     code, scores = codes(fit, votes)
     flagged = describe_population(fit, votes).flagged
-    found = fit_without(votes, refit_model(fit), flagged, scores, mirror=has_gold(fit))
+    found = fit_without(
+        votes, refit_model(fit), flagged, scores, mirror=has_gold(fit), resources=Resources.of(fit)
+    )
     if isinstance(found, str):
         raise RequestError(found)
     shown = slopes(fit, code, found, top, top)
@@ -188,7 +188,7 @@ def without_flagged(
     return _plain(ax)
 
 
-def convergence(fit: FitRecord, *, ax: Axes | None = None) -> Axes:
+def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
     """The approximate evidence (sift) or the objective, iteration by iteration.
 
     Parameters
@@ -234,7 +234,7 @@ def _draw(chart: Chart, ax: Axes) -> Axes:
     return _plain(ax)
 
 
-def _votes(fit: FitRecord, votes: Comparisons | None) -> Comparisons:
+def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
     """The votes given, or those that the fit holds."""
     known = fit.votes if votes is None else votes
     if known is None:
@@ -263,7 +263,7 @@ def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
     ax.xaxis.set_minor_formatter(plain if narrow else NullFormatter())
 
 
-def _text(fit: FitRecord, row: int) -> str:
+def _text(fit: Fit, row: int) -> str:
     """The name of an item, by its row."""
     return shortened(item_label(fit.labels[row], fit.summary.get("by")), _LONGEST)
 

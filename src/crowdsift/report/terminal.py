@@ -12,14 +12,13 @@ from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results import words
-from crowdsift.results.data import model_of
+from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
 from crowdsift.results.scales import level_text, score_name
 from crowdsift.results.tables import Table as _Rows
 
 if TYPE_CHECKING:
-    from crowdsift.results.data import FitData
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
 
 __all__ = ["show_evaluation", "show_fit"]
 
@@ -44,7 +43,7 @@ def _console() -> Console:
     return Console() if terminal else Console(width=_NO_WIDTH)
 
 
-def show_fit(fit: FitRecord) -> None:
+def show_fit(fit: Fit) -> None:
     """Print the leaderboard, the workers to look at, and how the fit went."""
     console = _console()
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):
@@ -72,7 +71,7 @@ def show_fit(fit: FitRecord) -> None:
         console.print(Text(s["robustness"]["text"] + "."))
 
 
-def _tables(fit: FitRecord, width: int) -> list[tuple[str, Table]]:
+def _tables(fit: Fit, width: int) -> list[tuple[str, Table]]:
     tables = [_leaderboard(fit, width)]
     if fit.overall_ranking is not None:
         title, table = _leaderboard(fit.overall_ranking, width)
@@ -84,7 +83,7 @@ def _tables(fit: FitRecord, width: int) -> list[tuple[str, Table]]:
     return tables
 
 
-def _covariate_table(fit: FitRecord) -> tuple[str, Table]:
+def _covariate_table(fit: Fit) -> tuple[str, Table]:
     """What sways votes beside quality: the crowd's coefficients, and how far workers differ."""
     table = Table()
     heads = ("crowd", f"{level_text(fit.level)} interval", "workers differ by", "evidence")
@@ -167,7 +166,7 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
         console.print(Text(note))
 
 
-def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
+def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
     """The best items; labels take the room that the figures leave."""
     items, by = fit.shown_items, fit.context_columns
     best = np.lexsort((items["component"], items["rank"]))[:_SHOWN]
@@ -196,7 +195,7 @@ def _leaderboard(fit: FitData, width: int) -> tuple[str, Table]:
     return f"Items{more}", table
 
 
-def _item_figures(fit: FitData, shown: list[dict[str, Any]]) -> dict[str, list[str]]:
+def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]:
     """The texts of every column of figures, the rank first; columns without any are left out."""
     items, by = fit.shown_items, fit.context_columns
     points = fit.summary.get("scale") == "elo"
@@ -224,7 +223,7 @@ def _most_label(width: int) -> int:
     return _MOST_LABEL if width < _NO_WIDTH else _LONGEST_LABEL
 
 
-def _worker_table(fit: FitRecord, width: int) -> tuple[str, Table]:
+def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     """The workers to look at; their names are never cut, other columns rather go."""
     kept = ("reliable", "undecided")  # of whom there is nothing to be done
     level = random_level(model_of(fit))

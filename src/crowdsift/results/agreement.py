@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.build import FitBuilder
 
     Codes = NDArray[np.int64]
 
@@ -46,7 +46,7 @@ class _Votes(NamedTuple):
     residual: Vector
 
 
-def agreement(fitted: Fitted) -> Vector:
+def agreement(fitted: FitBuilder) -> Vector:
     """Of every worker the share of decided votes that agree with the order by others' votes.
 
     NaN where no vote of a worker can be compared.
@@ -90,7 +90,7 @@ def agreement(fitted: Fitted) -> Vector:
     return share
 
 
-def _votes(fitted: Fitted) -> _Votes:
+def _votes(fitted: FitBuilder) -> _Votes:
     votes, result = fitted.votes, fitted.estimate.workers
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     worker = votes.worker_codes().astype(np.int64)
@@ -107,7 +107,7 @@ def _votes(fitted: Fitted) -> _Votes:
 
 
 def _leave_out(
-    fitted: Fitted,
+    fitted: FitBuilder,
     votes: _Votes,
     problems: Codes,
     of_vote: NDArray[np.intp],

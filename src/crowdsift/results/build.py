@@ -1,71 +1,189 @@
-"""The fields of a fit, made of an estimate and its votes."""
+"""From an estimate to a `Fit`: the tables of items and workers, the summary, the posterior."""
 
 from __future__ import annotations
 
 import time
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
+from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric.distributions import (
+    LEVEL,
+    half_width,
+    limits,
+    limits_at,
+    quantile_distribution,
+)
+from crowdsift.results.agreement import agreement
 from crowdsift.results.coefficients import coefficient_table
-from crowdsift.results.item_table import item_table
-from crowdsift.results.posterior import Posterior
-from crowdsift.results.statistics import separation_of
-from crowdsift.results.summary import diagnose, summary
-from crowdsift.results.worker_table import worker_table
+from crowdsift.results.fit import Fit, Posterior
+from crowdsift.results.ranking import rank_limits, ranks, table_order
+from crowdsift.results.sign import votes_on_gold
+from crowdsift.results.summary import diagnose, separation_of, summary
+from crowdsift.results.tables import Table, whole
+from crowdsift.results.verdicts import (
+    MIN_SIDE_INFORMATION,
+    shares,
+    side_information,
+    words_of,
+)
+from crowdsift.results.vote_evidence import vote_evidence
 from crowdsift.solvers.ep.warm import recoded
+from crowdsift.votes.comparisons import parts
+from crowdsift.votes.labels import as_column, context_names, context_parts
+from crowdsift.votes.outcomes import tie_rates
+from crowdsift.votes.tally import Tally, tally, tally_of
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from numpy.typing import NDArray
+
+    from crowdsift.engines.base import Counts
+    from crowdsift.io.items import Gold
+    from crowdsift.models import Estimate, Model
+    from crowdsift.models.base import WorkerEstimate
+    from crowdsift.models.sign import SignSupport
     from crowdsift.numeric import Vector
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.sign import Agreement
     from crowdsift.solvers.ep.state import SavedSites
+    from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["fields_of"]
 
+@dataclass(frozen=True, eq=False)
+class FitBuilder:
+    """Makes a `Fit` of votes, a model and the estimate; counts and ranks once.
 
-def fields_of(fitted: Fitted, passes: float, started: float) -> dict[str, Any]:
-    """Tables, summary and posterior of an estimate, by the names of `FitData`.
-
-    Parameters
+    Attributes
     ----------
-    fitted
-        The estimate and its votes.
-    passes
-        How often the votes were passed over.
-    started
-        When the fit began, by `time.perf_counter`.
+    gold
+        How gold pairs and scores found without them go together; None without gold or where it was
+        not compared.
+    known
+        The gold pairs themselves.
     """
-    votes, estimate = fitted.votes, fitted.estimate
-    items, workers = item_table(fitted), worker_table(fitted)
-    found, needed = diagnose(fitted)
-    result = summary(fitted, found, needed, passes, time.perf_counter() - started)
-    apart = separation_of(items, fitted.model.name, fitted.level)
-    result["separation_reliability"] = None if apart is None else apart.reliability
-    quantiles, points, leaves = estimate.workers.quantiles, estimate.points, estimate.in_context
-    return {
-        "item_table": items,
-        "worker_table": workers,
-        "summary": result,
-        "parameters": fitted.model.parameters(),
-        "trace": tuple(estimate.trace),
-        "diagnostics": tuple(found),
-        "backend": votes.backend,
-        "population": estimate.population,
-        "features": estimate.features,
-        "coefficients": coefficient_table(fitted),
-        "sites": _sites(fitted),
-        "votes": votes if votes.elsewhere is None else None,
-        "gold": None if fitted.known is None else fitted.known.labels(votes.items),
-        "posterior": Posterior(
-            votes.items,
-            fitted.score_sd,
-            estimate.covariance,
-            None if quantiles is None else _single(quantiles),
-            None if points is None else _rounded(points),
-            None if leaves is None else leaves._replace(points=_rounded(leaves.points)),
-        ),
-    }
+
+    votes: Comparisons
+    model: Model
+    estimate: Estimate
+    gold: Agreement | None = None
+    level: float = LEVEL  # of intervals
+    seed: int = 0
+    threads: int | None = None
+    engine: tuple[str, str] = ("", "")  # which one ran, and why
+    counts: Counts | None = None  # of votes whose rows are on other machines
+    known: Gold | None = None
+    resources: Mapping[str, Any] = field(default_factory=dict)  # for refits
+
+    def build(self, passes: float, started: float) -> Fit:
+        """Return the fit: tables, summary and posterior.
+
+        Parameters
+        ----------
+        passes
+            How often the votes were passed over.
+        started
+            When the fit began, by `time.perf_counter`.
+        """
+        votes, estimate = self.votes, self.estimate
+        items, workers = item_table(self), worker_table(self)
+        found, needed = diagnose(self)
+        result = summary(self, found, needed, passes, time.perf_counter() - started)
+        separated = separation_of(items, self.model.name, self.level)
+        result["separation_reliability"] = None if separated is None else separated.reliability
+        quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
+        return Fit(
+            item_table=items,
+            worker_table=workers,
+            summary=result,
+            parameters=self.model.parameters(),
+            trace=tuple(estimate.trace),
+            diagnostics=tuple(found),
+            backend=votes.backend,
+            population=estimate.population,
+            features=estimate.features,
+            coefficients=coefficient_table(self),
+            sites=_sites(self),
+            votes=votes if votes.elsewhere is None else None,
+            gold=None if self.known is None else self.known.labels(votes.items),
+            posterior=Posterior(
+                votes.items,
+                self.score_sd,
+                estimate.covariance,
+                None if quantiles is None else _single(quantiles),
+                None if points is None else _rounded(points),
+                None if apart is None else apart._replace(points=_rounded(apart.points)),
+            ),
+            resources=self.resources,
+        )
+
+    @property
+    def component(self) -> NDArray[np.uint32]:
+        """The connected component of every item, by code."""
+        assert self.estimate.component is not None
+        return self.estimate.component
+
+    @cached_property
+    def order(self) -> NDArray[np.intp]:
+        """The codes of items in the order of their table."""
+        return table_order(self.estimate.scores, self.component)
+
+    @cached_property
+    def rank(self) -> NDArray[np.int64]:
+        """The rank of every item within its component, by code."""
+        return ranks(self.estimate.scores, self.component, self.order)
+
+    @cached_property
+    def counted(self) -> Tally:
+        """What is counted of the votes."""
+        if self.votes.elsewhere is not None:
+            assert self.counts is not None
+            return tally_of(self.counts.tally(self.rank.astype(np.float64)))
+        return tally(self.votes, self.rank, self.threads)
+
+    @cached_property
+    def tie_rates(self) -> tuple[Vector, float]:
+        """The tie rate of every worker, and that of all."""
+        return tie_rates(self.votes)
+
+    @cached_property
+    def score_sd(self) -> Vector | None:
+        """Standard deviations of the scores, by code."""
+        estimate = self.estimate
+        if estimate.covariance is None:
+            return estimate.score_sd
+        return estimate.covariance.deviations(estimate.score_sd)
+
+    @cached_property
+    def sign(self) -> SignSupport | None:
+        """How clearly the workers settle the sign; None where a method cannot say."""
+        if self.estimate.sign is not None:
+            return self.estimate.sign
+        return self.estimate.workers.sign_support(self.votes.loads)
+
+    @cached_property
+    def stated_sign(self) -> SignSupport | None:
+        """Return the workers' support of the sign where they alone settle it; else None."""
+        free = self.model.free_sign and self.known is None and self.estimate.scores.any()
+        return self.sign if free else None
+
+    @cached_property
+    def compared_once(self) -> bool:
+        """Whether no item is in two votes: no vote can then be compared with another."""
+        votes = self.votes
+        if 2 * len(votes) > votes.n_items:  # more ends than items
+            return False
+        if votes.elsewhere is not None:
+            return bool(self.counted.appearances.max() <= 1)
+        rows = sum(np.bincount(codes, minlength=1).max() for codes in (votes.first, votes.second))
+        if rows > 2:
+            return False
+        both = np.concatenate([votes.first, votes.second])
+        return bool(np.bincount(both).max() <= 1)
 
 
 def _single(values: Vector) -> Vector:
@@ -77,9 +195,190 @@ def _rounded(points: WorkerPoints) -> WorkerPoints:
     return WorkerPoints(*map(_single, points))
 
 
-def _sites(fitted: Fitted) -> SavedSites | None:
+def _sites(fitted: FitBuilder) -> SavedSites | None:
     """The sites with rows of the table for codes of items; gold is one more worker."""
     sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
     if sites is None:
         return None
     return recoded(sites, np.argsort(fitted.order), np.arange(count), count)
+
+
+def item_table(fitted: FitBuilder) -> Table:
+    """The items, the best first within every component."""
+    votes, estimate, counted = fitted.votes, fitted.estimate, fitted.counted
+    count, sd = counted.appearances, fitted.score_sd
+    lower, upper = limits(estimate.scores, sd, fitted.level)
+    lower[count == 0] = upper[count == 0] = np.nan
+    best = worst = np.full(votes.n_items, np.nan)
+    if sd is not None:
+        blocks = () if estimate.covariance is None else estimate.covariance.blocks
+        found = rank_limits(
+            estimate.scores, sd, blocks, fitted.component, fitted.seed, fitted.level
+        )
+        known = (count > 0) & np.isfinite(sd)
+        best, worst = (np.where(known, limit, np.nan) for limit in found)
+    columns: dict[str, NDArray[Any]] = {
+        **_labels(votes),
+        "score": estimate.scores,
+        "lower": lower,
+        "upper": upper,
+        "rank": fitted.rank,
+        "rank_lower": whole(best),
+        "rank_upper": whole(worst),
+        "comparisons": whole(count),
+        "component": fitted.component.astype(np.int64) + 1,
+    }
+    if estimate.covariates is not None and estimate.covariates.names:
+        columns["score_as_is"] = estimate.covariates.as_they_are(estimate.scores)
+    if (counted.flags != "").any():
+        columns["flag"] = counted.flags
+    return Table({name: column[fitted.order] for name, column in columns.items()})
+
+
+def _labels(votes: Comparisons) -> dict[str, NDArray[Any]]:
+    """The columns that name an item: the context where there is one, and the label."""
+    if not votes.by:
+        return {"item": votes.items}
+    parts = map(as_column, context_parts(votes.items, votes.by))
+    return dict(zip((*context_names(votes.by), "item"), parts, strict=True))
+
+
+def worker_table(fitted: FitBuilder) -> Table:
+    """The workers, by label; no row where votes have no workers."""
+    votes, result = fitted.votes, fitted.estimate.workers
+    m = votes.n_workers if votes.has_workers else 0
+    nothing = np.full(m, np.nan)
+    reliability = nothing if result.reliability is None else result.reliability
+    lower, upper = _reliability_limits(result, reliability, fitted.level)
+    side = nothing if result.side_bias is None else result.side_bias
+    side_lower, side_upper = limits(side, result.side_sd, fitted.level)
+    lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
+    table = Table(
+        {
+            "worker": votes.workers[:m],
+            "reliability": reliability,
+            "lower": lower,
+            "upper": upper,
+            "side_bias": side,
+            "side_lower": side_lower,
+            "side_upper": side_upper,
+            "comparisons": whole(fitted.votes.loads[:m]),
+            "agreement": agreement(fitted)[:m] if m else nothing,
+        }
+    )
+    left_share, decided = side_shares(votes, m)
+    if votes.elsewhere is not None:
+        decided = fitted.votes.loads[:m]
+    verdict, judged = _judged(fitted, table, left_share, decided)
+    extra = {**result.extra, **judged}
+    if votes.has_workers and votes.sides_known and votes.elsewhere is None:
+        extra["left_share"] = left_share
+    if votes.has_workers and votes.ties_are_outcomes:
+        extra["tie_rate"] = fitted.tie_rates[0]
+    if m and fitted.known is not None and votes.elsewhere is None:
+        number, share = votes_on_gold(votes, fitted.known)
+        extra |= {"gold_votes": whole(number), "gold_agreement": share}
+    return Table({**table, "verdict": verdict, **extra})
+
+
+def _reliability_limits(
+    result: WorkerEstimate, reliability: Vector, level: float
+) -> tuple[Vector, Vector]:
+    """Limits from the posterior where there is one; a wider interval holds that of 90 %."""
+    low, high = result.reliability_lower, result.reliability_upper
+    if low is None or high is None:
+        return limits(reliability, result.reliability_sd, level)
+    if level == LEVEL or result.quantiles is None:
+        return low, high
+    lower, upper = limits_at(level, result.quantiles)
+    if level > LEVEL:
+        return np.minimum(lower, low), np.maximum(upper, high)
+    return np.maximum(lower, low), np.minimum(upper, high)
+
+
+def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector]:
+    """Return the share of the left item among each worker's decided votes, and their number.
+
+    Shares are NaN where sides are unknown; without votes the numbers are 0.
+    """
+    left, decided = np.zeros(workers), np.zeros(workers)
+    share = np.full(workers, np.nan)
+    if votes is None or votes.elsewhere is not None or not votes.has_workers:
+        return share, decided
+    for rows in parts(*votes.columns):
+        ends = np.clip(votes.offsets, rows.start, rows.stop)
+        worker = np.repeat(np.arange(workers), np.diff(ends))
+        outcome = votes.outcome[rows]
+        counted = votes.weight[rows] * (outcome != 0.5)
+        decided += np.bincount(worker, counted, workers)
+        left += np.bincount(worker, counted * (outcome > 0.5), workers)
+    if votes.sides_known:
+        np.divide(left, decided, out=share, where=decided > 0)
+    return share, decided
+
+
+def _judged(
+    fitted: FitBuilder, table: Table, left_share: Vector, decided: Vector
+) -> tuple[NDArray[np.object_], dict[str, Vector]]:
+    """Return verdicts and the probabilities behind them; empty words where a method has none."""
+    result, count = fitted.estimate.workers, table.height
+    if result.reliability is None or result.reliability_sd is None or not count:
+        return np.full(count, "", dtype=object), {}
+    level, evidence, typical = result.random_level, result.class_evidence, result.typical
+    columns: dict[str, Vector] = {}
+    if evidence is None or typical is None:
+        evidence, typical, masses = _by_votes(fitted)
+        adversarial, random, reliable = masses[:, :3].T
+        if masses.shape[1] > 3:
+            columns["p_one_sided"] = masses[:, 3]
+    else:
+        assert result.quantiles is not None
+        adversarial, random, reliable = shares(
+            quantile_distribution(result.quantiles - level), typical
+        )
+        if result.one_sided is not None:
+            columns["p_one_sided"] = result.one_sided
+    columns |= {"p_reliable": reliable, "p_random": random, "p_adversarial": adversarial}
+    if _nothing_known(fitted) or (
+        fitted.known is None and not (table["lower"] > level).any()
+    ):  # nobody to measure by
+        return np.full(count, "undecided", dtype=object), columns
+    usual = _reliability_limits(result, result.reliability, LEVEL)
+    intervals = [(low - level, high - level) for low, high in
+                 ((table["lower"], table["upper"]), usual)]  # fmt: skip
+    right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
+    useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful
+    words = words_of(
+        evidence, useful, typical, intervals, decided, table["agreement"], left_share,
+        _one_sided(fitted),
+    )  # fmt: skip
+    return words, columns
+
+
+def _nothing_known(fitted: FitBuilder) -> bool:
+    """Return whether votes hold no information, or none that could be compared."""
+    if any(each.kind is Kind.INFORMATION for each in fitted.estimate.diagnostics):
+        return True
+    return fitted.compared_once and fitted.estimate.features is None
+
+
+def _by_votes(fitted: FitBuilder) -> tuple[Vector, float, Vector]:
+    """Return evidence, typical reliability and class probabilities; no evidence where unknown."""
+    found = vote_evidence(fitted)
+    if found is not None:
+        return found.evidence, found.typical, found.posterior
+    none = np.zeros((fitted.votes.n_workers, 3))
+    return none, np.inf, none + np.array([0.0, 1.0, 0.0])
+
+
+def _one_sided(fitted: FitBuilder) -> NDArray[np.bool_]:
+    """Return whose side bias leaves too little information, at its limit nearer to 0 as well."""
+    result, scores = fitted.estimate.workers, fitted.estimate.scores
+    assert result.reliability is not None
+    if result.side_bias is None or result.side_sd is None:
+        return np.zeros(len(result.reliability), bool)
+    spread = 2.0 * float(np.mean((scores - scores.mean()) ** 2))
+    half = half_width(max(fitted.level, LEVEL)) * result.side_sd
+    least = np.maximum(np.abs(result.side_bias) - half, 0.0)
+    left = side_information(result.reliability - result.random_level, least, spread)
+    return np.asarray(left < MIN_SIDE_INFORMATION)

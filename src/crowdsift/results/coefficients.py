@@ -13,14 +13,14 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from crowdsift.models.coefficients import CovariateEstimate
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.build import FitBuilder
 
 __all__ = ["COEFFICIENTS", "coefficient_table", "covariate_notes", "covariate_summary"]
 
 COEFFICIENTS = "coefficients.csv"
 
 
-def coefficient_table(fitted: Fitted) -> Table | None:
+def coefficient_table(fitted: FitBuilder) -> Table | None:
     """Worker, covariate, coefficient and its limits; None where votes have no covariates."""
     found = fitted.estimate.covariates
     if found is None:
@@ -40,7 +40,7 @@ def coefficient_table(fitted: Fitted) -> Table | None:
     )
 
 
-def covariate_summary(fitted: Fitted) -> dict[str, Any]:
+def covariate_summary(fitted: FitBuilder) -> dict[str, Any]:
     """`covariates` of the summary: of each whether it is used, its evidence, and the crowd's."""
     found = fitted.estimate.covariates
     if found is None:
@@ -70,7 +70,7 @@ def _record(found: CovariateEstimate, name: str, level: float) -> dict[str, Any]
     return record
 
 
-def covariate_notes(fitted: Fitted) -> Iterator[str]:
+def covariate_notes(fitted: FitBuilder) -> Iterator[str]:
     """What deserves a look."""
     found = fitted.estimate.covariates
     if found is None:

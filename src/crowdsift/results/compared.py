@@ -13,15 +13,15 @@ import numpy as np
 
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
-from crowdsift.results.data import model_of
 from crowdsift.results.predict import worker_draws
+from crowdsift.results.query import model_of
 from crowdsift.votes.graph import pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import WorkerPoints
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
     Codes = NDArray[np.int64]
@@ -42,7 +42,7 @@ class Pairs(NamedTuple):
     sd: Values
 
 
-def better(fit: FitData, code: Codes, query: Pairs) -> Values:
+def better(fit: Fit, code: Codes, query: Pairs) -> Values:
     """P(the first is truly better), `code` being that of every row of the item table.
 
     The Gaussian of the difference stands where the votes are not held by the fit or more than two
@@ -68,7 +68,7 @@ def better(fit: FitData, code: Codes, query: Pairs) -> Values:
     return result
 
 
-def _compared(fit: FitData, code: Codes, one: Codes, two: Codes) -> tuple[Codes, OwnVotes] | None:
+def _compared(fit: Fit, code: Codes, one: Codes, two: Codes) -> tuple[Codes, OwnVotes] | None:
     """Which of the compared pairs every pair is (-1: none), and their votes.
 
     The first item of a compared pair is that of the smaller code.
@@ -116,7 +116,7 @@ def _places(known: Codes, wanted: Codes) -> Codes:
     return np.where(known[place] == wanted, place, -1)
 
 
-def _plain(fit: FitData) -> bool:
+def _plain(fit: Fit) -> bool:
     """Whether the posterior is that of the model, in which votes depend on their two items only."""
     beside = fit.summary.get("group_effect"), fit.summary.get("dependent_by")
     apart = fit.posterior is None or fit.posterior.in_context is not None
@@ -124,7 +124,7 @@ def _plain(fit: FitData) -> bool:
 
 
 def _own_votes(
-    fit: FitData,
+    fit: Fit,
     votes: Comparisons,
     rows: NDArray[np.intp],
     starts: NDArray[np.intp],
@@ -168,7 +168,7 @@ def _own_votes(
     )
 
 
-def _points(fit: FitData, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:
+def _points(fit: Fit, draws: WorkerPoints, *, ties: bool) -> tuple[Values, ...]:
     """Points of workers, and their weights: few, since every vote is taken at all of them.
 
     Quantiles lose the tails of a wide posterior; they are moved so that its mean is the estimate.

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.checks.statistics import calibrated
 from crowdsift.errors import RequestError
 from crowdsift.numeric.saddle_point import saddle_points
 from crowdsift.results.copying_ratio import (
@@ -32,9 +33,7 @@ from crowdsift.results.copying_ratio import (
     ratio_z,
     residuals,
 )
-from crowdsift.results.data import model_of
-from crowdsift.results.query import positions
-from crowdsift.results.statistics import calibrated
+from crowdsift.results.query import model_of, positions
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
@@ -44,7 +43,7 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
     from crowdsift.results.copying_ratio import Cells
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
     Codes = NDArray[np.int64]
@@ -87,7 +86,7 @@ class Copying(NamedTuple):
     groups: tuple[tuple[Any, ...], ...]
 
 
-def copying(fit: FitData) -> Copying:
+def copying(fit: Fit) -> Copying:
     """Workers who answer too much alike; see `Fit.copying`."""
     votes = fit.votes
     if votes is None:
@@ -120,7 +119,7 @@ def copying(fit: FitData) -> Copying:
     return Copying(pairs, repeats, linked(pairs, wholes, votes.workers))
 
 
-def _probability(fit: FitData, votes: Comparisons) -> Vector:
+def _probability(fit: Fit, votes: Comparisons) -> Vector:
     """P(first preferred) of every vote by its own worker, never quite sure."""
     row = positions(votes.items, fit.labels)
     score = fit.item_table["score"].astype(np.float64)[row]

@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.numeric.distributions import limits
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.results.item_table import limits
 
 if TYPE_CHECKING:
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.build import FitBuilder
 
 __all__ = ["crowd_side"]
 
@@ -18,7 +18,7 @@ _MOST_VOTES = 2_000_000  # beyond, every second vote or fewer
 _STEPS = 20
 
 
-def crowd_side(fitted: Fitted) -> dict[str, float | None]:
+def crowd_side(fitted: FitBuilder) -> dict[str, float | None]:
     """The lean γ of the crowd to the left on the logit scale, with its 90 % interval.
 
     From the method where it has one; else the maximum of the likelihood of the decided votes,
@@ -42,7 +42,7 @@ def crowd_side(fitted: Fitted) -> dict[str, float | None]:
     return dict(zip(names, (mean, float(lower[0]), float(upper[0])), strict=True))
 
 
-def _found(fitted: Fitted) -> tuple[float, float] | None:
+def _found(fitted: FitBuilder) -> tuple[float, float] | None:
     """Mean and standard deviation of γ."""
     votes, result = fitted.votes, fitted.estimate.workers
     if fitted.estimate.crowd_side is not None:

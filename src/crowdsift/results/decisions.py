@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.results.data import model_of
+from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level, reasons
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
 
 __all__ = ["decisions", "reason_texts"]
 
@@ -21,7 +21,7 @@ SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to
 _SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_adversarial"}
 
 
-def decisions(fit: FitData) -> Table:
+def decisions(fit: Fit) -> Table:
     """Return a row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
     Votes that are random, one-sided or adversarial suggest a review; to block takes that verdict
@@ -61,7 +61,7 @@ def decisions(fit: FitData) -> Table:
     )
 
 
-def reason_texts(fit: FitData) -> NDArray[np.object_]:
+def reason_texts(fit: Fit) -> NDArray[np.object_]:
     """Return why every worker has its verdict, in sentences that can be sent to the worker."""
     found = reasons(fit.worker_table, random_level(model_of(fit)))
     texts = np.empty(len(found), dtype=object)

@@ -14,7 +14,7 @@ from crowdsift.io.files import write_folder
 from crowdsift.results.tables import Table
 
 if TYPE_CHECKING:
-    from crowdsift.results.record import FitRecord
+    from crowdsift.results.fit import Fit
 
 __all__ = ["FILES", "excel_safe", "write_excel_safe"]
 
@@ -39,7 +39,7 @@ def excel_safe(value: Any) -> Any:
 
 
 def write_excel_safe(
-    fit: FitRecord, directory: str | os.PathLike[str], *, decimal_comma: bool = False
+    fit: Fit, directory: str | os.PathLike[str], *, decimal_comma: bool = False
 ) -> None:
     """Write items, workers, decisions and overall.csv for a spreadsheet; `load` reads none of them.
 

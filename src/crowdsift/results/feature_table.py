@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.build import FitBuilder
 
 __all__ = [
     "FEATURES",
@@ -44,7 +44,7 @@ WITHOUT_FEATURES = (
 FEATURES, FEATURE_WEIGHTS = "item_features.safetensors", "feature_weights.csv"
 
 
-def feature_summary(fitted: Fitted) -> dict[str, Any]:
+def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
     """`item_features` of the summary: how much features say, and what that is worth."""
     found, given = fitted.estimate.features, fitted.votes.item_features
     if given is None:
@@ -65,7 +65,7 @@ def feature_summary(fitted: Fitted) -> dict[str, Any]:
     }
 
 
-def feature_notes(fitted: Fitted) -> Iterator[str]:
+def feature_notes(fitted: FitBuilder) -> Iterator[str]:
     """What deserves a look."""
     if fitted.votes.item_features is None:
         return

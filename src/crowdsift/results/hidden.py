@@ -16,8 +16,7 @@ from crowdsift.votes.pseudonyms import Hiding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.results.data import FitData
-    from crowdsift.results.posterior import Posterior
+    from crowdsift.results.fit import Fit, Posterior
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["hidden_fields", "hidden_votes"]
@@ -25,7 +24,7 @@ __all__ = ["hidden_fields", "hidden_votes"]
 _NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": "workers"}
 
 
-def hidden_fields(fit: FitData, key: Any = None) -> dict[str, Any]:
+def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     """Return the fields of a fit that change when its workers are hidden.
 
     Workers are sorted by pseudonym everywhere: the order of their labels would show who is who.

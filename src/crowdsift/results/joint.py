@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
 
 MOST_ITEMS = 1_000  # of a component whose pairs are compared one by one
 _FEWEST, _MOST = 2_000, 20_000  # draws
@@ -53,7 +53,7 @@ class JointErrors(NamedTuple):
         return np.asarray(np.sqrt(np.maximum(variance, 1e-300)))
 
 
-def joint_table(fit: FitData, level: float | None = None, top: int = 3) -> Table:
+def joint_table(fit: Fit, level: float | None = None, top: int = 3) -> Table:
     """What can be said of all items of a component at once; see `Fit.joint`."""
     level = fit.level if level is None else checked_level(level)
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
@@ -91,7 +91,7 @@ def joint_table(fit: FitData, level: float | None = None, top: int = 3) -> Table
     )
 
 
-def first_place(fit: FitData, level: float | None = None) -> list[list[Any]]:
+def first_place(fit: Fit, level: float | None = None) -> list[list[Any]]:
     """The items that may be the best, a list per component; see `Fit.first_place`."""
     level = fit.level if level is None else checked_level(level)
     found, labels = [], fit.labels
@@ -104,7 +104,7 @@ def first_place(fit: FitData, level: float | None = None) -> list[list[Any]]:
     return found
 
 
-def win_matrix(fit: FitData) -> Vector:
+def win_matrix(fit: Fit) -> Vector:
     """P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
     table = fit.item_table
     if table.height > _MATRIX:
@@ -122,7 +122,7 @@ def win_matrix(fit: FitData) -> Vector:
     return np.asarray(result)
 
 
-def _of_distances(fit: FitData, at: Vector) -> Vector:
+def _of_distances(fit: Fit, at: Vector) -> Vector:
     """Return P(first over second) by a worker of the crowd for sorted distances of scores.
 
     The mean over the crowd is a smooth function of the distance, and expensive in a large crowd:
@@ -142,7 +142,7 @@ def _of_distances(fit: FitData, at: Vector) -> Vector:
     return np.interp(at, places, probabilities(fit, places))
 
 
-def _components(fit: FitData) -> Iterator[NDArray[np.intp]]:
+def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
     """Rows of the items with votes, component by component, as they stand in the table."""
     component = fit.item_table["component"]
     counted = fit.item_table["comparisons"] > 0
@@ -152,7 +152,7 @@ def _components(fit: FitData) -> Iterator[NDArray[np.intp]]:
             yield rows
 
 
-def _errors(fit: FitData, rows: NDArray[np.intp]) -> JointErrors:
+def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
     """Draws from the joint posterior of a component.
 
     With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the

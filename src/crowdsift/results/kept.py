@@ -17,7 +17,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.io.saved import parquet_bytes, parquet_columns
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.numeric.distributions import half_width
-from crowdsift.results.posterior import Posterior
+from crowdsift.results.fit import Posterior
 from crowdsift.solvers.ep.terms.contexts import ContextPoints
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
 __all__ = ["KEPT", "MOST_VOTES", "kept_files", "kept_gold", "kept_votes", "posterior_of"]
@@ -41,7 +41,7 @@ MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file i
 _QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
 
 
-def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
+def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
     """Return the files by name, and what the record says of them."""
     files: dict[str, bytes] = {}
     details: dict[str, Any] = {}
@@ -80,7 +80,7 @@ def kept_files(fit: FitData) -> tuple[dict[str, bytes], dict[str, Any]]:
 
 
 def kept_votes(
-    read: Callable[[str], bytes | None], details: dict[str, Any], fit: FitData
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
 ) -> Comparisons | None:
     """The votes of a loaded fit, where they were kept."""
     content = read(VOTES)
@@ -115,7 +115,7 @@ def kept_votes(
     )
 
 
-def kept_gold(read: Callable[[str], bytes | None], fit: FitData) -> GoldLabels | None:
+def kept_gold(read: Callable[[str], bytes | None], fit: Fit) -> GoldLabels | None:
     """Return the gold pairs of a loaded fit; None if it had none."""
     content = read(GOLD)
     if content is None:
@@ -125,7 +125,7 @@ def kept_gold(read: Callable[[str], bytes | None], fit: FitData) -> GoldLabels |
 
 
 def posterior_of(
-    read: Callable[[str], bytes | None], details: dict[str, Any], fit: FitData
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
 ) -> Posterior | None:
     """Return the posterior of a loaded fit; None if nothing of it was kept."""
     pairs, reliabilities, contexts = read(PAIRS), read(RELIABILITIES), read(CONTEXTS)
@@ -152,9 +152,7 @@ def posterior_of(
     return Posterior(labels, known_sd, covariances, quantiles, points, apart)
 
 
-def _context_points(
-    columns: dict[str, NDArray[Any]], fit: FitData, n_contexts: int
-) -> ContextPoints:
+def _context_points(columns: dict[str, NDArray[Any]], fit: Fit, n_contexts: int) -> ContextPoints:
     """Return the posteriors of workers by context; raise ValueError for unknown codes."""
     worker, context = (columns[name].astype(np.int64) for name in ("worker", "context"))
     points = _points_of(columns, len(worker))
@@ -198,7 +196,7 @@ def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | 
     return WorkerPoints(*known) if known else None
 
 
-def _in_order(fit: FitData) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+def _in_order(fit: Fit) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
     """The labels of items in the order of their codes, and the code of every row of the table."""
     items = merge([factorize(as_column(fit.item_table["item"].tolist()))])[1][0].astype(np.int64)
     keys = [items]

@@ -13,7 +13,7 @@ from crowdsift.results.tables import Table
 from crowdsift.results.words import plain_text
 
 if TYPE_CHECKING:
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
 
 __all__ = ["FORMATS", "leaderboard", "write_leaderboard"]
 
@@ -30,7 +30,7 @@ _LATEX = str.maketrans(
 )  # fmt: skip
 
 
-def leaderboard(fit: FitData, form: str = "markdown") -> str:
+def leaderboard(fit: Fit, form: str = "markdown") -> str:
     """The leaderboard as text; see `Fit.leaderboard`."""
     if form not in FORMATS.values():
         raise RequestError(
@@ -45,7 +45,7 @@ def leaderboard(fit: FitData, form: str = "markdown") -> str:
     return _latex(heads, rows)
 
 
-def write_leaderboard(fit: FitData, path: str | os.PathLike[str]) -> None:
+def write_leaderboard(fit: Fit, path: str | os.PathLike[str]) -> None:
     """Write the leaderboard; the ending of the name says how."""
     form = form_of(path)
     require_file(path)
@@ -70,7 +70,7 @@ def form_of(path: str | os.PathLike[str]) -> str:
     return FORMATS[ending]
 
 
-def _numbers(fit: FitData) -> Table:
+def _numbers(fit: Fit) -> Table:
     """The columns of a leaderboard with all their digits."""
     table = fit.shown_items
     names = (*fit.context_columns, "rank", "item", "score", "lower", "upper", "rank_lower",
@@ -78,7 +78,7 @@ def _numbers(fit: FitData) -> Table:
     return Table({name: table[name] for name in names})
 
 
-def _cells(fit: FitData) -> tuple[list[str], list[list[str]]]:
+def _cells(fit: Fit) -> tuple[list[str], list[list[str]]]:
     """Heads, and rows of text: an interval is one cell."""
     by, scale = fit.context_columns, fit.summary.get("scale") or "standard"
     several = fit.summary.get("components", 1) > 1 and not by

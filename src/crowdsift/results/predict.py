@@ -9,8 +9,7 @@ import numpy as np
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import half_width
-from crowdsift.results.data import model_of
-from crowdsift.results.query import as_list, is_sequence, keys_of, places_of, positions
+from crowdsift.results.query import as_list, is_sequence, keys_of, model_of, places_of, positions
 from crowdsift.results.tables import Table
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
 
@@ -18,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
 
 __all__ = [
     "Question",
@@ -44,9 +43,7 @@ class Question(NamedTuple):
     single: bool
 
 
-def question(
-    fit: FitData, first: Any, second: Any, worker: Any, unknown: str = "error"
-) -> Question:
+def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Question:
     """Differences of scores and codes of workers for what is asked of `predict`."""
     if unknown not in ("error", "prior"):
         raise RequestError(f"unknown must be 'error' or 'prior', not {unknown!r}")
@@ -87,7 +84,7 @@ def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: 
     )
 
 
-def outcomes(fit: FitData, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
+def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.float64]:
     """Win, tie and loss, a row each; if `decided`, methods without ties leave them out."""
     model = model_of(fit)
     draws = worker_draws(fit, model)
@@ -117,9 +114,7 @@ def outcomes(fit: FitData, query: Question, *, decided: bool = False) -> NDArray
     return result
 
 
-def predictions(
-    fit: FitData, first: Any, second: Any, worker: Any, unknown: str = "error"
-) -> Table:
+def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Table:
     """A row per pair: its labels, the probability of `Fit.predict`, and win, tie and loss.
 
     Examples
@@ -147,14 +142,14 @@ def predictions(
     return Table({**table, **dict(zip(("win", "tie", "loss"), all_three, strict=True))})
 
 
-def probabilities(fit: FitData, difference: NDArray[np.float64]) -> NDArray[np.float64]:
+def probabilities(fit: Fit, difference: NDArray[np.float64]) -> NDArray[np.float64]:
     """P(first over second) by a worker of the crowd, for differences of scores."""
     nobody = np.full(len(difference), -1, np.int64)
     win, _, loss = outcomes(fit, Question(difference, nobody, single=False), decided=True)
     return np.asarray(win / (win + loss))
 
 
-def differences(fit: FitData, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
+def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
     """Rows of the item table, differences of scores and their sd, of items that have votes."""
     place = places_of(fit.labels)
     try:
@@ -173,7 +168,7 @@ def differences(fit: FitData, first: Any, second: Any) -> tuple[NDArray[Any], ..
     return one, two, score[one] - score[two], difference_sd(fit, one, two)
 
 
-def worker_draws(fit: FitData, model: Model) -> WorkerPoints:
+def worker_draws(fit: Fit, model: Model) -> WorkerPoints:
     """Points of every worker's posterior, one row each; its tie parameter for the width.
 
     Where workers differ by context, rows of workers in contexts follow.
@@ -202,9 +197,7 @@ def worker_draws(fit: FitData, model: Model) -> WorkerPoints:
     return WorkerPoints(reliability, tie, np.nan_to_num(side), np.nan_to_num(variance))
 
 
-def _in_context(
-    fit: FitData, worker: NDArray[np.int64], item: NDArray[np.int64]
-) -> NDArray[np.int64]:
+def _in_context(fit: Fit, worker: NDArray[np.int64], item: NDArray[np.int64]) -> NDArray[np.int64]:
     """Rows of `worker_draws` for workers at items; -1 stays: a worker of the crowd."""
     apart = None if fit.posterior is None else fit.posterior.in_context
     if fit.posterior is None or apart is None:
@@ -215,7 +208,7 @@ def _in_context(
     return np.where((worker < 0) | (context < 0), worker, rows)
 
 
-def _refuse_across(fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
+def _refuse_across(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> None:
     """Refuse pairs of items, by rows, between which no chain of votes leads; -1 is unseen."""
     component = np.append(fit.item_table["component"], 0)
     across = (component[one] != component[two]) & (one >= 0) & (two >= 0)
@@ -229,9 +222,7 @@ def _refuse_across(fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64])
     )
 
 
-def difference_sd(
-    fit: FitData, one: NDArray[np.int64], two: NDArray[np.int64]
-) -> NDArray[np.float64]:
+def difference_sd(fit: Fit, one: NDArray[np.int64], two: NDArray[np.int64]) -> NDArray[np.float64]:
     """Standard deviations of differences, by rows of the item table."""
     table = fit.item_table
     if fit.posterior is not None:
@@ -245,7 +236,7 @@ def difference_sd(
     return np.asarray(sd)
 
 
-def item_codes(fit: FitData) -> NDArray[np.int64]:
+def item_codes(fit: Fit) -> NDArray[np.int64]:
     """The codes of the rows of the item table, as the votes and the posterior have them."""
     items = fit.labels if fit.posterior is None else fit.posterior.items
     return positions(fit.labels, items)

@@ -1,4 +1,4 @@
-"""Labels as a caller gives them, one or many, found by their keys."""
+"""What questions to a fit need: labels found by their keys, and the model of the fit."""
 
 from __future__ import annotations
 
@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import RequestError
+from crowdsift.models import model
 from crowdsift.votes.labels import LabelError, key_of, plain
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["as_list", "is_sequence", "keys_of", "places_of", "positions"]
+    from crowdsift.models import Model
+    from crowdsift.results.fit import Fit
 
 
 def is_sequence(value: Any) -> bool:
@@ -65,3 +67,8 @@ def positions(
     if missing is None:
         return np.array([place[key] for key in keys], np.int64)
     return np.array([place.get(key, missing) for key in keys], np.int64)
+
+
+def model_of(fit: Fit) -> Model:
+    """Return the method of a fit as a model, with the hyper-parameters that it had."""
+    return model(fit.method, **fit.parameters)

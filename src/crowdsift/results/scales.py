@@ -11,8 +11,7 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import LEVEL
-from crowdsift.results.data import model_of
-from crowdsift.results.query import keys_of
+from crowdsift.results.query import keys_of, model_of
 from crowdsift.results.tables import Table
 from crowdsift.results.words import label
 
@@ -21,7 +20,7 @@ if TYPE_CHECKING:
 
     from crowdsift.models import Model
     from crowdsift.numeric import Vector
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
 
 __all__ = [
     "SCALES",
@@ -53,7 +52,7 @@ _MOST_PAIRS = 4_000_000  # beyond which win rates are read off a table
 _PLACES = 4096  # of that table
 
 
-def score_name(fit: FitData) -> str:
+def score_name(fit: Fit) -> str:
     """What a score is called on the scale of a fit: score, Elo, logit or win rate.
 
     Examples
@@ -67,7 +66,7 @@ def score_name(fit: FitData) -> str:
     return _NAMES.get(fit.summary.get("scale") or "standard", "score")
 
 
-def scale_text(fit: FitData) -> str:
+def scale_text(fit: Fit) -> str:
     """Where the level of another scale comes from, in a sentence; empty on the method's own.
 
     Examples
@@ -104,7 +103,7 @@ def checked_level(level: Any) -> float:
     return float(level)
 
 
-def typical_reliability(fit: FitData) -> float:
+def typical_reliability(fit: Fit) -> float:
     """The median of the reliabilities of votes; NaN where the method estimates none.
 
     Every vote counts once with the reliability of its worker: a few spammers with many votes, or
@@ -131,7 +130,7 @@ def typical_reliability(fit: FitData) -> float:
     return float(reliability[known][order][np.searchsorted(count, 0.5 * count[-1])])
 
 
-def slope_of(fit: FitData) -> float:
+def slope_of(fit: Fit) -> float:
     """Logits a unit of score for a typical worker: 4 dP/dd at d = 0, which is b for P = σ(b d)."""
     model, step = model_of(fit), np.array([_STEP, -_STEP])
     typical = np.full(2, typical_reliability(fit))
@@ -172,7 +171,7 @@ def require_anchors(scale: Any, anchor: Any, items: list[Any], by: bool = False)
 
 
 def scaled_fields(
-    fit: FitData, scale: str = "standard", anchor: Mapping[Any, float] | None = None
+    fit: Fit, scale: str = "standard", anchor: Mapping[Any, float] | None = None
 ) -> dict[str, Any]:
     """The fields of a fit that change with the scale of its scores: `shown` and `summary`.
 
@@ -221,7 +220,7 @@ def scaled_fields(
     return {"shown": _shown(fit, values), "summary": summary}
 
 
-def with_own_scale(fit: FitData) -> Table:
+def with_own_scale(fit: Fit) -> Table:
     """The table of items as it is saved: on another scale with the method's own beside it."""
     if fit.shown is None:
         return fit.item_table
@@ -229,7 +228,7 @@ def with_own_scale(fit: FitData) -> Table:
     return Table({**fit.shown, **own})
 
 
-def moved(fit: FitData, values: dict[str, Vector]) -> dict[str, Vector]:
+def moved(fit: Fit, values: dict[str, Vector]) -> dict[str, Vector]:
     """Limits of scores of the method's own on the scale of the fit, row by row."""
     scale = fit.summary.get("scale") or "standard"
     if fit.shown is None:
@@ -250,7 +249,7 @@ def own_scale(saved: Table) -> tuple[Table, Table | None]:
     return Table({**shown, **own}), Table(shown)
 
 
-def _anchors(fit: FitData, anchor: Mapping[Any, float]) -> dict[int, float]:
+def _anchors(fit: Fit, anchor: Mapping[Any, float]) -> dict[int, float]:
     """Return the rows of anchors and their values; refuse two in one component."""
     labels = keys_of(fit.item_table["item"].tolist())
     component = fit.item_table["component"]
@@ -270,7 +269,7 @@ def _anchors(fit: FitData, anchor: Mapping[Any, float]) -> dict[int, float]:
     return found
 
 
-def lacks_scale(fit: FitData, scale: str) -> str:
+def lacks_scale(fit: Fit, scale: str) -> str:
     """Return why the scores have no such scale: it needs a typical worker who follows them.
 
     A typical worker who sees nothing still has win rates, all of them one half.
@@ -286,14 +285,14 @@ def lacks_scale(fit: FitData, scale: str) -> str:
     )
 
 
-def unscaled_fields(fit: FitData, why: str) -> dict[str, Any]:
+def unscaled_fields(fit: Fit, why: str) -> dict[str, Any]:
     """Return the fields of a fit that stays on the standard scale, with a warning that says why."""
     found = Diagnostic(Kind.SCALE, f"{why}: they are on the scale standard")
     summary = {**fit.summary, "warnings": [*fit.summary["warnings"], found.message]}
     return {"summary": summary, "diagnostics": (*fit.diagnostics, found)}
 
 
-def _win_rates(fit: FitData, wanted: dict[str, Vector]) -> dict[str, Vector]:
+def _win_rates(fit: Fit, wanted: dict[str, Vector]) -> dict[str, Vector]:
     """Scores or limits as shares of wins against the others, who stay where they are."""
     table, model = fit.item_table, model_of(fit)
     reliability = typical_reliability(fit)
@@ -328,7 +327,7 @@ def _against(at: Vector, score: Vector, model: Model, reliability: float) -> Vec
     return np.asarray((total - probability(at - score)) / others)
 
 
-def _shown(fit: FitData, values: dict[str, NDArray[Any]]) -> Table:
+def _shown(fit: Fit, values: dict[str, NDArray[Any]]) -> Table:
     return Table({**fit.item_table, **values})
 
 

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
 from math import log
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.grid import WorkerPoints
 from crowdsift.numeric.distributions import normal_share
 from crowdsift.votes.comparisons import parts
 
@@ -18,20 +16,8 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.io.items import Gold
-    from crowdsift.models import Estimate
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
-
-__all__ = [
-    "THIN",
-    "Agreement",
-    "gold_differences",
-    "gold_needed",
-    "order_probability",
-    "signed_without_each",
-    "voters",
-    "votes_on_gold",
-]
 
 THIN = log(19.0)  # log odds of a sign that is right with 95 %
 _PAIRS = 5_000  # drawn to see how often the order of a pair is right
@@ -110,26 +96,6 @@ def votes_on_gold(votes: Comparisons, gold: Gold) -> tuple[Vector, Vector]:
         number += np.bincount(who, weight[known], votes.n_workers)
         agreed += np.bincount(who, weight[known] * share, votes.n_workers)
     return number, np.divide(agreed, number, out=np.full(len(number), np.nan), where=number > 0)
-
-
-def voters(estimate: Estimate, count: int) -> Estimate:
-    """The estimate without the rows of gold, which follow those of the workers that voted."""
-    if len(estimate.theta) <= count:
-        return estimate
-    result, points = estimate.workers, estimate.points
-    workers: dict[str, Any] = {
-        entry.name: getattr(result, entry.name)[:count]
-        for entry in fields(result)
-        if isinstance(getattr(result, entry.name), np.ndarray)
-    }
-    extra = {name: values[:count] for name, values in result.extra.items()}
-    return replace(
-        estimate,
-        theta=estimate.theta[:count],
-        points=None if points is None else WorkerPoints(*(x[:count] for x in points)),
-        workers=replace(result, extra=extra, **workers),
-        covariates=None if estimate.covariates is None else estimate.covariates.of(count),
-    )
 
 
 def order_probability(

@@ -6,6 +6,7 @@ has a checksum of its own content, too, and every value in it is checked (`saved
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import re
@@ -13,7 +14,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -28,7 +29,6 @@ from crowdsift.io.saved import (
 )
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.coefficients import COEFFICIENTS
-from crowdsift.results.data import FitData
 from crowdsift.results.decisions import decisions, reason_texts
 from crowdsift.results.feature_table import (
     FEATURE_WEIGHTS,
@@ -37,16 +37,16 @@ from crowdsift.results.feature_table import (
     read_features,
     weight_table,
 )
+from crowdsift.results.fit import Fit, ranking_of
 from crowdsift.results.kept import KEPT, kept_files, kept_gold, kept_votes, posterior_of
-from crowdsift.results.overall import ranking_of
-from crowdsift.results.overlap import taken_by
 from crowdsift.results.saved_summary import check_population, check_summary
 from crowdsift.results.scales import own_scale, with_own_scale
 from crowdsift.results.tables import Table
 from crowdsift.solvers.ep.state import SavedSites
 from crowdsift.votes.labels import context_names
 
-__all__ = ["FILES", "load", "read_sites", "require_target", "save", "sites_bytes"]
+if TYPE_CHECKING:
+    from crowdsift.votes.comparisons import Comparisons
 
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
@@ -73,7 +73,7 @@ _TEXT_COLUMNS = {"verdict", "flag", "covariate", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 
-def save(fit: FitData, directory: str | os.PathLike[str]) -> None:
+def save(fit: Fit, directory: str | os.PathLike[str]) -> None:
     """Write a fit; see `Fit.save`."""
     names = (*fit.context_columns, "item")
     record = {
@@ -114,7 +114,31 @@ def require_target(directory: str | os.PathLike[str]) -> None:
     require_own(directory, _SUMMARY, _OURS)
 
 
-def load(directory: str | os.PathLike[str]) -> FitData:
+def fingerprint(votes: Comparisons) -> str:
+    """Return a text that is equal for equal votes, in any file and order.
+
+    Examples
+    --------
+    >>> from crowdsift import Comparisons
+    >>> from crowdsift.results.store import fingerprint
+    >>> one, two = (Comparisons.from_arrays(x, y) for x, y in ((["a"], ["b"]), (["b"], ["a"])))
+    >>> fingerprint(one) == fingerprint(one), fingerprint(one) == fingerprint(two)
+    (True, False)
+    """
+    result = hashlib.sha256()
+    for labels in (votes.items, votes.workers):
+        result.update("\0".join(map(repr, labels.tolist())).encode("utf-8", "surrogatepass"))
+    for column in (votes.first, votes.second, votes.outcome, votes.weight, votes.offsets):
+        result.update(np.ascontiguousarray(column).data)
+    return result.hexdigest()[:32]
+
+
+def taken_by(fit: Fit) -> tuple[str, ...]:
+    """Return fingerprints of the votes that a fit was made of, one per file or update."""
+    return fit.taken or (() if fit.votes is None else (fingerprint(fit.votes),))
+
+
+def load(directory: str | os.PathLike[str]) -> Fit:
     """The fields of a fit that was saved; see `crowdsift.load`."""
     for _ in range(_TRIES):
         saved = RecordedFolder(directory, _SUMMARY)
@@ -126,7 +150,7 @@ def load(directory: str | os.PathLike[str]) -> FitData:
     return _loaded(RecordedFolder(directory, _SUMMARY))
 
 
-def _loaded(saved: RecordedFolder) -> FitData:
+def _loaded(saved: RecordedFolder) -> Fit:
     """Return the fields of a saved fit; raise an error if a file or a value is damaged."""
     record = dict(saved.record)
     try:
@@ -137,7 +161,7 @@ def _loaded(saved: RecordedFolder) -> FitData:
         _check_tables(record, items, workers)
         population = _population(saved)
         details, overall = record.pop("kept"), _overall(saved, record)
-        fit = FitData(
+        fit = Fit(
             items,
             workers,
             summary=record,
@@ -186,13 +210,13 @@ def _check_tables(summary: dict[str, Any], items: Table, workers: Table) -> None
     _ = workers["worker"], workers["verdict"]
 
 
-def _record_of(ranking: FitData) -> dict[str, Any]:
+def _record_of(ranking: Fit) -> dict[str, Any]:
     """What the summary keeps of a ranking beside its table."""
     types = {"item": _label_types(ranking.item_table["item"])}
     return {"summary": ranking.summary, "parameters": ranking.parameters, "label_types": types}
 
 
-def _overall(saved: RecordedFolder, record: dict[str, Any]) -> FitData | None:
+def _overall(saved: RecordedFolder, record: dict[str, Any]) -> Fit | None:
     """The ranking over all contexts, where it was saved."""
     about = record.pop("overall_ranking", None)
     if about is None or not saved.has(_OVERALL):
@@ -208,7 +232,7 @@ def _diagnostics(record: dict[str, Any]) -> tuple[Diagnostic, ...]:
     return tuple(map(Diagnostic, kinds, record["warnings"]))
 
 
-def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: FitData) -> FitData:
+def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: Fit) -> Fit:
     """The fit with its votes and posterior, as far as they were kept and are still there."""
 
     def read(name: str) -> bytes | None:
@@ -223,7 +247,7 @@ def _with_kept(saved: RecordedFolder, details: dict[str, Any], fit: FitData) -> 
     )
 
 
-def _with_reasons(fit: FitData) -> Table:
+def _with_reasons(fit: Fit) -> Table:
     """The workers with the reason of every verdict after it."""
     columns: dict[str, NDArray[Any]] = {}
     for name in fit.worker_table:

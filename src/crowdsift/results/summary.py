@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
 from crowdsift._version import __version__
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.threads import thread_notes
 from crowdsift.results.coefficients import covariate_notes, covariate_summary
 from crowdsift.results.crowd_side import crowd_side
@@ -23,13 +24,26 @@ from crowdsift.results.feature_table import feature_notes, feature_summary
 from crowdsift.results.sign import order_probability
 
 if TYPE_CHECKING:
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.build import FitBuilder
+    from crowdsift.results.tables import Table
 
-__all__ = ["diagnose", "summary"]
+# Methods whose scores are drawn to 0 by a prior of the size of the scores themselves.
+_SHRUNK = ("sift", "bora-map")
+
+
+class Separation(NamedTuple):
+    """How far scores differ beyond their errors.
+
+    `ratio` G is the true standard deviation of scores in units of their error, `reliability`
+    G²/(1 + G²) the share of the variance that is true.
+    """
+
+    ratio: float
+    reliability: float
 
 
 def summary(
-    fitted: Fitted, found: list[Diagnostic], needed: int | None, passes: float, seconds: float
+    fitted: FitBuilder, found: list[Diagnostic], needed: int | None, passes: float, seconds: float
 ) -> dict[str, Any]:
     """What `summary.json` holds: counts, convergence, likelihood, sign and warnings.
 
@@ -85,7 +99,7 @@ def summary(
     }
 
 
-def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
+def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
     """What deserves a look, the worst first, and how many gold pairs would settle the sign."""
     votes, estimate, model = fitted.votes, fitted.estimate, fitted.model
     contexts = int(votes.item_contexts.max(initial=0)) + 1
@@ -112,7 +126,7 @@ def diagnose(fitted: Fitted) -> tuple[list[Diagnostic], int | None]:
     return [*found, *_unconverged(fitted)], needed
 
 
-def _unconverged(fitted: Fitted) -> list[Diagnostic]:
+def _unconverged(fitted: FitBuilder) -> list[Diagnostic]:
     """That the method stopped before its tolerance."""
     rule = fitted.estimate.rule
     if rule.converged:
@@ -131,7 +145,7 @@ def _with_advice(found: Diagnostic, workers: int) -> Diagnostic:
     return Diagnostic(found.kind, f"{found.message}. {advice_to_repeat_pairs(workers)}")
 
 
-def _order_right(fitted: Fitted) -> float:
+def _order_right(fitted: FitBuilder) -> float:
     """Probability that a pair is in the right order up to the sign.
 
     From the posterior of the scores; without one, the share of votes that agree with them.
@@ -144,3 +158,24 @@ def _order_right(fitted: Fitted) -> float:
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
     share = float(np.average(agreed, weights=fitted.votes.loads))
     return max(share, 1.0 - share)
+
+
+def separation_of(table: Table, method: str, level: float) -> Separation | None:
+    """As `separation`, of a table of items with intervals of this level."""
+    sd = (table["upper"] - table["lower"]).astype(np.float64) / (2.0 * half_width(level))
+    known = np.isfinite(sd)
+    component = table["component"][known].astype(np.int64)
+    groups = len(np.unique(component))
+    score = table["score"][known].astype(np.float64)
+    if len(score) <= groups:
+        return None
+    mean = np.bincount(component, score) / np.maximum(np.bincount(component), 1)
+    spread = float(((score - mean[component]) ** 2).sum() / (len(score) - groups))
+    error = float(np.mean(sd[known] ** 2))
+    if not error > 0.0:
+        return None
+    if method in _SHRUNK:
+        reliability = spread / (spread + error)
+    else:
+        reliability = max(1.0 - error / spread, 0.0) if spread > 0.0 else 0.0
+    return Separation(float(np.sqrt(reliability / (1.0 - reliability))), reliability)

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.results.fitted import Fitted
+    from crowdsift.results.build import FitBuilder
 
     Codes = NDArray[np.integer]
 
@@ -56,7 +56,7 @@ class VoteEvidence(NamedTuple):
     typical: float
 
 
-def vote_evidence(fitted: Fitted) -> VoteEvidence | None:
+def vote_evidence(fitted: FitBuilder) -> VoteEvidence | None:
     """Return the evidence of every worker's votes; None where no worker can be measured by."""
     votes, result = fitted.votes, fitted.estimate.workers
     assert result.reliability is not None
@@ -106,7 +106,7 @@ def _learned(logs: Vector, levels: Vector, guess: float) -> Vector:
     return np.asarray(weights)
 
 
-def _log_likelihoods(fitted: Fitted, levels: Vector) -> Vector:
+def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
     """Return the log-likelihood of every worker's decided votes under every type.
 
     Votes are counted in bins of the difference in favour of the chosen item.
@@ -144,7 +144,7 @@ def _log_likelihoods(fitted: Fitted, levels: Vector) -> Vector:
     return result
 
 
-def _differences(fitted: Fitted, reliability: float) -> Callable[[Codes, Codes], Vector]:
+def _differences(fitted: FitBuilder, reliability: float) -> Callable[[Codes, Codes], Vector]:
     """Return a function of two arrays of items: differences of scores, shrunk by their error.
 
     E[σ(bd)] for d ~ N(m, v) is close to σ(b'm) with b' = b/√(1 + b²vπ/8).

@@ -57,7 +57,7 @@ class StoppingRule:
         """Count an iteration with that measure; whether it was the last."""
         self.history.append(value)
         if self.progress is not None:
-            keep = getattr(self.progress, "keep", None)  # of `crowdsift.results.checkpoint`
+            keep = getattr(self.progress, "keep", None)  # of `crowdsift.fitting.start`
             if keep is not None and self.iterate is not None:
                 keep(self.iterations, self.iterate)
             self.progress(self.iterations, value)

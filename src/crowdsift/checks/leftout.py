@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from crowdsift.engines import choose_engine
 from crowdsift.errors import CrowdsiftError
+from crowdsift.fitting.estimate import Resources, estimate_votes
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.metrics import kendall_tau
 from crowdsift.results.ranking import ranks
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 
     from crowdsift.models import Estimate, Model
     from crowdsift.votes.comparisons import Comparisons
-
-__all__ = ["PARTS", "Calibration", "Without", "calibrate", "fit_without"]
 
 PARTS = 5  # one part in so many is left out
 _EDGES = np.array([0.5, 0.55, 0.6, 0.65, 0.7, 0.75, 0.8, 0.85, 0.9, 0.95, 1.0])
@@ -90,17 +88,19 @@ class Without:
 
 
 def calibrate(
-    votes: Comparisons, model: Model, *, seed: int = 0, threads: int | None = None
+    votes: Comparisons, model: Model, *, seed: int = 0, resources: Resources | None = None
 ) -> Calibration | str:
-    """Fit four fifths of the votes and compare predictions with the rest, or say why not."""
+    """Fit four fifths of the votes and compare predictions with the rest, or say why not.
+
+    The fit runs where `resources` say.
+    """
     if (votes.features is not None and not model.takes_covariates) or votes.item_class is not None:
         return "The method's predictions also depend on features or classes of the votes."
     if votes.total_weight < PARTS * _FEWEST:
         return f"Fewer than {PARTS * _FEWEST} votes: too few to leave a part out."
     kept, left_out = next(folds(votes, PARTS, seed))
-    prepared = model.prepare(kept)
     try:
-        estimate = model.estimate_votes(choose_engine("auto", prepared, threads), kept)
+        estimate = estimate_votes(model, kept, resources or Resources())
     except CrowdsiftError as error:
         return f"The part that was kept could not be fitted: {error}"
     if estimate.points is None and estimate.workers.side_bias is not None:
@@ -173,7 +173,7 @@ def fit_without(
     scores: NDArray[np.float64],
     *,
     mirror: bool = False,
-    threads: int | None = None,
+    resources: Resources | None = None,
 ) -> Without | str:
     """Fit again without the votes of flagged workers, or say why not.
 
@@ -187,6 +187,8 @@ def fit_without(
         Of the whole fit, by item code.
     mirror
         Whether the sign was settled by more than the votes: the refit is turned to agree.
+    resources
+        Where the fit runs.
     """
     if not flagged.any():
         return "No worker is flagged, so there is nothing to leave out."
@@ -195,7 +197,7 @@ def fit_without(
         return "All votes come from flagged workers; without them nothing is left."
     kept = votes.select(keep)
     try:
-        estimate = model.estimate_votes(choose_engine("auto", model.prepare(kept), threads), kept)
+        estimate = estimate_votes(model, kept, resources or Resources())
     except CrowdsiftError as error:
         return f"The remaining votes could not be fitted: {error}"
     k = votes.n_items

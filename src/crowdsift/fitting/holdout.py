@@ -5,15 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from crowdsift.engines import choose_engine
+from crowdsift.engines import MAPS
 from crowdsift.errors import RequestError
+from crowdsift.fitting.estimate import Resources, estimate_votes, open_votes
 from crowdsift.models.base import Model
 from crowdsift.votes.graph import folds
 
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
-
-__all__ = ["Tuning", "left_out_log_likelihood", "tune"]
 
 # Neighbouring values of a tuned hyper-parameter differ by this factor.
 _FACTOR = 10**0.5
@@ -34,16 +33,26 @@ def left_out_log_likelihood(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.models.holdout import left_out_log_likelihood
+    >>> from crowdsift.fitting.holdout import left_out_log_likelihood
     >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=500, seed=1).comparisons()
     >>> -0.7 < left_out_log_likelihood(votes, crowdsift.BradleyTerry()) < -0.3
     True
     """
+    return _left_out(votes, model, Resources(engine, None, threads), count, seed)
+
+
+def _left_out(
+    votes: Comparisons, model: Model, resources: Resources, count: int, seed: int
+) -> float:
+    if resources.engine in tuple(MAPS):
+        raise RequestError(
+            f"engine {resources.engine!r} can only run complete fits; it cannot be used for tuning"
+        )
     total = 0.0
     for kept, left_out in folds(votes, count, seed):
-        estimate = model.estimate_votes(choose_engine(engine, model.prepare(kept), threads), kept)
-        others = choose_engine(engine, model.prepare(left_out), threads)
-        total += model.left_out_votes(others, left_out, estimate)
+        estimate = estimate_votes(model, kept, resources)
+        with open_votes(model, left_out, resources) as others:
+            total += model.left_out_votes(others.engine, left_out, estimate)
     return total / votes.total_weight
 
 
@@ -89,6 +98,13 @@ def tune(
     >>> chosen.parameter, max(chosen.tried, key=lambda pair: pair[1])[0] == chosen.value
     ('penalty', True)
     """
+    return tuned(votes, model, Resources(engine, None, threads), count=count, seed=seed)
+
+
+def tuned(
+    votes: Comparisons, model: Model, resources: Resources, *, count: int = 5, seed: int = 0
+) -> Tuning:
+    """Choose the model's penalty as `tune` does, on an engine with its options."""
     if not isinstance(model, Model):
         raise RequestError(f"give a model such as crowdsift.BradleyTerry(), not {model!r:.60}")
     if not model.tuned:
@@ -98,14 +114,8 @@ def tune(
 
     def quality(step: int) -> float:
         if step not in tried:
-            tried[step] = left_out_log_likelihood(
-                votes,
-                replace(model, **{model.tuned: start * _FACTOR**step}),
-                count=count,
-                seed=seed,
-                engine=engine,
-                threads=threads,
-            )
+            penalised = replace(model, **{model.tuned: start * _FACTOR**step})
+            tried[step] = _left_out(votes, penalised, resources, count, seed)
         return tried[step]
 
     best = 0

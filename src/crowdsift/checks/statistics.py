@@ -12,39 +12,24 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from crowdsift.errors import CrowdsiftError, RequestError
-from crowdsift.numeric.distributions import LEVEL, half_width
+from crowdsift.fitting.refit import refitter
+from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.results.data import model_of
-from crowdsift.results.query import positions
+from crowdsift.results.query import model_of, positions
 from crowdsift.results.scales import typical_reliability
+from crowdsift.results.summary import Separation, separation_of
 from crowdsift.results.tables import Table
-from crowdsift.results.triads import Triads, count_triads
 from crowdsift.votes.graph import for_lower, pair_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
-    Refit = Callable[[Comparisons], FitData]
+    Refit = Callable[[Comparisons], Fit]
 
-__all__ = [
-    "Agreement",
-    "FitStatistics",
-    "Separation",
-    "agreement_alpha",
-    "calibrated",
-    "fit_statistics",
-    "mean_squares",
-    "separation",
-    "separation_of",
-    "split_half",
-]
-
-# Methods whose scores are drawn to 0 by a prior of the size of the scores themselves.
-_SHRUNK = ("sift", "bora-map")
 _SURE = 0.95  # that none of the workers, or items, is named by chance
 _LEAST = 1e-6  # probability of an outcome, so that one vote does not decide all
 
@@ -59,17 +44,6 @@ class Agreement(NamedTuple):
     alpha: float
     lower: float
     upper: float
-
-
-class Separation(NamedTuple):
-    """How far scores differ beyond their errors.
-
-    `ratio` G is the true standard deviation of scores in units of their error, `reliability`
-    G²/(1 + G²) the share of the variance that is true.
-    """
-
-    ratio: float
-    reliability: float
 
 
 @dataclass(frozen=True)
@@ -146,17 +120,18 @@ class FitStatistics:
 
 
 def fit_statistics(
-    fit: FitData, refit: Refit | None = None, halves: int = 0, seed: int = 0
+    fit: Fit, halves: int = 0, *, gold: Any = None, threads: int | None = None
 ) -> FitStatistics:
-    """Statistics of a fit and its votes; see `Fit.statistics`."""
+    """Return statistics of a fit and its votes; see `Fit.statistics`."""
     votes = fit.votes
     if votes is None:
         raise RequestError(
             "a fit that was loaded does not hold its votes; fit them again to ask for statistics"
         )
-    found = separation(fit)
+    found, seed = separation(fit), int(fit.summary["seed"])
     correlation = None
-    if halves and refit is not None:
+    if halves:
+        refit = refitter(fit, gold, threads, warm=False)
         correlation = split_half(votes, refit, halves, seed)
     p = _own_probability(fit, votes)
     workers, items = mean_squares(fit, votes, p)
@@ -170,7 +145,7 @@ def fit_statistics(
     )
 
 
-def separation(fit: FitData) -> Separation | None:
+def separation(fit: Fit) -> Separation | None:
     """Separation index and reliability of the scores; None without intervals.
 
     Estimates that are not shrunk vary by the truth and by their errors: the true variance is
@@ -180,33 +155,12 @@ def separation(fit: FitData) -> Separation | None:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.statistics import separation
+    >>> from crowdsift.checks.statistics import separation
     >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
     >>> 0.8 < separation(crowdsift.fit(votes)).reliability < 1
     True
     """
     return separation_of(fit.item_table, fit.method, fit.level)
-
-
-def separation_of(table: Table, method: str, level: float) -> Separation | None:
-    """As `separation`, of a table of items with intervals of this level."""
-    sd = (table["upper"] - table["lower"]).astype(np.float64) / (2.0 * half_width(level))
-    known = np.isfinite(sd)
-    component = table["component"][known].astype(np.int64)
-    groups = len(np.unique(component))
-    score = table["score"][known].astype(np.float64)
-    if len(score) <= groups:
-        return None
-    mean = np.bincount(component, score) / np.maximum(np.bincount(component), 1)
-    spread = float(((score - mean[component]) ** 2).sum() / (len(score) - groups))
-    error = float(np.mean(sd[known] ** 2))
-    if not error > 0.0:
-        return None
-    if method in _SHRUNK:
-        reliability = spread / (spread + error)
-    else:
-        reliability = max(1.0 - error / spread, 0.0) if spread > 0.0 else 0.0
-    return Separation(float(np.sqrt(reliability / (1.0 - reliability))), reliability)
 
 
 def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0) -> float | None:
@@ -234,7 +188,7 @@ def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0
     return float(np.mean(found)) if found else None
 
 
-def _own_probability(fit: FitData, votes: Comparisons) -> Vector:
+def _own_probability(fit: Fit, votes: Comparisons) -> Vector:
     """Return P(first preferred) of every vote by the estimate of its worker's reliability."""
     scores, table = _by_code(fit, votes), fit.worker_table
     own = np.full(len(votes), np.nan)
@@ -271,7 +225,7 @@ def calibrated(
     return sigmoid(np.clip(0.5 * (low + high)[worker] * logit, -_STEEPEST, _STEEPEST))
 
 
-def mean_squares(fit: FitData, votes: Comparisons, own: Vector) -> tuple[Table, Table]:
+def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Table]:
     """Return infit and outfit of workers and of items.
 
     With p the probability and y the outcome, W = p(1-p): outfit is the mean of (y-p)²/W, infit
@@ -345,7 +299,7 @@ def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | Non
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.statistics import agreement_alpha
+    >>> from crowdsift.checks.statistics import agreement_alpha
     >>> one = crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2])
     >>> [round(x, 2) for x in agreement_alpha(one)]  # one pair says next to nothing
     [1.0, -0.1, 1.0]
@@ -382,9 +336,107 @@ def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | Non
     return Agreement(alpha, lower, upper)
 
 
-def _by_code(fit: FitData, votes: Comparisons) -> Vector:
+def _by_code(fit: Fit, votes: Comparisons) -> Vector:
     """The scores of the items of the votes; NaN for those without."""
     padded = np.append(fit.item_table["score"].astype(np.float64), np.nan)
     held = np.append(fit.item_table["comparisons"] > 0, False)
     row = positions(votes.items, fit.labels, missing=-1)
     return np.where(held[row], padded[row], np.nan)
+
+
+MOST_ITEMS = 1_000  # whose triads are counted, by products of matrices
+_DRAWS = 100  # of votes from the model, for the spread of the count
+_NUMBERS = 5e9  # multiplications for them
+_NORMAL_FROM = 1_000  # votes on a pair, whose number for one item is then taken as normal
+
+
+class Triads(NamedTuple):
+    """Triads of items whose three pairs all have a majority.
+
+    `intransitive` of them go round in a circle; `expected` and `sd` say how many do in votes drawn
+    from the model on the same pairs; `sd` is None where items are too many to draw.
+    """
+
+    triads: int
+    intransitive: int
+    expected: float
+    sd: float | None
+
+
+def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
+    """Count intransitive triads; None of more than `MOST_ITEMS` items, or without any triad.
+
+    Parameters
+    ----------
+    votes
+        Whose majorities count, weights included; a tie is half a vote for each item.
+    p
+        The model's probability of every vote that it goes to the first item.
+    seed
+        For the votes that are drawn.
+
+    Examples
+    --------
+    >>> import crowdsift, numpy as np
+    >>> from crowdsift.checks.statistics import count_triads
+    >>> circle = crowdsift.Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "a"])
+    >>> count_triads(circle, np.full(3, 0.5))[:3]
+    (1, 1, 0.25)
+    """
+    k = votes.n_items
+    if k > MOST_ITEMS:
+        return None
+    weight = votes.weight.astype(np.float64)
+    first, second = votes.first, votes.second
+    y, q = (for_lower(first, second, x) for x in (votes.outcome.astype(np.float64), p))
+    keys, unit = pair_codes(first, second, k)
+    count, wins, total = (np.bincount(unit, v) for v in (weight, weight * y, weight * q))
+    chance = np.asarray(total / count)
+    decided = wins != 0.5 * count
+    one, two = keys // k, keys % k
+    joined = np.zeros((k, k))
+    joined[one, two] = joined[two, one] = decided
+    complete = round(float(((joined @ joined) * joined).sum()) / 6.0)
+    if not complete:
+        return None
+    first, second = one[decided], two[decided]
+    found = _circles(first, second, (wins > 0.5 * count)[decided].astype(np.float64), k)
+    rng = np.random.Generator(np.random.PCG64(seed))
+    size = np.maximum(np.round(count[decided]), 1.0).astype(np.int64)
+    above = _majority(size, chance[decided])
+    draws = None
+    if _DRAWS * float(k) ** 3 <= _NUMBERS:
+        drawn = rng.random((_DRAWS, len(size))) < above
+        draws = [_circles(first, second, each.astype(np.float64), k) for each in drawn]
+    return Triads(
+        complete,
+        round(found),
+        _circles(first, second, above, k),
+        None if draws is None else float(np.std(draws, ddof=1)),
+    )
+
+
+def _circles(first: Vector, second: Vector, above: Vector, k: int) -> float:
+    """Σ over triads of P(circle), for independent pairs: tr(P³)/3."""
+    matrix = np.zeros((k, k))
+    matrix[first, second], matrix[second, first] = above, 1.0 - above
+    return float(((matrix @ matrix) * matrix.T).sum() / 3.0)
+
+
+def _majority(count: Vector, p: Vector) -> Vector:
+    """Return P(more than half of `count` votes), given that it is not half.
+
+    From `_NORMAL_FROM` votes on the count is normal, so that the cost does not grow with weights.
+    """
+    q = np.clip(p, 1e-12, 1.0 - 1e-12)
+    result = normal_share((q - 0.5) * np.sqrt(count / (q * (1.0 - q))))
+    for size in np.unique(count[count < _NORMAL_FROM]):
+        at = count == size
+        k = np.arange(size + 1)
+        log_choose = np.concatenate([[0.0], np.cumsum(np.log((size - k[:-1]) / (k[:-1] + 1.0)))])
+        mass = np.exp(
+            log_choose + np.outer(np.log(q[at]), k) + np.outer(np.log1p(-q[at]), size - k)
+        )
+        up, down = mass[:, 2 * k > size].sum(axis=1), mass[:, 2 * k < size].sum(axis=1)
+        result[at] = up / (up + down)
+    return result

@@ -13,14 +13,14 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.numeric.likelihoods import sigmoid
-from crowdsift.results.data import model_of
+from crowdsift.results.query import model_of
 from crowdsift.votes.graph import for_lower, pair_keys
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.results.data import FitData
+    from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
 __all__ = ["ScoreModel", "worker_slopes"]
@@ -31,7 +31,7 @@ _LONG = 0.5  # a step that may lead too far
 _MOST_STEPS = 50
 
 
-def worker_slopes(fit: FitData, votes: Comparisons) -> Vector:
+def worker_slopes(fit: Fit, votes: Comparisons) -> Vector:
     """Logits a unit of score, for every worker of the votes: 4 dP/dd at d = 0."""
     model, table = model_of(fit), fit.worker_table
     count = votes.n_workers
@@ -63,7 +63,7 @@ class ScoreModel:
     prior: float
 
     @staticmethod
-    def of(fit: FitData, votes: Comparisons) -> ScoreModel:
+    def of(fit: Fit, votes: Comparisons) -> ScoreModel:
         """The model that stands for a fit; the codes are those of the votes."""
         prior = float(fit.parameters.get("penalty", 1.0))
         if fit.population is not None:  # of sift: its prior has variance 1 before scores are scaled

@@ -7,9 +7,9 @@ import pytest
 
 import crowdsift
 from crowdsift.errors import InputError, RequestError, ResourceError
+from crowdsift.fitting import start as checkpoint
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models import MODELS
-from crowdsift.results import checkpoint
 
 
 @pytest.fixture(scope="module")

@@ -17,6 +17,7 @@ from strategies import comparisons
 
 import crowdsift
 from crowdsift import Comparisons, InputError, cli
+from crowdsift.fitting.estimate import without_gold
 from crowdsift.io.items import read_gold
 from crowdsift.models import MODELS, Sift, model
 from crowdsift.models.base import mirror
@@ -26,7 +27,6 @@ from crowdsift.results.sign import (
     gold_needed,
     order_probability,
     signed_without_each,
-    voters,
 )
 
 FREE = [name for name, kind in MODELS.items() if kind.free_sign]
@@ -231,7 +231,7 @@ def test_the_row_of_gold_is_taken_off_the_estimate():
     data = drawn.comparisons()
     gold = read_gold(true_pairs(drawn), data)
     engine = crowdsift.engines.choose_engine("cpu", data.with_gold(gold.winner, gold.loser))
-    estimate = voters(Sift().estimate(engine), data.n_workers)
+    estimate = without_gold(Sift().estimate(engine), data.n_workers)
     for values in (
         estimate.theta,
         estimate.workers.reliability,

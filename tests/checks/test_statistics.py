@@ -10,10 +10,9 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 import crowdsift
+from crowdsift.checks.statistics import agreement_alpha, count_triads, separation
 from crowdsift.lab.spam import add_spammers
 from crowdsift.results.scales import typical_reliability
-from crowdsift.results.statistics import agreement_alpha, separation
-from crowdsift.results.triads import count_triads
 
 
 @pytest.fixture(scope="module")

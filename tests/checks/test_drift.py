@@ -10,10 +10,10 @@ from scipy.stats import kstest
 from typer.testing import CliRunner
 
 import crowdsift
+from crowdsift.checks.dependence import drift
 from crowdsift.cli import app
+from crowdsift.fitting.rows import read_rows, times_of
 from crowdsift.io.options import ReadOptions
-from crowdsift.results.drift import drift
-from crowdsift.results.rows import read_rows, times_of
 
 
 def timed(seed: int, tired: int = -1, fading: float = 0.0) -> dict[str, list[object]]:

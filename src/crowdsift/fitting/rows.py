@@ -17,15 +17,14 @@ from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable, Mapping
+    from collections.abc import Iterable
 
     from numpy.typing import NDArray
 
+    from crowdsift.fitting.estimate import Resources
     from crowdsift.io.ingest import CodedVotes
     from crowdsift.io.options import ReadOptions
     from crowdsift.numeric import Vector
-
-__all__ = ["VoteRows", "gathered", "read_rows", "times_of", "votes_and_rows", "votes_for_fit"]
 
 
 class VoteRows(NamedTuple):
@@ -68,7 +67,7 @@ def read_rows(
     Examples
     --------
     >>> from crowdsift.io.options import ReadOptions
-    >>> from crowdsift.results.rows import read_rows
+    >>> from crowdsift.fitting.rows import read_rows
     >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "prompt": ["x", "x"]}
     >>> read_rows(rows, ReadOptions(workers=False), group="prompt")[1].group
     array([0, 0])
@@ -119,8 +118,7 @@ def votes_for_fit(
     options: ReadOptions,
     group: str | VoteRows | None,
     time: str | None,
-    engine: str,
-    engine_options: Mapping[str, Any],
+    resources: Resources,
     needs_rows: bool,
 ) -> tuple[Comparisons, VoteRows | None]:
     """As `votes_and_rows`; read by the engine itself where it can, and no row is needed here.
@@ -129,14 +127,14 @@ def votes_for_fit(
     ----------
     votes, options, group, time
         As for `votes_and_rows`.
-    engine, engine_options
-        The name of the engine, and its options.
+    resources
+        The engine and its options.
     needs_rows
         Whether something needs all rows in this process.
     """
     nothing = (None, "")  # what else is no name of a column is refused by votes_and_rows
     if not needs_rows and all(isinstance(x, str | None) and x in nothing for x in (group, time)):
-        read = read_by_engine(engine, votes, options, engine_options)
+        read = read_by_engine(resources.engine, votes, options, resources.options)
         if read is not None:
             return replace(read, reading=options.remembered()), None
     return votes_and_rows(votes, options, group, time)
@@ -164,7 +162,7 @@ def times_of(labels: Iterable[Any], column: str) -> Vector:
 
     Examples
     --------
-    >>> from crowdsift.results.rows import times_of
+    >>> from crowdsift.fitting.rows import times_of
     >>> times_of(["2024-05-01", "2024-05-02T00:00:00"], "day")[1] - times_of(["2024-05-01"], "day")
     array([86400.])
     """

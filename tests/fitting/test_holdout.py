@@ -8,7 +8,7 @@ import pytest
 import crowdsift
 from crowdsift import BradleyTerry, Comparisons, RequestError
 from crowdsift.engines import choose_engine
-from crowdsift.models.holdout import left_out_log_likelihood
+from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.votes.graph import folds
 
 

@@ -9,9 +9,9 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdsift
+from crowdsift.checks.dependence import sandwich
+from crowdsift.checks.influence import ScoreModel
 from crowdsift.cli import app
-from crowdsift.results.dependence import sandwich
-from crowdsift.results.influence import ScoreModel
 
 
 def planted(seed: int, groups: int = 200, size: int = 4, copied: float = 0.8) -> dict[str, object]:
@@ -54,7 +54,7 @@ def test_the_sandwich_by_plain_sums() -> None:
 
 
 def test_votes_copied_four_times_are_worth_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("crowdsift.results.dependence._NUMBERS", 60)  # in parts
+    monkeypatch.setattr("crowdsift.checks.dependence._NUMBERS", 60)  # in parts
     rows = planted(3, groups=400, size=1)
     four = {name: [value for value in column for _ in range(4)] for name, column in rows.items()}
     model = crowdsift.BradleyTerry(penalty=1e-6)

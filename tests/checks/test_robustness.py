@@ -11,9 +11,9 @@ import pytest
 from typer.testing import CliRunner
 
 import crowdsift
+from crowdsift.checks.influence import ScoreModel
 from crowdsift.cli import app
-from crowdsift.results.influence import ScoreModel
-from crowdsift.results.rescored import Nearby
+from crowdsift.fitting.refit import Nearby
 
 PENALTY = 0.01
 PAIRS = list(combinations(range(5), 2))

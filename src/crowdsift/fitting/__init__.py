@@ -1,0 +1,322 @@
+"""From votes to a `Fit`: read the votes, estimate the model, make the record."""
+
+from __future__ import annotations
+
+import time
+import warnings
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.engines import named_options
+from crowdsift.errors import ConvergenceWarning, SignWarning
+from crowdsift.fitting.estimate import (
+    Resources,
+    estimate,
+    gold_left_out,
+    open_votes,
+    settled,
+    with_groups,
+)
+from crowdsift.fitting.rows import VoteRows, gathered, votes_for_fit
+from crowdsift.io.item_features import with_item_features
+from crowdsift.io.items import Gold, read_gold, with_classes
+from crowdsift.io.options import ReadOptions
+from crowdsift.models import DEFAULT, MODELS, Model, as_model
+from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.models.unused import WITHOUT_WORKERS, refuse_unused, refuse_votes
+from crowdsift.numeric.arguments import whole_number, yes_or_no
+from crowdsift.numeric.distributions import LEVEL
+from crowdsift.results.build import FitBuilder
+from crowdsift.results.fit import Fit, ranking_of
+from crowdsift.results.kept import MOST_VOTES
+from crowdsift.results.scales import (
+    checked_level,
+    is_scaled,
+    lacks_scale,
+    require_anchors,
+    typical_reliability,
+    unscaled_fields,
+)
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterator, Mapping, Sequence
+
+    from crowdsift.io.items import GoldLabels
+    from crowdsift.solvers.convergence import Progress
+
+__all__ = ["Fit", "fit", "load"]
+
+_NO_WORKERS = f"the votes have no workers, so the method is {WITHOUT_WORKERS}, which needs none"
+# What the summary says of the ranking over all contexts.
+_ABOUT_OVERALL = (
+    "items", "components", "converged", "iterations", "log_likelihood", "mean_log_likelihood",
+    "evidence", "seconds",
+)  # fmt: skip
+
+
+def fit(
+    votes: Any,
+    method: str | Model | None = None,
+    *,
+    classes: Any = None, gold: Any = None, start: Any = None,
+    items: Any = None, item_text: Any = None, item_features_missing: str = "error",
+    check_gold: bool = True, tune: bool = False,
+    scale: str = "standard",
+    anchor: Mapping[Any, float] | None = None,
+    level: float = LEVEL,
+    dependent_by: str | VoteRows | None = None,
+    time_column: str | None = None,
+    overall: bool = True,
+    engine: str = "auto",
+    engine_options: Mapping[str, Any] | None = None,
+    threads: int | None = None,
+    seed: int = 0,
+    progress: Progress | None = None,
+    **reading: Any,
+) -> Fit:  # fmt: skip
+    """Fit a model to votes.
+
+    Parameters
+    ----------
+    votes
+        A file, a data frame, arrays or `Comparisons`: whatever `crowdsift.read` takes.
+    method
+        The name of a method, or a model with other hyper-parameters than the defaults. By default
+        sift, or bt where votes have no worker; a warning of the fit then says so.
+    classes
+        The class of every item, for `barp`: a mapping, or "ITEMS.csv:column".
+    items, item_text, item_features_missing
+        Features of items, as "FILE:COLUMN,...", their texts; items without: error, mean or drop.
+    start
+        A `Fit` or the folder of a saved one, of the same method: go on from there, in a fraction
+        of the passes. The votes are all votes, the old ones and the new. Its gold counts again.
+    gold
+        Pairs of items of which it is known which one is better: a file or frame with the columns
+        winner and loser. They settle the sign of the scores where the method leaves it free.
+    check_gold
+        Whether to count how many gold pairs agree with scores found without them. Where gold is
+        part of the fit (`sift`) this takes up to five more fits.
+    tune
+        Choose the method's penalty by left-out votes first.
+    scale, anchor
+        The scale of the scores, and the value that an item shall have on it; see `Fit.on_scale`.
+    level
+        The level of all intervals, above 0.5 and below 1.
+    dependent_by
+        A column of which equal values say that votes depend on each other, as those on one prompt
+        do: intervals then count groups, not votes.
+    time_column
+        A column of times, for `drift` in the summary: whose reliability changed.
+    overall
+        Whether to rank items over all contexts, too, where votes have any (`by`); see `overall`.
+    engine
+        Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
+        `engine_options` such as {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
+    threads
+        How many threads; all cores by default.
+    seed
+        For methods that draw random numbers, and for the votes left out by `tune`.
+    progress
+        Called once an iteration with its number and the measure of convergence.
+    reading
+        How to read the votes, as in `crowdsift.read`: columns, workers, sides, covariates, by, ...
+
+    Returns
+    -------
+    Fit
+        The record of the fit. A `ConvergenceWarning` is given where it did not converge, a
+        `SignWarning` where neither the crowd nor gold settles the sign of the scores.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = {"winner": ["a", "b", "a"], "loser": ["b", "c", "c"], "worker": ["x", "y", "x"]}
+    >>> fit = crowdsift.fit(votes, method="bt")
+    >>> fit.items["item"].tolist()
+    ['a', 'b', 'c']
+    """
+    seed, tune, level = whole_number("seed", seed), yes_or_no("tune", tune), checked_level(level)
+    model = as_model(DEFAULT if method is None else method)
+    options, given = ReadOptions.of(reading, threads), named_options(engine_options)
+    checkpoint = given.pop("checkpoint", None)
+    given |= named_options({"memory": options.memory or None})
+    resources = Resources(engine, given, threads)
+    start, kept = _opened_start(start, gold)
+    needs_rows = not model.by_worker or tune or any(x is not None for x in (classes, gold, kept))
+    read, rows = votes_for_fit(votes, options, dependent_by, time_column, resources, needs_rows)
+    comparisons = with_classes(read, classes)
+    comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
+    require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))
+    without_workers = method is None and not comparisons.has_workers
+    if without_workers:
+        model = as_model(WITHOUT_WORKERS)
+    refuse_unused(
+        model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
+        classes=classes is not None, items=items is not None or item_text is not None,
+    )  # fmt: skip
+    refuse_votes(model, comparisons, dependent=dependent_by is not None and gold is None)
+    known = read_gold(gold, comparisons, kept)
+    started = time.perf_counter()
+    if tune and model.tuned:
+        from crowdsift.fitting.holdout import tuned
+
+        model = tuned(comparisons, model, resources, seed=seed).model
+    result = _fitted(model, comparisons, known, start, rows, resources, level, seed, checkpoint,
+                     progress, started, check_gold)  # fmt: skip
+    if rows is not None:
+        from crowdsift.checks.dependence import fields_of_rows
+
+        result = replace(result, **fields_of_rows(result, rows))
+    if overall and comparisons.by:
+        result = _with_overall(result, comparisons, known, model, resources, progress)
+    if without_workers:
+        result = with_notes(result, [Diagnostic(Kind.METHOD, _NO_WORKERS)])
+    if is_scaled(scale, anchor):
+        result = _scaled(result, scale, anchor)
+    _warn(result)
+    return result
+
+
+def _opened_start(start: Any, gold: Any) -> tuple[Any, GoldLabels | None]:
+    """Return the earlier fit, or the folder of its checkpoint, and its gold."""
+    if start is None:
+        return None, None
+    from crowdsift.fitting.start import opened_start
+
+    return opened_start(start, gold)
+
+
+def _fitted(
+    model: Model, votes: Comparisons, gold: Gold | None, start: Any, rows: VoteRows | None,
+    resources: Resources, level: float, seed: int, checkpoint: Any, progress: Progress | None,
+    started: float, check_gold: bool,
+) -> Fit:  # fmt: skip
+    """Estimate the model and make the record while the engine is open."""
+    with open_votes(model, votes, resources, gold) as opened:
+        opened = opened._replace(votes=gathered(votes, opened.engine, MOST_VOTES))
+        saving: Any = nullcontext(progress)
+        if checkpoint is not None or opened.choice.name == "dask":  # a cluster may be lost
+            from crowdsift.fitting.start import checkpointed
+
+            saving = checkpointed(checkpoint, model, opened.votes, gold, progress)
+        with saving as kept:
+            found, agreed = settled(opened, estimate(opened, start, kept))
+        if check_gold and gold is not None and model.takes_gold:
+            agreed = gold_left_out(opened, resources)
+        found = with_groups(opened, found, rows, resources, progress)
+        builder = FitBuilder(
+            opened.votes, model, found, agreed, level=level, seed=seed, threads=resources.threads,
+            engine=opened.choice, counts=opened.engine.counts, known=gold,
+            resources={"engine": resources.engine, "engine_options": resources.options},
+        )  # fmt: skip
+        return builder.build(opened.engine.passes, started)
+
+
+def _with_overall(
+    result: Fit, votes: Comparisons, gold: Gold | None, model: Model, resources: Resources,
+    progress: Progress | None,
+) -> Fit:  # fmt: skip
+    """Return a fit by context with the ranking of the same votes over all contexts.
+
+    There is none where most items are in one context only, nor where items have features: what
+    those say of scores is learned by context.
+    """
+    from crowdsift.votes.contexts import without_contexts
+
+    found = None if votes.item_features is not None else without_contexts(votes)
+    if found is None:
+        return result
+    whole, place = found
+    with without_warnings():
+        made = fit(
+            whole, model, gold=None if gold is None else _merged(gold, place), level=result.level,
+            engine=resources.engine, engine_options=resources.options, threads=resources.threads,
+            seed=int(result.summary["seed"]), progress=progress,
+        )  # fmt: skip
+    notes = [
+        Diagnostic(each.kind, f"overall ranking: {each.message}")
+        for each in made.diagnostics
+        if each.kind in (Kind.CONVERGENCE, Kind.SIGN)
+    ]
+    about = {name: made.summary.get(name) for name in _ABOUT_OVERALL}
+    known = ("method", "level", "scale", "seed", "components", "converged", "warnings")
+    summary = {name: made.summary[name] for name in known}
+    typical = typical_reliability(made)
+    summary["typical_reliability"] = typical if np.isfinite(typical) else None
+    result = replace(
+        result,
+        overall_ranking=ranking_of(made.item_table, summary, made.parameters),
+        summary={**result.summary, "overall": about},
+    )
+    return with_notes(result, notes)
+
+
+def with_notes(result: Fit, notes: Sequence[Diagnostic]) -> Fit:
+    """Return a fit with further diagnostics among its warnings."""
+    messages = [*result.summary["warnings"], *(each.message for each in notes)]
+    return replace(
+        result,
+        summary={**result.summary, "warnings": messages},
+        diagnostics=(*result.diagnostics, *notes),
+    )
+
+
+def _merged(gold: Gold, place: np.ndarray[Any, np.dtype[np.uint32]]) -> Gold | None:
+    """Return gold without contexts; pairs on which contexts contradict each other are left out."""
+    pairs = {(int(place[a]), int(place[b])) for a, b in zip(gold.winner, gold.loser, strict=True)}
+    kept = sorted(pair for pair in pairs if pair[::-1] not in pairs)
+    if not kept:
+        return None
+    winner, loser = np.array(kept, np.uint32).T
+    return replace(gold, winner=winner.copy(), loser=loser.copy())
+
+
+def _scaled(result: Fit, scale: str, anchor: Mapping[Any, float] | None) -> Fit:
+    """Put a fit on a scale; where it has none, warn, since the fit itself is done."""
+    whole = result.overall_ranking
+    lacks = lacks_scale(result, scale) or ("" if whole is None else lacks_scale(whole, scale))
+    if lacks:
+        return replace(result, **unscaled_fields(result, lacks))
+    return result.on_scale(scale, anchor)
+
+
+def _warn(result: Fit) -> None:
+    """Warn the caller of `fit` of an unsettled sign and of a fit that did not converge."""
+    whole = result.overall_ranking
+    done = result.converged and (whole is None or whole.converged)
+    for each in result.diagnostics:
+        if each.kind is Kind.SIGN:
+            warnings.warn(each.message, SignWarning, stacklevel=3)
+        elif each.kind is Kind.CONVERGENCE and not done:
+            warnings.warn(each.message, ConvergenceWarning, stacklevel=3)
+
+
+@contextmanager
+def without_warnings() -> Iterator[None]:
+    """Silence the warnings of fits within fits."""
+    with warnings.catch_warnings():
+        for kind in (ConvergenceWarning, SignWarning):
+            warnings.simplefilter("ignore", kind)
+        yield
+
+
+def load(directory: str | os.PathLike[str]) -> Fit:
+    """Return a fit that was saved.
+
+    Examples
+    --------
+    >>> import crowdsift, tempfile
+    >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     crowdsift.fit(votes, method="bt").save(folder)
+    ...     crowdsift.load(folder).items["item"].tolist()
+    ['a', 'b']
+    """
+    from crowdsift.results import store
+
+    return store.load(directory)

@@ -1,0 +1,234 @@
+"""From votes to an estimate: the one way, which fits, refits, checks and tuning all take."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.engines import engine_choice, named_options, opened_engine
+from crowdsift.errors import RequestError
+from crowdsift.io.items import Gold
+from crowdsift.io.resources import require_memory
+from crowdsift.models.base import mirror
+from crowdsift.numeric.threads import blas_threads, thread_count
+from crowdsift.results.sign import Agreement, gold_differences, signed_without_each
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Mapping
+
+    from numpy.typing import NDArray
+
+    from crowdsift.engines import Choice
+    from crowdsift.engines.base import Engine
+    from crowdsift.fitting.rows import VoteRows
+    from crowdsift.models import Estimate, Model
+    from crowdsift.numeric import Vector
+    from crowdsift.results.fit import Fit
+    from crowdsift.solvers.convergence import Progress
+    from crowdsift.votes.comparisons import Comparisons
+
+MIN_GROUPS = 20  # of dependent votes, below which no effect of theirs can be estimated
+_GOLD_FOLDS = 5  # of gold, each left out of one fit
+MAX_GROUPED_ITEMS = 1_000  # beyond, votes in groups are left to the sandwich, or refused
+
+
+class Resources(NamedTuple):
+    """Where the arithmetic runs: an engine by name, its options, and the number of threads."""
+
+    engine: str = "auto"
+    options: Mapping[str, Any] | None = None
+    threads: int | None = None
+
+    @classmethod
+    def of(cls, fit: Fit, threads: int | None = None) -> Resources:
+        """Return the resources of a fit, for fits that check it."""
+        given = fit.resources
+        return cls(given.get("engine", "auto"), given.get("engine_options"), threads)
+
+
+class OpenVotes(NamedTuple):
+    """Votes on an open engine, in the form that the model needs (`prepared`, with gold)."""
+
+    model: Model
+    votes: Comparisons
+    prepared: Comparisons
+    gold: Gold | None
+    engine: Engine
+    choice: Choice
+
+
+@contextmanager
+def open_votes(
+    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None
+) -> Iterator[OpenVotes]:
+    """Prepare votes for a model and hold them on an engine; refuse what memory cannot hold."""
+    prepared = votes
+    if gold is not None and model.takes_gold:
+        prepared = votes.with_gold(gold.winner, gold.loser)
+    prepared = model.prepare(prepared)
+    require_memory(
+        0 if prepared.on_disk or prepared.elsewhere is not None else model.memory(prepared),
+        f"fitting {model.name} to {len(prepared):,} comparisons",
+    )
+    name, options, threads = resources
+    options = named_options(options)
+    choice = engine_choice(name, prepared, options, model.needs, threads)
+    with (
+        blas_threads(1, dense=thread_count(threads)),
+        opened_engine(name, prepared, threads, model.needs, options) as engine,
+    ):
+        yield OpenVotes(model, votes, prepared, gold, engine, choice)
+
+
+def estimate(opened: OpenVotes, start: Any = None, progress: Progress | None = None) -> Estimate:
+    """Estimate a model from votes.
+
+    Parameters
+    ----------
+    opened
+        The votes on their engine.
+    start
+        Where to begin: a `Fit`, the folder of a checkpoint or a `Start`; None begins afresh.
+    progress
+        Called after every iteration.
+    """
+    model, engine = opened.model, opened.engine
+    votes = opened.votes if opened.votes.features is None else opened.prepared
+    if start is None:
+        return model.estimate_votes(engine, votes, progress)
+    if votes.features is not None and model.takes_covariates:
+        raise RequestError(
+            "a fit with covariates cannot start from an earlier one; leave --start (start=) away"
+        )
+    if votes.item_features is not None:  # features start afresh
+        return model.estimate_votes(engine, votes, progress)
+    from crowdsift.fitting.start import starting_point
+
+    return model.resume(engine, starting_point(start, votes, model, opened.gold), progress)
+
+
+def estimate_votes(
+    model: Model, votes: Comparisons, resources: Resources, gold: Gold | None = None
+) -> Estimate:
+    """Open an engine, estimate a model from votes, and close the engine.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.fitting.estimate import Resources, estimate_votes
+    >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
+    >>> estimate_votes(crowdsift.BradleyTerry(), votes, Resources()).scores.round(1)
+    array([ 0.3, -0.3])
+    """
+    with open_votes(model, votes, resources, gold) as opened:
+        return estimate(opened)
+
+
+def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | None]:
+    """Centre the scores, give them the sign of gold where it is free, and drop gold's own rows.
+
+    Return the estimate with the component of every item, and how gold agrees with the scores where
+    it settles no more than their sign: each pair with the sign that the others give.
+    """
+    model, gold = opened.model, opened.gold
+    component = opened.engine.facts.component if found.component is None else found.component
+    found = without_gold(found, opened.votes.n_workers)
+    found = replace(found, scores=centre(found.scores, component), component=component)
+    if gold is None or model.takes_gold:
+        return found, None
+    difference = gold_differences(found.scores, component, gold)
+    if not model.free_sign:
+        return found, Agreement.of(difference)
+    if Agreement.of(difference).opposed:
+        found = mirror(model, found)
+    return found, Agreement.of(signed_without_each(difference))
+
+
+def gold_left_out(opened: OpenVotes, resources: Resources) -> Agreement | None:
+    """Compare gold pairs with scores that were found without them, where the fit uses gold.
+
+    The pairs are left out in at most five folds, each with a fit from the beginning.
+    """
+    gold, model, votes = opened.gold, opened.model, opened.votes
+    assert gold is not None
+    fold = np.arange(len(gold)) % _GOLD_FOLDS
+    difference = np.full(len(gold), np.nan)
+    for number in range(min(len(gold), _GOLD_FOLDS)):
+        out = fold == number
+        rest = None if out.all() else Gold(gold.winner[~out], gold.loser[~out])
+        with open_votes(model, votes, resources, rest) as part:
+            found = settled(part, estimate(part))[0]
+        assert found.component is not None
+        left_out = Gold(gold.winner[out], gold.loser[out])
+        difference[out] = gold_differences(found.scores, found.component, left_out)
+    return Agreement.of(difference)
+
+
+def with_groups(
+    opened: OpenVotes,
+    found: Estimate,
+    rows: VoteRows | None,
+    resources: Resources,
+    progress: Progress | None = None,
+) -> Estimate:
+    """Return the estimate with an effect of groups of votes where the method finds one.
+
+    Votes with gold, of few groups or of many items are left to the sandwich.
+    """
+    model, votes = opened.model, opened.votes
+    if rows is None or rows.group is None or not model.takes_groups or opened.gold is not None:
+        return found
+    model.refuse_votes(votes, dependent=True)
+    if votes.item_features is not None or votes.n_items > MAX_GROUPED_ITEMS:
+        return found
+    if len(np.unique(rows.group)) < MIN_GROUPS:
+        return found
+    from crowdsift.votes.groups import in_groups
+
+    split = in_groups(votes, rows.first, rows.second, rows.worker, rows.outcome, rows.weight,
+                      rows.group, resources.threads)  # fmt: skip
+    name, options, threads = resources
+    with opened_engine(name, split.votes, threads, model.needs, options) as engine:
+        grouped = model.estimate_in_groups(engine, split, opened.engine, found, progress)
+    return found if grouped is None else settled(opened, grouped)[0]
+
+
+def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
+    """Return scores about the means of their components, if there are several.
+
+    A single component is centred by its method already, and stays as it is to the last bit.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from crowdsift.fitting.estimate import centre
+    >>> centre(np.array([3.0, 1.0, 5.0]), np.array([0, 0, 1], np.uint32))
+    array([ 1., -1.,  0.])
+    """
+    size = np.bincount(component)
+    if len(size) == 1:
+        return scores
+    return np.asarray(scores - (np.bincount(component, scores) / size)[component])
+
+
+def without_gold(found: Estimate, count: int) -> Estimate:
+    """Return the estimate without the rows of gold, which follow those of the `count` workers."""
+    if len(found.theta) <= count:
+        return found
+    result, points = found.workers, found.points
+    workers: dict[str, Any] = {
+        entry.name: getattr(result, entry.name)[:count]
+        for entry in fields(result)
+        if isinstance(getattr(result, entry.name), np.ndarray)
+    }
+    extra = {name: values[:count] for name, values in result.extra.items()}
+    return replace(
+        found,
+        theta=found.theta[:count],
+        points=None if points is None else type(points)(*(x[:count] for x in points)),
+        workers=replace(result, extra=extra, **workers),
+        covariates=None if found.covariates is None else found.covariates.of(count),
+    )

@@ -1,0 +1,384 @@
+"""Fits that follow from a fit: of more votes, of fewer, and quick ones for searches."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift._version import __version__
+from crowdsift.errors import RequestError
+from crowdsift.fitting import fit, with_notes, without_warnings
+from crowdsift.fitting.estimate import Resources, estimate, open_votes
+from crowdsift.fitting.start import kept_gold, starting_point
+from crowdsift.io.ingest import read_votes
+from crowdsift.io.items import read_gold
+from crowdsift.io.options import ReadOptions
+from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.hidden import hidden_votes
+from crowdsift.results.kept import MOST_VOTES
+from crowdsift.results.query import model_of
+from crowdsift.results.store import fingerprint, taken_by
+from crowdsift.results.words import item_label
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.labels import match_labels
+from crowdsift.votes.pseudonyms import Hiding
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+    from contextlib import AbstractContextManager
+
+    from numpy.typing import NDArray
+
+    from crowdsift.fitting.estimate import OpenVotes
+    from crowdsift.models import Start
+    from crowdsift.numeric import Vector
+    from crowdsift.results.fit import Fit
+
+MAX_HISTORY_ITEMS = 50  # of an entry
+MAX_HISTORY = 200  # entries; the first one and the latest stay
+_FEWEST = 20  # rows that come again are a file that was taken already
+_SAME = 0.5  # the share of rows that come again, beyond chance, from which on votes are refused
+_CLEARLY = 3.0  # standard deviations beyond chance
+_CLEAR_SIGN, _KEPT = 0.5, 0.75  # of the workers' signs; of the votes, and of the workers
+
+
+def read_new(
+    earlier: Fit, votes: Any, options: Mapping[str, Any], *, again: bool = False,
+    threads: int | None = None,
+) -> Comparisons:  # fmt: skip
+    """Read further votes as those of the earlier fit were read; refuse what it cannot use.
+
+    Parameters
+    ----------
+    earlier
+        The fit that is to be updated.
+    votes
+        The new votes alone, as for `crowdsift.read`.
+    options
+        Options of reading that differ from those of the earlier votes.
+    again
+        Whether to take rows once more that the earlier fit has already.
+    threads
+        How many threads may read.
+    """
+    old = _required_votes(earlier)
+    hiding = Hiding.of(old.reading.get("hide_workers"))
+    if hiding is None and options.get("hide_workers"):
+        raise RequestError(
+            "the workers of the fit are not hidden: the same worker would become two; hide them "
+            "first (Fit.hide_workers), or fit all votes with --hide-workers"
+        )
+    if hiding is not None and options.get("hide_workers"):
+        hiding = hiding.or_same(Hiding.of(options["hide_workers"]))
+        options = {**options, "hide_workers": hiding}
+    if isinstance(votes, Comparisons):
+        own = Hiding.of(votes.reading.get("hide_workers"))
+        same = hiding is None or (own is not None and own.check == hiding.check)
+        new = votes if hiding is None or same else hidden_votes(votes, hiding)
+    else:
+        options = {**old.reading, "by": old.by, "workers": old.has_workers, **options}
+        new = read_votes(votes, ReadOptions.of(options, threads), None if again else old.row_ids)
+    if old.sides_known and not new.sides_known:
+        raise RequestError(
+            f"{new.source}: these votes do not say which item was on the left, and those of the "
+            "fit do. Give the columns left, right and winner, or say that the first item was on "
+            "the left (--sides, sides=True); to do without sides fit all votes with --no-sides"
+        )
+    if not again:
+        refuse_repeated(earlier, new)
+    return new
+
+
+def _required_votes(earlier: Fit) -> Comparisons:
+    """Return the votes of a fit; refuse a fit that keeps less than what shaped it."""
+    votes, summary = earlier.votes, earlier.summary
+    column = summary.get("dependent_by") or summary.get("no_longer_dependent_by")
+    shaped = {
+        "features of items": bool(summary.get("item_features")),
+        "classes of items": votes is not None and votes.item_class is not None,
+        "covariates": votes is not None and votes.features is not None,
+        f"votes that depend on each other by {column}": bool(column),
+    }
+    if reasons := [what for what, is_so in shaped.items() if is_so]:
+        raise RequestError(
+            f"a fit with {reasons[0]} cannot be updated, since these are not kept with it; fit all "
+            "votes, the old ones and the new, with the same options"
+        )
+    if votes is None:
+        raise RequestError(
+            f"the votes of this fit were not kept (more than {MOST_VOTES:,}, with covariates or "
+            "classes of items, or a file was deleted); fit all votes with start=FOLDER (--start)"
+        )
+    return votes
+
+
+def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
+    """Fit the old votes and new ones together, from where the earlier fit ended."""
+    ours = ("gold", "check_gold", "tune", "scale", "anchor", "level", "engine",
+            "engine_options", "threads", "seed", "progress")  # fmt: skip
+    given = {**earlier.resources, **{name: options.pop(name) for name in ours if name in options}}
+    again = options.pop("again", False)
+    new = read_new(earlier, votes, options, again=again, threads=given.get("threads"))
+    as_before = {name: earlier.summary.get(name) for name in ("scale", "anchor", "level", "seed")}
+    given = {**{name: value for name, value in as_before.items() if value}, **given}
+    resumes = earlier.population is not None and earlier.summary.get("version") == __version__
+    old = _required_votes(earlier)
+    whole, gold = old.extended(new), given.pop("gold", None)
+    gold = read_gold(gold, whole, kept_gold(earlier, gold))
+    found = fit(whole, model_of(earlier), start=earlier if resumes else None, gold=gold, **given)
+    notes = list(again_notes(old, new)) if not again else []
+    if new.intake is not None and new.intake.known:
+        notes.append(
+            f"{new.intake.known:,} rows of {new.source} are in the fit already, by what names a "
+            "row, and are not counted again"
+        )
+    if new.sides_known and not old.sides_known:
+        notes.append(
+            "the new votes say which item was on the left and the earlier ones do not: sides are "
+            "not used"
+        )
+    if earlier.summary.get("drift"):
+        notes.append("drift over time is not tested in an update; fit all votes with --time")
+    taken = (*taken_by(earlier), fingerprint(new))
+    found = replace(found, summary=with_history(earlier, found), taken=taken)
+    return with_notes(found, [Diagnostic(Kind.UPDATE, note) for note in notes])
+
+
+def refitter(
+    earlier: Fit, gold: Any, threads: int | None, *, warm: bool
+) -> Callable[[Comparisons], Fit]:
+    """Return a function that fits the method of a fit to other votes on the same engine.
+
+    Parameters
+    ----------
+    earlier
+        The fit.
+    gold, threads
+        Pairs of known order for these fits, and how many threads they may use.
+    warm
+        Whether they start from the fit, where the method can and most votes are the same.
+    """
+    model, seed = model_of(earlier), int(earlier.summary["seed"])
+
+    def refit(votes: Comparisons) -> Fit:
+        if earlier.features is not None and votes.item_features is None:
+            raise RequestError(WITHOUT_FEATURES)
+        near = 2.0 * votes.total_weight >= float(earlier.summary["votes"])
+        start = earlier if warm and near and earlier.population is not None else None
+        with without_warnings():
+            return fit(
+                votes, model, gold=gold, start=start, threads=threads, seed=seed, overall=False,
+                check_gold=False, **earlier.resources,
+            )  # fmt: skip
+
+    return refit
+
+
+class Rescored(NamedTuple):
+    """Scores by the codes of the votes, and the components of items that can be compared."""
+
+    scores: Vector
+    component: NDArray[Any]
+
+
+class Nearby:
+    """Scores of votes that are nearly those of a fit: what a search needs, without tables.
+
+    The first fit of a series starts from the earlier fit and decides anew what evidence decides,
+    as whether pairs have an effect; the next ones start there and hold it. `whole`, which decides
+    everything for its votes, verifies what a search ends with.
+
+    Parameters
+    ----------
+    earlier
+        The fit from which the first goes on.
+    gold, threads
+        The pairs that the fit was given, if any, and how many threads to use.
+    """
+
+    def __init__(self, earlier: Fit, gold: Any, threads: int | None) -> None:
+        self._earlier, self._gold = earlier, gold
+        self._resources, self._model = Resources.of(earlier, threads), model_of(earlier)
+        self._near: Start | None = None
+
+    def series(self) -> Nearby:
+        """Return another series from the same fit."""
+        return Nearby(self._earlier, self._gold, self._resources.threads)
+
+    @property
+    def possible(self) -> bool:
+        """Whether the method, and this fit, can be resumed; else a fit from scratch is needed."""
+        earlier, votes = self._earlier, self._earlier.votes
+        if earlier.population is None or earlier.population.get("by_context") or votes is None:
+            return False
+        plain = votes.features is None and votes.item_features is None
+        return plain and not earlier.summary.get("group_effect")
+
+    def quick(self, votes: Comparisons) -> Rescored | None:
+        """The scores; None where they were not found, and a whole fit is needed."""
+        with self._opened(votes) as opened:
+            start = self._start(votes)
+            if start is None:
+                return None
+            found = self._model.rescore(opened.engine, start, decide=self._near is None)
+            if found is None:
+                return None
+            self._near = self._near or found[1]
+            return Rescored(found[0], opened.engine.facts.component)
+
+    def whole(self, votes: Comparisons) -> Rescored | None:
+        """The scores of a fit that decides everything for these votes, from the nearest start."""
+        with self._opened(votes) as opened:
+            start = self._start(votes)
+            if start is None:
+                return None
+            if self._sign_stays(votes):  # else the workers must be counted, which takes as long
+                found = self._model.rescore(opened.engine, start, decide=True)
+                if found is not None:
+                    return Rescored(found[0], opened.engine.facts.component)
+            return Rescored(estimate(opened, start).scores, opened.engine.facts.component)
+
+    def _opened(self, votes: Comparisons) -> AbstractContextManager[OpenVotes]:
+        return open_votes(self._model, votes, self._resources, read_gold(self._gold, votes))
+
+    def _sign_stays(self, votes: Comparisons) -> bool:
+        """Whether no removal of so little can turn which end is up.
+
+        With a margin of ½ three of four workers are on one side, and without the quarter that is
+        most against the rest would still be.
+        """
+        summary = self._earlier.summary
+        workers = len(np.unique(votes.worker_codes())) if votes.has_workers else 0
+        most = workers >= _KEPT * float(summary["workers"])
+        most = most and votes.total_weight >= _KEPT * float(summary["votes"])
+        return most and float(summary.get("sign_margin") or 0.0) > _CLEAR_SIGN
+
+    def _start(self, votes: Comparisons) -> Start | None:
+        try:
+            return self._near or starting_point(self._earlier, votes, self._model)
+        except RequestError:  # too little is left to go on from
+            return None
+
+
+def with_history(earlier: Fit, later: Fit) -> dict[str, Any]:
+    """The summary of a later fit with the history of the earlier one and both as they are.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+    >>> new = {"left": ["i1"], "right": ["i2"], "winner": ["left"], "worker": ["w1"]}
+    >>> [entry["votes"] for entry in crowdsift.fit(votes).update(new).summary["history"]]
+    [300.0, 301.0]
+    """
+    before = list(earlier.summary.get("history") or [_entry(earlier)])
+    entries = [*before, _entry(later)]
+    if len(entries) > MAX_HISTORY:
+        entries = [entries[0], *entries[1 - MAX_HISTORY :]]
+    return {**later.summary, "history": entries}
+
+
+def _entry(fit: Fit) -> dict[str, Any]:
+    """The best items of the first component as they are now."""
+    table, by = fit.item_table, fit.summary.get("by")
+    rows = np.flatnonzero(table["component"] == table["component"][0])[:MAX_HISTORY_ITEMS]
+    return {
+        "votes": float(fit.summary["votes"]),
+        "items": [item_label(fit.labels[row], by) for row in rows.tolist()],
+        "ranks": table["rank"][rows].tolist(),
+        "scores": [float(f"{score:.6g}") for score in table["score"][rows].tolist()],
+    }
+
+
+def ranks_over_updates(
+    history: list[dict[str, Any]], most: int = 12
+) -> tuple[list[float], dict[str, list[int | None]]]:
+    """The votes of every entry, and the ranks of the items that are the best now.
+
+    None where an item was not among the best, or not there, at the time.
+
+    Examples
+    --------
+    >>> from crowdsift.fitting.refit import ranks_over_updates
+    >>> one = {"votes": 10.0, "items": ["a", "b"], "ranks": [1, 2]}
+    >>> two = {"votes": 12.0, "items": ["c", "a"], "ranks": [1, 2]}
+    >>> ranks_over_updates([one, two])
+    ([10.0, 12.0], {'c': [None, 1], 'a': [1, 2]})
+    """
+    places = [dict(zip(entry["items"], entry["ranks"], strict=True)) for entry in history]
+    best = history[-1]["items"][:most] if history else []
+    return [entry["votes"] for entry in history], {
+        name: [place.get(name) for place in places] for name in best
+    }
+
+
+def refuse_repeated(earlier: Fit, new: Comparisons) -> None:
+    """Refuse votes that the fit has already: the same file, rows that are named, or most rows."""
+    old = earlier.votes
+    if fingerprint(new) in taken_by(earlier):
+        raise RequestError(
+            f"{new.source}: these {new.total_weight:,g} votes were taken already; give new votes "
+            "only (again=True, --again takes them once more)"
+        )
+    if old is None:
+        return
+    if old.row_ids is not None and new.row_ids is not None:
+        if same := int(np.isin(new.row_ids, old.row_ids).sum()):
+            raise RequestError(
+                f"{new.source}: {same:,} of the {len(new.row_ids):,} rows are in the fit already, "
+                "by what names a row; give update the file or the frame itself, which leaves them "
+                "out, or again=True to take them once more"
+            )
+        return
+    same, chance = _repeated(old, new)
+    fewest = min(len(old), len(new))
+    if same >= _FEWEST and same - chance >= _SAME * max(fewest - chance, 0.0) and chance < same / 2:
+        raise RequestError(
+            f"{new.source}: {same:,} of its {len(new):,} rows are equal to earlier rows in worker, "
+            "items and answer; give new votes only, or fit the whole file with start= (--start). "
+            "again=True (--again) takes them once more"
+        )
+
+
+def again_notes(old: Comparisons, new: Comparisons) -> Iterator[str]:
+    """Yield a warning if more rows come again than chance explains."""
+    if old.row_ids is not None and new.row_ids is not None:
+        return
+    same, chance = _repeated(old, new)
+    if same > chance + _CLEARLY * (1.0 + np.sqrt(chance)):
+        yield (
+            f"{same:,} of the {len(new):,} new rows are equal to earlier ones in worker, items and "
+            f"answer, about {chance:,.0f} by chance: if these are the same votes they are counted "
+            "twice. A column that names a row (--unique, unique=) tells them apart"
+        )
+
+
+def _repeated(old: Comparisons, new: Comparisons) -> tuple[int, float]:
+    """Return how many new rows are among the old ones, and how many would be by chance.
+
+    Two judges and a few models give the same row over and over. Among W votes, w of a row, two
+    are equal with probability about q = Σ w(w - 1)/W²; a further row is among them with
+    1 - exp(-qW).
+    """
+    weight = old.weight.astype(np.float64)
+    total = max(float(weight.sum()), 1.0)
+    equal = float(weight @ np.maximum(weight - 1.0, 0.0)) / total**2
+    same = int(np.isin(_keys(new, old), _keys(old, old)).sum())
+    return same, float(-np.expm1(-equal * total)) * len(new)
+
+
+def _keys(votes: Comparisons, old: Comparisons) -> np.ndarray:
+    """Rows as numbers, by the labels of the old votes; rows with others are -1."""
+    item = match_labels(votes.items.tolist(), old.items.tolist())
+    worker = match_labels(votes.workers.tolist(), old.workers.tolist())
+    one, two, who = item[votes.first], item[votes.second], worker[votes.worker_codes()]
+    outcome = np.round(votes.outcome * 1000).astype(np.int64)
+    if not (votes.sides_known and old.sides_known):  # which item comes first says nothing
+        turned = one > two
+        one, two = np.where(turned, two, one), np.where(turned, one, two)
+        outcome = np.where(turned, 1000 - outcome, outcome)
+    key = ((who * old.n_items + one) * old.n_items + two) * 1001 + outcome
+    return np.where((one < 0) | (two < 0) | (who < 0), -1, key)

@@ -1,0 +1,867 @@
+"""The record of a fit: what was estimated from the votes, and how.
+
+`Fit` describes. Its methods that fit again, check or draw import what they need when called.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+from math import isfinite
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from crowdsift.errors import RequestError
+from crowdsift.models.covariance import ComponentCovariance, difference_variance
+from crowdsift.numeric.distributions import LEVEL, half_width
+from crowdsift.results.query import is_sequence, positions
+from crowdsift.results.tables import Table
+from crowdsift.votes.labels import context_names
+
+if TYPE_CHECKING:
+    import os
+    from collections.abc import Iterable, Mapping
+
+    from numpy.typing import NDArray
+
+    from crowdsift.checks.robustness import Robustness
+    from crowdsift.checks.statistics import FitStatistics
+    from crowdsift.engines.grid import WorkerPoints
+    from crowdsift.io.items import GoldLabels
+    from crowdsift.models.diagnostics import Diagnostic
+    from crowdsift.models.feature_weights import FeatureEstimate
+    from crowdsift.report import Report
+    from crowdsift.results.copying import Copying
+    from crowdsift.solvers.ep.state import SavedSites
+    from crowdsift.solvers.ep.terms.contexts import ContextPoints
+    from crowdsift.votes.comparisons import Comparisons
+    from crowdsift.votes.labels import By
+    from crowdsift.votes.source import Backend
+
+__all__ = ["Fit", "Frames", "Posterior"]
+
+_PRINTED = 5  # items
+_WHERE_NEXT = (
+    "See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)"
+)
+
+
+class Frames(NamedTuple):
+    """The tables of a fit as data frames."""
+
+    items: Any
+    workers: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Posterior:
+    """The posterior of a fit, beyond its tables; codes are those of the comparisons.
+
+    Where covariances of scores are not known their errors are taken as independent; without
+    quantiles of the reliabilities (one row per worker, of equal probability) the estimates stand
+    alone.
+    `points` stand for the joint posterior of reliability, tie width and side bias, where there
+    is one; where workers differ by context, for a context in which they were not seen, and
+    `in_context` for the others.
+    """
+
+    items: NDArray[np.object_]
+    sd: NDArray[np.float64] | None = None
+    covariances: ComponentCovariance | None = None
+    quantiles: NDArray[np.float64] | None = None
+    points: WorkerPoints | None = None
+    in_context: ContextPoints | None = None
+
+    def difference_sd(
+        self, first: NDArray[np.int64], second: NDArray[np.int64]
+    ) -> NDArray[np.float64] | None:
+        """Standard deviations of differences of scores; None where none are known."""
+        variance = difference_variance(self.covariances, self.sd, first, second)
+        return None if variance is None else np.sqrt(variance)
+
+    @property
+    def covariance(self) -> NDArray[np.float64] | None:
+        """The covariance of the scores as one matrix, of few items."""
+        return None if self.covariances is None else self.covariances.dense()
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Fit:
+    """What was estimated from the votes, and how.
+
+    Attributes
+    ----------
+    items, workers
+        The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper,
+        comparisons, component, before them the context where there is one, after them a flag
+        (only won, only lost) where any item has one; and worker, reliability, lower, upper,
+        side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are
+        90 % unless `level` says otherwise. Data frames of the kind that the votes came in,
+        otherwise a `Table`.
+    overall
+        The items over all contexts, in the columns of `items`; None without contexts, and where
+        most items are in one of them only.
+    summary
+        Method, version, counts, convergence, likelihood, seconds and warnings.
+    parameters
+        The hyper-parameters of the method.
+    population
+        What was learned of workers in general, where a method learns it: a later fit can start
+        from it, as `update` does.
+    sites
+        The site of every vote in expectation propagation, with the rows of `items` and `workers`
+        for codes: with it a later fit needs few passes. None for other methods and beyond 2 million
+        votes.
+    trace
+        The mean over votes of what the method maximises (log-likelihood, with the penalty where
+        there is one), before the first and after every iteration.
+    votes
+        What was fitted; None for a loaded fit that did not keep its votes.
+    gold
+        The labels of the gold pairs that the fit was given, which updates use again; or None.
+    resources
+        The engine and its options as `fit` was given them: fits that check this one run there,
+        too. Empty for a loaded fit, whose checks choose an engine.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> fit = crowdsift.fit(votes, method="bora-em")
+    >>> fit
+    Fit(bora-em: 10 items, 8 workers, 800 votes; converged in ... iterations)
+    >>> fit.items["rank"].tolist()
+    [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]
+    """
+
+    item_table: Table
+    worker_table: Table
+    summary: dict[str, Any]
+    parameters: dict[str, Any]
+    trace: tuple[float, ...] = ()
+    diagnostics: tuple[Diagnostic, ...] = ()
+    backend: Backend | None = None
+    posterior: Posterior | None = None
+    population: dict[str, Any] | None = None
+    sites: SavedSites | None = None
+    votes: Comparisons | None = None
+    taken: tuple[str, ...] = ()  # fingerprints of the files of votes, after an update
+    shown: Table | None = None  # the items on a scale other than the standard one
+    features: FeatureEstimate | None = None  # what features of items say of their scores
+    overall_ranking: Fit | None = None  # of items over all contexts
+    coefficients: Table | None = None  # of workers, for covariates of votes
+    gold: GoldLabels | None = None  # the pairs of known order that the fit was given
+    folder: str = ""  # from which the fit was loaded
+    resources: Mapping[str, Any] = field(default_factory=dict)  # engine and options, for refits
+
+    @property
+    def method(self) -> str:
+        """The name of the method."""
+        return str(self.summary["method"])
+
+    @property
+    def converged(self) -> bool:
+        """Whether the method reached its tolerance."""
+        return bool(self.summary["converged"])
+
+    @property
+    def level(self) -> float:
+        """The level of the intervals."""
+        return float(self.summary.get("level") or LEVEL)
+
+    def __str__(self) -> str:
+        """What `print` shows: how it went, the best items, the verdicts, warnings, where to go on.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> drawn = crowdsift.simulate(items=8, workers=9, comparisons=900, seed=1)
+        >>> print(crowdsift.fit(drawn.comparisons()))
+        Fit(sift: 8 items, 9 workers, 900 votes; converged in ... iterations)
+        item ...
+        ... 8 rows
+        workers: 5 reliable, 3 undecided, 1 random
+        See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)
+        """
+        items, verdicts = self.shown_items, self.worker_table["verdict"]
+        names = [*self.context_columns, "item", "score", "lower", "upper", "rank"]
+        lines = [repr(self), repr(Table({name: items[name][:_PRINTED] for name in names}))]
+        if items.height > _PRINTED:
+            lines.append(f"... {items.height} rows")
+        counts = [(int((verdicts == word).sum()), word) for word in dict.fromkeys(verdicts) if word]
+        if counts:
+            words = ", ".join(f"{count} {word}" for count, word in sorted(counts, reverse=True))
+            lines.append(f"workers: {words}")
+        lines += [f"warning: {note}" for note in self.warnings]
+        lines.append(_WHERE_NEXT)
+        return "\n".join(lines)
+
+    @property
+    def shown_items(self) -> Table:
+        """The items on the scale of the fit; `item_table` has the method's own."""
+        return self.item_table if self.shown is None else self.shown
+
+    @property
+    def warnings(self) -> tuple[str, ...]:
+        """What deserves a look."""
+        return tuple(self.summary["warnings"])
+
+    @property
+    def labels(self) -> list[Any]:
+        """The labels of the items, the best first; with a context (value, item) each.
+
+        The value is a tuple where there are several context columns.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt").labels
+        ['a', 'b']
+        """
+        items: list[Any] = self.item_table["item"].tolist()
+        values = [self.item_table[name].tolist() for name in self.context_columns]
+        if not values:
+            return items
+        contexts = values[0] if len(values) == 1 else list(zip(*values, strict=True))
+        return list(zip(contexts, items, strict=True))
+
+    @property
+    def by(self) -> By:
+        """The column of contexts, a tuple of several, or "", as it is in the votes."""
+        names = self.context_columns
+        return names if len(names) > 1 else "".join(names)
+
+    @property
+    def context_columns(self) -> tuple[str, ...]:
+        """The names of the context columns; empty where there are none.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "topic": ["law", "art"]}
+        >>> crowdsift.fit(rows, "bt", by="topic", workers=False).context_columns
+        ('topic',)
+        """
+        return context_names(self.summary.get("by"))
+
+    @property
+    def items(self) -> Any:
+        """The items, the best first, on the scale of the fit."""
+        return self._native(self.shown_items)
+
+    @property
+    def overall(self) -> Any:
+        """The items over all contexts, on the same scale; None where there is no such ranking."""
+        whole = self.overall_ranking
+        return None if whole is None else self._native(whole.shown_items)
+
+    @property
+    def workers(self) -> Any:
+        """The workers, by label."""
+        return self._native(self.worker_table)
+
+    def __repr__(self) -> str:
+        s = self.summary
+        how = "converged in" if self.converged else "NOT converged after"
+        return (
+            f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} votes; "
+            f"{how} {s['iterations']} iterations)"
+        )
+
+    def predict(
+        self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
+    ) -> float | NDArray[np.float64]:
+        """Probability that a worker prefers `first` to `second`.
+
+        Parameters
+        ----------
+        first, second
+            A label each, or sequences of labels; items of different components are refused.
+        worker
+            A label or a sequence; None means one drawn from the crowd: the mean over all workers.
+            Where workers have a posterior (of reliability, tie width and side bias) it is averaged
+            over. For an ideal worker, who sees what is truly better, ask `better`.
+        unknown
+            "error" refuses items and workers without votes, by name; with "prior" such an item has
+            the prior's score, 0, as has the mean of every component, so that components are
+            compared, too; such a worker is one drawn from the crowd.
+
+        Notes
+        -----
+        Where a tie is an outcome this is the probability given that the worker decides. Where
+        workers have side biases, either item may stand on either side.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
+        >>> fit = crowdsift.fit(votes, method="bt")
+        >>> round(fit.predict("a", "b"), 3)
+        0.666
+        """
+        from crowdsift.results.predict import outcomes, question
+
+        query = question(self, first, second, worker, unknown)
+        win, _, loss = outcomes(self, query, decided=True)
+        result = win / (win + loss)
+        return float(result[0]) if query.single else result
+
+    def predict_outcomes(
+        self, first: Any, second: Any, worker: Any = None, *, unknown: str = "error"
+    ) -> Table:
+        """Probabilities that a worker prefers `first`, calls a tie, or prefers `second`.
+
+        The columns are win, tie and loss, one row per pair; what may be asked is as in `predict`.
+        A method for which a tie is an outcome of its own gives its own probabilities. For the
+        others, where it counts as half a win, the tie has the rate of the worker (`tie_rate` in
+        the workers' table), and the rest is shared as `predict` says.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(
+        ...     ["a", "a", "b"], ["b", "b", "a"], outcome=[1, 0.5, 0], worker=["x"] * 3)
+        >>> result = crowdsift.fit(votes, method="bora-em").predict_outcomes("a", "b")
+        >>> list(result), round(float(sum(result[name][0] for name in result)), 12)
+        (['win', 'tie', 'loss'], 1.0)
+        """
+        from crowdsift.results.predict import outcomes, question
+
+        result = outcomes(self, question(self, first, second, worker, unknown))
+        return Table(dict(zip(("win", "tie", "loss"), result, strict=True)))
+
+    def better(self, first: Any, second: Any) -> float | NDArray[np.float64]:
+        """Probability that `first` is truly better than `second`, given all votes.
+
+        Unlike `predict` this is about the items, not about a vote: it goes to 0 or 1 as votes
+        come in. Labels must be of one component; sequences of labels give an array. Of items that
+        were compared with each other sift takes these votes as they are, the others as a Gaussian.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> best, worst = fit.items["item"][0], fit.items["item"][-1]
+        >>> fit.better(best, worst) > 0.99
+        True
+        """
+        from crowdsift.results.compared import Pairs, better
+        from crowdsift.results.predict import differences, item_codes
+
+        query = Pairs(*differences(self, first, second))
+        result = better(self, item_codes(self), query)
+        single = not is_sequence(first) and not is_sequence(second)
+        return float(result[0]) if single else result
+
+    def difference(self, first: Any, second: Any) -> Table:
+        """How far `first` is above `second`, with an interval: difference, lower, upper.
+
+        Labels must be of one component; sequences of labels give a row per pair. On the scales
+        elo and logit the difference is in their units, else in those of the method.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> result = fit.difference(fit.labels[0], fit.labels[-1])
+        >>> bool(0 < result["lower"][0] < result["difference"][0] < result["upper"][0])
+        True
+        """
+        from crowdsift.results.predict import differences
+
+        *_, difference, sd = differences(self, first, second)
+        factor = float(self.summary.get("scale_factor") or 1.0)
+        difference, half = factor * difference, factor * half_width(self.level) * sd
+        return Table(
+            {"difference": difference, "lower": difference - half, "upper": difference + half}
+        )
+
+    def scores_of(self, items: Iterable[Any]) -> NDArray[np.float64]:
+        """The scores of items, in the order given; NaN for an item without votes.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"]), "bt")
+        >>> fit.scores_of(["b", "a"]).round(2)
+        array([-1.96,  1.96])
+        """
+        padded = np.append(self.shown_items["score"], np.nan)
+        return np.asarray(padded[positions(items, self.labels, missing=-1)])
+
+    def save(self, directory: str | os.PathLike[str]) -> None:
+        """Write items.csv, workers.csv, decisions.csv and summary.json; all of them or none.
+
+        Beside them, up to 2 million each, the votes and the posterior, so that a loaded fit answers
+        as this one; of sift also population.json and sites.parquet, for a later fit to
+        start from.
+
+        Examples
+        --------
+        >>> import crowdsift, tempfile
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+        >>> with tempfile.TemporaryDirectory() as folder:
+        ...     crowdsift.fit(votes, method="bt").save(folder)
+        ...     crowdsift.load(folder).method
+        'bt'
+        """
+        from crowdsift.results.store import save
+
+        save(self, directory)
+
+    def to_pandas(self) -> Frames:
+        """Items and workers as frames of pandas.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"]), "bt")
+        >>> fit.to_pandas().items["item"].tolist()
+        ['a', 'b']
+        """
+        return self._frames("pandas")
+
+    def to_polars(self) -> Frames:
+        """Items and workers as frames of polars."""
+        return self._frames("polars")
+
+    def to_arrow(self) -> Frames:
+        """Items and workers as tables of PyArrow."""
+        return self._frames("pyarrow")
+
+    def hide_workers(self, key: str | os.PathLike[str] | None = None) -> Fit:
+        """Return the same fit with stable pseudonyms in place of the labels of workers.
+
+        A pseudonym is the same in every table, report and update. An update of the fit hides the
+        workers of the new votes in the same way. To hide workers from the beginning, notes of
+        reading and bad rows included, read or fit with ``hide_workers=True``.
+
+        Parameters
+        ----------
+        key
+            The file of a secret key of at least 16 characters. Without a key everybody who has a
+            list of labels can find out who is who; with one only those who have the key.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["ann"])
+        >>> crowdsift.fit(votes, "bt").hide_workers().workers["worker"].tolist()
+        ['worker-f9fbcfa180d108c7a2a83516']
+        """
+        from crowdsift.results.hidden import hidden_fields
+
+        return replace(self, **hidden_fields(self, key))
+
+    def with_seconds(self, seconds: Mapping[Any, float]) -> Fit:
+        """The same fit with the median time of a worker's answers, `median_seconds`, beside it.
+
+        Times are shown and written; they change no verdict.
+        """
+        times = [float(seconds.get(who, np.nan)) for who in self.worker_table["worker"].tolist()]
+        column = np.array(times, dtype=np.float64)
+        return replace(self, worker_table=Table({**self.worker_table, "median_seconds": column}))
+
+    def decisions(self) -> Table:
+        """What to do about every worker: pay, review or block, and why; see `decisions.csv`.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> sorted(set(crowdsift.fit(votes).decisions()["suggestion"]))
+        ['pay']
+        """
+        from crowdsift.results.decisions import decisions
+
+        return decisions(self)
+
+    def _frames(self, backend: Backend) -> Frames:
+        tables = (self.shown_items, self.worker_table)
+        return Frames(*(table.to_frame(backend) for table in tables))
+
+    def to_json(self) -> dict[str, Any]:
+        """Summary, items and workers as plain lists and dictionaries; `overall` where it is.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["w"])
+        >>> sorted(crowdsift.fit(votes, method="bt").to_json())
+        ['items', 'summary', 'workers']
+        """
+        result = {
+            "summary": dict(self.summary),
+            "items": _json_labels(self.shown_items.records(), "item", *self.context_columns),
+            "workers": _json_labels(self.worker_table.records(), "worker"),
+        }
+        if (whole := self.overall_ranking) is not None:
+            result["overall"] = _json_labels(whole.shown_items.records(), "item")
+        return result
+
+    def on_scale(self, scale: str, anchor: Mapping[Any, float] | None = None) -> Fit:
+        """The same fit with its scores, and their intervals, on another scale.
+
+        Predictions and ranks stay; tables, exports and the report follow.
+
+        Parameters
+        ----------
+        scale
+            "standard" (the method's own), "logit" (b·r with b the typical reliability, so that
+            differences are log odds of a typical vote), "elo" (400/ln 10·b·r, mean 1000), or
+            "winrate" (the share of wins against all others, of a typical worker).
+        anchor
+            The value that an item shall have, as ``{"gpt-4": 1200}``.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 10 + ["b"], ["b"] * 10 + ["a"])
+        >>> fit = crowdsift.fit(votes, method="bt").on_scale("elo", {"b": 1000})
+        >>> fit.items["score"].round().tolist()
+        [1398.0, 1000.0]
+        """
+        from crowdsift.results.scales import scaled_fields
+
+        whole = self.overall_ranking
+        if whole is not None:
+            whole = replace(whole, **scaled_fields(whole, scale, anchor))
+        return replace(self, overall_ranking=whole, **scaled_fields(self, scale, anchor))
+
+    def leaderboard(self, form: str = "markdown") -> str:
+        """The items as a table for a page or a paper: "markdown", "latex" or "csv".
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 3 + ["b"], ["b"] * 3 + ["a"])
+        >>> print(crowdsift.fit(votes, method="bt").leaderboard())
+        | rank | item | score | 90 % interval | ranks | votes |
+        | --: | :-- | --: | --: | --: | --: |
+        | 1 | a | 0.546 | -0.399 to 1.490 | 1 to 2 | 4 |
+        | 2 | b | -0.546 | -1.490 to 0.399 | 1 to 2 | 4 |
+        <BLANKLINE>
+        """
+        from crowdsift.results.leaderboard import leaderboard
+
+        return leaderboard(self, form)
+
+    def joint(self, level: float | None = None, top: int = 3) -> Table:
+        """What can be said of all items at once, at one level for the whole statement.
+
+        One row per item, the best first within its component: lower and upper, simultaneous
+        intervals, which hold for all items together; p_best and p_top_3, the probabilities of
+        being the best and among the best three; shares_first, whether no other item is clearly
+        better (the best item is among these at the level); above_next, whether it is clearly
+        better than the next (all these statements hold together at the level).
+
+        Parameters
+        ----------
+        level
+            That of the fit by default.
+        top
+            How many items are the best in `p_top_...`.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=6, workers=8, comparisons=900, seed=3).comparisons()
+        >>> found = crowdsift.fit(votes, "bt").joint()
+        >>> bool(found["shares_first"][0]), round(float(found["p_best"].sum()), 6)
+        (True, 1.0)
+        """
+        from crowdsift.results.joint import joint_table
+
+        return joint_table(self, level, top)
+
+    def first_place(self, level: float | None = None) -> list[list[Any]]:
+        """The items that share first place, a list for every component.
+
+        The item that is truly the best is among them with the probability `level`.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> wins = {("a", "b"): 30, ("b", "a"): 20, ("a", "c"): 45, ("c", "a"): 5}
+        >>> first, second = zip(*wins)
+        >>> votes = crowdsift.Comparisons.from_arrays(first, second, weight=list(wins.values()))
+        >>> crowdsift.fit(votes, "bt").first_place()
+        [['a', 'b']]
+        """
+        from crowdsift.results.joint import first_place
+
+        return first_place(self, level)
+
+    def win_matrix(self) -> NDArray[np.float64]:
+        """Probability that a worker of the crowd prefers the row's item to the column's.
+
+        Rows and columns are those of `items`; NaN between components. As `predict` says it.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
+        >>> crowdsift.fit(votes, method="bt").win_matrix().round(3)
+        array([[0.5  , 0.666],
+               [0.334, 0.5  ]])
+        """
+        from crowdsift.results.joint import win_matrix
+
+        return win_matrix(self)
+
+    def _native(self, table: Table) -> Any:
+        return table if self.backend is None else table.to_frame(self.backend)
+
+    def robustness(
+        self, *, neighbours: bool = False, gold: Any = None, threads: int | None = None
+    ) -> Robustness:
+        """The fewest votes, and workers, whose removal changes the leader.
+
+        Found by influence and verified by fitting the votes that are left, from where this fit
+        ended where the method can; every number is an upper bound: at most so many.
+
+        Parameters
+        ----------
+        neighbours
+            Whether every pair of neighbours is searched, too.
+        gold
+            Pairs of known order; by default those that this fit was given.
+        threads
+            How many threads the fits may use.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
+        >>> print(crowdsift.fit(votes, "bt").robustness())
+        Without at most 4 of the 15 votes b would be above a
+        """
+        from crowdsift.checks.robustness import robustness
+
+        gold = self.gold if gold is None else gold
+        return robustness(self, neighbours=neighbours, gold=gold, threads=threads)
+
+    def statistics(
+        self, *, halves: int = 0, gold: Any = None, threads: int | None = None
+    ) -> FitStatistics:
+        """Separation, agreement, misfitting workers and items, intransitive triads.
+
+        Parameters
+        ----------
+        halves
+            How often the workers are halved for the split-half reliability, two fits each.
+        gold, threads
+            For these fits: pairs of known order, by default those that this fit was given, and
+            how many threads.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
+        >>> found = crowdsift.fit(votes, "bt").statistics()
+        >>> 0.8 < found.separation.reliability < 1
+        True
+        """
+        from crowdsift.checks.statistics import fit_statistics
+
+        gold = self.gold if gold is None else gold
+        return fit_statistics(self, halves, gold=gold, threads=threads)
+
+    def copying(self) -> Copying:
+        """Workers who answer too much alike to be independent, and those who repeat themselves.
+
+        Agreement on the same pairs of items is compared with what scores and reliabilities
+        explain, and with what all workers show beyond that; 99 % sure that nobody is named by
+        chance.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> drawn = crowdsift.simulate(items=9, workers=8, comparisons=900, seed=3)
+        >>> crowdsift.fit(drawn.comparisons()).copying().groups
+        ()
+        """
+        from crowdsift.results.copying import copying
+
+        return copying(self)
+
+    def with_robustness(self, **options: Any) -> Fit:
+        """The fit with the figures of `robustness` in its summary; the options are the same.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
+        >>> crowdsift.fit(votes, "bt").with_robustness().summary["robustness"]["votes"]
+        4.0
+        """
+        found = self.robustness(**options)
+        text = {**found.to_json(), "text": str(found)}
+        return replace(self, summary={**self.summary, "robustness": text})
+
+    def with_statistics(self, **options: Any) -> Fit:
+        """The fit with the figures of `statistics` in its summary; the options are the same.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.Comparisons.from_arrays(["a"] * 9 + ["b"] * 6, ["b"] * 9 + ["a"] * 6)
+        >>> fit = crowdsift.fit(votes, "bt").with_statistics()
+        >>> round(fit.summary["statistics"]["alpha"], 3)
+        0.006
+        """
+        found = self.statistics(**options).to_json()
+        return replace(self, summary={**self.summary, "statistics": found})
+
+    def score(self, items: Any) -> Table:
+        """Scores of items by their features alone, also of such that nobody compared.
+
+        Columns item, score, lower and upper, on the method's own scale; 0 is the mean of the
+        fitted items. An interval holds what weights leave open and what an item has of its own.
+
+        Parameters
+        ----------
+        items
+            A table as it was given to `fit`, with the same columns; where features were one group
+            of numbers also a matrix with one row per item.
+
+        Examples
+        --------
+        >>> import crowdsift, numpy as np
+        >>> drawn = crowdsift.simulate(items=60, workers=20, comparisons=4000, seed=1)
+        >>> table = {"item": drawn.items, "x": drawn.scores, "y": -drawn.scores**3}
+        >>> fit = crowdsift.fit(drawn.comparisons(), items=table)
+        >>> found = fit.score({"item": ["new", "other"], "x": [1.0, -1.0], "y": [-1.0, 1.0]})
+        >>> bool(found["score"][0] > found["score"][1])
+        True
+        """
+        from crowdsift.results.feature_table import score_items
+
+        return score_items(self.features, items, self.level)
+
+    def feature_weights(self) -> Table:
+        """The weights of features with intervals: score = Σ weight·(x - mean)/scale.
+
+        Columns group, feature, weight, lower, upper, mean and scale; empty where features have no
+        part in the scores. Without n-grams of texts, which mean nothing one by one.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> drawn = crowdsift.simulate(items=60, workers=20, comparisons=4000, seed=1)
+        >>> fit = crowdsift.fit(
+        ...     drawn.comparisons(), items={"item": drawn.items, "x": drawn.scores})
+        >>> fit.feature_weights()["feature"].tolist()
+        ['x']
+        """
+        from crowdsift.results.feature_table import weight_table
+
+        return weight_table(self._required_features(), self.level)
+
+    def save_head(self, path: str | os.PathLike[str]) -> None:
+        """Write the linear head (weight, weight_sd, mean, scale, names) as a safetensors file."""
+        from crowdsift.io.files import replace_file
+        from crowdsift.results.feature_table import head_bytes
+
+        content = head_bytes(self._required_features())
+        with replace_file(Path(path)) as temporary:
+            temporary.write_bytes(content)
+
+    def _required_features(self) -> FeatureEstimate:
+        if self.features is None:
+            raise RequestError("this fit has no features of items that say anything of scores")
+        return self.features
+
+    def update(self, votes: Any, **options: Any) -> Fit:
+        """The fit of the old votes and further ones, from where this one ended.
+
+        Parameters
+        ----------
+        votes
+            The new votes alone: whatever `crowdsift.read` takes. New items and workers may come.
+        options
+            As for `crowdsift.fit`: columns, threads, gold, ... A file that was taken already, and
+            one that holds most of the old votes, is refused unless `again` is True.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+        >>> fit = crowdsift.fit(votes)
+        >>> new = {"left": ["i1", "i2"], "right": ["i2", "i3"], "winner": ["left", "right"],
+        ...        "worker": ["w1", "new"]}
+        >>> fit.update(new).summary["votes"]
+        302.0
+        """
+        from crowdsift.fitting.refit import updated
+
+        return updated(self, votes, options)
+
+    def report(
+        self,
+        path: str | os.PathLike[str] | None = None,
+        *,
+        votes: Comparisons | None = None,
+        title: str | None = None,
+        command: str | None = None,
+        refit: bool | None = None,
+        threads: int | None = None,
+    ) -> Report:
+        """One HTML page, complete in itself, for people who decide by this fit.
+
+        Parameters
+        ----------
+        path
+            Where to write it; None writes nothing. In a notebook the result shows itself.
+        votes
+            What was fitted; needed only where the fit was loaded.
+        title
+            What the votes are about; the name of their file by default.
+        command
+            What the page names as the way to make it again.
+        refit
+            Whether to fit twice more, for predictions of left-out votes and for the ranking
+            without flagged workers. By default where each takes some seconds at most.
+        threads
+            How many threads the refits may use.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+        >>> report = crowdsift.fit(votes).report()
+        >>> "Can you trust this?" in report.html
+        True
+        """
+        from crowdsift.report import make_report
+
+        made = make_report(self, votes, title=title, command=command, refit=refit, threads=threads)
+        if path is not None:
+            made.save(path)
+        return made
+
+    def _repr_html_(self) -> str:
+        """The display in a notebook."""
+        from crowdsift.report.page import fit_html
+
+        return fit_html(self)
+
+
+def ranking_of(items: Table, summary: dict[str, Any], parameters: dict[str, Any]) -> Fit:
+    """Return a fit that is nothing but the table of its items, on which scales can be laid."""
+    nobody = {name: np.empty(0) for name in ("worker", "reliability", "comparisons")}
+    return Fit(items, Table(nobody), summary, parameters)
+
+
+def _json_labels(records: list[dict[str, Any]], *kinds: str) -> list[dict[str, Any]]:
+    """Labels that JSON does not know (dates, tuples, infinity) as text."""
+    for record in records:
+        for kind in kinds:
+            label = record[kind]
+            finite = not isinstance(label, float) or isfinite(label)
+            if not isinstance(label, str | int | float | bool | None) or not finite:
+                record[kind] = str(label)
+    return records
