@@ -283,7 +283,7 @@ def test_other_tables_in_a_database_get_no_advice_that_they_cannot_take(run, pla
 
 
 def test_scales_and_anchors_are_refused_before_the_fit(run, place, monkeypatch):
-    monkeypatch.setattr("crowdsift.fitting.estimated", None)  # nothing is fitted
+    monkeypatch.setattr("crowdsift.fitting.estimate_model", None)  # nothing is fitted
     for words, message in (
         ("elo --anchor nobody=1200", "the anchor 'nobody' is not among the items"),
         ("winrate --anchor a=1", "a win rate has no level to choose"),

@@ -14,7 +14,7 @@ from crowdsift.engines import named_options
 from crowdsift.errors import ConvergenceWarning, SignWarning
 from crowdsift.fitting.estimate import (
     Resources,
-    estimate,
+    estimate_model,
     gold_left_out,
     open_votes,
     settled,
@@ -205,7 +205,7 @@ def _fitted(
 
             saving = checkpointed(checkpoint, model, opened.votes, gold, progress)
         with saving as kept:
-            found, agreed = settled(opened, estimate(opened, start, kept))
+            found, agreed = settled(opened, estimate_model(opened, start, kept))
         if check_gold and gold is not None and model.takes_gold:
             agreed = gold_left_out(opened, resources)
         found = with_groups(opened, found, rows, resources, progress)

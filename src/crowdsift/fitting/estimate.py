@@ -83,7 +83,9 @@ def open_votes(
         yield OpenVotes(model, votes, prepared, gold, engine, choice)
 
 
-def estimate(opened: OpenVotes, start: Any = None, progress: Progress | None = None) -> Estimate:
+def estimate_model(
+    opened: OpenVotes, start: Any = None, progress: Progress | None = None
+) -> Estimate:
     """Estimate a model from votes.
 
     Parameters
@@ -124,7 +126,7 @@ def estimate_votes(
     array([ 0.3, -0.3])
     """
     with open_votes(model, votes, resources, gold) as opened:
-        return estimate(opened)
+        return estimate_model(opened)
 
 
 def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | None]:
@@ -160,7 +162,7 @@ def gold_left_out(opened: OpenVotes, resources: Resources) -> Agreement | None:
         out = fold == number
         rest = None if out.all() else Gold(gold.winner[~out], gold.loser[~out])
         with open_votes(model, votes, resources, rest) as part:
-            found = settled(part, estimate(part))[0]
+            found = settled(part, estimate_model(part))[0]
         assert found.component is not None
         left_out = Gold(gold.winner[out], gold.loser[out])
         difference[out] = gold_differences(found.scores, found.component, left_out)

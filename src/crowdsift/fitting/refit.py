@@ -10,7 +10,7 @@ import numpy as np
 from crowdsift._version import __version__
 from crowdsift.errors import RequestError
 from crowdsift.fitting import fit, with_notes, without_warnings
-from crowdsift.fitting.estimate import Resources, estimate, open_votes
+from crowdsift.fitting.estimate import Resources, estimate_model, open_votes
 from crowdsift.fitting.start import kept_gold, starting_point
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.items import read_gold
@@ -239,7 +239,7 @@ class Nearby:
                 found = self._model.rescore(opened.engine, start, decide=True)
                 if found is not None:
                     return Rescored(found[0], opened.engine.facts.component)
-            return Rescored(estimate(opened, start).scores, opened.engine.facts.component)
+            return Rescored(estimate_model(opened, start).scores, opened.engine.facts.component)
 
     def _opened(self, votes: Comparisons) -> AbstractContextManager[OpenVotes]:
         return open_votes(self._model, votes, self._resources, read_gold(self._gold, votes))
