@@ -103,6 +103,7 @@ def test_folders_of_other_formats_are_refused(tmp_path, layout):
 def everything(fit) -> str:
     """All that a fit holds, as text."""
     fields = {name: value for name, value in vars(fit).items() if name != "folder"}
+    fields["overall_ranking"] = vars(fit.overall_ranking) if fit.overall_ranking else None
     votes, posterior = fields.pop("votes"), fields.pop("posterior")
     with np.printoptions(threshold=sys.maxsize, floatmode="unique"):
         fields |= {f"votes.{name}": getattr(votes, name) for name in ("first", "outcome", "weight")}

@@ -263,6 +263,8 @@ class Fit:
 
     def __repr__(self) -> str:
         s = self.summary
+        if "votes" not in s:
+            return f"Fit({self.method}: {self.item_table.height} items over all contexts)"
         how = "converged in" if self.converged else "NOT converged after"
         return (
             f"Fit({self.method}: {s['items']} items, {s['workers']} workers, {s['votes']:g} votes; "
