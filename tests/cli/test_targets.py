@@ -188,7 +188,7 @@ FAILING = {
     ),
     "--excel-safe": ("crowdsift.results.excel.write_folder", OSError(28, "No space left")),
     "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
-    "--report": ("crowdsift.results.fit.Fit.report", MemoryError()),
+    "--report": ("crowdsift.report.make_report", MemoryError()),
     "--robustness": ("crowdsift.results.fit.Fit.with_robustness", ZeroDivisionError("by chance")),
     "--statistics": ("crowdsift.results.fit.Fit.with_statistics", MemoryError()),
     "--out": ("crowdsift.results.store.write_recorded", OSError(28, "No space left")),
