@@ -28,10 +28,13 @@ from crowdsift.results.words import (
     many,
     percent,
     shortened,
+    texts,
 )
 from crowdsift.votes.labels import as_column
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jinja2 import Environment
     from numpy.typing import NDArray
 
@@ -73,7 +76,12 @@ def render(facts: Facts, *, title: str, command: str) -> str:
     )
     checks = run_checks(facts)
     state, answer, sentence = overall(checks)
-    items, workers = item_columns(facts), worker_columns(facts)
+    items, workers, whole = item_columns(facts), worker_columns(facts), overall_columns(facts)
+    shown = {
+        "items": _texts(items, "score", items["digits"], 0.0),
+        "whole": whole and _texts(whole, "score", items["digits"], 0.0),
+        "workers": _texts(workers, "reliability", 2, workers["level"]),
+    }
     return templates.get_template("report.html").render(
         title=title,
         summary=facts.fit.summary,
@@ -88,7 +96,8 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         top=top_sentences(facts),
         items=items,
         **scale_words(facts),
-        whole=overall_columns(facts),
+        whole=whole,
+        texts=shown,
         followed=what_is_followed(facts.fit),
         workers=workers,
         first_rows=FIRST_ROWS,
@@ -107,14 +116,11 @@ def render(facts: Facts, *, title: str, command: str) -> str:
             as_json({"items": items, "workers": workers, "reasons": SHORT, "badges": BADGES})
         ),
         BADGES=BADGES,
-        interval_text=interval_text,
         count=count,
         most_groups=MOST_GROUPS,
         many=many,
         percent=percent,
         chance=chance,
-        decimal=decimal,
-        bar=bar,
     )
 
 
@@ -150,7 +156,7 @@ def bar(
     """
     width = (scale[1] - scale[0]) or 1.0
     ends = [value if end is None else end for end in (low, high)]
-    return [decimal(100 * ((at or 0.0) - scale[0]) / width, 1) for at in (value, *ends)]
+    return [f"{100 * ((at or 0.0) - scale[0]) / width:.1f}" for at in (value, *ends)]
 
 
 def _pictures(facts: Facts) -> dict[str, str]:
@@ -253,6 +259,35 @@ def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None
         return [float(p) for p in np.atleast_1d(facts.fit.better(ones, twos))]
     except RequestError:
         return [None] * len(ones)
+
+
+def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict[str, Any]:
+    """Return the first rows of a table as texts, and where bars of its values stand.
+
+    `level` is where a line is drawn, and for workers the value that means no information.
+    """
+    scale, score = table["scale"], partial(decimal, digits=digits)
+    nothing = level if value == "reliability" else None
+    columns: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
+        value: (score, (value,)),
+        "ends": (partial(interval_text, digits=digits, nothing=nothing), ("lower", "upper")),
+        "rank": (count, ("rank",)),
+        "ranks": ("{:,.0f}–{:,.0f}".format, ("rank_lower", "rank_upper")),
+        "votes": (count, ("votes",)),
+        "agreement": (percent, ("agreement",)),
+        "left": (percent, ("left",)),
+        "side_bias": (partial(decimal, digits=1), ("side_bias",)),
+    }
+    found: dict[str, Any] = {
+        name: texts(write, *(table[each][:FIRST_ROWS] for each in names))
+        for name, (write, names) in columns.items()
+        if names[0] in table
+    }
+    rows = zip(*(table[name][:FIRST_ROWS] for name in (value, "lower", "upper")), strict=True)
+    found["bars"] = [[] if at is None else bar(at, low, high, scale) for at, low, high in rows]
+    inside = scale[0] < level < scale[1]
+    found["zero"] = bar(level, level, level, scale)[0] if inside else ""
+    return found
 
 
 def item_columns(facts: Facts) -> dict[str, Any]:

@@ -6,24 +6,9 @@ Halves are rounded up, not to even, because the page's script does so too.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from math import floor
 from typing import Any
-
-__all__ = [
-    "CONTROLS",
-    "abbreviated",
-    "chance",
-    "count",
-    "decimal",
-    "interval_text",
-    "item_label",
-    "label",
-    "many",
-    "percent",
-    "plain_text",
-    "shortened",
-]
 
 # Characters that control a terminal (C0 but for line feeds, C1) or the direction of text, that end
 # lines of JavaScript, and halves of surrogate pairs.
@@ -124,6 +109,18 @@ def interval_text(low: float, high: float, digits: int = 2, nothing: float | Non
     if decimal(low, digits) == decimal(high, digits):
         return f"{low:.2e} to {high:.2e}"
     return f"{decimal(low, digits)} to {decimal(high, digits)}"
+
+
+def texts(write: Callable[..., str], *columns: Sequence[Any]) -> list[str]:
+    """Return the text of every row of some columns; an en dash where a value is missing.
+
+    Examples
+    --------
+    >>> from crowdsift.results.words import texts
+    >>> texts("{} to {}".format, [1, None], [2, 3])
+    ['1 to 2', '–']
+    """
+    return ["–" if None in row else write(*row) for row in zip(*columns, strict=True)]
 
 
 def label(value: Any) -> str:
