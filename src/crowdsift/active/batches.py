@@ -17,15 +17,6 @@ if TYPE_CHECKING:
     from crowdsift.active.beliefs import Belief, Codes
     from crowdsift.numeric import Vector
 
-__all__ = [
-    "TYPES",
-    "BatchSelection",
-    "Question",
-    "State",
-    "ThompsonSampler",
-    "neighbours",
-]
-
 TYPES = 16  # points that stand for the distribution of a reliability
 _DRAWS = 100  # of a reliability, whose mean decides who is asked
 _TRIAL = 12  # votes before a worker's reliability says anything

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Codes = NDArray[np.int64]
 
-__all__ = ["Batch", "Belief", "Independent", "Joint", "answer", "vote_precision"]
-
 _LEVEL = 1.0  # prior variance of the level of an island: that of a score
 _SAMPLED = 4_000  # items that stand for all in sums over pairs
 _TINY = 1e-12

@@ -16,8 +16,6 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.graph import pair_codes
 from crowdsift.votes.pseudonyms import is_pseudonym
 
-__all__ = ["next_pairs", "second_opinions"]
-
 _CHANCES = ("p_reliable", "p_random", "p_adversarial", "p_one_sided")
 
 

@@ -23,8 +23,6 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ScoreModel", "worker_slopes"]
-
 _STEP = 1e-5  # for the slope of a probability at 0
 _TOLERANCE = 1e-4
 _LONG = 0.5  # a step that may lead too far

@@ -7,15 +7,6 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = [
-    "Interrupted",
-    "defer_signals",
-    "handle_signals",
-    "ignore_signals",
-    "raise_if_seen",
-    "signal_seen",
-]
-
 _ALWAYS = (signal.SIGINT, signal.SIGTERM)  # also where they were ignored before
 _HANDLED = (*_ALWAYS, *(getattr(signal, name) for name in ("SIGHUP",) if hasattr(signal, name)))
 _GRACE_PERIOD = 2.0  # seconds in which cleaning up is not disturbed by a second signal

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["read_for_fit", "read_options", "read_shown", "say_intake"]
-
 
 def read_options(**given: Any) -> ReadOptions:
     """The record of reading from the texts of options, those not given left out."""

@@ -12,16 +12,6 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, get_type_hints
 
-__all__ = [
-    "READS",
-    "Reads",
-    "Writes",
-    "checkpoint_files",
-    "declared",
-    "fit_files",
-    "require_targets",
-]
-
 Target = str | os.PathLike[str]
 Named = tuple[str, Target]  # an option and its path
 

@@ -28,8 +28,6 @@ from crowdsift.votes.comparisons import advise
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["DiskEngine", "engine"]
-
 # Bytes of a vote that passes keep, at most, by the capability that is used.
 _KEPT = {"slopes": 16, "counts": 16}
 _MOST_KEPT = 64

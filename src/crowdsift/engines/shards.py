@@ -14,16 +14,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = [
-    "SharedPairs",
-    "distinct_pairs",
-    "merged_components",
-    "of_workers",
-    "shared_keys",
-    "shared_pairs",
-    "worker_ranges",
-]
-
 
 class SharedPairs(NamedTuple):
     """The pairs of a shard that other shards compare, too, and whether it is their owner.

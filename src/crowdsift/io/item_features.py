@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["group_values", "has_items", "read_features_table", "read_table", "with_item_features"]
-
 MOST_FEATURES = 4_096
 MISSING_CHOICES = ("error", "mean", "drop")
 _TRUTH = "score"  # the column of a truth, which must not become a feature unasked

@@ -12,17 +12,6 @@ from pathlib import Path
 
 from crowdsift.errors import RequestError, ResourceError
 
-__all__ = [
-    "SMALL",
-    "available_memory",
-    "limited_memory",
-    "memory_is_limited",
-    "readable",
-    "require_disk",
-    "require_memory",
-    "size_of",
-]
-
 _UNITS = {"": 1, "k": 10**3, "m": 10**6, "g": 10**9, "t": 10**12}
 _CGROUPS = (  # the limit of a container and what it uses: version 2, version 1
     ("/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory.current"),

@@ -12,8 +12,6 @@ from crowdsift.lab.evaluation import evaluate
 from crowdsift.lab.simulation import Simulation, simulate
 from crowdsift.report import terminal as console
 
-__all__ = ["crowd_with_spammers", "run"]
-
 
 def crowd_with_spammers(seed: int = 0) -> Simulation:
     """40 items, 50 honest workers, 20 who click at random and 10 who answer the opposite.

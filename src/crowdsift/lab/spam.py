@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-__all__ = ["KINDS", "add_spammers", "with_sides", "write_votes"]
-
 #: What a spammer does: a coin for every vote, always one side, or the opposite of what another
 #: worker answered; combined is a quarter of each.
 KINDS = ("random", "left", "right", "adversarial", "combined")

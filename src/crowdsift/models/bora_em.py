@@ -23,8 +23,6 @@ from crowdsift.solvers.em import polya_gamma_em
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
 
-__all__ = ["BoraEM"]
-
 MOST_ALTERNATIONS = 1_000
 
 

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["BradleyTerry"]
-
 
 @dataclass(frozen=True)
 class BradleyTerry(Model):

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["CovariateEstimate"]
-
 _CHUNK = 4_096  # votes at a time
 
 

@@ -14,8 +14,6 @@ from crowdsift.numeric.likelihoods import sigmoid
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["CrowdBT"]
-
 
 @dataclass(frozen=True)
 class CrowdBT(LikelihoodModel):

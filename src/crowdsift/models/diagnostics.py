@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Diagnostic", "Kind"]
-
 
 class Kind(StrEnum):
     """What a diagnostic is about."""

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["FactorBT"]
-
 SIDE = "side"
 
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.solvers.feature_map import FeatureMode
     from crowdsift.votes.item_features import ItemFeatures
 
-__all__ = ["with_feature_estimate"]
-
 
 def with_feature_estimate(
     estimate: Estimate, run: Propagation | FeatureMode, features: ItemFeatures, size: float

@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.terms.features import WeightPosterior
     from crowdsift.votes.item_features import ItemFeatures
 
-__all__ = ["FeatureEstimate"]
-
 
 @dataclass(frozen=True, eq=False)
 class FeatureEstimate:

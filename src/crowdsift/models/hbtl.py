@@ -13,8 +13,6 @@ from crowdsift.numeric.likelihoods import sigmoid
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HBTL"]
-
 
 @dataclass(frozen=True)
 class HBTL(LikelihoodModel):

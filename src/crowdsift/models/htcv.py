@@ -13,8 +13,6 @@ from crowdsift.numeric.likelihoods import normal_cdf
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["HTCV"]
-
 
 @dataclass(frozen=True)
 class HTCV(LikelihoodModel):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["LikelihoodModel"]
-
 # No start of a worker's parameter is larger: votes could not move it in double precision.
 _MOST = 1e3
 

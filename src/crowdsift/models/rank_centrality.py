@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["RankCentrality"]
-
 
 @dataclass(frozen=True)
 class RankCentrality(Model):

@@ -53,8 +53,6 @@ if TYPE_CHECKING:
     from crowdsift.votes.item_features import ItemFeatures
     from crowdsift.votes.outcomes import Outcomes
 
-__all__ = ["Sift"]
-
 _BYTES_OF_SIDES = 40  # a comparison
 _BYTES_A_TYPE = 90  # of a worker in a context
 

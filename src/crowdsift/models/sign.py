@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
 
-__all__ = ["SignSupport", "sign_log_odds", "sign_support"]
-
 # Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the
 # 5·(.7, .1) pseudo-counts of the prior of `sift`.
 _HONEST, _ADVERSARIAL = 3.5, 0.5

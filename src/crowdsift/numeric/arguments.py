@@ -9,8 +9,6 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 
-__all__ = ["number", "whole_number", "yes_or_no"]
-
 
 def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -> int:
     """The value as an int, if it is a whole number in the range.

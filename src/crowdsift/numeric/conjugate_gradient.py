@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["Step", "conjugate_gradient", "solve"]
-
 
 class Step(NamedTuple):
     """An approximate solution, xᵀA x, and how it ended."""

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     Matrix = NDArray[np.float64]
 
-__all__ = ["inverse_of_root", "inverse_root"]
-
 _BLOCK = 32  # rows up to which a triangle is inverted as if it were full
 _TRIANGLE = 64  # and multiplied so
 _STRIP = 60  # rows of a triangle at least that are multiplied at a time

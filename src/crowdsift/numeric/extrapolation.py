@@ -10,8 +10,6 @@ import numpy as np
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = ["Anderson"]
-
 
 class Anderson:
     """Proposes the next point of x = G(x) from the last few points and their images.

@@ -15,20 +15,6 @@ from numpy.typing import NDArray
 
 Array = NDArray[np.float64]
 
-__all__ = [
-    "LIKELIHOODS",
-    "LOGISTIC_SMOOTHING",
-    "Derivatives",
-    "log_sigmoid",
-    "logistic",
-    "normal_cdf",
-    "outcome_terms",
-    "polya_gamma_mean",
-    "probit",
-    "sigmoid",
-    "smoothing",
-]
-
 #: E[σ(x)] of x ~ N(m, v) is close to σ(m/√(1 + c v)), as σ(x) is close to Φ(√c x). This c, with
 #: five digits of π, is the one of the reference answers and of the compiled core.
 LOGISTIC_SMOOTHING = 3.14159 / 8.0

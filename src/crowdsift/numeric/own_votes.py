@@ -18,8 +18,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["OwnVotes", "chances_of_sign", "few_points"]
-
 _NODES = 20  # of Gauss and Legendre, on either side of 0
 _GAUSS = np.polynomial.legendre.leggauss(_NODES)
 _REACH = 7.0  # standard deviations to which the integral goes

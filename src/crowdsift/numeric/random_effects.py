@@ -33,18 +33,6 @@ from crowdsift.numeric.roots import expand_bracket, find_root
 if TYPE_CHECKING:
     from crowdsift.numeric import Vector
 
-__all__ = [
-    "MAX_VARIANCE",
-    "MIN_VARIANCE",
-    "RandomEffects",
-    "best_variance",
-    "evidence",
-    "log_mean",
-    "mean_at",
-    "slope_at",
-    "within_reach",
-]
-
 MIN_VARIANCE = 1e-6  # below, effects do not differ: the variance is 0
 MAX_VARIANCE = 16.0
 _STEP = math.log(4.0)  # of the walk to a bracket, in log t²

@@ -6,8 +6,6 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-__all__ = ["Bracket", "expand_bracket", "find_root"]
-
 _TRUNCATION = 0.2  # κ₁ times the width of the first bracket; with κ₂ = 2
 _SLACK = 1  # n₀: evaluations more than bisection's that the search may take
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["READABILITY", "ngram_counts", "readability"]
-
 _LENGTHS = (2, 3, 4, 5)  # of n-grams, spaces at the ends of the text included
 _BASE, _MIX = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9  # odd multipliers of 64 bits
 _WORD, _SENTENCE, _VOWELS = (

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from threadpoolctl import LibController
 
-__all__ = ["available_threads", "blas_threads", "dense_algebra", "thread_count", "thread_notes"]
-
 
 def available_threads() -> int:
     """The number of cores that this process may use.

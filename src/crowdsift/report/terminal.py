@@ -20,8 +20,6 @@ from crowdsift.results.tables import Table as _Rows
 if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
 
-__all__ = ["show_evaluation", "show_fit"]
-
 _NO_WIDTH = 100_000  # in a pipe nothing is wrapped or cut
 _LEAST_LABEL = 16  # characters of a label, however narrow the terminal is
 _MOST_LABEL = 60

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
     Codes = NDArray[np.int64]
 
-__all__ = ["agreement"]
-
 _LARGEST = 64  # items of a component in which a worker's votes are left out
 _MOST_WORK = 1e8  # multiplications in all
 _NUMBERS = 2_000_000  # of matrices at a time

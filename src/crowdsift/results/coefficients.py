@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.results.build import FitBuilder
 
-__all__ = ["COEFFICIENTS", "coefficient_table", "covariate_notes", "covariate_summary"]
-
 COEFFICIENTS = "coefficients.csv"
 
 

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     Codes = NDArray[np.int64]
     Values = NDArray[np.float64]
 
-__all__ = ["Pairs", "better"]
-
 _POINTS = 4  # of Gauss, for a posterior of reliability alone
 _JOINT = 16  # of a posterior of reliability, tie width and side bias
 

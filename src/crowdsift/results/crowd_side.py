@@ -12,8 +12,6 @@ from crowdsift.numeric.likelihoods import sigmoid
 if TYPE_CHECKING:
     from crowdsift.results.build import FitBuilder
 
-__all__ = ["crowd_side"]
-
 _MOST_VOTES = 2_000_000  # beyond, every second vote or fewer
 _STEPS = 20
 

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
     from crowdsift.results.fit import Fit
 
-__all__ = ["decisions", "reason_texts"]
-
 SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to block
 _SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_adversarial"}
 

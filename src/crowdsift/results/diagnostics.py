@@ -19,15 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.models.sign import SignSupport
 
-__all__ = [
-    "advice_to_repeat_pairs",
-    "gold_diagnostics",
-    "island_diagnostics",
-    "no_information_diagnostic",
-    "one_way_diagnostics",
-    "sign_diagnostics",
-]
-
 _NAMED = 5
 _TYPICAL = 1.25  # reliability of a worker before any vote
 

@@ -16,8 +16,6 @@ from crowdsift.results.tables import Table
 if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
 
-__all__ = ["FILES", "excel_safe", "write_excel_safe"]
-
 FILES = ("items.csv", "workers.csv", "decisions.csv", "overall.csv")
 
 _FORMULA = ("=", "+", "-", "@", "\t", "\r", "\n", "＝", "＋", "－", "＠")

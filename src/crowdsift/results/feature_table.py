@@ -24,19 +24,6 @@ if TYPE_CHECKING:
 
     from crowdsift.results.build import FitBuilder
 
-__all__ = [
-    "FEATURES",
-    "FEATURE_WEIGHTS",
-    "WITHOUT_FEATURES",
-    "feature_notes",
-    "feature_summary",
-    "features_bytes",
-    "head_bytes",
-    "read_features",
-    "score_items",
-    "weight_table",
-]
-
 # Why nothing is fitted again from a folder: the features of items are not in it.
 WITHOUT_FEATURES = (
     "the fit has features of items, which a saved fit does not keep; fit the votes with them again"

@@ -39,8 +39,6 @@ if TYPE_CHECKING:
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend
 
-__all__ = ["Fit", "Frames", "Posterior"]
-
 _PRINTED = 5  # items
 _WHERE_NEXT = (
     "See .items, .workers, .summary; .better(a, b), .predict(a, b), .first_place(), .report(FILE)"

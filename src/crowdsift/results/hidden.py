@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit, Posterior
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["hidden_fields", "hidden_votes"]
-
 _NAMED = {"robustness": "workers", "statistics": "misfitting_workers", "drift": "workers"}
 
 

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
 
-__all__ = ["KEPT", "MOST_VOTES", "kept_files", "kept_gold", "kept_votes", "posterior_of"]
-
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
 GOLD, ROW_IDS = "gold.parquet", "row_ids.parquet"
 CONTEXTS = "context_reliabilities.parquet"

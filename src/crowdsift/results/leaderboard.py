@@ -15,8 +15,6 @@ from crowdsift.results.words import plain_text
 if TYPE_CHECKING:
     from crowdsift.results.fit import Fit
 
-__all__ = ["FORMATS", "leaderboard", "write_leaderboard"]
-
 FORMATS = {".md": "markdown", ".tex": "latex", ".csv": "csv"}
 # Labels are text: neither HTML nor links nor emphasis.
 _MARKDOWN = str.maketrans(

@@ -19,18 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.models import Model
     from crowdsift.results.fit import Fit
 
-__all__ = [
-    "Question",
-    "difference_sd",
-    "differences",
-    "item_codes",
-    "outcomes",
-    "predictions",
-    "probabilities",
-    "question",
-    "worker_draws",
-]
-
 _BLOCK = 4096  # pairs at a time
 _NUMBERS = 16_384  # of workers' points at a time, which stay in the cache
 

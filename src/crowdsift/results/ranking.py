@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from crowdsift.models.covariance import Block
     from crowdsift.numeric import Vector
 
-__all__ = ["rank_limits", "ranks", "table_order"]
-
 _SAMPLES = 400  # of ranks
 _NUMBERS = 4_000_000  # drawn at a time
 _FEW = 8  # items up to which ranks are counted pair by pair

@@ -14,8 +14,6 @@ from crowdsift.models import MODELS, model
 from crowdsift.results.scales import SCALES
 from crowdsift.votes.labels import context_names
 
-__all__ = ["check_population", "check_summary"]
-
 Check = Callable[[Any], bool]
 
 

@@ -22,25 +22,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.results.fit import Fit
 
-__all__ = [
-    "SCALES",
-    "STANDARD",
-    "checked_level",
-    "is_scaled",
-    "lacks_scale",
-    "level_text",
-    "moved",
-    "own_scale",
-    "require_anchors",
-    "require_scale",
-    "scale_text",
-    "scaled_fields",
-    "score_name",
-    "typical_reliability",
-    "unscaled_fields",
-    "with_own_scale",
-]
-
 SCALES = ("standard", "elo", "logit", "winrate")
 STANDARD = ("standard_score", "standard_lower", "standard_upper")  # beside those on another scale
 _VALUES = ("score", "lower", "upper")

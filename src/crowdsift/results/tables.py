@@ -12,9 +12,6 @@ from numpy.typing import NDArray
 if TYPE_CHECKING:
     from crowdsift.votes.source import Backend
 
-__all__ = ["Table", "whole"]
-
-
 _SHOWN, _LONGEST = 10, 32  # rows, and characters of a cell, that are printed
 _QUOTED = re.compile('[,"\r\n]')  # what a field of CSV cannot hold unquoted
 

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
 
-__all__ = ["shares", "side_information", "words_of"]
-
 MIN_VOTES = 5.0  # of a worker with another verdict than undecided
 MAX_USEFUL = 0.1  # probability of being informative, above which nobody is accused
 LITTLE = 0.5  # of the typical reliability: a worker surely below it is weak, or random

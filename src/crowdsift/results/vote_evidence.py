@@ -28,8 +28,6 @@ if TYPE_CHECKING:
 
     Codes = NDArray[np.integer]
 
-__all__ = ["VoteEvidence", "vote_evidence"]
-
 _STEPS = 2.0 ** np.arange(-3.0, 2.0, 0.5)  # reliabilities of types, in units of a first guess of b
 _SIDES = np.array([0.8, 0.9, 0.97, 0.2, 0.1, 0.03])  # P(left) of one-sided types
 _SHARES = (0.1, 0.17, 0.7, 0.03)  # of the classes before any vote

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["WorkerElimination", "minimise_eliminated"]
-
 _STAGE_TOLERANCE = 1e-6  # the largest entry of the gradient at the end of a stage
 _EM_STEPS, _EM_ENOUGH = 100, 0.01  # steps of EM, and a largest entry of the gradient for Newton
 # How closely, and by how many products, its steps are solved: closely enough that an engine which

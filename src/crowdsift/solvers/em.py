@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
-__all__ = ["EMState", "alternate", "polya_gamma_em"]
-
 # The linear solves are this much tighter than the last outer step was long, within the bounds.
 # A fixed relative tolerance would move the fixed point; this one vanishes with the step.
 _SOLVE_FRACTION, _SOLVE_LOOSEST, _SOLVE_TIGHTEST = 1e-2, 1e-3, 1e-12

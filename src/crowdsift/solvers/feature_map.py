@@ -30,8 +30,6 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.terms.features import Matrix
     from crowdsift.solvers.slopes import ScorePrior
 
-__all__ = ["FeatureMode", "mode_with_features", "plain_evidence"]
-
 _MOST_ALTERNATIONS = 60  # of a mode and a step of the shares
 _REST = 1e-3  # shares that move by less are at rest
 _SECTIONS = 10  # of the search for the sum of the shares

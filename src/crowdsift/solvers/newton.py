@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import StoppingRule
 
-__all__ = ["NewtonStep", "Objective", "minimise"]
-
 
 class NewtonStep(NamedTuple):
     """A step, the gain that the quadratic model expects of it, and its length."""

@@ -10,8 +10,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-__all__ = ["arbitrary", "spectral_scores"]
-
 
 def spectral_scores(
     votes: Operator, n_items: int, *, steps: int = 60, tolerance: float = 1e-2

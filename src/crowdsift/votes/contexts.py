@@ -16,8 +16,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ContextVotes", "by_context", "without_contexts"]
-
 
 @dataclass(frozen=True)
 class ContextVotes:

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["SIDE", "Design", "design"]
-
 SIDE = "side"
 _CONSTANT = 1e-6  # share of a covariate's square that items leave unexplained, which counts as none
 

@@ -13,8 +13,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["GroupedVotes", "in_groups"]
-
 
 class GroupedVotes(NamedTuple):
     """The votes, and the item and group of each of their items."""

@@ -12,8 +12,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["FeatureGroup", "ItemFeatures", "standardised_group"]
-
 _TINY = 1e-9  # of a column's size: what varies less is constant
 
 

@@ -18,23 +18,6 @@ import numpy as np
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = [
-    "MISSING",
-    "By",
-    "LabelError",
-    "as_column",
-    "context_codes",
-    "context_names",
-    "context_parts",
-    "factorize",
-    "is_empty",
-    "key_of",
-    "match_labels",
-    "merge",
-    "plain",
-    "shown",
-]
-
 MISSING = 0xFFFFFFFF  # the code of an entry without a label
 
 # The column of contexts, or several of them; "" for none. The context of an item is the value of

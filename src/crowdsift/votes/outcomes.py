@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     Values = NDArray[np.float64]
 
-__all__ = ["Outcomes", "half_win", "on_either_side", "rao_kupper", "tie_rates"]
-
 # How many votes of the common rate a worker's own are mixed with: the likeliest of these.
 _STRENGTHS = 2.0 ** np.arange(-2, 11)
 

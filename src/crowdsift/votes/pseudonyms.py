@@ -24,8 +24,6 @@ from crowdsift.votes.labels import merge
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-__all__ = ["Hiding", "is_pseudonym"]
-
 _DIGITS = 24
 _PSEUDONYM = re.compile(rf"worker-[0-9a-f]{{{_DIGITS}}}")
 _FEWEST_BYTES = 16  # of a key

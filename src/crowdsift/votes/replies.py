@@ -11,20 +11,6 @@ import hashlib
 import json
 from typing import Any
 
-__all__ = [
-    "BEGINNING",
-    "HASH",
-    "LONG",
-    "MARK",
-    "cut",
-    "is_cut",
-    "messages_of",
-    "one_line",
-    "prompt_label",
-    "reply_label",
-    "reply_text",
-]
-
 LONG = 60  # characters; a longer text is cut
 BEGINNING, HASH = 48, 16  # characters of the text and of its hash that are kept
 MARK = "... #"

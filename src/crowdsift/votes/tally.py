@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["Tally", "tally", "tally_of"]
-
 _WORDS = np.array(["", "only won", "only lost", ""], dtype=object)
 
 

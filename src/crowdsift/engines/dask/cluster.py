@@ -17,8 +17,6 @@ from crowdsift.io.resources import readable
 if TYPE_CHECKING:
     from crowdsift.engines.dask.map import DaskMap
 
-__all__ = ["Session"]
-
 LOG = logging.getLogger("crowdsift.dask")
 _TRIALS = 5  # of making workers ready
 _CONNECT = 15.0  # seconds until a scheduler must have answered

@@ -20,8 +20,6 @@ from crowdsift.votes.comparisons import Comparisons
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
 
-__all__ = ["Call", "Handle", "Recipe", "Shard", "copied", "handles_in", "size", "without_labels"]
-
 _DATA = (np.ndarray, np.generic, int, float, bool, str, slice, Facts, type(None))
 ENGINE = 0  # the number of the engine itself
 

@@ -18,8 +18,6 @@ from crowdsift.engines.dask.shard import Shard
 from crowdsift.engines.shards import distinct_pairs
 from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["NAME", "ShardPlugin"]
-
 NAME = "crowdsift-shards"
 _FORGOTTEN = 6 * 3600.0  # seconds after which shards whose client is gone are let go
 

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["ReferenceEngine", "engine"]
-
 
 class ReferenceEngine:
     """All capabilities in NumPy, one line per equation."""

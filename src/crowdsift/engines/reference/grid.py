@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
 
-__all__ = ["ReferenceGrid"]
-
 
 class ReferenceGrid:
     """Sites over dense arrays, in double precision."""

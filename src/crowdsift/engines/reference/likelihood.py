@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
 
-__all__ = ["ReferenceLikelihood"]
-
 
 class ReferenceSchur:
     """Second derivatives a (in d) and b (in d and θ) of every vote."""

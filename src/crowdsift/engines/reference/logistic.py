@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
 
-__all__ = ["ReferenceCounts", "ReferenceEM", "ReferenceSlopes"]
-
 
 class ReferenceCounts:
     """Tallies."""

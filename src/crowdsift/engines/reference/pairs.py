@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
 
-__all__ = ["PairTable"]
-
 
 class PairTable:
     """Every pair with a = Σ n·τ, H = Σ ±n·ν, D = 1 + s·a and V, and its messages M to both ends.

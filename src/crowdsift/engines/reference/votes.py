@@ -12,8 +12,6 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["VoteColumns"]
-
 
 class VoteColumns(PassCount):
     """First and second item, worker, outcome y, weight n and features x of every vote."""

@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-__all__ = ["TorchCounts", "TorchMargins"]
-
 
 class TorchCounts:
     """`crowdsift.engines.base.Counts` on tensors."""

@@ -16,15 +16,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = [
-    "bytes_a_vote",
-    "chosen_device",
-    "gpu_fault",
-    "make_room",
-    "memory_errors",
-    "require_device_memory",
-]  # fmt: skip
-
 # Bytes that the engine holds of a vote; and what the sites of sift add, each pair compared once:
 # index and sort order of pairs, sites before and after a pass, weights, variances and messages.
 _VOTE_BYTES, _GRID_BYTES, _SIDE_BYTES = 40, 85, 40

@@ -31,8 +31,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-__all__ = ["TorchEM", "TorchEStep"]
-
 # Up to these sizes an M-step spends its time launching kernels, so it is recorded as a graph.
 _MAX_RECORDED_VOTES, _MAX_RECORDED_ITEMS = 24_000_000, 1 << 18
 _BLOCK, _VOTES = 256, 1024

@@ -25,8 +25,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-__all__ = ["DenseFactoriser", "TorchCorrelations", "TorchGrid"]
-
 # Up to so many items a dense inverse takes as long as a sparse one of the CPU engine may, where
 # that may be costly and where it must be cheap: there both take the same way.
 _DENSE_ITEMS, _FEW_ITEMS = 1_200, 600

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-__all__ = ["TorchLikelihood", "TorchSchur"]
-
 _AT_ONCE = 1024  # workers of which the second derivatives are decomposed in one call
 
 

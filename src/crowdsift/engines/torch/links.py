@@ -14,8 +14,6 @@ if TYPE_CHECKING:
     Link = Callable[[Tensor, Tensor], tuple[Tensor, Tensor, Tensor]]
     Likelihood = Callable[[Tensor, Tensor, Tensor, Tensor], "Derivatives"]
 
-__all__ = ["LIKELIHOODS", "Derivatives", "logistic"]
-
 
 class Derivatives(NamedTuple):
     """A log-likelihood and its derivatives in d (difference) and t (the worker's parameters)."""

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["PairLaplacian", "TorchOperator", "conjugate_gradients"]
-
 # Steps of conjugate gradients between two looks at the residual, which make a GPU wait.
 _STEPS = 8
 # Up to these sizes the steps of a solve are recorded once and replayed.

@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.numeric import Vector
 
-__all__ = ["PairState"]
-
 # With more pairs than this their numbers are in single precision.
 _MAX_DOUBLE_PAIRS = 20_000_000
 

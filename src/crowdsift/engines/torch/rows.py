@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.triton_counts import CountRoom
     from crowdsift.engines.torch.votes import VoteTensors
 
-__all__ = ["Chunks", "PairIndex", "SiteRows"]
-
 _NEAR = 1 << 20  # items of whom a few numbers each stay in the cache of a GPU
 _CHUNK = 256  # votes of one worker that one program of a kernel goes through, at most
 _NUMBERS = {"cpu": 1 << 22, "cuda": 1 << 27}  # that a pass over votes and types holds at once

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.votes import VoteTensors
     from crowdsift.numeric import Vector
 
-__all__ = ["TorchSlopes"]
-
 # With more votes than this the Hessian keeps its numbers in single precision.
 _MAX_DOUBLE_VOTES = 50_000_000
 _BLOCK, _VOTES = 128, 1024

@@ -17,8 +17,6 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["ExactSum", "FixedPoint", "exact_sum"]
-
 _PART = 1 << 26  # values that are turned into integers at once
 
 

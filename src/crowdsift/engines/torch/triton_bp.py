@@ -20,8 +20,6 @@ from crowdsift.engines.torch.triton_pairs import add_runs
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["FAR_ABOVE", "PairMessages", "PairVariance"]
-
 _BLOCK = 1024
 FAR_ABOVE = 1024.0  # times the largest weight: no message of a proper Gaussian is as large
 

@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["CountRoom", "TypeMatrices"]
-
 _PROGRAMS = 1024  # that add up counts, at most
 _NUMBERS = 2048  # that a program holds of workers and types at once
 

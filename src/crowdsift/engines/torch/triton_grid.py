@@ -27,8 +27,6 @@ if TYPE_CHECKING:
     from crowdsift.engines.torch.rows import SiteRows
     from crowdsift.engines.torch.types import TypeState
 
-__all__ = ["GridPasses", "NewSites", "SiteState"]
-
 _TYPES = 64  # types that a program holds in registers at once, at most
 _BLOCK = 512  # votes of a program where types do not matter
 _LEAST = float(LEAST_DENOMINATOR)

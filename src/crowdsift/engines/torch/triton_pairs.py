@@ -17,9 +17,6 @@ from crowdsift.engines.torch.sums import FixedPoint
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["add_runs", "laplacian_diagonal", "laplacian_product", "pair_posteriors", "pair_sums",
-           "received", "sweep"]  # fmt: skip
-
 _BLOCK = 1024
 
 

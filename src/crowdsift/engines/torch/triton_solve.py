@@ -22,9 +22,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["GraphSolver", "ItemIndex", "Problem", "Recorded", "begin_solve", "gather_weights",
-           "item_index", "one_step"]  # fmt: skip
-
 _EACH = 8  # steps of a graph
 _BLOCK, _WARPS = 4096, 16
 # Places in the state: rᵀz, rᵀr, steps taken, whether to go on, the squared goal, the shift, the

@@ -14,8 +14,6 @@ import triton.language as tl
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Posterior", "adaptive_level", "place_among", "posterior", "refined"]
-
 
 @triton.jit
 def adaptive_level(size, lo, hi, half):

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from crowdsift.numeric import Vector
 
-__all__ = ["DeviceVector", "on_device", "to_device", "to_host", "to_solver"]
-
 # From so many entries on a vector stays where it is; below, starting a kernel takes longer than
 # the work of the host.
 _LONG = 1 << 15

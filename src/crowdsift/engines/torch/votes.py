@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["VotePart", "VoteTensors"]
-
 _STAGE = 1 << 24  # numbers copied at once
 _PART = {"cpu": 1 << 20, "cuda": 1 << 25}  # votes of which a pass holds temporary numbers at once
 
