@@ -17,10 +17,9 @@ from crowdsift.results.build import side_shares
 from crowdsift.results.copying import copying
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.joint import joint_table
-from crowdsift.results.query import model_of
+from crowdsift.results.query import model_of, positions
 from crowdsift.results.reasons import Reason, random_level, reasons
 from crowdsift.votes.comparisons import parts
-from crowdsift.votes.labels import key_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -199,31 +198,19 @@ def _has_sides(fit: Fit) -> bool:
 
 
 def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
-    """The code in the votes of every row of the table of items, and the scores by code."""
-    code = _codes(fit, votes)
-    scores = np.empty(len(code))
-    scores[code] = fit.item_table["score"]
-    return code, scores
-
-
-def _codes(fit: Fit, votes: Comparisons) -> NDArray[np.int64]:
-    """The code of every row of the table of items."""
-    place = {_key(label): code for code, label in enumerate(votes.items)}
-    found = [place.get(_key(label), -1) for label in fit.labels]
+    """Return the code in the votes of every row of the table of items, and the scores by code."""
+    code = positions(fit.labels, votes.items, missing=-1)
     workers = votes.n_workers if votes.has_workers else 0
-    same = len(found) == votes.n_items and min(found, default=-1) >= 0
+    same = len(code) == votes.n_items and code.min(initial=0) >= 0
     if not same or workers != fit.worker_table.height:
         raise RequestError(
             "these are not the votes of this fit: "
             f"{votes.n_items} items and {workers} workers here, "
             f"{fit.item_table.height} and {fit.worker_table.height} there, or other labels"
         )
-    return np.array(found, np.int64)
-
-
-def _key(label: Any) -> Any:
-    """Equal for equal labels; those of a context are pairs."""
-    return tuple(map(key_of, label)) if isinstance(label, tuple) else key_of(label)
+    scores = np.empty(len(code))
+    scores[code] = fit.item_table["score"]
+    return code, scores
 
 
 def _side_excess(

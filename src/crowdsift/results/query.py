@@ -35,7 +35,7 @@ def as_list(value: Any) -> list[Any]:
 def keys_of(labels: Iterable[Any]) -> list[Any]:
     """The keys by which labels are distinguished; see `crowdsift.votes.labels`."""
     try:
-        keys = [key_of(label) for label in plain(labels)]
+        keys = list(map(key_of, plain(labels)))
         hash(tuple(keys))
     except LabelError as error:
         raise RequestError(error.message) from None
