@@ -296,7 +296,6 @@ class RunSites(TypeSites, Protocol):
         """Give back memory that can be filled again: messages, and variances of pairs."""
 
 
-@runtime_checkable
 class PairSites(Protocol):
     """Posteriors of the differences of compared pairs, which cavities start from."""
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from crowdsift.engines.base import required
 from crowdsift.engines.fused import FusedSites
-from crowdsift.engines.grid import PairSites, PairVariances
+from crowdsift.engines.grid import PairVariances
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import Engine
@@ -17,7 +17,6 @@ if TYPE_CHECKING:
         GridSites,
         PairPosteriors,
         PairVariances,
-        RunSites,
         SiteSystem,
     )
     from crowdsift.engines.kinds import Operator
@@ -86,7 +85,7 @@ class Factorisation:
         self._known: dict[float, Factoriser | None] = {}
 
     def variances(
-        self, sites: RunSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
+        self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
         """Those under the Laplacian, kept by the sites; None where a factorisation is expensive.
 
@@ -98,19 +97,22 @@ class Factorisation:
         if found is None:
             return None
         items, pairs, log_determinant, definite = found(factor * laplacian.pairs().weight)
-        if definite and isinstance(sites, PairSites):
+        if definite and sites is not None:
             sites.set_pair_variances(pairs)
         return PairVariances(items, log_determinant, definite)
 
-    def possible(self, sites: RunSites, laplacian: Operator) -> bool:
+    def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
         """Whether exact variances can be had at all."""
         return self._factoriser(sites, laplacian, _MOST) is not None
 
-    def _factoriser(self, sites: RunSites, laplacian: Operator, most: float) -> Factoriser | None:
+    def _factoriser(
+        self, sites: GridSites | None, laplacian: Operator, most: float
+    ) -> Factoriser | None:
         if most not in self._known:
             grid, n = required(self._engine.grid), self._engine.facts.n_items
             self._known[most] = None
-            if n <= _DENSE_ITEMS or sites.n_pairs**2 / n <= most:
+            sparse = sites is not None and sites.n_pairs**2 / n <= most
+            if n <= _DENSE_ITEMS or sparse:
                 low, high, _ = laplacian.pairs()
                 self._known[most] = grid.factoriser(low, high, n, most)
         return self._known[most]
@@ -120,11 +122,11 @@ class VarianceMethod(Protocol):
     """Exact variances of items and pairs, where they can be computed."""
 
     def variances(
-        self, sites: RunSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
+        self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
         """See `Factorisation`."""
 
-    def possible(self, sites: RunSites, laplacian: Operator) -> bool:
+    def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
         """See `Factorisation`."""
 
 

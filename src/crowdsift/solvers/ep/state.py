@@ -15,7 +15,6 @@ from crowdsift.engines.base import required
 from crowdsift.engines.grid import (
     RELIABILITY_ONLY,
     GridSites,
-    PairSites,
     PairVariances,
     WorkerTypes,
 )
@@ -158,6 +157,10 @@ class Propagation:
     item_prior: ItemPrior | None = None  # of scores; N(0, I) without
     feature_gain: float = 0.0  # nats over the same without features
     covariates: KeptCovariates | None = None  # None if there were none to try
+
+    def __post_init__(self) -> None:
+        # Asked once: `isinstance` of a protocol costs as much as a pass over few votes.
+        self._grid_sites = self.sites if isinstance(self.sites, GridSites) else None
 
     @staticmethod
     def begin(
@@ -316,9 +319,9 @@ class Propagation:
     @property
     def pair_sites(self) -> GridSites:
         """The sites, where they are those of an engine."""
-        if not isinstance(self.sites, GridSites):
+        if self._grid_sites is None:
             raise TypeError(f"{type(self.sites).__name__} has no posteriors of pairs")
-        return self.sites
+        return self._grid_sites
 
     def finish(self) -> None:
         """Compute messages and evidence of the last state, its sites left as they are.
@@ -424,8 +427,8 @@ class Propagation:
             self._solve()
             if not self._variances():
                 self.means, self.broken = before, True
-                if isinstance(self.sites, PairSites):
-                    self.sites.set_pair_variances(np.full(int(self.sites.n_pairs), 2.0))
+                if self._grid_sites is not None:
+                    self._grid_sites.set_pair_variances(np.full(int(self.sites.n_pairs), 2.0))
 
     def _solve(self) -> None:
         tolerance = self.settings.solve_tolerance
@@ -453,7 +456,7 @@ class Propagation:
         if self.item_prior is not None:
             return self.item_prior.pair_variances(self)
         laplacian, change = self.system.laplacian, self._last_change()
-        found = self.factorisation.variances(self.sites, laplacian, exact=self.exact)
+        found = self.factorisation.variances(self._grid_sites, laplacian, exact=self.exact)
         self.factorised = found is not None
         if found is None:
             pairs, before = self.pair_sites, self.messages
@@ -504,7 +507,7 @@ class Propagation:
         near = _NEARLY if self.warm else 1.0  # what a warm run still has to go is a few passes
         if change <= near * self.rule.tolerance and self._may_be_exact():
             self.exact = True
-            if self.factorisation.possible(self.sites, self.system.laplacian):
+            if self.factorisation.possible(self._grid_sites, self.system.laplacian):
                 self._variances()  # the next pass must start from them, else it would move nothing
                 change = max(change, float(np.nextafter(self.rule.tolerance, np.inf)))
         self.done = self.rule.stop(change)

@@ -44,7 +44,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import RunSites, SidePrior, WorkerPriors, WorkerTypes
+    from crowdsift.engines.grid import GridSites, SidePrior, WorkerPriors, WorkerTypes
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Settings
@@ -141,7 +141,7 @@ class JointFactorisation:
         self._sites = sites
 
     def variances(
-        self, sites: RunSites, laplacian: Operator, *, exact: bool, factor: float = 1.0
+        self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances:
         """See `crowdsift.solvers.ep.items.Factorisation`."""
         size = len(laplacian.diagonal())
@@ -152,7 +152,7 @@ class JointFactorisation:
             return PairVariances(np.ones(size), 0.0, False)
         return self._sites.joint_variances(log_determinant)
 
-    def possible(self, sites: RunSites, laplacian: Operator) -> bool:
+    def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
         """Return True: the variances are always exact."""
         return True
 
