@@ -6,12 +6,14 @@ import os
 import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
 from docs import engine_table
 
 from crowdsift.engines import ENGINES
+from crowdsift.io.formats import GROUP
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
@@ -19,7 +21,7 @@ PAGE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
 
 def example(name: str) -> str:
     """The file that the page shows under that name."""
-    found = re.search(rf"<!-- file: {re.escape(name)} -->\n```python\n(.*?)```", PAGE, re.DOTALL)
+    found = re.search(rf"<!-- file: {re.escape(name)} -->\n```\w+\n(.*?)```", PAGE, re.DOTALL)
     assert found
     return found[1]
 
@@ -95,6 +97,68 @@ def test_a_new_engine_is_one_file_and_one_line_and_is_covered(extended):
     done = run_with(folder, REGISTERED, "-c", check)
     assert done.returncode == 0, done.stderr
     assert "does not offer" in done.stdout
+
+
+READ = """\
+import crowdsift
+rows = {
+    "trial": [1, 2, 2, 3, 4], "stimulus_1": list("abbca"), "stimulus_2": list("bccab"),
+    "preferred": ["1", "2", "2", "0", "timeout"], "respondent": list("xxxyy"),
+}
+for form in ("auto", "sidewise"):
+    votes = crowdsift.read(rows, format=form)
+    print(votes.intake, len(votes), votes.outcome.tolist(), votes.sides_known)
+del rows["preferred"]
+try:
+    crowdsift.read(rows)
+except crowdsift.InputError as error:
+    print(str(error).rpartition(". ")[2])
+"""
+
+
+def install(folder: Path, entry_points: str) -> None:
+    """Make a folder look as if a package with these entry points was installed in it."""
+    about = folder / "sidewise-1.0.dist-info"
+    about.mkdir()
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: sidewise\nVersion: 1.0\n")
+    (about / "entry_points.txt").write_text(entry_points)
+
+
+def test_a_new_format_is_one_file_and_one_entry_point(tmp_path):
+    (tmp_path / "sidewise_votes.py").write_text(example("sidewise_votes.py"))
+    groups = tomllib.loads(example("pyproject.toml"))["project"]["entry-points"]
+    lines = [f"{name} = {value}" for name, value in groups["crowdsift.formats"].items()]
+    install(tmp_path, "\n".join(["[crowdsift.formats]", *lines]) + "\n")
+    done = run_with(tmp_path, "", "-c", READ)
+    assert done.returncode == 0, done.stderr
+    *read, missing = done.stdout.splitlines()
+    counts = "sidewise: 5 rows read, 3 used, 1 empty, 1 doubled, 0 set aside"
+    assert read == [f"{counts} 3 [1.0, 0.0, 0.5] True"] * 2
+    assert missing.startswith("It is nearly the format sidewise (answers of Sidewise): ")
+    assert missing.endswith("preferred missing")
+
+
+@pytest.mark.parametrize(
+    ("module", "fault"),
+    [
+        ("import nothing_of_that_name", "it cannot be imported (ModuleNotFoundError: "),
+        ("SIDEWISE = {'left': 'a'}", "it is neither a crowdsift.io.formats.Format nor a tuple"),
+    ],
+)
+def test_a_format_that_cannot_be_used_is_refused_by_name(tmp_path, module, fault):
+    (tmp_path / "sidewise_votes.py").write_text(module)
+    install(tmp_path, "[crowdsift.formats]\nsidewise = sidewise_votes:SIDEWISE\n")
+    (tmp_path / "other.csv").write_text("url1,url2,reply\na,b,I\n")
+    done = run_with(tmp_path, "", "-m", "crowdsift", "fit", str(tmp_path / "other.csv"))
+    assert done.returncode == 1
+    assert f"the format 'sidewise' (sidewise_votes:SIDEWISE, entry point of {GROUP}): {fault}" in (
+        done.stderr.replace("\n", " ")
+    )
+    assert "Traceback" not in done.stderr
+    plain = tmp_path / "plain.csv"
+    plain.write_text("winner,loser,worker\na,b,x\nb,c,x\nc,a,y\n")
+    done = run_with(tmp_path, "", "-m", "crowdsift", "fit", str(plain))
+    assert done.returncode == 0, "our own columns need no format"
 
 
 ROOMS = ("numeric", "votes", "io", "engines", "solvers", "models", "results")
