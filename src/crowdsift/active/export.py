@@ -11,7 +11,6 @@ import numpy as np
 
 from crowdsift.errors import InputError, RequestError
 from crowdsift.fitting import Fit, fit, load
-from crowdsift.io.duck import Added
 from crowdsift.io.files import read_files, replace_file, require_file, require_separate
 from crowdsift.io.ingest import coded_votes
 from crowdsift.io.items import read_item_values
@@ -25,6 +24,7 @@ from crowdsift.results.query import positions
 from crowdsift.votes.labels import context_names, context_parts, match_labels
 from crowdsift.votes.pseudonyms import is_pseudonym
 from crowdsift.votes.replies import is_cut, messages_of
+from crowdsift.votes.source import Added
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -150,8 +150,7 @@ def export_votes(
         values = result.speaking_for(turned)
         kept = np.flatnonzero(values["probability"] >= keep)
         added = _added(coded, result, turned, values, kept, texts, to)
-        table: Any = coded.table  # of a file or of rows in memory: these can be written
-        table.write(str(draft), kind, added)
+        coded.table.write(str(draft), kind, added)
         names = (*(added.turned[0] if added.turned else ()), *added.labels, *added.numbers)
         return Exported(len(kept), names, found, int(turned[kept].sum()), len(turned) - len(kept))
 

@@ -12,8 +12,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -38,13 +36,14 @@ from crowdsift.io.parts import (
 from crowdsift.io.sql import Database, literal, numeric_columns, quoted, reason_of, wrong_condition
 from crowdsift.votes.labels import MISSING, LabelError, shown
 from crowdsift.votes.replies import BEGINNING, HASH, MARK, one_line
-from crowdsift.votes.source import SortedCodes, Source, number_of
+from crowdsift.votes.source import Added, SortedCodes, Source, number_of
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping, Sequence
+    from collections.abc import Callable, Iterable, Iterator, Sequence
 
     from numpy.typing import NDArray
 
+_FORMS = {"json": "JSON", "csv": "CSV, HEADER", "parquet": "PARQUET, COMPRESSION ZSTD"}
 _FETCH = 1 << 22  # rows fetched at a time
 _MAX_HASHED_BYTES = 256_000_000  # size of files that are read a second time for `hashes`
 
@@ -251,12 +250,12 @@ class FileSource(Source):
         if name in self._coded:
             rows = self._query(f"SELECT label FROM labels_{column} ORDER BY code").fetchall()
             return [label for (label,) in rows], self._fetch(column, codes)
-        self._number_labels([column], ordered=False)
-        labels = decoded(self._query, self._parts[0].type_of(name))
+        self._query(_label_sql([column], ordered=False))
+        labels = _decoded(self._query, self._parts[0].type_of(name))
         codes = self._join_codes(column)
         if self._is_json(name):  # the text of a value: 7, "7", null
             try:
-                labels = parsed(labels)
+                labels = _parsed(labels)
             except LabelError as fault:
                 row = int(np.argmax(codes == fault.row))
                 raise LabelError(row, fault.message) from None
@@ -271,16 +270,13 @@ class FileSource(Source):
         if not replies and not text:
             return None
         stored = [self._stored(name) for name in columns]
-        self._number_labels(stored, ordered=True, one_line=replies)
+        self._query(_label_sql(stored, ordered=True, one_line=replies))
         found = self._query("SELECT shown FROM labels ORDER BY code").fetchnumpy()["shown"]
         labels = np.ma.getdata(found).astype(object, copy=False)
         # Most labels show a letter that is no blank; Python looks at the others only.
         query = "SELECT code FROM labels WHERE NOT regexp_matches(shown, '[!-~]')"
         unclear = [code for (code,) in self._query(query).fetchall()]
         return SortedCodes(labels, [self._join_codes(column) for column in stored], unclear)
-
-    def _number_labels(self, columns: list[str], *, ordered: bool, one_line: bool = False) -> None:
-        self._query(label_sql(columns, ordered=ordered, one_line=one_line))
 
     def _join_codes(self, column: str) -> NDArray[np.uint32]:
         codes = np.full(self._starts[-1], MISSING, dtype=np.uint32)
@@ -290,6 +286,14 @@ class FileSource(Source):
         ).fetchnumpy()
         codes[coded["place"]] = coded["code"]  # a join keeps no order
         return codes
+
+    def _label_joins(self, coded: Iterable[str]) -> str:
+        """Join the labels of columns that hold codes."""
+        columns = [self._column[name] for name in coded]
+        return "".join(
+            f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
+            for column in columns
+        )
 
     def _stored(self, name: str) -> str:
         return self._reply.get(name) or self._column[name]
@@ -317,16 +321,13 @@ class FileSource(Source):
 
     def value(self, name: str, row: int) -> Any:
         """See `Source.value`."""
-        column = self._stored(name)
-        source = "votes"
-        if name in self._coded:
-            source += f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
-            column = "label"
-        query = f"SELECT {column}::VARCHAR FROM {source} WHERE votes.{self._place} = {row}"
-        value = self._query(query).fetchone()[0]
+        column, coded = self._stored(name), name in self._coded
+        joins = self._label_joins([name]) if coded else ""
+        query = f"SELECT {'label' if coded else column}::VARCHAR FROM votes{joins}"
+        value = self._query(f"{query} WHERE votes.{self._place} = {row}").fetchone()[0]
         if value is not None and self._is_json(name):
             try:
-                return parsed([value])[0]
+                return _parsed([value])[0]
             except LabelError:
                 return value
         return value
@@ -338,7 +339,7 @@ class FileSource(Source):
         query = f"SELECT {self._column[name]} FROM votes WHERE {self._place} = {row}"
         value = self._query(query).fetchall()[0][0]
         json = self._parts[0].kind == "json" and value is not None
-        return parsed([value])[0] if json else value
+        return _parsed([value])[0] if json else value
 
     def hashes(self, names: Sequence[str]) -> NDArray[np.uint64] | None:
         """See `Source.hashes`; files are read once more."""
@@ -355,15 +356,11 @@ class FileSource(Source):
     def rows(self, names: Sequence[str]) -> Iterator[tuple[Any, ...]]:
         """See `Source.rows`."""
         stored = {name: self._stored(name) for name in names}
-        coded = [column for name, column in stored.items() if name in self._coded]
         columns = ", ".join(
-            f"labels_{column}.label" if column in coded else f"votes.{column}"
-            for column in stored.values()
+            f"labels_{column}.label" if name in self._coded else f"votes.{column}"
+            for name, column in stored.items()
         )
-        joins = "".join(
-            f" LEFT JOIN labels_{column} ON votes.{column} = labels_{column}.code"
-            for column in coded
-        )
+        joins = self._label_joins(name for name in names if name in self._coded)
         number = f"votes.{self._place}"
         json = [self._is_json(name) for name in names]
         for start in range(0, self._starts[-1], 10_000):
@@ -374,7 +371,7 @@ class FileSource(Source):
             for place, row in enumerate(found):
                 try:
                     yield tuple(
-                        parsed([value])[0] if is_json and value is not None else value
+                        _parsed([value])[0] if is_json and value is not None else value
                         for value, is_json in zip(row, json, strict=True)
                     )
                 except LabelError as fault:
@@ -394,19 +391,64 @@ class FileSource(Source):
         part = int(np.searchsorted(self._starts, row, side="right")) - 1
         return self._parts[part].source, row - self._starts[part] + 1
 
-    def write(
-        self,
-        path: str,
-        kind: str,
-        added: Added,
-    ) -> None:
-        """Write every loaded column and further ones; see `crowdsift.io.duck`."""
-        from crowdsift.io.duck import Loaded, write_rows
+    def write(self, path: str, kind: str, added: Added) -> None:
+        """See `Source.write`."""
+        import duckdb
 
         assert self._database is not None
-        loaded = Loaded(self._column, self._coded, self._place, self._starts[-1],
-                        self._parts[0].kind == "json")  # fmt: skip
-        write_rows(self._database, loaded, self._folder, path, kind, added)
+        rows = f"SELECT {', '.join(self._written(kind, added))} FROM votes "
+        rows += f"JOIN added ON added.row_number = votes.{self._place}"
+        rows += self._label_joins(self._coded)
+        for place in range(len(added.labels)):
+            rows += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
+        rows += f" ORDER BY votes.{self._place}"  # a join keeps no order
+        draft = self._folder.file()  # the database may write nowhere else
+        try:
+            self._query(f"COPY ({rows}) TO {literal(draft)} (FORMAT {_FORMS[kind]})")
+        except duckdb.Error as error:
+            raise OSError(reason_of(error)) from None
+        try:
+            os.replace(draft, path)
+        except OSError:  # another file system
+            shutil.copyfile(draft, path)
+
+    def _written(self, kind: str, added: Added) -> list[str]:
+        """Select loaded columns, those that change places, numbers and texts."""
+        assert self._database is not None
+        own = {name: self._cell(name, kind) for name in self._column}
+        table = {f"n{place}": values for place, values in enumerate(added.numbers.values())}
+        table |= {f"l{place}": codes for place, (codes, _) in enumerate(added.labels.values())}
+        table["row_number"] = np.arange(self._starts[-1]) if added.rows is None else added.rows
+        chosen = [f"{cell} AS {quoted(added.renamed.get(n, n))}" for n, cell in own.items()]
+        if added.turned is not None:
+            names, (one, two), table["turned"] = added.turned
+            for name, straight, other in ((names[0], one, two), (names[1], two, one)):
+                cell = f"CASE WHEN turned THEN {own[other]} ELSE {own[straight]} END"
+                chosen.append(f"{cell} AS {quoted(name)}")
+        chosen += [f"n{place} AS {quoted(name)}" for place, name in enumerate(added.numbers)]
+        for place, (name, (_, texts)) in enumerate(added.labels.items()):
+            code = np.arange(len(texts), dtype=np.uint32)
+            self._database.register(f"texts{place}", {"code": code, "entry": texts})
+            chosen.append(f"texts{place}.entry AS {quoted(name)}")
+        self._database.register("added", table)
+        return chosen
+
+    def _cell(self, name: str, kind: str) -> str:
+        """Return a loaded column as it is written; JSON values get a type where they can."""
+        column = self._column[name]
+        if name in self._coded:
+            return f"labels_{column}.label"
+        if self._parts[0].kind != "json" or kind == "json":
+            return f"votes.{column}"
+        query = f"SELECT DISTINCT json_type({column}) FROM votes WHERE {column} IS NOT NULL"
+        types = {name for (name,) in self._query(query).fetchall()} - {"NULL"}
+        if types == {"VARCHAR"}:
+            return f"votes.{column} ->> '$'"
+        if types and types <= {"UBIGINT", "BIGINT"}:
+            return f"TRY_CAST(votes.{column} AS BIGINT)"
+        if types and types <= {"UBIGINT", "BIGINT", "DOUBLE"}:
+            return f"TRY_CAST(votes.{column} AS DOUBLE)"
+        return f"TRY_CAST(votes.{column} AS BOOLEAN)" if types == {"BOOLEAN"} else f"votes.{column}"
 
     def close(self) -> None:
         """Close the connection and remove what was spilled."""
@@ -424,7 +466,7 @@ def _shown_path(path: str) -> str:
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-def label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) -> str:
+def _label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) -> str:
     """The table `labels` of the distinct entries of columns: label, how it is shown, code.
 
     With `ordered` the codes follow the order of the labels as shown.
@@ -446,7 +488,7 @@ def label_sql(columns: Sequence[str], *, ordered: bool, one_line: bool = False) 
     )
 
 
-def decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
+def _decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
     """The labels by code, as values of Python; times with a zone are in UTC."""
     if kind == "TIMESTAMP WITH TIME ZONE":
         rows = query("SELECT epoch_us(label) FROM labels ORDER BY code").fetchall()
@@ -464,7 +506,7 @@ def decoded(query: Callable[[str], Any], kind: str) -> list[Any]:
     return [label for (label,) in query("SELECT label FROM labels ORDER BY code").fetchall()]
 
 
-def parsed(labels: Sequence[str]) -> list[Any]:
+def _parsed(labels: Sequence[str]) -> list[Any]:
     """JSON values; the place of the first that Python cannot hold is in the error."""
     values = []
     for place, label in enumerate(labels):
@@ -477,125 +519,3 @@ def parsed(labels: Sequence[str]) -> list[Any]:
                 "as text",
             ) from None
     return values
-
-
-_FORMS = {"json": "JSON", "csv": "CSV, HEADER", "parquet": "PARQUET, COMPRESSION ZSTD"}
-
-
-@dataclass(frozen=True)
-class Loaded:
-    """The table of votes: names of its columns, those that hold codes, its row number, its rows."""
-
-    column: Mapping[str, str]
-    coded: set[str]
-    place: str
-    rows: int
-    is_json: bool
-
-
-@dataclass(frozen=True)
-class Added:
-    """What is written beside the loaded columns, one entry per row that is written.
-
-    Attributes
-    ----------
-    numbers
-        Further columns of numbers.
-    labels
-        Further columns of text: a code for every row, and the text of every code.
-    turned
-        Two further columns, the two loaded ones of which they are made, and where these change
-        places; None for none.
-    renamed
-        Other names of loaded columns.
-    rows
-        The rows of the source that are written; None for all.
-    """
-
-    numbers: Mapping[str, NDArray[Any]]
-    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(
-        default_factory=dict
-    )
-    turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
-    renamed: Mapping[str, str] = field(default_factory=dict)
-    rows: NDArray[np.int64] | None = None
-
-
-def write_rows(
-    database: Database,
-    loaded: Loaded,
-    folder: TemporaryFolder,
-    path: str,
-    kind: str,
-    added: Added,
-) -> None:
-    """Write every loaded column and further ones.
-
-    Parameters
-    ----------
-    database, loaded, folder
-        Where the rows are, and a folder that the database may write to.
-    path, kind
-        Where to, and "json" (one object a line), "csv" or "parquet".
-    added
-        The further columns, and which rows are written.
-    """
-    import duckdb
-
-    rows = f"SELECT {', '.join(_columns(database, loaded, kind, added))} FROM votes "
-    rows += f"JOIN added ON added.row_number = votes.{loaded.place}"
-    for name in loaded.coded:
-        column = loaded.column[name]
-        rows += f" LEFT JOIN labels_{column} ON labels_{column}.code = votes.{column}"
-    for place in range(len(added.labels)):
-        rows += f" LEFT JOIN texts{place} ON texts{place}.code = l{place}"
-    rows += f" ORDER BY votes.{loaded.place}"  # a join keeps no order
-    form = _FORMS[kind]
-    draft = folder.file()  # the database may write nowhere else
-    try:
-        database.execute(f"COPY ({rows}) TO {literal(draft)} (FORMAT {form})")
-    except duckdb.Error as error:
-        raise OSError(reason_of(error)) from None
-    try:
-        os.replace(draft, path)
-    except OSError:  # another file system
-        shutil.copyfile(draft, path)
-
-
-def _columns(database: Database, loaded: Loaded, kind: str, added: Added) -> list[str]:
-    """What is selected: loaded columns, those that change places, numbers and texts."""
-    own = {name: _cell(database, loaded, name, kind) for name in loaded.column}
-    table = {f"n{place}": values for place, values in enumerate(added.numbers.values())}
-    table |= {f"l{place}": codes for place, (codes, _) in enumerate(added.labels.values())}
-    table["row_number"] = np.arange(loaded.rows) if added.rows is None else added.rows
-    chosen = [f"{cell} AS {quoted(added.renamed.get(name, name))}" for name, cell in own.items()]
-    if added.turned is not None:
-        names, (one, two), table["turned"] = added.turned
-        for name, straight, other in ((names[0], one, two), (names[1], two, one)):
-            cell = f"CASE WHEN turned THEN {own[other]} ELSE {own[straight]} END"
-            chosen.append(f"{cell} AS {quoted(name)}")
-    chosen += [f"n{place} AS {quoted(name)}" for place, name in enumerate(added.numbers)]
-    for place, (name, (_, texts)) in enumerate(added.labels.items()):
-        code = np.arange(len(texts), dtype=np.uint32)
-        database.register(f"texts{place}", {"code": code, "entry": texts})
-        chosen.append(f"texts{place}.entry AS {quoted(name)}")
-    database.register("added", table)
-    return chosen
-
-
-def _cell(database: Database, loaded: Loaded, name: str, kind: str) -> str:
-    """A loaded column as it is written: JSON values in Parquet get a type of their own."""
-    column = loaded.column[name]
-    if name in loaded.coded:
-        return f"labels_{column}.label"
-    if not loaded.is_json or kind == "json":
-        return f"votes.{column}"
-    query = f"SELECT DISTINCT json_type({column}) FROM votes WHERE {column} IS NOT NULL"
-    types = {name for (name,) in database.execute(query).fetchall()} - {"NULL"}
-    if types == {"VARCHAR"}:
-        return f"votes.{column} ->> '$'"
-    if types and types <= {"UBIGINT", "BIGINT"}:
-        return f"TRY_CAST(votes.{column} AS BIGINT)"
-    if types and types <= {"UBIGINT", "BIGINT", "DOUBLE"}:
-        return f"TRY_CAST(votes.{column} AS DOUBLE)"
-    return f"TRY_CAST(votes.{column} AS BOOLEAN)" if types == {"BOOLEAN"} else f"votes.{column}"

@@ -25,7 +25,7 @@ from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, dis
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.io.duck import Added
+    from crowdsift.votes.source import Added
 
 
 class MemorySource(ArraySource):
@@ -313,7 +313,7 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
     Examples
     --------
     >>> import numpy as np, pathlib, tempfile
-    >>> from crowdsift.io.duck import Added
+    >>> from crowdsift.votes.source import Added
     >>> from crowdsift.io.frames import write_records
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "out.jsonl")
@@ -426,7 +426,7 @@ class UnfoldedSource(ArraySource):
                 names, pair, turned = added.turned
                 one, two = (self._in_place[name] for name in pair)
                 added = replace(added, turned=(names, (one, two), turned))
-            self._origin.write(path, kind, added)  # type: ignore[attr-defined]
+            self._origin.write(path, kind, added)
             return
         columns = {name: self._written(name) for name in self.names}
         write_records(columns, path, kind, added)

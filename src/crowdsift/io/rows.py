@@ -39,9 +39,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-    from crowdsift.io.duck import Added
     from crowdsift.io.options import ReadOptions
     from crowdsift.votes.pseudonyms import Hiding
+    from crowdsift.votes.source import Added
 
     Hashes = NDArray[np.uint64]
 
@@ -240,15 +240,10 @@ class Selected(Source):
         """See `Source.written_names`."""
         return self._base.written_names
 
-    def write(
-        self,
-        path: str,
-        kind: str,
-        added: Added,
-    ) -> None:
-        """Write the rows with further columns, as the source itself does."""
+    def write(self, path: str, kind: str, added: Added) -> None:
+        """See `Source.write`."""
         rows = self._rows if added.rows is None else self._rows[added.rows]
-        self._base.write(path, kind, replace(added, rows=rows))  # type: ignore[attr-defined]
+        self._base.write(path, kind, replace(added, rows=rows))
 
     def close(self) -> None:
         """See `Source.close`."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
@@ -63,6 +64,34 @@ def first_outside(values: NDArray[Any], role: str) -> int | None:
 
 # The libraries of data frames that come in and go out.
 Backend = Literal["pandas", "polars", "pyarrow"]
+
+
+@dataclass(frozen=True)
+class Added:
+    """Hold what is written beside the loaded columns, one entry per row that is written.
+
+    Attributes
+    ----------
+    numbers
+        Further columns of numbers.
+    labels
+        Further columns of text: a code for every row, and the text of every code.
+    turned
+        Two further columns, the two loaded ones of which they are made, and where these change
+        places; None for none.
+    renamed
+        Other names of loaded columns.
+    rows
+        The rows of the source that are written; None for all.
+    """
+
+    numbers: Mapping[str, NDArray[Any]]
+    labels: Mapping[str, tuple[NDArray[np.uint32], NDArray[np.object_]]] = field(
+        default_factory=dict
+    )
+    turned: tuple[tuple[str, str], tuple[str, str], NDArray[np.bool_]] | None = None
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    rows: NDArray[np.int64] | None = None
 
 
 class SortedCodes(NamedTuple):
@@ -160,6 +189,13 @@ class Source(ABC):
         None where the source has no quick way to do so; see `labels`.
         """
         return None
+
+    def write(self, path: str, kind: str, added: Added) -> None:
+        """Write every loaded column and further ones, in the order of the rows.
+
+        `kind` is "json" (one object a line), "csv" or "parquet".
+        """
+        raise NotImplementedError
 
     def place(self, row: int) -> tuple[str, int]:
         """Return the source and the number, from 1, of a row counted from 0."""
