@@ -1,4 +1,10 @@
-"""Output that appears whole or not at all."""
+"""Output that appears whole or not at all, and temporary folders that never outlive their run.
+
+New content is written to a draft beside its target, which takes the place of the target by one
+rename. Drafts and temporary folders are locked as long as their process lives; what a killed run
+left is not, and the next run removes it. So no process need be known by its number, which is
+another's where containers share a folder.
+"""
 
 from __future__ import annotations
 
@@ -21,17 +27,22 @@ from typing import Any
 
 from crowdsift.errors import RequestError, ResourceError
 
+if sys.platform != "win32":  # which has no such locks: there no run removes what another left
+    import fcntl
+
 Named = tuple[str, str | os.PathLike[str]]  # an option and a path
-_MARK = ".crowdsift-tmp"  # how the names of our temporary files end
-_drafts: deque[tuple[Path, int]] = deque(maxlen=64)  # targets with the inode of their new content
+_MARK = ".crowdsift-tmp"  # how the names of drafts end
+_PREFIX = "crowdsift-tmp-"  # how the names of temporary folders begin
+_RUN = secrets.token_hex(4)  # of this process and those that it forks
+_MAX_NAME = 200  # of a target within the name of its draft; file systems allow 255
 _WAIT_FOR_READER = 10.0  # seconds until a process must read from a named pipe
+_drafts: deque[tuple[Path, int]] = deque(maxlen=64)  # targets with the inode of their new content
 _held: set[tuple[int, int, int]] = set()  # thread, device and inode of folders that are locked
-_LONGEST_NAME = 200  # of a target within the name of its temporary file; file systems allow 255
 
 
 @contextmanager
 def replace_file(path: Path) -> Iterator[Path]:
-    """A temporary file beside `path` that takes its place if the block succeeds.
+    """Yield a temporary file beside `path` that takes its place if the block succeeds.
 
     Whatever interrupts the block, an error or Ctrl-C, the old file stays and the temporary one
     is removed; what a killed run left behind is removed by the next one that writes the same
@@ -51,14 +62,19 @@ def replace_file(path: Path) -> Iterator[Path]:
     """
     target = Path(os.path.realpath(path))
     if target.exists() and not target.is_file() and not target.is_dir():
-        with write_through(target) as temporary:
-            yield temporary
+        with temporary_folder() as folder:
+            (folder / "content").touch()
+            yield folder / "content"
+            _write_through(folder / "content", target)
         return
     try:
-        _remove_leftovers(target)
-        with _draft(target) as temporary:
+        begin = f".{target.name[:_MAX_NAME]}."
+        for name in os.listdir(target.parent):  # DuckDB writes a file of its own, tmp_..., first
+            if name.removeprefix("tmp_").startswith(begin) and name.endswith(_MARK):
+                _remove_unheld(target.parent / name)
+        with _draft(target.parent, begin) as temporary:
             yield temporary
-            _sync(temporary)
+            _sync(temporary, os.O_RDWR)
             _keep_permissions(target, temporary)
             _drafts.append((target, os.stat(temporary).st_ino))
             os.replace(temporary, target)
@@ -67,37 +83,32 @@ def replace_file(path: Path) -> Iterator[Path]:
         raise RequestError(f"{path}: cannot be written: {error.strerror or error}") from error
 
 
-def written() -> list[Path]:
-    """The files that the last blocks of `replace_file` put in place, hidden ones left out.
-
-    Asked of the file system and not noted after the fact, so that an exception of a signal handler
-    at any moment leaves it true.
-    """
-    found: dict[Path, None] = {}
-    for target, inode in _drafts:
-        with suppress(OSError):
-            if os.stat(target).st_ino == inode and not target.name.startswith("."):
-                found[target] = None
-    return list(found)
-
-
-def forget_written() -> None:
-    """Begin anew: what was written so far is not of the work that follows."""
-    _drafts.clear()
-
-
 @contextmanager
-def write_through(target: Path) -> Iterator[Path]:
-    """Yield a temporary file and copy its content into `target`, a device or a pipe, at the end."""
-    with temporary_folder() as folder:
-        temporary = folder / "content"
-        temporary.touch()
-        yield temporary
-        try:
-            with temporary.open("rb") as source, open(_opened_pipe(target), "wb") as sink:
-                shutil.copyfileobj(source, sink)
-        except OSError as error:
-            raise RequestError(f"{target}: cannot be written: {error.strerror}") from error
+def _draft(folder: Path, begin: str) -> Iterator[Path]:
+    """Yield a new file, held by a lock that dies with this process, and remove it at the end."""
+    while True:
+        path = folder / f"{begin}{secrets.token_hex(8)}{_MARK}"
+        handle = -1
+        try:  # from before there is a file: a signal may come between that and any next step
+            # The mode is cut by the umask, which cannot be read without changing it for all threads
+            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
+            if _lock(handle, path):
+                yield path
+                return
+            # else another run took it for a leftover before it was locked
+        finally:
+            if handle >= 0:
+                os.close(handle)
+            path.unlink(missing_ok=True)
+
+
+def _write_through(content: Path, target: Path) -> None:
+    """Copy a file into a device or a pipe."""
+    try:
+        with content.open("rb") as source, open(_opened_pipe(target), "wb") as sink:
+            shutil.copyfileobj(source, sink)
+    except OSError as error:
+        raise RequestError(f"{target}: cannot be written: {error.strerror}") from error
 
 
 def _opened_pipe(target: Path) -> int:
@@ -118,17 +129,42 @@ def _opened_pipe(target: Path) -> int:
             return handle
 
 
+def _keep_permissions(target: Path, temporary: Path) -> None:
+    """Give the new file the mode, and where we may the owner, of the one that it replaces."""
+    try:
+        old = os.stat(target)
+    except FileNotFoundError:
+        return
+    new = os.stat(temporary)
+    if sys.platform != "win32" and (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
+        with suppress(OSError):
+            os.chown(temporary, old.st_uid, old.st_gid)
+    os.chmod(temporary, stat.S_IMODE(old.st_mode))
+
+
+def written() -> list[Path]:
+    """Return the files that the last blocks of `replace_file` put in place, but no hidden ones.
+
+    Asked of the file system and not noted after the fact, so that an exception of a signal handler
+    at any moment leaves it true.
+    """
+    found: dict[Path, None] = {}
+    for target, inode in _drafts:
+        with suppress(OSError):
+            if os.stat(target).st_ino == inode and not target.name.startswith("."):
+                found[target] = None
+    return list(found)
+
+
+def forget_written() -> None:
+    """Forget what was written so far: it does not belong to the work that follows."""
+    _drafts.clear()
+
+
 def write_folder(
     directory: str | os.PathLike[str], files: Mapping[str, str | Iterable[bytes]]
 ) -> None:
-    """Write several files into a folder: all are complete before the first takes its place.
-
-    Parameters
-    ----------
-    directory
-        The folder, made if it does not exist. Files of these names are replaced.
-    files
-        The content of each file by its name, as text or as pieces of bytes.
+    """Write files of these names and contents: all are complete before the first takes its place.
 
     Examples
     --------
@@ -149,7 +185,7 @@ def write_folder(
 
 @contextmanager
 def new_folder(folder: Path) -> Iterator[None]:
-    """A folder to write into; if the block fails, what was made for it goes again."""
+    """Make a folder to write into; if the block fails, remove what was made for it."""
     made = [place for place in (folder, *folder.parents) if not place.exists()]
     try:
         folder.mkdir(parents=True, exist_ok=True)
@@ -173,8 +209,6 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[
     if sys.platform == "win32":
         yield
         return
-    import fcntl
-
     handle = os.open(folder, os.O_RDONLY)
     about = os.fstat(handle)
     owner = (threading.get_ident(), about.st_dev, about.st_ino)
@@ -182,7 +216,7 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[
         if owner in _held:
             yield
             return
-        if not _lock(handle):
+        if not _lock(handle, folder):
             if waiting is not None:
                 waiting()
             fcntl.flock(handle, fcntl.LOCK_EX)
@@ -195,28 +229,74 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[
         os.close(handle)
 
 
-def sync_folder(folder: Path) -> None:
-    """Wait until the names in a folder are on the disk, where the system can tell."""
+def _lock(handle: int, path: str | Path) -> bool:
+    """Lock an open file until it is closed; False if it is held, or no longer of that name."""
+    try:
+        if sys.platform != "win32":
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return os.path.samestat(os.stat(path), os.fstat(handle))
+    except OSError:
+        return False
+
+
+def _remove_unheld(path: Path) -> None:
+    """Remove a file, or a folder of this user, that no living process holds."""
     if sys.platform == "win32":
         return
-    with suppress(OSError):  # not every file system does that for folders
-        handle = os.open(folder, os.O_RDONLY)
+    with suppress(OSError):  # gone, or not ours to remove
+        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
         try:
-            os.fsync(handle)
+            about = os.fstat(handle)
+            if not stat.S_ISDIR(about.st_mode):
+                if _lock(handle, path):
+                    os.unlink(path)
+            elif about.st_uid == os.getuid() and _lock(handle, path):
+                shutil.rmtree(path, ignore_errors=True)
         finally:
             os.close(handle)
 
 
-def require_folder(directory: str | os.PathLike[str]) -> None:
-    """Refuse early what cannot become a folder to write into, before long work.
+def _sync(path: Path, flags: int) -> None:
+    """Wait until the content of a file, or the names in a folder, are on the disk."""
+    handle = os.open(path, flags)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Wait until the names in a folder are on the disk, where the system can do that."""
+    with suppress(OSError):
+        _sync(folder, os.O_RDONLY)
+
+
+def require_file(path: str | os.PathLike[str]) -> None:
+    """Refuse early what cannot become a file, before long work.
 
     Examples
     --------
-    >>> import tempfile
-    >>> from crowdsift.io.files import require_folder
-    >>> with tempfile.TemporaryDirectory() as folder:
-    ...     require_folder(folder)
+    >>> from crowdsift.io.files import require_file
+    >>> require_file("no-such-folder/report.html")
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: no-such-folder/report.html: there is no folder no-such-folder...
     """
+    file, target = Path(path), Path(os.path.realpath(path))
+    if target.is_dir():
+        raise RequestError(f"{file} is a folder; give the name of a file")
+    if target.exists() and not target.is_file():  # a device or a pipe is written into
+        if not os.access(target, os.W_OK):
+            raise RequestError(f"{file}: cannot be written: no permission")
+        return
+    if not target.parent.is_dir():
+        raise RequestError(f"{file}: there is no folder {file.parent}; make it first")
+    if not os.access(target.parent, os.W_OK | os.X_OK):
+        raise RequestError(f"{file}: cannot be written: no permission in {file.parent}")
+
+
+def require_folder(directory: str | os.PathLike[str]) -> None:
+    """Refuse early what cannot become a folder to write into, before long work."""
     folder = Path(directory)
     if folder.exists() and not folder.is_dir():
         raise RequestError(f"{folder} is a file; give a folder to write into")
@@ -260,13 +340,8 @@ def read_files(source: Any) -> list[str]:
 def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
     """Refuse an output that is a file which is read, or that another output writes as well.
 
-    Files are compared by resolved path and by inode, so links of both kinds are seen through.
-    Devices and pipes hold nothing that could be lost.
-
-    Parameters
-    ----------
-    inputs, outputs
-        Paths of files, each with the name of its option or parameter for the message.
+    Each path has the name of its option for the message. Files are compared by resolved path and by
+    inode, so that links of both kinds count. Devices and pipes hold nothing that could be lost.
 
     Examples
     --------
@@ -311,118 +386,8 @@ def _identity(path: str | os.PathLike[str]) -> tuple[Any, ...]:
     return real, (found.st_dev, found.st_ino)
 
 
-def require_file(path: str | os.PathLike[str]) -> None:
-    """Refuse early what cannot become a file, before long work.
-
-    Examples
-    --------
-    >>> from crowdsift.io.files import require_file
-    >>> require_file("no-such-folder/report.html")
-    Traceback (most recent call last):
-    ...
-    crowdsift.errors.RequestError: no-such-folder/report.html: there is no folder no-such-folder...
-    """
-    file, target = Path(path), Path(os.path.realpath(path))
-    if target.is_dir():
-        raise RequestError(f"{file} is a folder; give the name of a file")
-    if target.exists() and not target.is_file():  # a device or a pipe is written into
-        if not os.access(target, os.W_OK):
-            raise RequestError(f"{file}: cannot be written: no permission")
-        return
-    if not target.parent.is_dir():
-        raise RequestError(f"{file}: there is no folder {file.parent}; make it first")
-    if not os.access(target.parent, os.W_OK | os.X_OK):
-        raise RequestError(f"{file}: cannot be written: no permission in {file.parent}")
-
-
-@contextmanager
-def _draft(target: Path) -> Iterator[Path]:
-    """A new file beside the target, held by a lock that dies with this process; then no more."""
-    while True:
-        path = target.parent / f".{target.name[:_LONGEST_NAME]}.{secrets.token_hex(8)}{_MARK}"
-        handle = -1
-        try:  # from before there is a file: a signal may come between that and any next step
-            # The mode is cut by the umask, which cannot be read without changing it for all threads
-            handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o666)
-            if _lock(handle) and _is_still(path, handle):
-                yield path
-                return
-            # else another run took it for a leftover before it was locked
-        finally:
-            if handle >= 0:
-                os.close(handle)
-            path.unlink(missing_ok=True)
-
-
-def _remove_leftovers(target: Path) -> None:
-    """Remove temporary files for this target that no living process holds."""
-    if sys.platform == "win32":
-        return
-    begin = f".{target.name[:_LONGEST_NAME]}."
-    for entry in os.scandir(target.parent):
-        name = entry.name.removeprefix("tmp_")  # DuckDB writes a file of its own first
-        if not (name.startswith(begin) and name.endswith(_MARK)):
-            continue
-        with suppress(OSError):  # gone, or not ours to remove
-            handle = os.open(entry.path, os.O_RDONLY | os.O_NOFOLLOW)
-            try:
-                if _lock(handle):
-                    os.unlink(entry.path)
-            finally:
-                os.close(handle)
-
-
-def _lock(handle: int) -> bool:
-    """Whether an open file could be locked; the lock lasts until it is closed."""
-    if sys.platform == "win32":
-        return True
-    import fcntl
-
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
-
-
-def _is_still(path: Path, handle: int) -> bool:
-    try:
-        return os.path.samestat(os.stat(path), os.fstat(handle))
-    except FileNotFoundError:
-        return False
-
-
-def _sync(path: Path) -> None:
-    """Wait until the content of a file is on the disk."""
-    handle = os.open(path, os.O_RDWR)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
-
-
-def _keep_permissions(target: Path, temporary: Path) -> None:
-    """Give the new file the mode, and where we may the owner, of the one that it replaces."""
-    try:
-        old = os.stat(target)
-    except FileNotFoundError:
-        return
-    new = os.stat(temporary)
-    if sys.platform != "win32" and (old.st_uid, old.st_gid) != (new.st_uid, new.st_gid):
-        with suppress(OSError):
-            os.chown(temporary, old.st_uid, old.st_gid)
-    os.chmod(temporary, stat.S_IMODE(old.st_mode))
-
-
-_PREFIX = "crowdsift-tmp-"
-_RUN = secrets.token_hex(4)  # of this process and those that it forks
-
-
 class TemporaryFolder:
     """A folder of this process alone, of mode 0700 and unpredictable name, removed in the end.
-
-    It is locked as long as the process lives: a later run removes those that nobody holds. So it
-    need not know processes by their number, which is another's where containers share a folder.
 
     Examples
     --------
@@ -438,8 +403,9 @@ class TemporaryFolder:
 
     def __init__(self) -> None:
         try:
-            _remove_abandoned()
-            self.path, self._lock = _made()
+            for path in _temporary_folders(_PREFIX):
+                _remove_unheld(path)
+            self.path, self._handle = _made()
         except OSError as error:
             raise ResourceError(
                 f"no temporary folder can be made ({error.strerror or error}); make room, or set "
@@ -448,29 +414,21 @@ class TemporaryFolder:
         self._count = 0
 
     def file(self, suffix: str = "") -> str:
-        """The path of a new file in the folder."""
+        """Return the path of a new file in the folder."""
         self._count += 1
         return os.path.join(self.path, f"{self._count}{suffix}")
 
     def close(self) -> None:
         """Remove the folder and all that is in it."""
         shutil.rmtree(self.path, ignore_errors=True)
-        lock, self._lock = self._lock, None
-        if lock is not None:
-            os.close(lock)
+        handle, self._handle = self._handle, -1
+        if handle >= 0:
+            os.close(handle)
 
 
 @contextmanager
 def temporary_folder() -> Iterator[Path]:
-    """A temporary folder for a block.
-
-    Examples
-    --------
-    >>> from crowdsift.io.files import temporary_folder
-    >>> with temporary_folder() as folder:
-    ...     folder.is_dir()
-    True
-    """
+    """Yield a temporary folder for a block."""
     made = TemporaryFolder()
     try:
         yield Path(made.path)
@@ -478,63 +436,33 @@ def temporary_folder() -> Iterator[Path]:
         made.close()
 
 
-def _made() -> tuple[str, int | None]:
-    """A new folder, and what holds its lock."""
+def _made() -> tuple[str, int]:
+    """Make a temporary folder and lock it; return its path and the open handle, -1 for none."""
     while True:
         path = tempfile.mkdtemp(prefix=_own())
         if sys.platform == "win32":
-            return path, None
-        handle = _lock_folder(path)
-        if handle is not None:
-            return path, handle
-        # another run took it for abandoned before it was locked
+            return path, -1
+        with suppress(OSError):  # another run took it for abandoned before it was locked
+            handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
+            if _lock(handle, path):
+                return path, handle
+            os.close(handle)
 
 
 def _own() -> str:
-    """How the names of the folders of this process begin, and not those of its children."""
+    """Return how the names of the folders of this process begin, and not those of its children."""
     return f"{_PREFIX}{_RUN}-{os.getpid()}-"
 
 
-def _lock_folder(path: str) -> int | None:
-    """What holds the lock of a folder from now on; None where another does, or it is gone."""
-    if sys.platform == "win32":
-        return None
-    import fcntl
-
-    handle = None
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW)
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        if os.path.samestat(os.stat(path), os.fstat(handle)):
-            return handle
-    except OSError:
-        pass
-    if handle is not None:
-        os.close(handle)
-    return None
+def _temporary_folders(prefix: str) -> list[Path]:
+    """Return the temporary folders whose names begin so; none if they cannot be listed."""
+    with suppress(OSError):
+        return list(Path(tempfile.gettempdir()).glob(f"{prefix}*"))
+    return []
 
 
 @atexit.register
 def _remove_own() -> None:
     """Remove what a signal at an awkward moment left of this process."""
-    with suppress(OSError):
-        for path in Path(tempfile.gettempdir()).glob(f"{_own()}*"):
-            shutil.rmtree(path, ignore_errors=True)
-
-
-def _remove_abandoned() -> None:
-    """Remove the folders of this user that no living process holds."""
-    if sys.platform == "win32":
-        return
-    with suppress(OSError):
-        for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
-            with suppress(OSError):
-                if path.is_symlink() or path.stat().st_uid != os.getuid():
-                    continue
-                handle = _lock_folder(str(path))
-                if handle is None:
-                    continue
-                try:
-                    shutil.rmtree(path, ignore_errors=True)
-                finally:
-                    os.close(handle)
+    for path in _temporary_folders(_own()):
+        shutil.rmtree(path, ignore_errors=True)
