@@ -112,21 +112,16 @@ def test_imports_point_down() -> None:
     assert not upward, "which is above"
 
 
-ENGINES = ("cpu", "dask", "out_of_core", "reference", "sharded", "shards", "torch")
+ENGINES = ("cpu", "dask", "out_of_core", "sharded", "shards", "torch")
 
 
-def test_solvers_know_no_engine_and_only_tests_know_the_reference() -> None:
+def test_solvers_know_no_engine() -> None:
     arrows = [(name, target) for name in MODULES for target in imports(name)]
     concrete = tuple(f"engines.{engine}" for engine in ENGINES)
     assert not [
         f"{name} imports {target}"
         for name, target in arrows
         if room(name) in ("solvers", "models") and target.startswith(concrete)
-    ]
-    assert not [
-        f"{name} imports {target}"
-        for name, target in arrows
-        if target.startswith("engines.reference") and not name.startswith("engines.reference")
     ]
 
 

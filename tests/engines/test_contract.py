@@ -21,6 +21,7 @@ from engine_scenarios import SCENARIOS, contexts
 from grid_scenarios import adaptive_grids, belief_propagation, site_updates
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine
 from scenario_results import EXACT, Slack
 from strategies import comparisons
 
@@ -36,7 +37,6 @@ from crowdsift.engines import (
     offers,
     opened_engine,
 )
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.engines.sharded import Form, attributes, sharded_engine, signature
 
 

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine
 from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, RequestError, simulate
 from crowdsift.engines import choose_engine
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.likelihoods import LIKELIHOODS, probit
 from crowdsift.results.ranking import ranks
 

@@ -10,13 +10,13 @@ import pytest
 from grid_cases import SHAPES, SIDE
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine
 from strategies import comparisons, vectors
 
 from crowdsift import Comparisons, simulate
 from crowdsift.engines import choose_engine
 from crowdsift.engines.dense import interpolated_prior, refined_levels
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.distributions import deposit
 from crowdsift.solvers.ep.items import Factorisation, loopy_bp
 from crowdsift.solvers.ep.summaries import quantiles

@@ -12,9 +12,9 @@ torch = pytest.importorskip("torch", reason="PyTorch is not installed: crowdsift
 pytest.importorskip("triton", reason="Triton is not installed")
 
 from grid_cases import SHAPES, SIDE  # noqa: E402
+from reference_engine import ReferenceEngine  # noqa: E402
 
 from crowdsift import Comparisons  # noqa: E402
-from crowdsift.engines.reference import ReferenceEngine  # noqa: E402
 from crowdsift.engines.torch import TorchEngine, rows, triton_solve  # noqa: E402
 from crowdsift.solvers.ep.items import loopy_bp  # noqa: E402
 from crowdsift.solvers.ep.workers import power_grid  # noqa: E402

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine
 from scipy.optimize import minimize
 from strategies import comparisons, vectors
 
@@ -13,7 +14,6 @@ import crowdsift
 from crowdsift import BoraMAP, Comparisons
 from crowdsift.engines import choose_engine
 from crowdsift.engines.base import SlopePrior
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.solvers.slopes import WorkerSlopes
 
 

@@ -6,10 +6,10 @@ import csv
 
 import numpy as np
 import pytest
+from reference_engine import ReferenceEngine
 
 import crowdsift
 from crowdsift import Comparisons
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.models import MODELS
 from crowdsift.numeric.metrics import measure_up_to_sign
 

@@ -8,13 +8,13 @@ import tracemalloc
 import numpy as np
 import pytest
 from context_votes import draw_votes
+from reference_engine import ReferenceEngine
 
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
 from crowdsift.engines.dense import interpolated_prior
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, WorkerTypes, mirrored
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.fitting.holdout import left_out_log_likelihood
 from crowdsift.io.items import read_gold
 from crowdsift.numeric.likelihoods import sigmoid

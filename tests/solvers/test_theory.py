@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from reference_engine import ReferenceEngine
 from strategies import comparisons, vectors
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
 from crowdsift.solvers.em import EMState, alternate
 

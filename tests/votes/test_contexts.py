@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 from context_votes import draw_votes
+from reference_engine import ReferenceEngine
 
 import crowdsift
 from crowdsift.engines.cpu import CpuEngine
-from crowdsift.engines.reference import ReferenceEngine
 from crowdsift.votes.contexts import by_context
 
 # --- votes ------------------------------------------------------------------------------------

@@ -1,6 +1,6 @@
 // The sites of all votes on the differences of scores, whatever the workers' types are, and what
 // items and pairs receive from them. What each pass computes is specified in
-// src/crowdsift/engines/grid.py and engines/reference.
+// src/crowdsift/engines/grid.py and tests/reference_engine/.
 #pragma once
 
 #include <algorithm>

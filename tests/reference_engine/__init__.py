@@ -1,5 +1,5 @@
 """The specification of the passes in plain NumPy: slow, dense, and easy to read."""
 
-from crowdsift.engines.reference.engine import ReferenceEngine, engine
+from reference_engine.engine import ReferenceEngine, engine
 
 __all__ = ["ReferenceEngine", "engine"]

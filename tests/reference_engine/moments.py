@@ -9,8 +9,8 @@ import numpy as np
 from crowdsift.engines.grid import LEAST_DENOMINATOR
 
 if TYPE_CHECKING:
-    from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
+    from reference_engine.votes import VoteColumns
 
 
 def cavity(E: Vector, V: Vector, tau: Vector, nu: Vector) -> tuple[Vector, Vector, Vector]:

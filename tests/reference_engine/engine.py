@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.base import ContextEngine, Facts
-from crowdsift.engines.reference.grid import ReferenceGrid
-from crowdsift.engines.reference.likelihood import ReferenceLikelihood
-from crowdsift.engines.reference.logistic import ReferenceCounts, ReferenceEM, ReferenceSlopes
-from crowdsift.engines.reference.votes import VoteColumns
 from crowdsift.votes.contexts import by_context
+from reference_engine.grid import ReferenceGrid
+from reference_engine.likelihood import ReferenceLikelihood
+from reference_engine.logistic import ReferenceCounts, ReferenceEM, ReferenceSlopes
+from reference_engine.votes import VoteColumns
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray

@@ -11,8 +11,8 @@ from crowdsift.engines.dense import DenseOperator, laplacian
 from crowdsift.numeric.likelihoods import LIKELIHOODS
 
 if TYPE_CHECKING:
-    from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
+    from reference_engine.votes import VoteColumns
 
 
 class ReferenceSchur:

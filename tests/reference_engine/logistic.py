@@ -8,12 +8,12 @@ import numpy as np
 
 from crowdsift.engines.base import ItemSystem, Profile, ScoreCurvature, SlopePrior, Tally
 from crowdsift.engines.dense import DenseOperator, laplacian
-from crowdsift.engines.reference.likelihood import ReferenceLikelihood
 from crowdsift.numeric.likelihoods import logistic, polya_gamma_mean
+from reference_engine.likelihood import ReferenceLikelihood
 
 if TYPE_CHECKING:
-    from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.numeric import Vector
+    from reference_engine.votes import VoteColumns
 
 
 class ReferenceCounts:

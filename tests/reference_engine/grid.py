@@ -19,18 +19,18 @@ from crowdsift.engines.grid import (
     WorkerPriors,
     WorkerTypes,
 )
-from crowdsift.engines.reference.moments import cavity, centred_votes, moved
-from crowdsift.engines.reference.pairs import PairTable
 from crowdsift.numeric.dense import inverse_root
 from crowdsift.numeric.likelihoods import outcome_terms, smoothing
+from reference_engine.moments import cavity, centred_votes, moved
+from reference_engine.pairs import PairTable
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.grid import Factoriser, Messages
-    from crowdsift.engines.reference.votes import VoteColumns
     from crowdsift.engines.shards import SharedPairs
     from crowdsift.numeric import Vector
+    from reference_engine.votes import VoteColumns
 
 
 class ReferenceGrid:
