@@ -28,7 +28,7 @@ import numpy as np
 
 import crowdsift
 from benchmarks.features import fit, mean, passages, spammed
-from crowdsift.io.item_features import group_values, read_features_table, with_item_features
+from crowdsift.io.item_features import block_values, read_features_table, with_item_features
 from crowdsift.numeric.metrics import measure
 from crowdsift.votes.comparisons import Comparisons
 
@@ -109,11 +109,11 @@ class Texts:
         if self._made is None or key != self._key:
             features = with_item_features(known, text=self._texts).item_features
             assert features is not None
-            new = read_features_table(features.groups, away)
+            new = read_features_table(features.blocks, away)
             gram = sum(
-                0.5 * g.values.astype(float) @ g.values.T.astype(float) for g in features.groups
+                0.5 * g.values.astype(float) @ g.values.T.astype(float) for g in features.blocks
             )
-            cross = sum(0.5 * group_values(g, new) @ g.values.T for g in features.groups)
+            cross = sum(0.5 * block_values(g, new) @ g.values.T for g in features.blocks)
             self._key, self._made = key, (features, np.asarray(gram), np.asarray(cross))
         return replace(known, item_features=self._made[0]), *self._made[1:]
 

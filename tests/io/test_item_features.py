@@ -18,12 +18,12 @@ VOTES = Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "d"], worker=["x", "
 def test_columns_of_a_file_are_standardised(tmp_path):
     path = tmp_path / "items.csv"
     path.write_text("item,score,size,age\nd,9,4,1\nb,9,2,1\na,9,1,5\nc,9,3,1\n")
-    (group,) = with_item_features(VOTES, str(path)).item_features.groups
+    (group,) = with_item_features(VOTES, str(path)).item_features.blocks
     assert group.names == ("size", "age")  # not score, which is where a truth stands
     assert group.values.sum(axis=0) == pytest.approx([0, 0], abs=1e-6)
     assert (group.values**2).sum(axis=1).mean() == pytest.approx(1)
     assert np.argsort(group.values[:, 0]).tolist() == [0, 1, 2, 3]
-    (one,) = with_item_features(VOTES, f"{path}:age").item_features.groups
+    (one,) = with_item_features(VOTES, f"{path}:age").item_features.blocks
     assert one.names == ("age",)
 
 
@@ -35,7 +35,7 @@ def test_lists_in_parquet_and_frames(tmp_path):
     rng = np.random.default_rng(0)
     table = pa.table({"item": list("abcd"), "e": [row.tolist() for row in rng.normal(size=(4, 6))]})
     pq.write_table(table, tmp_path / "items.parquet")
-    found = [with_item_features(VOTES, given).item_features.groups[0]
+    found = [with_item_features(VOTES, given).item_features.blocks[0]
              for given in (str(tmp_path / "items.parquet"), table)]  # fmt: skip
     assert found[0].kind == "list"
     assert len(found[0].names) == 6
@@ -65,7 +65,7 @@ def test_bad_features_are_refused(columns, message):
 def test_missing_features():
     table = {"item": list("abc"), "x": [1.0, 2.0, 6.0]}
     mean = with_item_features(VOTES, table, missing="mean").item_features
-    assert mean.groups[0].values[3] == pytest.approx(0)
+    assert mean.blocks[0].values[3] == pytest.approx(0)
     assert "taken as average" in mean.notes[0]
     drop = with_item_features(VOTES, table, missing="drop")
     assert drop.items.tolist() == ["a", "b", "c"]
@@ -78,8 +78,8 @@ def test_constant_and_collinear_columns():
     table = {"item": list("abcd"), "x": [1.0, 2, 3, 4], "y": [2.0, 4, 6, 8], "c": [7.0] * 4}
     found = with_item_features(VOTES, table).item_features
     assert found.notes == ("constant features say nothing and are not used: c",)
-    assert found.groups[0].values[:, 2].tolist() == [0.0] * 4
-    assert found.groups[0].standardise(np.array([[1.0, 2.0, 1e9]]))[0, 2] == 0.0
+    assert found.blocks[0].values[:, 2].tolist() == [0.0] * 4
+    assert found.blocks[0].standardise(np.array([[1.0, 2.0, 1e9]]))[0, 2] == 0.0
 
 
 def test_other_methods_refuse_features():

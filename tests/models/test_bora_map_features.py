@@ -14,7 +14,7 @@ from crowdsift.solvers import feature_map
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.slopes import minimise_with_slopes
 from crowdsift.votes.comparisons import Comparisons
-from crowdsift.votes.item_features import standardised_group
+from crowdsift.votes.item_features import standardised_block
 
 MEAN, SD = 1.25, 0.7
 
@@ -35,7 +35,7 @@ def found_mode(votes, X):
     """The mode with features, its engine and the standardised features."""
     engine = choose_engine("cpu", votes, 1)
     names = tuple("abcd")
-    values = standardised_group("g", "columns", names, names, X).values
+    values = standardised_block("g", "columns", names, names, X).values
     rule = StoppingRule("largest step of a score", 1e-8, 200)
     scores, at, _ = minimise_with_slopes(engine, penalty=1.0, mean=MEAN, sd=SD, rule=rule)
     mode = feature_map.mode_with_features(

@@ -19,7 +19,7 @@ from crowdsift.solvers.ep.state import Propagation, Settings
 from crowdsift.solvers.ep.terms import features as low_rank_features
 from crowdsift.solvers.ep.terms.features import DensePrior, LowRankPrior
 from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
-from crowdsift.votes.item_features import standardised_group
+from crowdsift.votes.item_features import standardised_block
 
 KINDS = [DensePrior, LowRankPrior]
 SHARES = np.array([0.3, 0.2])
@@ -29,7 +29,7 @@ def groups_of(n: int) -> list[np.ndarray]:
     rng = np.random.default_rng(5)
     raw = rng.normal(size=(n, 3)), rng.normal(size=(n, 2)) * [1.0, 9.0]
     return [
-        standardised_group("g", "columns", ("c",), ("c",) * each.shape[1], each).values
+        standardised_block("g", "columns", ("c",), ("c",) * each.shape[1], each).values
         for each in raw
     ]
 

@@ -14,13 +14,13 @@ from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.summaries import class_evidence, typical_reliability
 from crowdsift.solvers.ep.terms.features import classes_of, share_trials
 from crowdsift.solvers.ep.workers import power_grid
-from crowdsift.votes.item_features import standardised_group
+from crowdsift.votes.item_features import standardised_block
 
 WORKERS, PAIRS = 8, 200
 
 
 def run_on(votes, X):
-    group = standardised_group("g", "columns", ("c",), ("c",) * X.shape[1], X).values
+    group = standardised_block("g", "columns", ("c",), ("c",) * X.shape[1], X).values
     engine = choose_engine("cpu", votes, 1)
     run = propagate(engine, power_grid(49), Settings(item_features=(group,)))
     assert run.item_prior is not None

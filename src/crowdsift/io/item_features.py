@@ -13,7 +13,7 @@ from crowdsift.errors import InputError, RequestError
 from crowdsift.io.columns import lookup, open_source, refuse_empty, resolve_column
 from crowdsift.io.items import match_items
 from crowdsift.numeric.text_features import READABILITY, ngram_counts, readability
-from crowdsift.votes.item_features import FeatureGroup, ItemFeatures, standardised_group
+from crowdsift.votes.item_features import FeatureBlock, ItemFeatures, standardised_block
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -61,7 +61,7 @@ def with_item_features(
     >>> from crowdsift.io.item_features import with_item_features
     >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
     >>> table = {"item": ["a", "b", "c"], "length": [1.0, 5.0, 3.0]}
-    >>> with_item_features(votes, table).item_features.groups[0].names
+    >>> with_item_features(votes, table).item_features.blocks[0].names
     ('length',)
     """
     if missing not in MISSING_CHOICES:
@@ -88,13 +88,13 @@ def with_item_features(
         if missing == "drop":
             votes = _without_items(votes, absent)
             places = [match_items(votes, table.labels) for table, _ in tables]
-    groups: list[FeatureGroup] = []
+    blocks: list[FeatureBlock] = []
     for (table, is_text), place in zip(tables, places, strict=True):
-        groups += _groups(table, place, is_text)
-    made = ItemFeatures(tuple(groups), (*notes, *_notes(groups)))
-    if made.size > MOST_FEATURES * 2 or any(len(g.names) > MOST_FEATURES for g in groups):
+        blocks += _blocks(table, place, is_text)
+    made = ItemFeatures(tuple(blocks), (*notes, *_notes(blocks)))
+    if made.size > MOST_FEATURES * 2 or any(len(g.names) > MOST_FEATURES for g in blocks):
         raise InputError(
-            f"{made.size} features of items; at most {MOST_FEATURES} a group are possible",
+            f"{made.size} features of items; at most {MOST_FEATURES} a block are possible",
             source=tables[0][0].source,
         )
     return replace(votes, item_features=made)
@@ -149,11 +149,11 @@ def _labels_alone(given: Mapping[str, Any]) -> ItemsTable:
     return ItemsTable("items", labels, {})
 
 
-def read_features_table(groups: Sequence[FeatureGroup], items: Any) -> ItemsTable:
-    """The table of further items, with the columns that these groups are made of."""
+def read_features_table(blocks: Sequence[FeatureBlock], items: Any) -> ItemsTable:
+    """The table of further items, with the columns that these blocks are made of."""
     if isinstance(items, Mapping) and any(getattr(c, "ndim", 1) == 2 for c in items.values()):
         return read_table(items)
-    kinds = {name: group.kind for group in groups for name in group.columns}
+    kinds = {name: block.kind for block in blocks for name in block.columns}
     return _read(items, tuple(kinds), [n for n, k in kinds.items() if k in _TEXTS])
 
 
@@ -262,29 +262,29 @@ def _unknown(table: ItemsTable, is_text: bool) -> NDArray[np.bool_]:
     return absent
 
 
-def _groups(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[FeatureGroup]:
-    """The groups of one table for the items at these places; -1 is missing."""
+def _blocks(table: ItemsTable, place: NDArray[np.int64], is_text: bool) -> list[FeatureBlock]:
+    """The blocks of one table for the items at these places; -1 is missing."""
     if is_text:
-        return _text_groups(table, place)
-    groups = []
+        return _text_blocks(table, place)
+    blocks = []
     absent = place < 0
     scalars = {name: each for name, each in table.columns.items() if each.ndim == 1}
     if scalars:
         names = tuple(scalars)
         raw = np.stack([each[place] for each in scalars.values()], axis=1)
         raw[absent] = np.nan
-        groups.append(standardised_group("columns", "columns", names, names, raw))
+        blocks.append(standardised_block("columns", "columns", names, names, raw))
     for name, matrix in table.columns.items():
         if matrix.ndim == 2:
             raw = np.asarray(matrix[place], np.float64)
             raw[absent] = np.nan
             features = tuple(f"{name}[{i}]" for i in range(matrix.shape[1]))
-            groups.append(standardised_group(name, "list", (name,), features, raw))
-    return groups
+            blocks.append(standardised_block(name, "list", (name,), features, raw))
+    return blocks
 
 
-def _text_groups(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureGroup]:
-    """Two groups of features of texts: weighted character n-grams, and readability."""
+def _text_blocks(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureBlock]:
+    """Two blocks of features of texts: weighted character n-grams, and readability."""
     (column, given), absent = next(iter(table.columns.items())), place < 0
     absent = absent | _unknown(table, True)[place]
     texts = ["" if gone else given[at] for at, gone in zip(place.tolist(), absent, strict=True)]
@@ -296,8 +296,8 @@ def _text_groups(table: ItemsTable, place: NDArray[np.int64]) -> list[FeatureGro
     readable[absent] = grams[absent] = np.nan
     names = tuple(f"{column}[{i}]" for i in range(size))
     return [
-        standardised_group(f"{column}: n-grams", "ngrams", (column,), names, grams, rarity),
-        standardised_group(f"{column}: readability", "readability", (column,), READABILITY,
+        standardised_block(f"{column}: n-grams", "ngrams", (column,), names, grams, rarity),
+        standardised_block(f"{column}: readability", "readability", (column,), READABILITY,
                            readable),
     ]  # fmt: skip
 
@@ -308,33 +308,33 @@ def unit_rows(matrix: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.asarray(matrix / np.where(norms > 0.0, norms, 1.0))
 
 
-def group_values(group: FeatureGroup, table: ItemsTable) -> NDArray[np.float64]:
-    """The standardised features of a group for the items of another table."""
-    missing = [name for name in group.columns if name not in table.columns]
+def block_values(block: FeatureBlock, table: ItemsTable) -> NDArray[np.float64]:
+    """The standardised features of a block for the items of another table."""
+    missing = [name for name in block.columns if name not in table.columns]
     if missing:
         raise InputError(
             f"no column {missing[0]!r}, which the fit has as a feature", source=table.source
         )
-    if group.kind in _TEXTS:
-        texts = [text if isinstance(text, str) else "" for text in table.columns[group.columns[0]]]
-        if group.kind == "readability" or group.rarity is None:
-            return group.standardise(readability(texts))
-        counts = ngram_counts(texts, len(group.names)).astype(np.float64)
-        return group.standardise(unit_rows(counts * group.rarity))
-    parts = [np.asarray(table.columns[name], np.float64) for name in group.columns]
+    if block.kind in _TEXTS:
+        texts = [text if isinstance(text, str) else "" for text in table.columns[block.columns[0]]]
+        if block.kind == "readability" or block.rarity is None:
+            return block.standardise(readability(texts))
+        counts = ngram_counts(texts, len(block.names)).astype(np.float64)
+        return block.standardise(unit_rows(counts * block.rarity))
+    parts = [np.asarray(table.columns[name], np.float64) for name in block.columns]
     raw = parts[0] if parts[0].ndim == 2 else np.stack(parts, axis=1)
-    if raw.shape[1] != len(group.names):
+    if raw.shape[1] != len(block.names):
         raise InputError(
-            f"{raw.shape[1]} features where the fit has {len(group.names)}", source=table.source
+            f"{raw.shape[1]} features where the fit has {len(block.names)}", source=table.source
         )
-    return group.standardise(raw)
+    return block.standardise(raw)
 
 
-def _notes(groups: list[FeatureGroup]) -> list[str]:
+def _notes(blocks: list[FeatureBlock]) -> list[str]:
     notes = []
-    for group in groups:
-        constant = [n for n, scale in zip(group.names, group.scale, strict=True) if np.isinf(scale)]
-        if constant and group.kind in ("columns", "list"):
+    for block in blocks:
+        constant = [n for n, scale in zip(block.names, block.scale, strict=True) if np.isinf(scale)]
+        if constant and block.kind in ("columns", "list"):
             shown = ", ".join(constant[:5]) + (", ..." if len(constant) > 5 else "")
             notes.append(f"constant features say nothing and are not used: {shown}")
     return notes

@@ -111,11 +111,11 @@ class BoraMAP(BoltzmannModel):
                 f"{engine.facts.n_items:,}; sift takes more"
             )
         found, at, plain = self._mode(engine, progress, None)
-        varied = any(group.values.any() for group in features.groups)
+        varied = any(block.values.any() for block in features.blocks)
         if not varied or not plain.scores.any():  # nothing to explain, or nothing to do it with
             return self._upright(plain)
         mode = mode_with_features(
-            engine, [group.values for group in features.groups], mean=self.reliability_mean,
+            engine, [block.values for block in features.blocks], mean=self.reliability_mean,
             sd=self.reliability_sd, rule=self._rule(progress), start=(found, at.slopes),
         )  # fmt: skip
         value = -plain.trace[-1] * engine.facts.total_weight

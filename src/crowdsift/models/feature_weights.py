@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, eq=False)
 class FeatureEstimate:
-    """The linear part of scores, r = Σ_g X_g w_g + u, in the units of the reported scores.
+    """The linear part of scores, r = Σ_b X_b w_b + u, in the units of the reported scores.
 
     Attributes
     ----------
     features
-        The groups, without their values.
+        The blocks, without their values.
     shares
-        ρ_g, the prior share of the variance of scores that is a group's; 1 - Σρ_g is an item's
+        ρ_b, the prior share of the variance of scores that is a block's; 1 - Σρ_b is an item's
         own.
     explained
         The share of the variance of the posterior means that lies in the features' part.
     weights
-        Posterior of w over its prior standard deviation √ρ_g, all groups one after the other.
+        Posterior of w over its prior standard deviation √ρ_b, all blocks one after the other.
     n_items, size
         The number of items that were fitted, and what scores were divided by.
     gain
@@ -52,7 +52,7 @@ class FeatureEstimate:
     def score(self, values: list[NDArray[np.float64]]) -> tuple[Vector, Vector]:
         """Means and standard deviations of scores, about the mean of the fitted items.
 
-        For standardised features, a matrix per group. The level of the fitted items is independent
+        For standardised features, a matrix per block. The level of the fitted items is independent
         of the weights and has the variance s/K.
         """
         parts = [np.sqrt(rho) * each for rho, each in zip(self.shares, values, strict=True)]
@@ -61,10 +61,10 @@ class FeatureEstimate:
         return rows @ self.weights.mean / self.size, np.sqrt(variance) / self.size
 
     def head(self) -> tuple[Vector, Vector]:
-        """Weights of standardised features before their group's factor, and their sd."""
+        """Weights of standardised features before their block's factor, and their sd."""
         factor = np.concatenate([
-            np.full(len(group.names), np.sqrt(rho) * group.factor)
-            for rho, group in zip(self.shares, self.features.groups, strict=True)
+            np.full(len(block.names), np.sqrt(rho) * block.factor)
+            for rho, block in zip(self.shares, self.features.blocks, strict=True)
         ])  # fmt: skip
         factor = factor / self.size
         return factor * self.weights.mean, factor * np.sqrt(self.weights.variances())

@@ -166,7 +166,7 @@ class Sift(Model):
     ) -> Estimate:
         """As `estimate`, with a prior of scores by features if the evidence clearly rises."""
         settings = replace(
-            self._settings(engine), item_features=tuple(group.values for group in features.groups)
+            self._settings(engine), item_features=tuple(block.values for block in features.blocks)
         )
         run = propagate(engine, power_grid(self.grid_points), settings, progress)
         return self._estimate(run, engine, features)

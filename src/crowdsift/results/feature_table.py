@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.item_features import group_values, read_features_table
+from crowdsift.io.item_features import block_values, read_features_table
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models.feature_weights import FeatureEstimate
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.tables import Table
 from crowdsift.solvers.ep.terms.features import WeightPosterior
-from crowdsift.votes.item_features import FeatureGroup, ItemFeatures
+from crowdsift.votes.item_features import FeatureBlock, ItemFeatures
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -39,7 +39,7 @@ def feature_summary(fitted: FitBuilder) -> dict[str, Any]:
     groups = [
         {"name": group.name, "features": len(group.names),
          "share": 0.0 if found is None else float(found.shares[number])}
-        for number, group in enumerate(given.groups)
+        for number, group in enumerate(given.blocks)
     ]  # fmt: skip
     return {
         "item_features": {
@@ -71,7 +71,7 @@ def weight_table(found: FeatureEstimate, level: float) -> Table:
     """
     weight, sd = found.head()
     half = half_width(level) * sd
-    groups = found.features.groups
+    groups = found.features.blocks
     shown = np.concatenate([np.full(len(g.names), g.kind != "ngrams") for g in groups])
     names: dict[str, list[str]] = {
         "group": [group.name for group in groups for _ in group.names],
@@ -104,7 +104,7 @@ def score_items(found: FeatureEstimate | None, items: Any, level: float) -> Tabl
 def _values(
     features: ItemFeatures, items: Any
 ) -> tuple[NDArray[np.object_], list[NDArray[np.float64]]]:
-    groups = features.groups
+    groups = features.blocks
     if isinstance(items, np.ndarray) and items.ndim == 2 and len(groups) == 1:
         labels = np.empty(len(items), dtype=object)
         labels[:] = list(range(len(items)))
@@ -115,13 +115,13 @@ def _values(
             )
         return labels, [groups[0].standardise(items)]
     table = read_features_table(groups, items)
-    return table.labels, [group_values(group, table) for group in groups]
+    return table.labels, [block_values(group, table) for group in groups]
 
 
 def head_bytes(found: FeatureEstimate) -> bytes:
     """The linear head in safetensors: score = Σ weight·(x - mean)/scale, and its names."""
     weight, sd = found.head()
-    groups = found.features.groups
+    groups = found.features.blocks
     scale = np.concatenate([group.scale for group in groups])
     tensors = {
         "weight": weight.astype(np.float32),
@@ -143,7 +143,7 @@ def features_bytes(found: FeatureEstimate) -> bytes:
         "root": found.weights.root.astype(np.float32),
     }
     groups = []
-    for number, group in enumerate(found.features.groups):
+    for number, group in enumerate(found.features.blocks):
         groups.append({"name": group.name, "kind": group.kind, "columns": group.columns,
                        "names": group.names, "factor": group.factor})  # fmt: skip
         tensors[f"centre{number}"], tensors[f"scale{number}"] = group.centre, group.scale
@@ -159,7 +159,7 @@ def read_features(content: bytes) -> FeatureEstimate:
     tensors, metadata = read_safetensors(content)
     about = json.loads(metadata["about"])
     groups = tuple(
-        FeatureGroup(
+        FeatureBlock(
             each["name"], each["kind"], tuple(each["columns"]), tuple(each["names"]),
             tensors[f"centre{number}"], tensors[f"scale{number}"], float(each["factor"]),
             tensors.get(f"rarity{number}"),

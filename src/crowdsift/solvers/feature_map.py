@@ -1,6 +1,6 @@
 """Posterior modes with a prior of scores by features of items, whose shares the evidence chooses.
 
-The prior is that of `solvers.ep.terms.features`, r ~ N(0, C) with C = sI + Σρ_g X_gX_gᵀ of mean
+The prior is that of `solvers.ep.terms.features`, r ~ N(0, C) with C = sI + Σρ_b X_bX_bᵀ of mean
 diagonal 1. The evidence is Laplace's at the mode of scores and slopes, workers' slopes apart from
 scores, as in the intervals: with the Laplacian L of the votes' curvature in the scores
 -V - ½log|L + C⁻¹| - ½log|C| - ½Σ log h, V the objective and h the curvature of every slope.
@@ -65,7 +65,7 @@ class _Precision:
 
 
 def mode_with_features(
-    engine: Engine, groups: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
+    engine: Engine, blocks: Sequence[Matrix], *, mean: float, sd: float, rule: StoppingRule,
     start: tuple[Vector, Vector],
 ) -> FeatureMode:  # fmt: skip
     """The mode with the shares that maximise the evidence, in turn with them; then their sum.
@@ -74,8 +74,8 @@ def mode_with_features(
     ----------
     engine
         The passes over the votes.
-    groups
-        X_g, one row per item, columns centred, rows of mean square norm 1.
+    blocks
+        X_b, one row per item, columns centred, rows of mean square norm 1.
     mean, sd
         μ and σ of the prior of slopes.
     rule
@@ -83,7 +83,7 @@ def mode_with_features(
     start
         Scores and slopes to start from.
     """
-    prior: DensePrior = _FixedScale(groups)
+    prior: DensePrior = _FixedScale(blocks)
     at = start
     for _ in range(_MOST_ALTERNATIONS):
         found = _settled(engine, prior, mean, sd, rule, at)
@@ -156,10 +156,10 @@ class _FixedScale(DensePrior):
     """Shares whose sum with s is held at 1, though nothing else holds the scale of the scores."""
 
     def learn(self, run: Any) -> None:
-        """Set the shares to ρ_g|w_g|²/(γ_g + λρ_g) and s alike, λ such that they add up to 1.
+        """Set the shares to ρ_b|w_b|²/(γ_b + λρ_b) and s alike, λ such that they add up to 1.
 
         At rest the derivatives of the evidence in all variances are equal, ½λ, which is what a
-        maximum under a fixed sum needs. A group of constant features gets the least share.
+        maximum under a fixed sum needs. A block of constant features gets the least share.
         """
         squares, determined = self._squares(run)
         variances = np.append(self.shares, self.own)

@@ -1,4 +1,4 @@
-"""What items are, in numbers: groups of features, standardised over the items of the votes."""
+"""What items are, in numbers: blocks of features, standardised over the items of the votes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TINY = 1e-9  # of a column's size: what varies less is constant
 
 
 @dataclass(frozen=True, eq=False)
-class FeatureGroup:
+class FeatureBlock:
     """Features that share one variance of their weights.
 
     A feature x counts as (x - centre)/scale·factor: columns of different units each by their
@@ -55,39 +55,39 @@ class FeatureGroup:
 
 @dataclass(frozen=True, eq=False)
 class ItemFeatures:
-    """All groups, and what was noticed of them."""
+    """All blocks, and what was noticed of them."""
 
-    groups: tuple[FeatureGroup, ...]
+    blocks: tuple[FeatureBlock, ...]
     notes: tuple[str, ...] = ()
 
     @property
     def size(self) -> int:
         """The number of features."""
-        return sum(len(group.names) for group in self.groups)
+        return sum(len(block.names) for block in self.blocks)
 
     def without_values(self) -> ItemFeatures:
-        """The same groups without a row for every item."""
+        """The same blocks without a row for every item."""
         empty = np.empty((0, 0), np.float32)
-        return replace(self, groups=tuple(replace(group, values=empty) for group in self.groups))
+        return replace(self, blocks=tuple(replace(block, values=empty) for block in self.blocks))
 
 
-def standardised_group(
+def standardised_block(
     name: str,
     kind: str,
     columns: tuple[str, ...],
     names: tuple[str, ...],
     raw: NDArray[Any],
     rarity: Vector | None = None,
-) -> FeatureGroup:
-    """A group of raw features, one row per item; NaN where one is not known.
+) -> FeatureBlock:
+    """A block of raw features, one row per item; NaN where one is not known.
 
     Examples
     --------
     >>> import numpy as np
-    >>> from crowdsift.votes.item_features import standardised_group
+    >>> from crowdsift.votes.item_features import standardised_block
     >>> raw = np.array([[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]])
-    >>> group = standardised_group("g", "columns", ("a", "b"), ("a", "b"), raw)
-    >>> group.standardise(raw).round(2).tolist()
+    >>> block = standardised_block("g", "columns", ("a", "b"), ("a", "b"), raw)
+    >>> block.standardise(raw).round(2).tolist()
     [[-1.22, 0.0], [0.0, 0.0], [1.22, 0.0]]
     """
     raw = np.asarray(raw, np.float64)
@@ -105,4 +105,4 @@ def standardised_group(
     square = float((about**2).sum(axis=1).mean())
     factor = 1.0 / np.sqrt(square) if square > 0.0 else 0.0
     values = (about * factor).astype(np.float32)
-    return FeatureGroup(name, kind, columns, names, centre, scale, factor, rarity, values)
+    return FeatureBlock(name, kind, columns, names, centre, scale, factor, rarity, values)

@@ -153,7 +153,7 @@ _LEAST_OWN = 0.02  # of s: what an item has of its own
 _REST = 2e-3  # a share that a step would move by less is at rest
 _RELEASE = 3.0  # times that, from which on shares at rest move again
 _STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
-_LEAST_SHARE = 1e-6  # of ρ, below which a group is as good as not there
+_LEAST_SHARE = 1e-6  # of ρ, below which a block is as good as not there
 
 
 class WeightPosterior(NamedTuple):
@@ -182,21 +182,21 @@ class FeaturePrior(ItemPrior):
 
     Parameters
     ----------
-    groups
-        X_g, one row an item, columns centred, rows of mean square norm 1.
+    blocks
+        X_b, one row an item, columns centred, rows of mean square norm 1.
 
     Attributes
     ----------
     shares
-        ρ_g.
+        ρ_b.
     """
 
-    def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
-        self.groups = tuple(groups)
-        self.shares = np.full(len(groups), 0.5 / len(groups)) if shares is None else shares
-        self.n_items = len(groups[0])
-        self._step, self._stride = np.zeros(len(groups) + 1), np.ones(len(groups) + 1)
-        self._longest = np.full(len(groups) + 1, _STRIDE)
+    def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
+        self.blocks = tuple(blocks)
+        self.shares = np.full(len(blocks), 0.5 / len(blocks)) if shares is None else shares
+        self.n_items = len(blocks[0])
+        self._step, self._stride = np.zeros(len(blocks) + 1), np.ones(len(blocks) + 1)
+        self._longest = np.full(len(blocks) + 1, _STRIDE)
 
     @property
     def own(self) -> float:
@@ -205,19 +205,19 @@ class FeaturePrior(ItemPrior):
 
     @property
     def sizes(self) -> list[int]:
-        """The number of features of every group."""
-        return [group.shape[1] for group in self.groups]
+        """The number of features of every block."""
+        return [block.shape[1] for block in self.blocks]
 
     def design(self) -> Matrix:
         """Z."""
         parts = [
-            np.sqrt(share) * each for share, each in zip(self.shares, self.groups, strict=True)
+            np.sqrt(share) * each for share, each in zip(self.shares, self.blocks, strict=True)
         ]
         return np.concatenate(parts, axis=1)
 
     def fresh(self) -> FeaturePrior:
-        """The same groups with shares still to be learned."""
-        return type(self)(self.groups)
+        """The same blocks with shares still to be learned."""
+        return type(self)(self.blocks)
 
     def weights(self, run: ItemsState) -> WeightPosterior:
         """The posterior of w."""
@@ -228,7 +228,7 @@ class FeaturePrior(ItemPrior):
 
         At rest of EP the derivative of the evidence in a variance is that at fixed sites, and it
         is 0 where the variance is the squared norm of its effects over the number of them that
-        votes determine: ρ_g = |w_g|²/γ_g with γ_g = F_g - tr Cov(w_g)/ρ_g, and alike for s. All
+        votes determine: ρ_b = |w_b|²/γ_b with γ_b = F_b - tr Cov(w_b)/ρ_b, and alike for s. All
         are divided by their sum: the scale is held elsewhere.
         """
         squares, determined = self._squares(run)
@@ -253,9 +253,9 @@ class FeaturePrior(ItemPrior):
         self.shares = (1.0 - own) * found[:-1] / found[:-1].sum()
 
     def _squares(self, run: ItemsState) -> tuple[Vector, Vector]:
-        """αᵀX_gX_gᵀα and tr QX_gX_gᵀ of every group, then αᵀα and tr Q.
+        """αᵀX_bX_bᵀα and tr QX_bX_bᵀ of every block, then αᵀα and tr Q.
 
-        With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_g|²/ρ_g² and γ_g/ρ_g.
+        With α = C⁻¹m and Q = C⁻¹ - C⁻¹ΣC⁻¹ they are |w_b|²/ρ_b² and γ_b/ρ_b.
         """
         raise NotImplementedError
 
@@ -263,9 +263,9 @@ class FeaturePrior(ItemPrior):
 class DensePrior(FeaturePrior):
     """Few items: C, its inverse and Σ as matrices."""
 
-    def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
-        super().__init__([np.asarray(group, np.float64) for group in groups], shares)
-        self._grams = [group @ group.T for group in self.groups]
+    def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
+        super().__init__([np.asarray(block, np.float64) for block in blocks], shares)
+        self._grams = [block @ block.T for block in self.blocks]
         self._at: Vector | None = None
         self._system: SiteSystem | None = None
         self._inverse = self._sigma = np.empty((0, 0))
@@ -367,13 +367,13 @@ class LowRankPrior(FeaturePrior):
     where sites have moved; means are exact at any age of T, which then only preconditions.
     """
 
-    def __init__(self, groups: Sequence[Matrix], shares: Vector | None = None) -> None:
-        parts = [np.asarray(group, np.float32).T for group in groups]
+    def __init__(self, blocks: Sequence[Matrix], shares: Vector | None = None) -> None:
+        parts = [np.asarray(block, np.float32).T for block in blocks]
         rows = np.concatenate(parts) if len(parts) > 1 else np.ascontiguousarray(parts[0])
         ends = np.cumsum([len(part) for part in parts])[:-1]
         super().__init__([each.T for each in np.split(rows, ends)], shares)
         total = len(rows)
-        self._rows = rows  # one a feature; groups are views of it
+        self._rows = rows  # one a feature; blocks are views of it
         self._smoothed = np.zeros((0, 0), np.float32)  # Tᵀ
         # T S⁻¹Tᵀ: its diagonal, and what it adds to the variance of every pair.
         self._added: tuple[Vector, Vector] = np.zeros(0), np.zeros(0)
@@ -383,9 +383,9 @@ class LowRankPrior(FeaturePrior):
         self._fresh = False
 
     def fresh(self) -> LowRankPrior:
-        """The same groups, which are not copied; see the base."""
+        """The same blocks, which are not copied; see the base."""
         other = copy(self)
-        FeaturePrior.__init__(other, self.groups)
+        FeaturePrior.__init__(other, self.blocks)
         return other
 
     def is_expensive(self, n_pairs: int) -> bool:
@@ -459,9 +459,9 @@ class LowRankPrior(FeaturePrior):
     def _times(self, w: Vector) -> Vector:
         """Zw."""
         result, at = np.zeros(self.n_items), 0
-        for share, group in zip(self.shares, self.groups, strict=True):
-            size = group.shape[1]
-            result += group @ (np.sqrt(share) * w[at : at + size]).astype(np.float32)
+        for share, block in zip(self.shares, self.blocks, strict=True):
+            size = block.shape[1]
+            result += block @ (np.sqrt(share) * w[at : at + size]).astype(np.float32)
             at += size
         return result
 
@@ -470,7 +470,7 @@ class LowRankPrior(FeaturePrior):
         single = v.astype(np.float32)
         parts = [
             np.sqrt(share) * (single @ each).astype(np.float64)
-            for share, each in zip(self.shares, self.groups, strict=True)
+            for share, each in zip(self.shares, self.blocks, strict=True)
         ]
         return np.concatenate(parts)
 
@@ -588,12 +588,12 @@ def share_trials(run: Propagation, prior: FeaturePrior) -> Iterator[ShareTrial]:
 
 
 def _by_features(run: Propagation, prior: FeaturePrior) -> tuple[Vector, float]:
-    """Σ_g X_g w_g of every item, and the mean variance that weights leave to a difference."""
+    """Σ_b X_b w_b of every item, and the mean variance that weights leave to a difference."""
     found = prior.weights(run)
     ends = np.cumsum(prior.sizes)[:-1]
     means, variances = np.split(found.mean, ends), np.split(found.variances(), ends)
     part, spread = np.zeros(prior.n_items), 0.0
-    for share, X, mean, variance in zip(prior.shares, prior.groups, means, variances, strict=True):
+    for share, X, mean, variance in zip(prior.shares, prior.blocks, means, variances, strict=True):
         part += np.sqrt(share) * (X @ mean.astype(X.dtype))
         spread += share * float(np.einsum("kf,kf,f->", X, X, variance)) / prior.n_items
     return part, 2.0 * spread
