@@ -52,7 +52,7 @@ class Report:
         return f"Report({len(self.html):,} characters)"
 
     def _repr_html_(self) -> str:
-        """The page in a frame of its own: it can touch nothing of the notebook."""
+        """Return the page in a frame, so that it cannot change the notebook."""
         return (
             f'<iframe srcdoc="{escape(self.html)}" sandbox="allow-scripts" title="Report of a fit" '
             'style="width: 100%; height: 800px; border: 1px solid #8888; border-radius: 8px">'
@@ -113,7 +113,7 @@ def make_report(
 
 
 def _python_command(fit: Fit, source: str) -> str:
-    """What makes the fit and its report again in Python."""
+    """Return the Python code that makes the fit and its report again."""
     given = ", ".join(f"{name}={value!r}" for name, value in fit.parameters.items())
     votes = "votes" if source in ("votes", "-") else repr(source)
     summary = fit.summary

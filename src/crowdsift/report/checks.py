@@ -1,4 +1,4 @@
-"""Can you trust this? Every check is stated, whichever way it went."""
+"""The checks of a report: every question is stated with its answer, good or bad."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run_checks(facts: Facts) -> list[Check]:
 
 
 def overall(checks: list[Check]) -> tuple[State, str, str]:
-    """The answer to the question of the page: its state, a heading and a sentence.
+    """Return the answer that all checks give together: its state, a heading and a sentence.
 
     Examples
     --------
@@ -158,7 +158,7 @@ def first_badges(fit: Fit, joint: Table) -> NDArray[np.int64]:
 
 
 def top_sentences(facts: Facts) -> list[str]:
-    """Who shares first place by name, and on what the intervals count, in sentences.
+    """Return sentences on who may be the best and on what the intervals are based.
 
     Examples
     --------
@@ -300,7 +300,7 @@ def _drift(facts: Facts) -> Check | None:
 
 
 def _listed(names: list[str] | tuple[str, ...]) -> str:
-    """A few names, and how many more there are."""
+    """Return the first names in quotes, and how many more there are."""
     shown = abbreviated([label(name) for name in names[:_NAMED]], _LONGEST)
     more = f" and {count(len(names) - _NAMED)} more" if len(names) > _NAMED else ""
     return ", ".join(f"“{name}”" for name in shown) + more
@@ -340,7 +340,7 @@ def _item_votes(facts: Facts) -> Check:
 
 
 def _graded(value: float, limits: tuple[float, float]) -> State:
-    """Good up to the first limit, bad above the second."""
+    """Return "good" up to the first limit, "bad" above the second, "care" between."""
     return "good" if value <= limits[0] else "care" if value <= limits[1] else "bad"
 
 
@@ -414,7 +414,7 @@ def _sign(facts: Facts) -> Check:
 
 
 def _sign_by_gold(agree: int, disagree: int, title: str) -> Check:
-    """The sign where pairs with a known answer were given."""
+    """Check the sign by pairs with a known answer."""
     result = f"{count(agree)} of {many(agree + disagree, 'pair')} with a known answer agree"
     result += " with the ranking made without them."
     if agree > disagree:
@@ -475,7 +475,7 @@ def _one_worker(facts: Facts) -> Check:
 
 
 def _work_times(facts: Facts) -> Check | None:
-    """Who answers in a fraction of the usual time; shown, and no evidence of the fit."""
+    """Check who answers much faster than usual; times change no verdict."""
     table = facts.fit.worker_table
     if "median_seconds" not in table:
         return None

@@ -1,4 +1,4 @@
-"""Everything a report shows, as figures: gathered once, drawn elsewhere."""
+"""Everything that a report states: `gather` collects it, `checks` and `figures` use it."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ _PLAIN, _SIDES, _TIES = 0.25e-6, 3e-6, 6e-6
 
 @dataclass(frozen=True)
 class Facts:
-    """What a report states; where something could not be found out, the reason why.
+    """All that a report states; a text gives the reason where something is not known.
 
     Attributes
     ----------
@@ -166,7 +166,7 @@ def _why_no_refit(fit: Fit, votes: Comparisons, refit: bool | None) -> str:
 
 
 def refit_model(fit: Fit) -> Model:
-    """The model of a fit without the worker types that it looked for and did not find.
+    """Return the model of a fit without the worker types that it tried and did not keep.
 
     They cost many times the rest, and are not found in a part of the votes if not in all.
     """
@@ -183,12 +183,12 @@ def refit_model(fit: Fit) -> Model:
 
 
 def has_gold(fit: Fit) -> bool:
-    """Whether pairs with a known answer settled the sign; refits do not know them."""
+    """Return whether gold pairs settled the sign; refits do not use them."""
     return fit.summary.get("gold_pairs") is not None
 
 
 def _refit_seconds(fit: Fit, votes: Comparisons) -> float:
-    """What another fit would take on one core, roughly."""
+    """Estimate the seconds of another fit on one core."""
     rate = _TIES if "tie_width" in fit.worker_table else _SIDES if _has_sides(fit) else _PLAIN
     return rate * len(votes) * int(fit.summary["iterations"])
 
@@ -216,7 +216,7 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
 def _side_excess(
     fit: Fit, votes: Comparisons, scores: NDArray[np.float64]
 ) -> tuple[float, float, float] | None:
-    """Votes for the left item beyond those that scores and reliabilities predict, as a share."""
+    """Return the share of votes for the left item beyond what scores and reliabilities predict."""
     counted = votes.weight * (votes.outcome != 0.5)
     total = float(counted.sum(dtype=np.float64))
     if not votes.sides_known or not total:
@@ -233,7 +233,7 @@ def _side_excess(
 
 
 def _fingerprint(votes: Comparisons) -> str:
-    """Equal for equal votes, whatever file or order they came in."""
+    """Return a digest that is equal for equal votes, independent of file and order."""
     result = sha256()
     for column in (*votes.columns, votes.offsets):
         for rows in parts(column):
@@ -242,7 +242,7 @@ def _fingerprint(votes: Comparisons) -> str:
 
 
 class Evidence(NamedTuple):
-    """None where something is not known, or would take long.
+    """Results of checks; None where a result is not known or would take long.
 
     Attributes
     ----------
@@ -260,7 +260,7 @@ class Evidence(NamedTuple):
 
     @classmethod
     def of(cls, fit: Fit) -> Evidence:
-        """All that is cheap to find out of a fit that holds its votes."""
+        """Run the checks that are cheap for a fit with its votes."""
         joint = joint_of(fit)
         if fit.votes is None or len(fit.votes) > _MOST_VOTES:
             return cls(joint)
@@ -275,7 +275,7 @@ class Evidence(NamedTuple):
 
 
 def joint_of(fit: Fit) -> Table | None:
-    """Joint statements about all items; None of many, or of a method without intervals."""
+    """Return joint statements about all items; None for many items or without intervals."""
     if fit.item_table.height > MOST_ITEMS:
         return None
     try:
@@ -320,18 +320,18 @@ class Population:
 
     @property
     def judged(self) -> bool:
-        """Whether the method gives verdicts."""
+        """Return whether the method gives verdicts."""
         return bool((self.verdict != "").any())
 
     @property
     def flagged_share(self) -> float:
-        """Share of the votes that come from flagged workers."""
+        """Return the share of the votes that come from flagged workers."""
         total = float(self.votes.sum())
         return float(self.votes[self.flagged].sum()) / total if total else 0.0
 
 
 def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
-    """What can be said of the workers of a fit, with its votes or without."""
+    """Describe the workers of a fit, with its votes or without."""
     table = fit.worker_table
     count = table["comparisons"].astype(np.float64)
     level = random_level(model_of(fit))
@@ -356,7 +356,7 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
 def reliability_density(
     fit: Fit, points: int = 121
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]] | None:
-    """The distribution of reliabilities in the crowd: the mean of all workers' posteriors.
+    """Return the distribution of reliabilities: the mean of all workers' posteriors.
 
     In `sift` this is, but for its small prior part, the distribution that was learned.
 
@@ -405,7 +405,7 @@ class Dispute(NamedTuple):
 
 
 def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 12) -> list[Dispute]:
-    """Pairs with votes on both sides, the most divided first; flagged workers do not count.
+    """Return pairs with votes on both sides, the most divided first, without flagged workers.
 
     Pairs are ordered by the lower end of the 90 % interval (Wilson's) of the share of the
     smaller side, so that 12 : 11 stands before 2 : 2 and before 20 : 4.

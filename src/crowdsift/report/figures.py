@@ -53,195 +53,30 @@ _LETTER = 6.7  # the width of a letter, roughly
 _TIP = 300  # characters of a label under the pointer
 
 
-def number(value: float) -> str:
-    """A coordinate: one decimal, no trailing zero.
+@dataclass(frozen=True)
+class Chart:
+    """A figure in units of its data; `draw` makes SVG of it, `crowdsift.plots` axes of matplotlib.
 
-    Examples
-    --------
-    >>> from crowdsift.report.figures import number
-    >>> number(3.0), number(2.26)
-    ('3', '2.3')
-    """
-    text = f"{value:.1f}"
-    return text[:-2] if text.endswith(".0") else text
-
-
-def isolated(text: str) -> str:
-    """Text that cannot turn its surroundings around, whatever direction it is written in."""
-    return f"\u2068{text}\u2069"
-
-
-class Scale:
-    """A linear (or logarithmic) map from values to coordinates.
-
-    Examples
-    --------
-    >>> from crowdsift.report.figures import Scale
-    >>> Scale(0, 10, 100, 200)(5)
-    150.0
-    """
-
-    def __init__(
-        self, low: float, high: float, begin: float, end: float, *, log: bool = False
-    ) -> None:
-        self.log, self.low, self.high = log, low, high
-        self._low, self._high = (log10(low), log10(high)) if log else (low, high)
-        self._begin, self._end = begin, end
-
-    def __call__(self, values: Any) -> Any:
-        """Return the coordinate of a value, or of every value of an array."""
-        at = np.log10(np.maximum(values, 1e-300)) if self.log else values
-        width = self._high - self._low or 1.0
-        return self._begin + (at - self._low) / width * (self._end - self._begin)
-
-    def ticks(self, most: int = 6) -> list[float]:
-        """Round values inside the scale."""
-        if not self.log:
-            return nice_ticks(self.low, self.high, most)
-        powers = range(floor(self._low), ceil(self._high) + 1)
-        decades = self._high - self._low
-        steps = tuple(range(1, 10)) if decades < 0.7 else (1, 2, 5) if decades < 3 else (1,)
-        return [
-            step * 10.0**power
-            for power in powers
-            for step in steps
-            if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001
-        ]
-
-
-def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
-    """At most so many round values from low to high.
-
-    Examples
-    --------
-    >>> from crowdsift.report.figures import nice_ticks
-    >>> nice_ticks(0, 1, 6)
-    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
-    """
-    if not high > low:
-        return [low]
-    raw = (high - low) / max(most - 1, 1)
-    power = 10.0 ** floor(log10(raw))
-    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
-    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
-    return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]
-
-
-def _title(tip: str) -> str:
-    """Return the text that appears under the pointer."""
-    return f"<title>{escape(tip)}</title>" if tip else ""
-
-
-class Drawing:
-    """An SVG picture under construction.
-
-    Parameters
+    Attributes
     ----------
-    width, height
-        Of the picture, in its own units; one is a pixel at full size.
     title
-        What the picture shows, for those who cannot see it.
-
-    Examples
-    --------
-    >>> from crowdsift.report.figures import Drawing
-    >>> picture = Drawing(10, 10, "A <line>")
-    >>> picture.line(0, 0, 10, 10, "axis")
-    >>> "&lt;line&gt;" in picture.text() and "<line " in picture.text()
-    True
+        What the figure shows, for those who cannot see it.
+    x, y, marks
+        The axes and the layers.
+    height, left, right
+        Of the SVG, in pixels; the right margin of a wide and of a narrow screen.
+    square
+        Whether the SVG is as high as wide, and `height` at most.
     """
 
-    def __init__(self, width: float, height: float, title: str) -> None:
-        self.width, self.height = width, height
-        self._parts: list[str] = []
-        self._title = title
-
-    def text(self) -> str:
-        """The finished picture."""
-        title = escape(self._title)
-        return (
-            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
-            f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
-            f'aria-label="{title}">' + "".join(self._parts) + "</svg>"
-        )
-
-    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
-        """A straight line."""
-        self._parts.append(
-            f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" '
-            f'class="{kind}"/>'
-        )
-
-    def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
-        """A circle, with a text that appears under the pointer."""
-        self._parts.append(
-            f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}">'
-            f"{_title(tip)}</circle>"
-        )
-
-    def rectangle(self, x: float, y: float, width: float, height: float, kind: str) -> None:
-        """A rectangle."""
-        self._parts.append(
-            f'<rect x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.0))}" '
-            f'height="{number(max(height, 0.0))}" class="{kind}"></rect>'
-        )
-
-    def path(self, points: Iterable[tuple[float, float]], kind: str, closed: bool = False) -> None:
-        """A broken line through points."""
-        joined = "L".join(f"{number(x)} {number(y)}" for x, y in points)
-        if joined:
-            self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
-
-    def dots(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
-        """Many dots as one shape: strokes of no length with round ends.
-
-        Of very many only one in two by two points is drawn, so that the picture stays small.
-        """
-        at: Iterable[tuple[float, float]] = zip(xs, ys, strict=True)
-        if len(xs) > _MANY_DOTS:
-            at = ((2.0 * round(x / 2.0), 2.0 * round(y / 2.0)) for x, y in at)
-        places = sorted({(number(x), number(y)) for x, y in at})
-        if places:
-            joined = "".join(f"M{x} {y}h0" for x, y in places)
-            self._parts.append(f'<path d="{joined}" class="{kind}"/>')
-
-    def label(self, x: float, y: float, text: str, kind: str = "tick", tip: str = "") -> None:
-        """Text; its anchor and size are the class's."""
-        self._parts.append(
-            f'<text x="{number(x)}" y="{number(y)}" class="{kind}">'
-            f"{escape(text)}{_title(tip)}</text>"
-        )
-
-    def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
-        """Grid lines, figures and the title of a horizontal axis."""
-        ticks = scale.ticks(most)
-        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
-            self.line(scale(tick), top, scale(tick), bottom, "grid")
-            self.label(scale(tick), bottom + 16, result, "tick middle")
-        self.label(0.5 * (scale(scale.low) + scale(scale.high)), bottom + 36, title, "name middle")
-
-    def axis_y(self, scale: Scale, left: float, right: float, title: str, most: int = 6) -> None:
-        """Grid lines, figures and, above them, the title of a vertical axis."""
-        ticks = scale.ticks(most)
-        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
-            self.line(left, scale(tick), right, scale(tick), "grid")
-            self.label(left - 6, scale(tick) + 4, result, "tick end")
-        self.label(4, 14, title, "name")
-
-
-def tick_labels(ticks: Sequence[float]) -> list[str]:
-    """The figures of an axis, all with as many decimals as one of them needs.
-
-    Examples
-    --------
-    >>> from crowdsift.report.figures import tick_labels
-    >>> tick_labels([0.0, 0.5, 1.0]), tick_labels([1.0, 10.0, 1000.0])
-    (['0.0', '0.5', '1.0'], ['1', '10', '1,000'])
-    """
-    decimals = next(
-        (n for n in range(7) if all(abs(t - round(t, n)) < 1e-9 * max(abs(t), 1) for t in ticks)), 7
-    )
-    return [f"{t:,.{decimals}f}".replace("-", "\u2212") for t in ticks]
+    title: str
+    x: Axis
+    y: Axis
+    marks: list[Mark]
+    height: float
+    left: float = 46.0
+    right: tuple[float, float] = (12.0, 12.0)
+    square: bool = False
 
 
 class Axis(NamedTuple):
@@ -279,32 +114,6 @@ class Mark(NamedTuple):
     name: str = ""
     tips: Sequence[str] = ()
     size: float = 5.0
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A figure in units of its data; `draw` makes SVG of it, `crowdsift.plots` axes of matplotlib.
-
-    Attributes
-    ----------
-    title
-        What the figure shows, for those who cannot see it.
-    x, y, marks
-        The axes and the layers.
-    height, left, right
-        Of the SVG, in pixels; the right margin of a wide and of a narrow screen.
-    square
-        Whether the SVG is as high as wide, and `height` at most.
-    """
-
-    title: str
-    x: Axis
-    y: Axis
-    marks: list[Mark]
-    height: float
-    left: float = 46.0
-    right: tuple[float, float] = (12.0, 12.0)
-    square: bool = False
 
 
 def draw(chart: Chart, width: float) -> str:
@@ -416,7 +225,7 @@ def scores_chart(fit: Fit) -> Chart:
 
 
 def _smooth(values: NDArray[np.float64], k: int) -> NDArray[np.float64]:
-    """A running mean over a hundredth of the items: a band one can read."""
+    """Return a running mean over a hundredth of the items, which makes a readable band."""
     window = k // 100 | 1
     padded = np.pad(values, window // 2, mode="edge")
     total = np.cumsum(np.insert(padded, 0, 0.0))
@@ -456,7 +265,7 @@ def convergence_chart(method: str, trace: tuple[float, ...]) -> Chart:
 
 
 def trace_name(method: str) -> str:
-    """What the trace of a fit holds.
+    """Return the name of what the trace of a fit holds.
 
     Examples
     --------
@@ -484,7 +293,7 @@ class Slope(NamedTuple):
 
 
 def slopes(fit: Fit, code: NDArray[np.int64], found: Without, best: int, most: int) -> list[Slope]:
-    """Return at most so many items of the first component, the best with all or with fewer votes.
+    """Return at most `most` items of the first component that are among the best in either ranking.
 
     Parameters
     ----------
@@ -629,3 +438,194 @@ def verdict_bar(population: Population) -> str:
         '<svg class="share" width="100%" height="18" role="img" '
         f'aria-label="Votes by verdict">{"".join(parts)}</svg>'
     )
+
+
+class Drawing:
+    """An SVG picture under construction.
+
+    Parameters
+    ----------
+    width, height
+        Of the picture, in its own units; one is a pixel at full size.
+    title
+        What the picture shows, for those who cannot see it.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import Drawing
+    >>> picture = Drawing(10, 10, "A <line>")
+    >>> picture.line(0, 0, 10, 10, "axis")
+    >>> "&lt;line&gt;" in picture.text() and "<line " in picture.text()
+    True
+    """
+
+    def __init__(self, width: float, height: float, title: str) -> None:
+        self.width, self.height = width, height
+        self._parts: list[str] = []
+        self._title = title
+
+    def text(self) -> str:
+        """Return the finished picture."""
+        title = escape(self._title)
+        return (
+            f'<svg viewBox="0 0 {number(self.width)} {number(self.height)}" '
+            f'width="{number(self.width)}" height="{number(self.height)}" role="img" '
+            f'aria-label="{title}">' + "".join(self._parts) + "</svg>"
+        )
+
+    def line(self, x1: float, y1: float, x2: float, y2: float, kind: str) -> None:
+        """Add a straight line."""
+        self._parts.append(
+            f'<line x1="{number(x1)}" y1="{number(y1)}" x2="{number(x2)}" y2="{number(y2)}" '
+            f'class="{kind}"/>'
+        )
+
+    def circle(self, x: float, y: float, radius: float, kind: str, tip: str = "") -> None:
+        """Add a circle, with a text that appears under the pointer."""
+        self._parts.append(
+            f'<circle cx="{number(x)}" cy="{number(y)}" r="{number(radius)}" class="{kind}">'
+            f"{_title(tip)}</circle>"
+        )
+
+    def rectangle(self, x: float, y: float, width: float, height: float, kind: str) -> None:
+        """Add a rectangle."""
+        self._parts.append(
+            f'<rect x="{number(x)}" y="{number(y)}" width="{number(max(width, 0.0))}" '
+            f'height="{number(max(height, 0.0))}" class="{kind}"></rect>'
+        )
+
+    def path(self, points: Iterable[tuple[float, float]], kind: str, closed: bool = False) -> None:
+        """Add a line through points."""
+        joined = "L".join(f"{number(x)} {number(y)}" for x, y in points)
+        if joined:
+            self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
+
+    def dots(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
+        """Add many dots as one shape: strokes of no length with round ends.
+
+        Of very many only one in two by two points is drawn, so that the picture stays small.
+        """
+        at: Iterable[tuple[float, float]] = zip(xs, ys, strict=True)
+        if len(xs) > _MANY_DOTS:
+            at = ((2.0 * round(x / 2.0), 2.0 * round(y / 2.0)) for x, y in at)
+        places = sorted({(number(x), number(y)) for x, y in at})
+        if places:
+            joined = "".join(f"M{x} {y}h0" for x, y in places)
+            self._parts.append(f'<path d="{joined}" class="{kind}"/>')
+
+    def label(self, x: float, y: float, text: str, kind: str = "tick", tip: str = "") -> None:
+        """Add text; its class decides anchor and size."""
+        self._parts.append(
+            f'<text x="{number(x)}" y="{number(y)}" class="{kind}">'
+            f"{escape(text)}{_title(tip)}</text>"
+        )
+
+    def axis_x(self, scale: Scale, top: float, bottom: float, title: str, most: int = 6) -> None:
+        """Add grid lines, tick labels and the title of a horizontal axis."""
+        ticks = scale.ticks(most)
+        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
+            self.line(scale(tick), top, scale(tick), bottom, "grid")
+            self.label(scale(tick), bottom + 16, result, "tick middle")
+        self.label(0.5 * (scale(scale.low) + scale(scale.high)), bottom + 36, title, "name middle")
+
+    def axis_y(self, scale: Scale, left: float, right: float, title: str, most: int = 6) -> None:
+        """Add grid lines, tick labels and, above them, the title of a vertical axis."""
+        ticks = scale.ticks(most)
+        for tick, result in zip(ticks, tick_labels(ticks), strict=True):
+            self.line(left, scale(tick), right, scale(tick), "grid")
+            self.label(left - 6, scale(tick) + 4, result, "tick end")
+        self.label(4, 14, title, "name")
+
+
+def _title(tip: str) -> str:
+    """Return the text that appears under the pointer."""
+    return f"<title>{escape(tip)}</title>" if tip else ""
+
+
+def number(value: float) -> str:
+    """Return a coordinate with one decimal and no trailing zero.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import number
+    >>> number(3.0), number(2.26)
+    ('3', '2.3')
+    """
+    text = f"{value:.1f}"
+    return text[:-2] if text.endswith(".0") else text
+
+
+def isolated(text: str) -> str:
+    """Return text that cannot change the direction of the text around it."""
+    return f"\u2068{text}\u2069"
+
+
+def tick_labels(ticks: Sequence[float]) -> list[str]:
+    """Return the labels of ticks, all with as many decimals as one of them needs.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import tick_labels
+    >>> tick_labels([0.0, 0.5, 1.0]), tick_labels([1.0, 10.0, 1000.0])
+    (['0.0', '0.5', '1.0'], ['1', '10', '1,000'])
+    """
+    decimals = next(
+        (n for n in range(7) if all(abs(t - round(t, n)) < 1e-9 * max(abs(t), 1) for t in ticks)), 7
+    )
+    return [f"{t:,.{decimals}f}".replace("-", "\u2212") for t in ticks]
+
+
+class Scale:
+    """A linear (or logarithmic) map from values to coordinates.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import Scale
+    >>> Scale(0, 10, 100, 200)(5)
+    150.0
+    """
+
+    def __init__(
+        self, low: float, high: float, begin: float, end: float, *, log: bool = False
+    ) -> None:
+        self.log, self.low, self.high = log, low, high
+        self._low, self._high = (log10(low), log10(high)) if log else (low, high)
+        self._begin, self._end = begin, end
+
+    def __call__(self, values: Any) -> Any:
+        """Return the coordinate of a value, or of every value of an array."""
+        at = np.log10(np.maximum(values, 1e-300)) if self.log else values
+        width = self._high - self._low or 1.0
+        return self._begin + (at - self._low) / width * (self._end - self._begin)
+
+    def ticks(self, most: int = 6) -> list[float]:
+        """Return round values inside the scale."""
+        if not self.log:
+            return nice_ticks(self.low, self.high, most)
+        powers = range(floor(self._low), ceil(self._high) + 1)
+        decades = self._high - self._low
+        steps = tuple(range(1, 10)) if decades < 0.7 else (1, 2, 5) if decades < 3 else (1,)
+        return [
+            step * 10.0**power
+            for power in powers
+            for step in steps
+            if self.low * 0.999 <= step * 10.0**power <= self.high * 1.001
+        ]
+
+
+def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
+    """Return at most `most` round values from low to high.
+
+    Examples
+    --------
+    >>> from crowdsift.report.figures import nice_ticks
+    >>> nice_ticks(0, 1, 6)
+    [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
+    """
+    if not high > low:
+        return [low]
+    raw = (high - low) / max(most - 1, 1)
+    power = 10.0 ** floor(log10(raw))
+    step = next(s * power for s in (1, 2, 2.5, 5, 10) if s * power >= raw * 0.999)
+    first, last = ceil(low / step - 1e-9), floor(high / step + 1e-9)
+    return [round(k * step, 12) + 0.0 for k in range(first, last + 1)]

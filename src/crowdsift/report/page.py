@@ -1,4 +1,4 @@
-"""The page: facts and pictures into the template, tables as compact JSON."""
+"""The page: facts and figures in a template, tables as compact JSON; and a fit in a notebook."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _NOTEBOOK_LABEL = 60
 
 
 def render(facts: Facts, *, title: str, command: str) -> str:
-    """The whole report as one HTML page.
+    """Return the whole report as one HTML page.
 
     Parameters
     ----------
@@ -126,7 +126,7 @@ def render(facts: Facts, *, title: str, command: str) -> str:
 
 @cache
 def environment() -> Environment:
-    """The templates; everything that goes in is escaped."""
+    """Return the environment of the templates, which escapes all values."""
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     return Environment(
@@ -139,14 +139,14 @@ def environment() -> Environment:
 
 
 def _hash(text: str) -> str:
-    """What allows exactly this text in the page's content security policy."""
+    """Return the hash that allows this text in the page's content security policy."""
     return "sha256-" + b64encode(sha256(text.encode()).digest()).decode()
 
 
 def bar(
     value: float | None, low: float | None, high: float | None, scale: list[float]
 ) -> list[str]:
-    """Where a dot and the ends of its interval stand, in per cent of the width.
+    """Return the positions of a value and the ends of its interval, in per cent of the width.
 
     Examples
     --------
@@ -187,7 +187,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
 
 
 def _without(facts: Facts) -> dict[str, Any]:
-    """The two rankings in words, and the items that move most."""
+    """Compare the rankings with and without flagged workers, and list the items that move most."""
     found = facts.without
     if isinstance(found, str):
         return {"why_not": found}
@@ -219,7 +219,7 @@ def _without(facts: Facts) -> dict[str, Any]:
 
 
 def _disputes(facts: Facts) -> dict[str, Any]:
-    """Divided pairs with the names and the fit's own view of them."""
+    """Return divided pairs with their names and how sure the fit is of their order."""
     found = facts.disputes
     if isinstance(found, str):
         return {"why_not": found, "pairs": []}
@@ -254,7 +254,7 @@ def _disputes(facts: Facts) -> dict[str, Any]:
 
 
 def _better(facts: Facts, ones: list[Any], twos: list[Any]) -> list[float | None]:
-    """How sure the fit is that the first is truly better; None where it does not say."""
+    """Return the probabilities that the first items are better; None where they are not known."""
     try:
         return [float(p) for p in np.atleast_1d(facts.fit.better(ones, twos))]
     except RequestError:
@@ -291,7 +291,7 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
 
 
 def item_columns(facts: Facts) -> dict[str, Any]:
-    """The leaderboard as columns."""
+    """Return the leaderboard as columns."""
     table = facts.fit.shown_items
     columns = _ranking(table)
     if by := facts.fit.context_columns:
@@ -308,7 +308,7 @@ def item_columns(facts: Facts) -> dict[str, Any]:
 
 
 def worker_columns(facts: Facts) -> dict[str, Any]:
-    """The workers as columns, the flagged ones first, then by votes."""
+    """Return the workers as columns, flagged ones first, then by votes."""
     table, population = facts.fit.worker_table, facts.population
     place = {word: len(VERDICTS) - i for i, word in enumerate(VERDICTS)}
     severity = np.array([place.get(word, 99) for word in population.verdict.tolist()])
@@ -344,7 +344,7 @@ def worker_columns(facts: Facts) -> dict[str, Any]:
 
 
 def overall_columns(facts: Facts) -> dict[str, Any] | None:
-    """The best items over all contexts, where there is such a ranking."""
+    """Return the best items over all contexts; None without such a ranking."""
     if facts.fit.overall_ranking is None:
         return None
     table = facts.fit.overall_ranking.shown_items
@@ -354,7 +354,7 @@ def overall_columns(facts: Facts) -> dict[str, Any] | None:
 
 
 def _ranking(table: Table) -> dict[str, NDArray[Any]]:
-    """The columns of a leaderboard."""
+    """Return the columns of a leaderboard."""
     return {
         "rank": table["rank"],
         "name": table["item"],
@@ -369,13 +369,13 @@ def _ranking(table: Table) -> dict[str, NDArray[Any]]:
 
 
 def scale_words(facts: Facts) -> dict[str, str]:
-    """What scores are called, and where their level comes from."""
+    """Return what scores are called, and where their level comes from."""
     name = score_name(facts.fit)
     return {"score_name": name[0].upper() + name[1:], "scale_text": scale_text(facts.fit)}
 
 
 def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
-    """Columns as lists: texts as they read, numbers to six digits, None where missing."""
+    """Return columns as lists: labels as texts, numbers to six digits, None where missing."""
     result: dict[str, Any] = {"total": len(next(iter(columns.values())))}
     texts = {
         name: [label(value) for value in column[:MOST_ROWS]]
@@ -400,7 +400,7 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 
 def _rows_within(texts: dict[str, list[str]], others: int) -> int:
-    """How many rows fit into `MOST_BYTES`, each of its texts and so many bytes of other values."""
+    """Return how many rows fit into `MOST_BYTES`, each with `others` bytes beside its texts."""
     sizes = [
         sum(len(as_json(text).encode()) for text in row)
         for row in zip(*texts.values(), strict=True)
@@ -409,7 +409,7 @@ def _rows_within(texts: dict[str, list[str]], others: int) -> int:
 
 
 def value_range(*columns: Any) -> list[float]:
-    """The limits of all values, with a little air."""
+    """Return the limits of all values with a small margin."""
     values = np.concatenate([np.atleast_1d(np.asarray(c, np.float64)) for c in columns])
     values = values[np.isfinite(values)]
     if not len(values):
@@ -420,7 +420,7 @@ def value_range(*columns: Any) -> list[float]:
 
 
 def as_json(value: Any) -> str:
-    """JSON that no HTML parser can take for markup."""
+    """Return JSON that no HTML parser can take for markup."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     for mark, code in (("<", "003c"), (">", "003e"), ("&", "0026"), ("\u2028", "2028"),
                        ("\u2029", "2029")):  # fmt: skip
@@ -429,7 +429,7 @@ def as_json(value: Any) -> str:
 
 
 def what_is_followed(fit: Fit) -> dict[str, Any] | None:
-    """The section of a report on covariates and features; None where neither is used.
+    """Return the section on covariates and features of items; None where neither is used.
 
     Examples
     --------
@@ -452,7 +452,7 @@ def what_is_followed(fit: Fit) -> dict[str, Any] | None:
 
 
 def _judges(fit: Fit) -> list[dict[str, Any]]:
-    """Coefficients of the workers with the most votes, a row per worker and covariate."""
+    """Return coefficients of the workers with the most votes, a row per worker and covariate."""
     table = fit.coefficients
     if table is None:
         return []
@@ -465,7 +465,7 @@ def _judges(fit: Fit) -> list[dict[str, Any]]:
 
 
 def _both_scores(fit: Fit) -> list[dict[str, Any]]:
-    """The best items with covariates held equal and as they are."""
+    """Return the best items with covariates held equal and as they are."""
     items = fit.item_table
     if "score_as_is" not in items:
         return []
@@ -481,7 +481,7 @@ def _both_scores(fit: Fit) -> list[dict[str, Any]]:
 
 
 def fit_html(fit: Fit) -> str:
-    """The head of the leaderboard and how the fit went, as a fragment of HTML.
+    """Return the head of the leaderboard and how the fit went, as HTML for a notebook.
 
     Examples
     --------

@@ -52,7 +52,7 @@ _LONGEST = 36
 
 
 def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None = None) -> Axes:
-    """The best items with the intervals of their scores, or of their ranks.
+    """Draw the best items with the intervals of their scores, or of their ranks.
 
     Parameters
     ----------
@@ -89,7 +89,7 @@ def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None
 
 
 def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
-    """Reliability against votes, coloured by verdict, the crowd's distribution behind it.
+    """Draw reliability against votes by verdict, the crowd's distribution behind it.
 
     Parameters
     ----------
@@ -115,7 +115,7 @@ def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
 
 
 def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None = None) -> Axes:
-    """Predicted against observed shares, in %, of votes left out; costs one more fit.
+    """Draw predicted against observed shares of left-out votes, in %; costs one more fit.
 
     Parameters
     ----------
@@ -144,7 +144,7 @@ def calibration(fit: Fit, votes: Comparisons | None = None, *, ax: Axes | None =
 def without_flagged(
     fit: Fit, votes: Comparisons | None = None, top: int = 15, *, ax: Axes | None = None
 ) -> Axes:
-    """The best items with all votes and without those of flagged workers; costs one more fit.
+    """Draw the best items with all votes and without flagged workers; costs one more fit.
 
     Parameters
     ----------
@@ -189,7 +189,7 @@ def without_flagged(
 
 
 def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
-    """The approximate evidence (sift) or the objective, iteration by iteration.
+    """Draw the approximate evidence (sift) or the objective, iteration by iteration.
 
     Parameters
     ----------
@@ -235,7 +235,7 @@ def _draw(chart: Chart, ax: Axes) -> Axes:
 
 
 def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
-    """The votes given, or those that the fit holds."""
+    """Return the given votes, or those that the fit holds."""
     known = fit.votes if votes is None else votes
     if known is None:
         raise RequestError(ABSENT)
@@ -243,7 +243,7 @@ def _votes(fit: Fit, votes: Comparisons | None) -> Comparisons:
 
 
 def _axes(ax: Axes | None, height: float) -> Axes:
-    """The axes given, or new ones."""
+    """Return the given axes, or new ones."""
     if ax is not None:
         return ax
     try:
@@ -254,7 +254,7 @@ def _axes(ax: Axes | None, height: float) -> Axes:
 
 
 def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
-    """Plain figures on a logarithmic axis; between powers of ten only where there are few."""
+    """Label a logarithmic axis with plain numbers; minor ticks only on a short axis."""
     from matplotlib.ticker import FuncFormatter, NullFormatter
 
     plain = FuncFormatter(lambda value, _: f"{value:,.0f}")
@@ -264,7 +264,7 @@ def _whole_numbers(ax: Axes, values: NDArray[np.float64]) -> None:
 
 
 def _text(fit: Fit, row: int) -> str:
-    """The name of an item, by its row."""
+    """Return the name of an item by its row."""
     return shortened(item_label(fit.labels[row], fit.summary.get("by")), _LONGEST)
 
 

@@ -1,4 +1,4 @@
-"""Progress for a person at a terminal or in a notebook: the stage, how far it is, the time left."""
+"""Progress bars for a terminal or a notebook: the stage, how far it is, the time left."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _WINDOW = 6  # iterations by which the rate of convergence is judged
 
 
 class Forecast:
-    """How far a fit is and how long it may still take, from the measures of its iterations.
+    """Estimates how far a fit is and how long it may take, from the measures of its iterations.
 
     Measures fall by about the same factor an iteration; the last few tell the factor.
 
@@ -53,7 +53,7 @@ class Forecast:
 
     @property
     def share(self) -> float | None:
-        """The part of the way, in logarithms of the measure; None where nothing can be said."""
+        """Return the share of the way, in logarithms of the measure; None if unknown."""
         if self._tolerance is None or not self._seen:
             return None
         first, now = self._seen[0][1], self._seen[-1][1]
@@ -63,7 +63,7 @@ class Forecast:
 
     @property
     def seconds_left(self) -> float | None:
-        """Until the measure is at the tolerance, at the rate of the last iterations."""
+        """Return the seconds until the tolerance is met, at the rate of the last iterations."""
         if self._tolerance is None or len(self._seen) < 3:
             return None
         (one, high, begun), (two, low, ended) = self._seen[-_WINDOW:][0], self._seen[-1]
@@ -123,7 +123,7 @@ def fit_progress(
 
 @contextmanager
 def progress_bar(title: str = "Fitting", tolerance: float | None = None) -> Iterator[Progress]:
-    """A progress bar for `fit`, in a notebook or at a terminal.
+    """Show a progress bar for `fit`, in a notebook or at a terminal.
 
     Parameters
     ----------
@@ -156,7 +156,7 @@ def progress_bar(title: str = "Fitting", tolerance: float | None = None) -> Iter
 
 
 def _notebook_bar(title: str, tolerance: float | None) -> Iterator[Progress]:
-    """A bar below a notebook's cell; needs what every notebook has and nothing else."""
+    """Show a bar below a notebook's cell."""
     shown: Any = import_module("IPython.display")
     forecast, begun = Forecast(tolerance), time.monotonic()
     handle = shown.display(shown.HTML(escape(title)), display_id=True)

@@ -1,4 +1,4 @@
-"""Tables and progress for a person at a terminal."""
+"""Tables of fits and evaluations for a terminal."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _STYLES = {
 
 
 def _console() -> Console:
-    """Standard output, as wide as the terminal; without a limit where it is none."""
+    """Return standard output, as wide as the terminal; without a limit if it is not a terminal."""
     terminal = sys.stdout is not None and sys.stdout.isatty()
     return Console() if terminal else Console(width=_NO_WIDTH)
 
@@ -82,7 +82,7 @@ def _tables(fit: Fit, width: int) -> list[tuple[str, Table]]:
 
 
 def _covariate_table(fit: Fit) -> tuple[str, Table]:
-    """What sways votes beside quality: the crowd's coefficients, and how far workers differ."""
+    """Return the crowd's coefficients of covariates, and how far workers differ."""
     table = Table()
     heads = ("crowd", f"{level_text(fit.level)} interval", "workers differ by", "evidence")
     for name in ("covariate", *heads):
@@ -165,7 +165,7 @@ def _show_left_out(records: list[dict[str, Any]]) -> None:
 
 
 def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
-    """The best items; labels take the room that the figures leave."""
+    """Return the best items; labels take the width that numbers leave."""
     items, by = fit.shown_items, fit.context_columns
     best = np.lexsort((items["component"], items["rank"]))[:_SHOWN]
     shown = _Rows({name: column[best] for name, column in items.items()}).records()
@@ -194,7 +194,7 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
 
 
 def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """The texts of every column of figures, the rank first; columns without any are left out."""
+    """Return the texts of every column of numbers, the rank first, without empty columns."""
     items, by = fit.shown_items, fit.context_columns
     points = fit.summary.get("scale") == "elo"
     form, ends = ("{:z.0f}", 0) if points else ("{:z.3f}", 2)
@@ -222,7 +222,7 @@ def _most_label(width: int) -> int:
 
 
 def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
-    """The workers to look at; their names are never cut, other columns rather go."""
+    """Return the workers to look at; other columns are left out before names are cut."""
     kept = ("reliable", "undecided")  # of whom there is nothing to be done
     level = random_level(model_of(fit))
     rows = [row for row in fit.worker_table.records() if row["verdict"] not in kept]
@@ -265,7 +265,7 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
 
 
 def _plain(value: Any) -> str:
-    """A label as one line of text; escape sequences must not reach the terminal raw."""
+    """Return a label as one line of text without escape sequences."""
     return words.label(" ".join(str(value).split()))
 
 

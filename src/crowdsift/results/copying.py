@@ -67,7 +67,7 @@ _LINKS, _SEEDS, _LARGEST = 200, 40, 8  # pairs, starts of groups and workers of 
 
 
 class Copying(NamedTuple):
-    """Who copies whom, and who repeats himself.
+    """Workers who copy each other or repeat themselves.
 
     Attributes
     ----------
@@ -87,7 +87,7 @@ class Copying(NamedTuple):
 
 
 def copying(fit: Fit) -> Copying:
-    """Workers who answer too much alike; see `Fit.copying`."""
+    """Find workers who answer too much alike; see `Fit.copying`."""
     votes = fit.votes
     if votes is None:
         raise RequestError("a fit that was loaded does not hold its votes; fit them again")
@@ -120,7 +120,7 @@ def copying(fit: Fit) -> Copying:
 
 
 def _probability(fit: Fit, votes: Comparisons) -> Vector:
-    """P(first preferred) of every vote by its own worker, never quite sure."""
+    """Return P(first preferred) of every vote by its worker, bounded away from 0 and 1."""
     row = positions(votes.items, fit.labels)
     score = fit.item_table["score"].astype(np.float64)[row]
     model = model_of(fit)
@@ -152,12 +152,12 @@ class _Pairs(NamedTuple):
 
 
 def _repeated(cells: Cells, rho: Vector) -> Vector:
-    """1 + (n-1)ρ of every cell: a sum of n residuals has n times this variance."""
+    """Return 1 + (n-1)ρ of every cell: a sum of n residuals has n times this variance."""
     return np.asarray(1.0 + (cells.votes - 1.0) * rho[cells.worker])
 
 
 def _consistency(own: _Pairs, n_workers: int) -> Vector:
-    """ρ of workers: how much two of their votes on the same pair are alike beyond what explains it.
+    """Return ρ of workers: how much two of their votes on one pair are alike beyond the scores.
 
     A worker has an opinion of its own of every pair of items. The mean product of its residuals, in
     [0, 1]; that of the median worker counts as 20 more pairs of votes.
@@ -227,7 +227,7 @@ def _identical(pairs: _Pairs, tested: _Tested, cells: Cells, n_workers: int) -> 
 
 
 def _within(cells: Cells, effects: Effects | None) -> _Pairs:
-    """Pairs of votes of one worker on the same items.
+    """Describe pairs of votes of one worker on the same items.
 
     Of n votes, K for the first item, (K - n/2)² + n²/4 - n/2 pairs agree. The products over pairs
     are half of the squared sum less the sum of squares, [K(1-p)² + (n-K)p²]/(p(1-p)).
@@ -272,7 +272,7 @@ def _pairs_within(unit: Codes) -> tuple[Codes, Codes]:
 def _by_others(
     cells: Cells, rho: Vector, shared: _Pairs, tested: _Tested, group: NDArray[np.int64]
 ) -> Alike:
-    """How much alike a group is by what those outside think of the items.
+    """Return how much alike a group is, given the votes of workers outside it.
 
     Where some copy each other, the others of the group are no witnesses. A stranger who agrees with
     one copy agrees with all: so every member is compared with the rest as with one.
@@ -323,7 +323,7 @@ def _tested(
     pairs: _Pairs, cells: Cells, n_workers: int, rho: Vector,
     known: tuple[float, float] | None = None,
 ) -> _Tested:  # fmt: skip
-    """How far beyond chance, and beyond what the crowd shares, pairs of workers are alike.
+    """Test pairs of workers: how alike they are beyond chance and beyond the whole crowd.
 
     What all pairs of workers have in common beyond the scores, such as pairs of items that are
     easier than these say, is taken away: the median of their mean products, where it is above 0,
@@ -358,7 +358,7 @@ def _tested(
 
 
 def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
-    """Those too much alike to be chance, the surest first."""
+    """Return the pairs too much alike to be chance, the surest first."""
     bound = bound_of(max(len(found.z), 1))
     chosen = np.flatnonzero(found.z > bound)
     chosen = chosen[np.argsort(-found.z[chosen], kind="stable")]
@@ -375,7 +375,7 @@ def _too_alike(found: _Tested, workers: NDArray[np.object_]) -> Table:
 
 
 def _spread(z: Vector) -> float:
-    """How much wider than chance the bulk of many z is, by the median of absolute deviations."""
+    """Return how much wider than chance most z are, by the median of absolute deviations."""
     if len(z) < _MANY:
         return 1.0
     return max(float(np.median(np.abs(z - np.median(z)))) / _NORMAL_MAD, 1.0)
@@ -435,28 +435,28 @@ def _batches(runs: list[Codes], outcomes_of: NDArray[np.int64]) -> Iterator[list
 def _own_outcomes(
     cells: Cells, at: NDArray[np.int64], p: Vector, rho: Vector
 ) -> tuple[Vector, Vector]:
-    """Values and chances of the products of a worker's votes on every pair of items."""
+    """Return values and chances of the products of a worker's votes on every pair of items."""
     chance = outcomes(cells, at, p, rho).alone
     k = np.minimum(np.arange(chance.shape[1]), np.round(cells.votes[at])[:, None])
     return _own_products(k, cells.votes[at][:, None], p[:, None]), chance
 
 
 class Alike(NamedTuple):
-    """How much alike a group is by what others think: Σz/√pairs, and every member to the rest."""
+    """How much alike a group is: Σz/√pairs of all, and the z of every member against the rest."""
 
     whole: float
     own: Vector
 
 
 def bound_of(cases: int) -> float:
-    """The z that none of so many exceeds by chance, as surely as asked for."""
+    """Return the z that one of `cases` exceeds by chance with probability `_CHANCE`."""
     return -NormalDist().inv_cdf(_CHANCE / cases)
 
 
 def alike_as_a_whole(
     one: NDArray[np.int64], two: NDArray[np.int64], alike: Vector, n_workers: int, by_others: Again
 ) -> list[list[int]]:
-    """Groups of at least three workers whose pairs are together too much alike to be chance.
+    """Return groups of three or more workers who together are too much alike to be chance.
 
     Under independence the sums of different pairs are uncorrelated, also where they have a worker
     in common: Σz/√pairs is about normal, and the chance is shared by all groups of a size.
@@ -497,7 +497,7 @@ def alike_as_a_whole(
 def _grown(
     z: Vector, known: Vector, members: list[int], bounds: dict[int, float]
 ) -> tuple[float, list[int]]:
-    """The group grown from two workers that is farthest beyond its bound, and by how much."""
+    """Return how far the best group grown from two workers is beyond its bound, and the group."""
     best: tuple[float, list[int]] = (-np.inf, [])
     while len(members) + 1 in bounds and len(members) < len(z):
         gain = z[members].sum(axis=0)
@@ -510,7 +510,7 @@ def _grown(
 
 
 def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[int]:
-    """The group without those who are not clearly alike to the rest; fewer than three are none.
+    """Return the group without members not clearly alike to the rest; empty below three.
 
     Who has left is a witness of what others think.
     """
@@ -525,7 +525,7 @@ def _without_strangers(members: Codes, by_others: Again, bound: float) -> list[i
 def linked(
     pairs: Table, wholes: list[list[int]], workers: NDArray[np.object_]
 ) -> tuple[tuple[Any, ...], ...]:
-    """Workers who are linked by a pair or a group, the largest group first."""
+    """Return the workers linked by pairs or groups, the largest group first."""
     leader: dict[Any, Any] = {}
 
     def found(label: Any) -> Any:

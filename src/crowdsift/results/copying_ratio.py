@@ -72,12 +72,12 @@ def cells_of(votes: Comparisons, p: Vector) -> Cells:
 
 
 def careful(p: Vector) -> Vector:
-    """Probabilities that are no surer than what anybody's slips allow."""
+    """Return probabilities bounded by `MARGIN`, since every worker slips at times."""
     return np.clip(p, MARGIN, 1.0 - MARGIN)
 
 
 def residuals(wins: Vector, votes: Vector, p: Vector) -> Vector:
-    """The sum of the residuals of a cell, each of variance 1."""
+    """Return the sum of the residuals of a cell, each of variance 1."""
     return np.asarray((wins - votes * p) / np.sqrt(p * (1.0 - p)))
 
 
@@ -117,7 +117,7 @@ class Effects:
         self.variance = max(excess / max(float((self._weight_sum**2).sum()), 1e-300), 0.0)
 
     def without(self, *cells: NDArray[np.int64]) -> tuple[tuple[Vector, ...], Vector]:
-        """Probabilities of cells by what others think of their pair, and the variance left.
+        """Return probabilities of cells given votes of others on their pair, and the variance left.
 
         The cells are of one pair of items row by row; what all of them hold is left out.
         """
@@ -151,7 +151,7 @@ class Outcomes(NamedTuple):
 
 
 def outcomes(cells: Cells, at: NDArray[np.int64], win: Vector, rho: Vector) -> Outcomes:
-    """The outcomes of cells whose worker prefers the first item with the probability `win`."""
+    """Return the outcomes of cells whose worker prefers the first item with probability `win`."""
     n, p, same = np.round(cells.votes[at])[:, None], win[:, None], rho[cells.worker[at]]
     k = np.minimum(np.arange(int(n.max()) + 1.0), n)
     there = np.arange(k.shape[1]) <= n
@@ -207,7 +207,7 @@ def _by_chance(
     cells: Cells, at: tuple[NDArray[np.int64], NDArray[np.int64]], p: tuple[Vector, Vector],
     left: Vector, rho: Vector,
 ) -> Vector:  # fmt: skip
-    """Chances of all outcomes of two cells, over two points of the effect of their pair."""
+    """Return chances of all outcomes of two cells, over two points of the effect of their pair."""
     tables: list[Vector] = []
     for step in (np.sqrt(left), -np.sqrt(left)) if left.any() else (np.zeros(1),):
         moved = [sigmoid(np.log(q / (1.0 - q)) + step) for q in p]
@@ -220,7 +220,7 @@ def _by_chance(
 def ratio_with_group(
     cells: Cells, mine: NDArray[np.int64], others: NDArray[np.int64], p: Vector, rho: Vector
 ) -> float:
-    """The z of one worker's log ratios given the answers of a group, on the pairs that it shares.
+    """Return the z of one worker's log ratios given the answers of a group on shared pairs.
 
     The others of the group tell what the source prefers: P(o) becomes P(o | their votes). Given
     these the worker's own votes are as if alone, whoever of the group is alike.

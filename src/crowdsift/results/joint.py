@@ -44,7 +44,7 @@ class JointErrors(NamedTuple):
     variance: Vector | None
 
     def difference_sd(self, item: int) -> Vector:
-        """Standard deviations of the differences of an item to all; 1 to itself."""
+        """Return the standard deviations of the differences of an item to all; 1 to itself."""
         if self.variance is None:
             variance = self.sd**2 + self.sd[item] ** 2
         else:
@@ -54,7 +54,7 @@ class JointErrors(NamedTuple):
 
 
 def joint_table(fit: Fit, level: float | None = None, top: int = 3) -> Table:
-    """What can be said of all items of a component at once; see `Fit.joint`."""
+    """Return statements about all items of a component at once; see `Fit.joint`."""
     level = fit.level if level is None else checked_level(level)
     if not isinstance(top, int) or isinstance(top, bool) or top < 1:
         raise RequestError(f"top must be a whole number above 0, not {top!r}")
@@ -92,7 +92,7 @@ def joint_table(fit: Fit, level: float | None = None, top: int = 3) -> Table:
 
 
 def first_place(fit: Fit, level: float | None = None) -> list[list[Any]]:
-    """The items that may be the best, a list per component; see `Fit.first_place`."""
+    """Return the items that may be the best, a list per component; see `Fit.first_place`."""
     level = fit.level if level is None else checked_level(level)
     found, labels = [], fit.labels
     for rows in _components(fit):
@@ -105,7 +105,7 @@ def first_place(fit: Fit, level: float | None = None) -> list[list[Any]]:
 
 
 def win_matrix(fit: Fit) -> Vector:
-    """P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
+    """Return P(row preferred to column) by a worker of the crowd; see `Fit.win_matrix`."""
     table = fit.item_table
     if table.height > _MATRIX:
         raise RequestError(
@@ -143,7 +143,7 @@ def _of_distances(fit: Fit, at: Vector) -> Vector:
 
 
 def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
-    """Rows of the items with votes, component by component, as they stand in the table."""
+    """Yield the rows of the items with votes, component by component."""
     component = fit.item_table["component"]
     counted = fit.item_table["comparisons"] > 0
     for group in np.unique(component):
@@ -153,7 +153,7 @@ def _components(fit: Fit) -> Iterator[NDArray[np.intp]]:
 
 
 def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
-    """Draws from the joint posterior of a component.
+    """Draw errors from the joint posterior of a component.
 
     With D the variances of differences, C = -½JDJ (J = I - 11ᵀ/K) is the covariance about the
     mean. It has no inverse; 11ᵀ is added, and taken out of the draws by their mean.
@@ -183,12 +183,12 @@ def _errors(fit: Fit, rows: NDArray[np.intp]) -> JointErrors:
 
 
 def _largest(values: NDArray[Any], level: float) -> float:
-    """The quantile of the largest value of every draw."""
+    """Return the quantile of the largest value of every draw."""
     return float(np.quantile(values.max(axis=1), level))
 
 
 def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vector]:
-    """How often an item is the best, and among the best `top`, in draws of the scores."""
+    """Return how often an item is the best, and among the best `top`, in draws of the scores."""
     k, count = len(score), len(errors.draws)
     drawn = errors.draws + score.astype(np.float32)
     best = np.bincount(drawn.argmax(axis=1), minlength=k) / count
@@ -199,7 +199,7 @@ def _placed(score: Vector, errors: JointErrors, top: int) -> tuple[Vector, Vecto
 
 
 def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
-    """Items that no other is clearly above: the best item is among them at the level.
+    """Return the items that no other is clearly above: the best is among them at the level.
 
     Multiple comparisons with the best: item i leaves if (m_j - m_i)/s_ij > c_i for some j, with
     c_i the quantile of the largest such ratio if i were equal to all others in truth. So the item
@@ -224,12 +224,12 @@ def _sharing_first(score: Vector, errors: JointErrors, level: float) -> NDArray[
 
 
 def _bonferroni(level: float, count: int) -> float:
-    """The one-sided quantile at which so many statements hold together in any case."""
+    """Return the one-sided quantile at which `count` statements hold together in any case."""
     return half_width(1.0 - 2.0 * (1.0 - level) / count)
 
 
 def _apart(score: Vector, errors: JointErrors, level: float) -> NDArray[np.bool_]:
-    """Whether an item is above the next, all such statements together at the level.
+    """Return whether each item is above the next, all statements together at the level.
 
     By the largest of all differences in standard deviations (Tukey), since it is the votes that
     choose who the neighbours are.
