@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import crowdsift
-from crowdsift.numeric.saddle_point import saddle_point
-from crowdsift.results.copying import _between, _own_outcomes, _pairs_within, _within
+from crowdsift.numeric.saddle_point import saddle_point, saddle_points
+from crowdsift.results.copying import _between, _often, _own_outcomes, _pairs_within, _within
 from crowdsift.results.copying_ratio import Cells, Effects, ratio_with_group, ratio_z
 
 
@@ -247,3 +247,43 @@ def test_what_cannot_be_compared_is_refused() -> None:
     fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["a"], ["b"], worker=["x"]), "bt")
     with pytest.raises(crowdsift.RequestError, match="estimates no reliabilities"):
         fit.copying()
+
+
+def test_workers_who_share_few_votes_are_left_out_and_no_others() -> None:
+    rng = np.random.default_rng(5)
+    key = np.unique(rng.integers(0, 40, 3000) * 400 + rng.zipf(1.6, 3000) % 400)
+    votes = rng.integers(1, 4, len(key)).astype(float)
+    cells = Cells(key // 400, key % 400, votes, 0.5 * votes, np.full(len(key), 0.5))
+    every, chosen = _pairs_within(cells.unit), _often(cells)
+    shared: dict[tuple[int, int], float] = {}
+    for i, j in zip(*every, strict=True):
+        pair = int(cells.worker[i]), int(cells.worker[j])
+        shared[pair] = shared.get(pair, 0.0) + votes[i] * votes[j]
+    enough = {pair for pair, count in shared.items() if count >= 5}
+    kept = set(zip(*(cells.worker[at].tolist() for at in chosen), strict=True))
+    assert 0 < len(enough) < len(kept) < 0.7 * len(shared)  # codes that collide keep a few more
+    assert enough <= kept
+    rows = dict.fromkeys(enough, 0)
+    for pair in zip(*(cells.worker[at].tolist() for at in chosen), strict=True):
+        rows[pair] = rows.get(pair, 0) + 1
+    assert all(
+        rows[pair]
+        == int(((cells.worker[every[0]] == pair[0]) & (cells.worker[every[1]] == pair[1])).sum())
+        for pair in list(enough)[:50]
+    )
+
+
+def test_chances_of_many_sums_are_those_of_each() -> None:
+    rng = np.random.default_rng(6)
+    value = rng.normal(size=(200, 4))
+    chance = rng.dirichlet(np.ones(4), 200) * (rng.random((200, 4)) < 0.9)
+    chance /= chance.sum(axis=1, keepdims=True)
+    member = rng.permutation(np.repeat(np.arange(25), 8))
+    mean = np.bincount(member, (value * chance).sum(axis=1))
+    top = np.bincount(member, np.where(chance > 0, value, -np.inf).max(axis=1))
+    x = mean + np.linspace(-0.2, 1.0, 25) * (top - mean)  # below the mean, and up to the largest
+    many = saddle_points(value, chance, x, member)
+    each = [saddle_point(value[member == k], chance[member == k], x[k]) for k in range(25)]
+    np.testing.assert_allclose(many, each, rtol=1e-9, atol=1e-12)
+    assert (many[x <= mean] == 0.0).all()
+    assert many[-1] > 3.0
