@@ -184,3 +184,46 @@ def test_outputs_that_need_labels_are_refused(files):
     found = CliRunner().invoke(app, arguments)
     assert isinstance(found.exception, RequestError)
     assert "--hide-workers forbids" in str(found.exception)
+
+
+@pytest.fixture
+def folders(tmp_path, monkeypatch):
+    """Votes in one folder per worker, each with a bad row and repeated rows."""
+    for number in range(5):
+        folder = tmp_path / "votes" / f"worker=Zelda{number}"
+        folder.mkdir(parents=True)
+        rows = [f"i{k * 7 % 97},i{(k * k + number) % 89 + 97}" for k in range(80)]
+        text = "\n".join(["winner,loser", *rows, *rows, "i1,i1", ""])
+        (folder / "votes.csv").write_text(text)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+@pytest.mark.parametrize("pattern", ["votes/*/*.csv", "votes/worker=Zelda1/votes.csv"])
+def test_a_folder_of_a_worker_is_named_by_its_pseudonym(folders, pattern):
+    printed = run("fit", pattern, "--partitions", "--hide-workers", "--skip-bad", "--method", "bt",
+                  "--out", "fit")  # fmt: skip
+    assert "equal earlier ones" in printed
+    assert "/worker=worker-" in printed
+    written = {path: path.read_bytes() for path in (folders / "fit").iterdir()}
+    written[folders / "bad-rows.csv"] = (folders / "bad-rows.csv").read_bytes()
+    assert "Zelda" not in printed
+    assert not [path for path, content in written.items() if b"Zelda" in content]
+    with open("bad-rows.csv") as file:
+        assert all(f"worker={row['worker']}/" in row["source"] for row in csv.DictReader(file))
+
+
+def test_hiding_a_finished_fit_hides_folders_too(folders):
+    found = crowdsift.fit("votes/*/*.csv", "bt", partitions=True, skip_bad=True)
+    assert "Zelda" in str(found.summary)
+    found.hide_workers().save("fit")
+    assert not [path for path in Path("fit").iterdir() if b"Zelda" in path.read_bytes()]
+
+
+@pytest.mark.parametrize("where", ["worker != 'Anna-w'", "\"WORKER\" <> 'Anna-w' AND chars < 9"])
+def test_a_condition_on_workers_is_not_kept_beside_pseudonyms(files, where):
+    with pytest.raises(RequestError, match="names the column of workers"):
+        crowdsift.read(files.votes, skip_bad=True, hide_workers=True, where=where)
+    with pytest.raises(RequestError, match="the condition of this fit"):
+        crowdsift.fit(files.votes, "bt", skip_bad=True, where=where).hide_workers()
+    crowdsift.read(files.votes, skip_bad=True, hide_workers=True, where="winner != 'worker'")

@@ -386,6 +386,16 @@ class FileSource(Source):
         """See `Source.refuse_copies`."""
         refuse_copies(self._parts, self._run)
 
+    def hide(self, column: str, pseudonym: Callable[[Any], str]) -> None:
+        """See `Source.hide`: a folder COLUMN=VALUE shows the pseudonym of its value."""
+        values = {part.constant[column] for part in self._parts if column in part.constant}
+        for value in values:
+            folder, shown = f"{column}={value}/", f"{column}={pseudonym(value)}/"
+            self.source = self.source.replace(folder, shown)
+            self.notes = tuple(note.replace(folder, shown) for note in self.notes)
+            for part in self._parts:
+                part.source = part.source.replace(folder, shown)
+
     def place(self, row: int) -> tuple[str, int]:
         """See `Source.place`."""
         part = int(np.searchsorted(self._starts, row, side="right")) - 1

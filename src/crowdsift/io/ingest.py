@@ -45,6 +45,7 @@ from crowdsift.io.rows import (
     split_items,
     unfold,
 )
+from crowdsift.io.sql import identifiers
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
@@ -258,6 +259,8 @@ def coded_votes(
     )
     try:
         plan = plan_reading(table, options)
+        if options.hide_workers is not None and "worker" in plan.roles:
+            _hide_worker(table, plan.roles["worker"], options)
         if not (options.unique or plan.format.unique):
             table.refuse_copies()
         if plan.format.unfold is not None:
@@ -268,6 +271,17 @@ def coded_votes(
         yield _encoded(selection, plan, options)
     finally:
         table.close()
+
+
+def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
+    """Hide labels of workers in names of folders; refuse a condition that may hold labels."""
+    if column.casefold() in identifiers(options.where):
+        raise RequestError(
+            f"--where (where=) names the column of workers ({column}), and the condition would be "
+            "kept beside the pseudonyms: select the rows before, or hide the workers without this "
+            "condition"
+        )
+    table.hide(column, options.hide_workers.pseudonym)
 
 
 @dataclass(frozen=True, eq=False)

@@ -247,6 +247,19 @@ def require_condition(condition: str) -> None:
         raise wrong_condition(condition, "it holds several statements")
 
 
+def identifiers(condition: str) -> set[str]:
+    r"""Return the names in a condition, in lower case, without the texts in quotes.
+
+    Examples
+    --------
+    >>> from crowdsift.io.sql import identifiers
+    >>> sorted(identifiers("\"Worker Id\" <> 'ann' AND turn = 1"))
+    ['1', 'and', 'turn', 'worker id']
+    """
+    names = re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)"|(\w+)""", condition)
+    return {(long or short).casefold() for long, short in names}
+
+
 def wrong_condition(condition: str, reason: str) -> RequestError:
     """The error for a condition that SQL does not take."""
     shown = condition if len(condition) <= 100 else f"{condition[:97]}..."

@@ -9,11 +9,15 @@ import numpy as np
 
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
+from crowdsift.io.formats import known_formats
+from crowdsift.io.sql import identifiers
 from crowdsift.results.tables import Table
 from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping
+
     from numpy.typing import NDArray
 
     from crowdsift.results.fit import Fit, Posterior
@@ -41,6 +45,7 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
             before.or_same(hiding)
         return {}
     labels = fit.worker_table["worker"]
+    _refuse_condition({} if fit.votes is None else fit.votes.reading)
     names, code = hiding.pseudonyms(labels)
     if len(names) < len(labels):
         raise RequestError("two workers have the same pseudonym; hide them with a key")
@@ -68,6 +73,17 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     return fields
 
 
+def _refuse_condition(reading: Mapping[str, Any]) -> None:
+    """Refuse a fit whose condition names a column of workers, by any name that formats know."""
+    known = {name for each in known_formats() for name in each.columns.get("worker", ())}
+    known |= {"worker", reading.get("columns", {}).get("worker", "worker")}
+    if not identifiers(reading.get("where", "")).isdisjoint(map(str.casefold, known)):
+        raise RequestError(
+            "the condition of this fit (--where, where=) names the column of workers and would be "
+            "kept beside the pseudonyms: hide the workers of a fit without it"
+        )
+
+
 def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> dict[str, Any]:
     """Return the summary with pseudonyms, without the notes of reading that name workers."""
     result = {**summary, "workers_hidden": hiding.to_json()}
@@ -76,12 +92,17 @@ def _summary(summary: dict[str, Any], known: dict[str, str], hiding: Hiding) -> 
             found = [known.get(label, "worker-unknown") for label in result[name][key]]
             result[name] = {**result[name], key: found}
     if result.get("intake"):
-        result["intake"] = {**result["intake"], "notes": _notes(result["intake"]["notes"])}
+        result["intake"] = {**result["intake"], "notes": _notes(result["intake"]["notes"], known)}
     return result
 
 
-def _notes(notes: Any) -> list[str]:
-    return [note for note in notes if not note.startswith("the workers ")]
+def _notes(notes: Any, labels: Iterable[Any]) -> list[str]:
+    """Return the notes that name no worker, in a list or as a folder COLUMN=LABEL."""
+    folders = [f"={label}/" for label in labels]
+    return [
+        note for note in notes
+        if not note.startswith("the workers ") and not any(each in note for each in folders)
+    ]  # fmt: skip
 
 
 def hidden_votes(votes: Comparisons, hiding: Hiding) -> Comparisons:
@@ -103,7 +124,9 @@ def _votes(
         seconds = {names[place]: intake.work_seconds[label]
                    for label, place in zip(votes.workers, code, strict=True)
                    if label in intake.work_seconds}  # fmt: skip
-        intake = replace(intake, notes=tuple(_notes(intake.notes)), work_seconds=seconds)
+        intake = replace(
+            intake, notes=tuple(_notes(intake.notes, votes.workers)), work_seconds=seconds
+        )
     return replace(
         votes, **columns, workers=names, offsets=np.append(0, np.cumsum(counts)).astype(np.int64),
         features=None if votes.features is None else votes.features[order], intake=intake,

@@ -201,6 +201,9 @@ class Source(ABC):
         """Return the source and the number, from 1, of a row counted from 0."""
         return self.source, row + 1
 
+    def hide(self, column: str, pseudonym: Callable[[Any], str]) -> None:  # noqa: B027
+        """Show pseudonyms where the name of a source holds a value of the column."""
+
     def close(self) -> None:  # noqa: B027 -- most tables hold nothing
         """Let go of files and connections."""
 
