@@ -14,6 +14,7 @@ from typer.testing import CliRunner
 import crowdsift
 from crowdsift import CrowdsiftError, InputError, RequestError
 from crowdsift.cli import app
+from crowdsift.results.predict import labels_of_workers
 from crowdsift.votes.pseudonyms import Hiding, is_pseudonym
 
 PEOPLE = [f"Anna-{name}" for name in "qwertyuiopasdfghjklz"]
@@ -227,3 +228,32 @@ def test_a_condition_on_workers_is_not_kept_beside_pseudonyms(files, where):
     with pytest.raises(RequestError, match="the condition of this fit"):
         crowdsift.fit(files.votes, "bt", skip_bad=True, where=where).hide_workers()
     crowdsift.read(files.votes, skip_bad=True, hide_workers=True, where="winner != 'worker'")
+
+
+@pytest.mark.parametrize("key", [False, True])
+@pytest.mark.parametrize("unknown", ["error", "prior"])
+def test_predictions_of_a_hidden_fit_know_its_workers(files, monkeypatch, key, unknown):
+    """Without the cure a known worker was predicted as one drawn from the crowd."""
+    monkeypatch.chdir(files.folder)
+    hide = ["--hide-key", "key"] if key else []
+    run("fit", files.votes, *(hide or ["--hide-workers"]), "--skip-bad", "--out", "fit")
+    Path("pairs.csv").write_text("first,second,worker\ni1,i2,Anna-r\ni1,i2,Anna-q\ni3,i2,\n")
+    text = run("predict", "fit", "pairs.csv", *hide, "--unknown", unknown)
+    assert "Anna" not in text
+    found = [float(row["probability"]) for row in csv.DictReader(text.splitlines())]
+    plain = crowdsift.fit(files.votes, skip_bad=True)
+    expected = plain.predict(["i1", "i1", "i3"], ["i2"] * 3, ["Anna-r", "Anna-q", None])
+    np.testing.assert_allclose(found, expected, atol=2e-3)
+    assert abs(found[0] - found[1]) > 0.01
+    hidden = crowdsift.load("fit")
+    if key:
+        with pytest.raises(RequestError, match="hidden with a key"):
+            hidden.predict("i1", "i2", "Anna-r", unknown=unknown)
+    else:
+        np.testing.assert_allclose(hidden.predict("i1", "i2", "Anna-r"), expected[0], atol=2e-3)
+
+
+def test_a_key_for_a_fit_that_is_not_hidden_is_refused(files):
+    found = crowdsift.fit(files.votes, "bt", skip_bad=True)
+    with pytest.raises(RequestError, match="not hidden"):
+        labels_of_workers(found, "Anna-r", files.folder / "key")

@@ -153,13 +153,14 @@ def predict(
         Path | None, Writes(), typer.Option(help="CSV file for the predictions.")
     ] = None,
     as_json: AsJson = False,
+    hide_key: HideKey = None,
 ) -> None:
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
     from crowdsift.io.files import replace_file
     from crowdsift.io.item_features import has_items
     from crowdsift.io.items import read_pair_queries
-    from crowdsift.results.predict import predictions
+    from crowdsift.results.predict import labels_of_workers, predictions
 
     found = crowdsift.load(directory)
     if found.features is not None and has_items(pairs):
@@ -168,7 +169,8 @@ def predict(
         query = read_pair_queries(
             pairs, found.labels, found.worker_table["worker"].tolist(), found.by
         )
-        result = predictions(found, *query, unknown=unknown)
+        workers = labels_of_workers(found, query.worker, hide_key)
+        result = predictions(found, query.first, query.second, workers, unknown=unknown)
     if out is not None:
         with replace_file(out) as temporary:
             temporary.write_text(result.to_csv(), encoding="utf-8", newline="")

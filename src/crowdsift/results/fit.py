@@ -281,7 +281,8 @@ class Fit:
         worker
             A label or a sequence; None means one drawn from the crowd: the mean over all workers.
             Where workers have a posterior (of reliability, tie width and side bias) it is averaged
-            over. For an ideal worker, who sees what is truly better, ask `better`.
+            over. For an ideal worker, who sees what is truly better, ask `better`. Where workers
+            are hidden, labels are hidden alike; with a key only pseudonyms are known.
         unknown
             "error" refuses items and workers without votes, by name; with "prior" such an item has
             the prior's score, 0, as has the mean of every component, so that components are

@@ -12,6 +12,7 @@ from crowdsift.numeric.distributions import half_width
 from crowdsift.results.query import as_list, is_sequence, keys_of, model_of, places_of, positions
 from crowdsift.results.tables import Table
 from crowdsift.votes.labels import as_column, context_codes, context_parts, key_of, shown
+from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -35,7 +36,7 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
     """Differences of scores and codes of workers for what is asked of `predict`."""
     if unknown not in ("error", "prior"):
         raise RequestError(f"unknown must be 'error' or 'prior', not {unknown!r}")
-    one, two, who = as_list(first), as_list(second), as_list(worker)
+    one, two, who = as_list(first), as_list(second), labels_of_workers(fit, worker)
     n = max(len(one), len(two), len(who))
     if {len(one), len(two), len(who)} - {1, n}:
         raise RequestError(
@@ -56,6 +57,28 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
         _refuse_unknown(named, known, "worker", "a worker drawn from the crowd")
     single = not is_sequence(first) and not is_sequence(second) and n == 1
     return Question(padded[a] - padded[b], _in_context(fit, codes, a), single)
+
+
+def labels_of_workers(fit: Fit, worker: Any, key: Any = None) -> list[Any]:
+    """Return the labels of workers as the fit has them: pseudonyms where its workers are hidden.
+
+    Parameters
+    ----------
+    fit
+        The fit.
+    worker
+        A label, a sequence of labels, or None for anyone of the crowd.
+    key
+        The file of the key with which workers are hidden; needed for labels of a fit with a key.
+    """
+    hiding, labels = Hiding.of(fit.summary.get("workers_hidden")), as_list(worker)
+    if key is not None:
+        if hiding is None:
+            raise RequestError("the workers of this fit are not hidden: leave out --hide-key")
+        hiding = hiding.or_same(Hiding.of(key))
+    if hiding is None:
+        return labels
+    return [None if label is None else hiding.pseudonym(label) for label in labels]
 
 
 def _refuse_unknown(labels: list[Any], known: dict[Any, int], what: str, prior: str) -> None:
@@ -117,7 +140,7 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
     query = question(fit, first, second, worker, unknown)
     decided, all_three = outcomes(fit, query, decided=True), outcomes(fit, query)
     columns: dict[str, Any] = {}
-    one, two, who = as_list(first), as_list(second), as_list(worker)
+    one, two, who = as_list(first), as_list(second), labels_of_workers(fit, worker)
     if by := fit.context_columns:
         *values, one = context_parts(one, by)
         columns |= dict(zip(by, values, strict=True))
