@@ -13,7 +13,7 @@ import pytest
 
 import crowdsift
 from crowdsift import RequestError, cli
-from crowdsift.cli.targets import declared
+from crowdsift.cli.options import declared
 
 VOTES = "winner,loser,worker\n" + "a,b,x\nb,c,y\na,c,x\nc,a,y\n" * 5
 COMMANDS = {command.__name__: command for command, *_ in cli._COMMANDS}

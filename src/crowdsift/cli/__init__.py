@@ -27,10 +27,10 @@ from crowdsift.cli.interrupts import (
     signal_seen,
 )
 from crowdsift.cli.next import next_
+from crowdsift.cli.options import require_targets
 from crowdsift.cli.reproduce import reproduce
 from crowdsift.cli.saved import predict, report, update
 from crowdsift.cli.simulated import demo, simulate, spam
-from crowdsift.cli.targets import require_targets
 from crowdsift.cli.terminal import say, whole_writes
 from crowdsift.errors import CrowdsiftError
 from crowdsift.io.files import forget_written, written

@@ -5,9 +5,8 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli import options as opt
-from crowdsift.cli.options import ItemFeaturesFile, ItemTextFile, MissingFeatures
+from crowdsift.cli.options import READS, ItemFeaturesFile, ItemTextFile, MissingFeatures
 from crowdsift.cli.reading import read_options, read_shown
-from crowdsift.cli.targets import READS
 from crowdsift.cli.terminal import print_text, step_progress, to_json
 
 

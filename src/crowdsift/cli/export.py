@@ -6,9 +6,8 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli import options as opt
-from crowdsift.cli.options import hyper_parameters
+from crowdsift.cli.options import READS, Writes, hyper_parameters
 from crowdsift.cli.reading import read_options
-from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import fit_progress, say, warn
 from crowdsift.errors import RequestError
 

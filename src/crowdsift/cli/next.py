@@ -6,8 +6,8 @@ from typing import Annotated
 import typer
 
 from crowdsift.cli import options as opt
+from crowdsift.cli.options import READS, Writes
 from crowdsift.cli.reading import read_options, read_shown
-from crowdsift.cli.targets import READS, Writes
 from crowdsift.cli.terminal import print_text, say, to_json
 
 Askable = Annotated[

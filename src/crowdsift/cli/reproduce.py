@@ -10,8 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from crowdsift.cli.options import names
-from crowdsift.cli.targets import READS, Writes
+from crowdsift.cli.options import READS, Writes, names
 from crowdsift.cli.terminal import say
 
 if TYPE_CHECKING:

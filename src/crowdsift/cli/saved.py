@@ -8,9 +8,18 @@ from typing import Annotated, Any
 import typer
 
 from crowdsift.cli import options as opt
-from crowdsift.cli.options import AsJson, FitFolder, HideKey, HideWorkers, Quiet, Threads
+from crowdsift.cli.options import (
+    READS,
+    AsJson,
+    FitFolder,
+    HideKey,
+    HideWorkers,
+    Quiet,
+    Threads,
+    Writes,
+    fit_files,
+)
 from crowdsift.cli.reading import read_options, say_intake
-from crowdsift.cli.targets import READS, Writes, fit_files
 from crowdsift.cli.terminal import (
     command_line,
     fit_progress,

@@ -5,8 +5,7 @@ from typing import Annotated
 
 import typer
 
-from crowdsift.cli.options import Columns, Query, Seed, Votes, mapping
-from crowdsift.cli.targets import READS, Writes
+from crowdsift.cli.options import READS, Columns, Query, Seed, Votes, Writes, mapping
 from crowdsift.cli.terminal import say
 from crowdsift.errors import RequestError
 

@@ -27,8 +27,8 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, MODELS, Model, as_model
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.unused import WITHOUT_WORKERS, refuse_unused, refuse_votes
-from crowdsift.numeric.arguments import whole_number, yes_or_no
 from crowdsift.numeric.distributions import LEVEL
+from crowdsift.numeric.threads import whole_number, yes_or_no
 from crowdsift.results.build import FitBuilder
 from crowdsift.results.fit import Fit, ranking_of
 from crowdsift.results.kept import MOST_VOTES

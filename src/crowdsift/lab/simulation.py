@@ -18,8 +18,8 @@ from numpy.typing import ArrayLike, NDArray
 
 from crowdsift.errors import RequestError
 from crowdsift.io.files import write_folder
-from crowdsift.numeric.arguments import number, whole_number
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.numeric.threads import number, whole_number
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:
