@@ -28,7 +28,7 @@ import numpy as np
 
 import crowdsift
 from benchmarks.features import fit, mean, passages, spammed
-from crowdsift.io.item_features import block_values, read_features_table, with_item_features
+from crowdsift.io.items import block_values, read_features_table, with_item_features
 from crowdsift.numeric.metrics import measure
 from crowdsift.votes.comparisons import Comparisons
 

@@ -9,7 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift import Comparisons, InputError, RequestError
-from crowdsift.io.item_features import with_item_features
+from crowdsift.io.items import with_item_features
 from crowdsift.io.saved import read_safetensors
 
 VOTES = Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "d"], worker=["x", "y", "z"])

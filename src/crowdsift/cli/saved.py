@@ -167,8 +167,7 @@ def predict(
     """How a worker will vote on pairs, or scores of new items, from a saved fit, no fitting."""
     import crowdsift
     from crowdsift.io.files import replace_file
-    from crowdsift.io.item_features import has_items
-    from crowdsift.io.items import read_pair_queries
+    from crowdsift.io.items import has_items, read_pair_queries
     from crowdsift.results.predict import labels_of_workers, predictions
 
     found = crowdsift.load(directory)

@@ -21,8 +21,7 @@ from crowdsift.fitting.estimate import (
     with_groups,
 )
 from crowdsift.fitting.rows import VoteRows, gathered, votes_for_fit
-from crowdsift.io.item_features import with_item_features
-from crowdsift.io.items import Gold, read_gold, with_classes
+from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, MODELS, Model, as_model
 from crowdsift.models.diagnostics import Diagnostic, Kind

@@ -33,18 +33,11 @@ class MemorySource(ArraySource):
 
     _kept: NDArray[np.bool_] | None = None
 
-    def load(
-        self,
-        wanted: Sequence[str],
-        *,
-        replies: Sequence[str] = (),
-        prompts: Sequence[str] = (),
-        condition: str = "",
-    ) -> int:
+    def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
         """See `Source.load`."""
         if condition:
             self._kept = meets(dict(self._columns), condition)
-        return super().load(wanted, replies=replies, prompts=prompts)
+        return super().load(wanted, **cut)
 
     def kept(self) -> NDArray[np.bool_] | None:
         """See `Source.kept`."""

@@ -38,45 +38,8 @@ _REMEMBERED = (
 class ReadOptions:
     """Hold what a user says about votes beside where they are: the parameters of `crowdsift.read`.
 
-    Public functions take these as keyword arguments and build one record of them, which is
-    passed on whole.
-
-    Parameters
-    ----------
-    columns
-        Other names of the columns, as ``{"winner": "chosen"}``.
-    format
-        The name of a format, or "auto": the one whose columns are there.
-    values
-        What answers mean, as ``{"A": "left", "B": "right", "C": "tie"}``.
-    where
-        A condition in SQL on the columns; rows that do not meet it are left out.
-    unique
-        Columns that name a row; of rows equal in them the first counts.
-    workers
-        False pools all votes as of one unknown voter.
-    sides
-        Whether the first item was shown on the left; None: as the layout says.
-    hide_workers
-        True puts pseudonyms in place of the labels of workers, so that no result has a label; the
-        path of a file takes the secret key in it, without which nobody can compute them.
-    covariates
-        What may sway a vote beside quality, by name: a column in favour of the first item, of
-        numbers or of yes and no, or one for each item, as left_chars and right_chars for chars.
-    by
-        The name of a column of contexts, or several names, also as one text with commas.
-    skip_bad
-        True sets bad rows aside and counts them; a path also writes them there with reasons.
-    partitions
-        Whether folders named NAME=VALUE give columns.
-    encoding
-        The encoding of text files; "" recognises UTF-8 and Windows-1252.
-    query
-        One SELECT, where the votes are in a database.
-    memory
-        An amount such as "4GB": votes that do not fit are kept in files (docs/scale.md).
-    threads
-        How many threads may read and sort; None: all cores that this process may use.
+    Public functions take these as keyword arguments and pass one record on. `by` has one name as
+    text, several as a tuple; the others are as `crowdsift.read` describes them.
 
     Examples
     --------

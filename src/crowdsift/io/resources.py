@@ -54,15 +54,7 @@ def available_memory() -> int | None:
 
 @contextmanager
 def limited_memory(memory: str) -> Iterator[None]:
-    """Make an amount such as 4GB the memory that is available meanwhile; "" changes nothing.
-
-    Examples
-    --------
-    >>> from crowdsift.io.resources import available_memory, limited_memory
-    >>> with limited_memory("4GB"):
-    ...     available_memory()
-    4000000000
-    """
+    """Make an amount such as 4GB the memory that is available meanwhile; "" changes nothing."""
     before = os.environ.get("CROWDSIFT_MEMORY")
     if memory:
         os.environ["CROWDSIFT_MEMORY"] = memory
@@ -97,14 +89,7 @@ def size_of(text: str, what: str = "--memory") -> int:
 
 
 def readable(size: float) -> str:
-    """An amount of bytes as a person writes it.
-
-    Examples
-    --------
-    >>> from crowdsift.io.resources import readable
-    >>> readable(1.234e9), readable(56e6)
-    ('1.2 GB', '56 MB')
-    """
+    """An amount of bytes as a person writes it."""
     return f"{size / 1e9:.1f} GB" if size >= 1e9 else f"{max(size / 1e6, 1):.0f} MB"
 
 
@@ -139,13 +124,7 @@ def require_memory(size: float, what: str) -> None:
 
 
 def require_disk(size: float, what: str) -> None:
-    """Refuse work that spills more to the disk than is free there.
-
-    Examples
-    --------
-    >>> from crowdsift.io.resources import require_disk
-    >>> require_disk(0, "reading")
-    """
+    """Refuse work that spills more to the disk than is free there."""
     folder = tempfile.gettempdir()
     free = shutil.disk_usage(folder).free
     if size > free:

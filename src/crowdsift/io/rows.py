@@ -171,14 +171,7 @@ class Selected(Source):
         self.names, self.source, self.backend = base.names, base.source, base.backend
         self.notes = base.notes
 
-    def load(
-        self,
-        wanted: Sequence[str],
-        *,
-        replies: Sequence[str] = (),
-        prompts: Sequence[str] = (),
-        condition: str = "",
-    ) -> int:
+    def load(self, wanted: Sequence[str], **_: Any) -> int:
         """See `Source.load`; the other source is loaded already."""
         return len(self._rows)
 

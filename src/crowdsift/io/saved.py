@@ -24,6 +24,7 @@ import numpy as np
 
 from crowdsift.errors import InputError, RequestError, ResourceError
 from crowdsift.io.files import locked, new_folder, replace_file, sync_folder, temporary_folder
+from crowdsift.io.sql import literal
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
@@ -308,7 +309,7 @@ def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
     import duckdb
 
     with _private_file() as path:
-        target = f"{_literal(path)} (FORMAT parquet, USE_TMP_FILE false)"
+        target = f"{literal(str(path))} (FORMAT parquet, USE_TMP_FILE false)"
         try:
             _query(f"COPY (SELECT * FROM columns) TO {target}", columns)
         except duckdb.Error as error:
@@ -327,7 +328,7 @@ def parquet_columns(content: bytes) -> dict[str, NDArray[Any]]:
     try:
         with _private_file() as path:
             path.write_bytes(content)
-            return _query(f"SELECT * FROM read_parquet({_literal(path)})", {})
+            return _query(f"SELECT * FROM read_parquet({literal(str(path))})", {})
     except duckdb.Error as error:
         raise ValueError(str(error).split("\n", 1)[0]) from None
 
@@ -373,10 +374,6 @@ def _database(process: int) -> Any:
     with suppress(duckdb.InvalidInputException):  # a notebook without widgets has no bar
         database.execute("SET enable_progress_bar = false")
     return database
-
-
-def _literal(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"
 
 
 _KINDS: dict[str, np.dtype[Any]] = {

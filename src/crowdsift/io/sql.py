@@ -122,12 +122,6 @@ def interruptible(work: Callable[[list[Callable[[], Any]]], None]) -> None:
     ----------
     work
         Gets a list, to which it appends functions that cancel what it runs.
-
-    Examples
-    --------
-    >>> from crowdsift.io.sql import interruptible
-    >>> interruptible(lambda cancels: print("copied"))
-    copied
     """
     cancels: list[Callable[[], Any]] = []
     if threading.current_thread() is not threading.main_thread():
@@ -174,40 +168,18 @@ def exhausted(error: Exception) -> ResourceError:
 
 
 def memory_limit() -> int | None:
-    """What DuckDB may take before it spills: half of what there is, the rest is for the codes.
-
-    Examples
-    --------
-    >>> from crowdsift.io.sql import memory_limit
-    >>> limit = memory_limit()
-    >>> limit is None or limit >= 200_000_000
-    True
-    """
+    """What DuckDB may take before it spills: half of what there is, the rest is for the codes."""
     there = available_memory()
     return None if there is None else max(there // 2, 200 * 10**6)
 
 
 def literal(text: str) -> str:
-    """Text in SQL.
-
-    Examples
-    --------
-    >>> from crowdsift.io.sql import literal
-    >>> literal("it's")
-    "'it''s'"
-    """
+    """Text in SQL."""
     return "'" + text.replace("'", "''") + "'"
 
 
 def quoted(name: str) -> str:
-    """A name in SQL.
-
-    Examples
-    --------
-    >>> from crowdsift.io.sql import quoted
-    >>> quoted("Answer.choice")
-    '"Answer.choice"'
-    """
+    """A name in SQL."""
     return '"' + name.replace('"', '""') + '"'
 
 

@@ -16,8 +16,7 @@ from crowdsift.fitting import fit, without_warnings
 from crowdsift.fitting.estimate import Resources, estimate_votes
 from crowdsift.fitting.holdout import tuned
 from crowdsift.io.ingest import read_votes
-from crowdsift.io.item_features import with_item_features
-from crowdsift.io.items import match_items, read_item_values, with_classes
+from crowdsift.io.items import match_items, read_item_values, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import MODELS, Model, as_model
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from crowdsift.errors import InputError, RequestError
-from crowdsift.io.item_features import block_values, read_features_table
+from crowdsift.io.items import block_values, read_features_table
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models.feature_weights import FeatureEstimate
 from crowdsift.numeric.distributions import half_width
