@@ -186,7 +186,7 @@ FAILING = {
         "crowdsift.io.formats.platforms.csv.DictWriter",
         OSError(28, "No space left"),
     ),
-    "--excel-safe": ("crowdsift.results.excel.write_folder", OSError(28, "No space left")),
+    "--excel-safe": ("crowdsift.results.leaderboard.write_folder", OSError(28, "No space left")),
     "--table": ("crowdsift.results.leaderboard.replace_file", OSError(28, "No space left")),
     "--report": ("crowdsift.report.make_report", MemoryError()),
     "--robustness": ("crowdsift.results.fit.Fit.with_robustness", ZeroDivisionError("by chance")),

@@ -9,7 +9,7 @@ import pytest
 
 import crowdsift
 from crowdsift import cli
-from crowdsift.results.excel import excel_safe, write_excel_safe
+from crowdsift.results.leaderboard import excel_safe, write_excel_safe
 
 FORMULAS = ["=1+1", "+1", "-1", "@SUM(A1)", '=HYPERLINK("http://example.invalid","x")', "\t=1"]
 

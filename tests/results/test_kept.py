@@ -18,7 +18,7 @@ from tied_votes import CROWDS, drawn, votes_of
 import crowdsift
 from crowdsift import RequestError
 from crowdsift.models import MODELS
-from crowdsift.results import kept
+from crowdsift.results import store as kept
 
 
 def rows(seed: int = 1, count: int = 900) -> dict[str, list]:

@@ -18,8 +18,7 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, Model, model
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.numeric.threads import thread_count
-from crowdsift.results.compared import Pairs, better
-from crowdsift.results.predict import item_codes
+from crowdsift.results.predict import Pairs, better, item_codes
 from crowdsift.results.query import positions
 from crowdsift.votes.labels import context_names, context_parts, match_labels
 from crowdsift.votes.pseudonyms import is_pseudonym

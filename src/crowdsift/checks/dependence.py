@@ -1,4 +1,4 @@
-"""Intervals that know which votes depend on each other: those on one prompt, task or session.
+"""Votes that depend on each other, by prompt, task or session, and drift of reliability in time.
 
 Huber's sandwich by groups (Liang and Zeger 1986): with H the curvature of the objective and s_g the
 sum of the gradients of the votes of group g the scores have the covariance H⁻¹ (Σ s_g s_gᵀ) H⁻¹,

@@ -1,7 +1,7 @@
 """The fewest votes, and the fewest workers, whose removal turns the order of two items.
 
-Which votes is found by their influence (see `influence`), how many by fitting what is left: every
-number that is told was verified so, and is an upper bound.
+A path of removals is laid by influence (see `influence`). Along it the smallest number is found by
+fitting the votes that are left, so every number was verified by a fit and is an upper bound.
 """
 
 from __future__ import annotations

@@ -200,7 +200,7 @@ def _write_folders(
             there = [f"{name}.csv" for name in tables if (out / f"{name}.csv").exists()]
             steps.written.append(f"{out}/{', '.join([*there, 'summary.json'])}")
     if excel_safe is not None:
-        from crowdsift.results.excel import write_excel_safe
+        from crowdsift.results.leaderboard import write_excel_safe
 
         with steps.step("--excel-safe"):
             write_excel_safe(result, excel_safe, decimal_comma=decimal_comma)

@@ -139,7 +139,7 @@ def _bad_rows(given: Mapping[str, Any]) -> str | None:
 
 
 def _excel_files() -> tuple[str, ...]:
-    from crowdsift.results.excel import FILES
+    from crowdsift.results.leaderboard import FILES
 
     return FILES
 

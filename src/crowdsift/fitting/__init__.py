@@ -30,7 +30,6 @@ from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import whole_number, yes_or_no
 from crowdsift.results.build import FitBuilder
 from crowdsift.results.fit import Fit, ranking_of
-from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.scales import (
     checked_level,
     is_scaled,
@@ -39,6 +38,7 @@ from crowdsift.results.scales import (
     typical_reliability,
     unscaled_fields,
 )
+from crowdsift.results.store import MOST_VOTES
 from crowdsift.votes.comparisons import Comparisons
 
 if TYPE_CHECKING:

@@ -18,9 +18,8 @@ from crowdsift.io.options import ReadOptions
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.results.feature_table import WITHOUT_FEATURES
 from crowdsift.results.hidden import hidden_votes
-from crowdsift.results.kept import MOST_VOTES
 from crowdsift.results.query import model_of
-from crowdsift.results.store import fingerprint, taken_by
+from crowdsift.results.store import MOST_VOTES, fingerprint, taken_by
 from crowdsift.results.words import item_label
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.labels import match_labels

@@ -1,4 +1,9 @@
-"""Where a fit starts: what an earlier one knew, in the codes of the votes at hand."""
+"""Where a fit starts: at an earlier fit, or at the checkpoint of one that was cut short.
+
+A solver says what its iterate is (`StoppingRule.iterate`): scores and workers' parameters, for sift
+means, variances and what was learned of the worker population. Once a second that is copied, and
+where a folder is given written there; an error of the cluster names the folder.
+"""
 
 from __future__ import annotations
 
@@ -20,8 +25,7 @@ from crowdsift.io.saved import read_safetensors, safetensors_bytes
 from crowdsift.models import Model, Start
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.fit import Fit
-from crowdsift.results.saved_summary import check_population
-from crowdsift.results.store import load
+from crowdsift.results.store import check_population, load
 from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.labels import context_names, match_labels
 

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from crowdsift.checks.copying import copying
+from crowdsift.checks.joint import joint_table
 from crowdsift.checks.leftout import Calibration, Without, calibrate, fit_without
 from crowdsift.checks.statistics import fit_statistics
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.estimate import Resources
 from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.results.build import side_shares
-from crowdsift.results.copying import copying
 from crowdsift.results.feature_table import WITHOUT_FEATURES
-from crowdsift.results.joint import joint_table
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.reasons import Reason, random_level, reasons
 from crowdsift.votes.comparisons import parts
@@ -26,9 +26,9 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.checks.copying import Copying
     from crowdsift.checks.statistics import FitStatistics
     from crowdsift.models import Model
-    from crowdsift.results.copying import Copying
     from crowdsift.results.fit import Fit
     from crowdsift.results.tables import Table
     from crowdsift.votes.comparisons import Comparisons

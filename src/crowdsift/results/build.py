@@ -18,8 +18,7 @@ from crowdsift.numeric.distributions import (
     limits_at,
     quantile_distribution,
 )
-from crowdsift.results.agreement import agreement
-from crowdsift.results.coefficients import coefficient_table
+from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
 from crowdsift.results.ranking import rank_limits, ranks, table_order
 from crowdsift.results.sign import votes_on_gold
@@ -27,11 +26,12 @@ from crowdsift.results.summary import diagnose, separation_of, summary
 from crowdsift.results.tables import Table, whole
 from crowdsift.results.verdicts import (
     MIN_SIDE_INFORMATION,
+    agreement,
     shares,
     side_information,
+    vote_evidence,
     words_of,
 )
-from crowdsift.results.vote_evidence import vote_evidence
 from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.comparisons import parts
 from crowdsift.votes.labels import as_column, context_names, context_parts

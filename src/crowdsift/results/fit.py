@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.checks.copying import Copying
     from crowdsift.checks.robustness import Robustness
     from crowdsift.checks.statistics import FitStatistics
     from crowdsift.engines.grid import WorkerPoints
@@ -32,7 +33,6 @@ if TYPE_CHECKING:
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.report import Report
-    from crowdsift.results.copying import Copying
     from crowdsift.solvers.ep.state import SavedSites
     from crowdsift.solvers.ep.terms.contexts import ContextPoints
     from crowdsift.votes.comparisons import Comparisons
@@ -348,8 +348,7 @@ class Fit:
         >>> fit.better(best, worst) > 0.99
         True
         """
-        from crowdsift.results.compared import Pairs, better
-        from crowdsift.results.predict import differences, item_codes
+        from crowdsift.results.predict import Pairs, better, differences, item_codes
 
         query = Pairs(*differences(self, first, second))
         result = better(self, item_codes(self), query)
@@ -476,7 +475,7 @@ class Fit:
         >>> sorted(set(crowdsift.fit(votes).decisions()["suggestion"]))
         ['pay']
         """
-        from crowdsift.results.decisions import decisions
+        from crowdsift.results.reasons import decisions
 
         return decisions(self)
 
@@ -574,7 +573,7 @@ class Fit:
         >>> bool(found["shares_first"][0]), round(float(found["p_best"].sum()), 6)
         (True, 1.0)
         """
-        from crowdsift.results.joint import joint_table
+        from crowdsift.checks.joint import joint_table
 
         return joint_table(self, level, top)
 
@@ -592,7 +591,7 @@ class Fit:
         >>> crowdsift.fit(votes, "bt").first_place()
         [['a', 'b']]
         """
-        from crowdsift.results.joint import first_place
+        from crowdsift.checks.joint import first_place
 
         return first_place(self, level)
 
@@ -609,7 +608,7 @@ class Fit:
         array([[0.5  , 0.666],
                [0.334, 0.5  ]])
         """
-        from crowdsift.results.joint import win_matrix
+        from crowdsift.checks.joint import win_matrix
 
         return win_matrix(self)
 
@@ -685,7 +684,7 @@ class Fit:
         >>> crowdsift.fit(drawn.comparisons()).copying().groups
         ()
         """
-        from crowdsift.results.copying import copying
+        from crowdsift.checks.copying import copying
 
         return copying(self)
 

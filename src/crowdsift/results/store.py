@@ -1,7 +1,10 @@
 """Save fits as folders of CSV, JSON and Parquet files, never pickled, and load them.
 
 `summary.json` names the files that belong to it with size and checksum; only those are read. It
-has a checksum of its own content, too, and every value in it is checked (`saved_summary`).
+has a checksum of its own content, too, and `check_summary` finds values that no fit writes, before
+they become an error far from the file. With the votes and the posterior, which are kept up to 2
+million each, a loaded fit answers as the one in memory does. Codes are those of the labels in
+their order.
 """
 
 from __future__ import annotations
@@ -14,12 +17,16 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, datetime
 from decimal import Decimal
+from math import inf, isfinite
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import CrowdsiftError, InputError
+from crowdsift.io.items import GoldLabels
+from crowdsift.io.options import ReadOptions
 from crowdsift.io.saved import (
     RecordedFolder,
     parquet_bytes,
@@ -27,29 +34,52 @@ from crowdsift.io.saved import (
     require_own,
     write_recorded,
 )
+from crowdsift.models import MODELS, model
+from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.results.coefficients import COEFFICIENTS
-from crowdsift.results.decisions import decisions, reason_texts
+from crowdsift.numeric.distributions import half_width
 from crowdsift.results.feature_table import (
+    COEFFICIENTS,
     FEATURE_WEIGHTS,
     FEATURES,
     features_bytes,
     read_features,
     weight_table,
 )
-from crowdsift.results.fit import Fit, ranking_of
-from crowdsift.results.kept import KEPT, kept_files, kept_gold, kept_votes, posterior_of
-from crowdsift.results.saved_summary import check_population, check_summary
-from crowdsift.results.scales import own_scale, with_own_scale
+from crowdsift.results.fit import Fit, Posterior, ranking_of
+from crowdsift.results.reasons import decisions, reason_texts
+from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
 from crowdsift.solvers.ep.state import SavedSites
-from crowdsift.votes.labels import context_names
+from crowdsift.solvers.ep.terms.contexts import ContextPoints
+from crowdsift.votes.comparisons import Comparisons
+from crowdsift.votes.intake import Intake
+from crowdsift.votes.labels import (
+    as_column,
+    context_codes,
+    context_names,
+    factorize,
+    match_labels,
+    merge,
+)
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from numpy.typing import NDArray
+
+    from crowdsift.results.fit import Fit
+    from crowdsift.results.tables import Table
     from crowdsift.votes.comparisons import Comparisons
 
 _SUMMARY, _ITEMS, _WORKERS = "summary.json", "items.csv", "workers.csv"
 _POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
+VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
+GOLD, ROW_IDS = "gold.parquet", "row_ids.parquet"
+CONTEXTS = "context_reliabilities.parquet"
+KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, GOLD, ROW_IDS)
+MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
+_QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
 _DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
     _ITEMS, _WORKERS, _DECISIONS, _OVERALL, _POPULATION, SITES, FEATURES,
@@ -331,7 +361,7 @@ def _table(content: bytes, types: dict[str, list[str]]) -> Table:
                 _READERS.get(k, str)(text) for k, text in zip(kinds, texts, strict=True)
             ]
         else:
-            parsed[name] = _values(name, texts)
+            parsed[name] = _parsed(name, texts)
     return Table(parsed)
 
 
@@ -369,7 +399,7 @@ def _rows(text: str) -> list[list[str]]:
     return rows
 
 
-def _values(name: str, texts: list[str]) -> NDArray[Any]:
+def _parsed(name: str, texts: list[str]) -> NDArray[Any]:
     """A column of text as a column of its own type."""
     if name in _TEXT_COLUMNS:
         return np.array(texts, dtype=object)
@@ -382,3 +412,380 @@ def _label_types(labels: NDArray[Any]) -> list[str]:
     """The type of every label, or one name where all are of one type."""
     names = [type(label).__name__ for label in labels]
     return names[:1] if len(set(names)) == 1 else names
+
+
+Check = Callable[[Any], bool]
+
+
+def check_summary(record: dict[str, Any]) -> None:
+    """Raise ValueError, with the name of the entry, for a value that no fit writes.
+
+    Entries with unknown names are let through: a method may add its own.
+    """
+    for name in _NEEDED:
+        if name not in record:
+            raise ValueError(f"{name} is missing")
+    for name, value in record.items():
+        if name in _KINDS and not _KINDS[name](value):
+            raise ValueError(f"{name} cannot be {value!r:.80}")
+    if len(record["warning_kinds"]) != len(record["warnings"]):
+        raise ValueError("warning_kinds and warnings have different lengths")
+    if {*record["label_types"]["items"]} != {*context_names(record.get("by")), "item"}:
+        raise ValueError("by and label_types name different columns")
+    if record["method"] in MODELS:
+        model(record["method"], **record["parameters"])
+
+
+def check_population(population: Any) -> None:
+    """Raise ValueError for a worker population that no fit writes."""
+    if not _IS_POPULATION(population):
+        raise ValueError(f"the worker population cannot be {population!r:.80}")
+
+
+def _number(low: float = -inf, high: float = inf) -> Check:
+    def check(value: Any) -> bool:
+        known = isinstance(value, int | float) and not isinstance(value, bool)
+        return known and isfinite(value) and low <= value <= high
+
+    return check
+
+
+def _whole(low: int = 0, high: float = 2**63) -> Check:
+    return lambda value: type(value) is int and low <= value < high
+
+
+def _text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _truth(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _one_of(*allowed: str) -> Check:
+    return lambda value: isinstance(value, str) and value in allowed
+
+
+def _maybe(check: Check) -> Check:
+    return lambda value: value is None or check(value)
+
+
+def _either(*checks: Check) -> Check:
+    return lambda value: any(check(value) for check in checks)
+
+
+def _list(check: Check) -> Check:
+    return lambda value: isinstance(value, list) and all(map(check, value))
+
+
+def _values(check: Check) -> Check:
+    """Accept an object whose values, under any names, pass the check."""
+    return lambda value: isinstance(value, dict) and all(map(check, value.values()))
+
+
+def _object(_needed: str = "", **checks: Check) -> Check:
+    """Accept an object with these entries, where present, and all those that are needed."""
+
+    def check(value: Any) -> bool:
+        return isinstance(value, dict) and all(
+            checks[name](value[name]) if name in value else name not in _needed.split()
+            for name in checks
+        )
+
+    return check
+
+
+_COUNT, _SIZE, _ANY, _SHARE = _whole(), _number(0.0), _number(), _number(0.0, 1.0)
+_LABELS, _PARAMETERS = _list(_text), _values(lambda _: True)
+_NEEDED = (
+    "method", "items", "workers", "votes", "components", "converged", "iterations", "level",
+    "scale", "seed", "warnings", "parameters", "trace", "label_types", "kept", "warning_kinds",
+)  # fmt: skip
+_RANKING: dict[str, Check] = {
+    "method": _text,
+    "version": _text,
+    "components": _whole(1),
+    "converged": _truth,
+    "level": lambda value: _number(0.5, 1.0)(value) and 0.5 < value < 1.0,
+    "scale": _one_of(*SCALES),
+    "scale_factor": _number(0.0),
+    "anchor": _values(_ANY),
+    "seed": _COUNT,
+    "typical_reliability": _maybe(_ANY),
+    "warnings": _list(_text),
+}
+_KINDS: dict[str, Check] = {
+    **_RANKING,
+    "parameters": _PARAMETERS,
+    "trace": _list(_ANY),
+    "label_types": _object(
+        "items workers", items=_values(_list(_text)), workers=_object("worker", worker=_LABELS)
+    ),
+    "warning_kinds": _list(_text),
+    "items": _whole(1),
+    "workers": _COUNT,
+    "comparisons": _COUNT,
+    "votes": _SIZE,
+    "by": _maybe(_either(_text, _list(_text))),
+    "sides_known": _truth,
+    "intake": _maybe(
+        _object(
+            format=_text, rows=_COUNT, used=_COUNT, empty=_COUNT, doubled=_COUNT,
+            set_aside=_COUNT, left_out=_COUNT, votes=_COUNT, both_bad=_COUNT,
+            reasons=_values(_COUNT), notes=_LABELS, known=_COUNT, repeated=_COUNT,
+        )
+    ),
+    "measure": _text,
+    "iterations": _COUNT,
+    "passes": _SIZE,
+    "seconds": _SIZE,
+    "log_likelihood": _ANY,
+    "mean_log_likelihood": _ANY,
+    "evidence": _maybe(_ANY),
+    "tie_rate": _maybe(_SHARE),
+    "pair_effect": _maybe(_SIZE),
+    "context_spread": _maybe(_SIZE),
+    "context_side_sd": _maybe(_SIZE),
+    "crowd_side": _maybe(_ANY),
+    "crowd_side_lower": _maybe(_ANY),
+    "crowd_side_upper": _maybe(_ANY),
+    "separation_reliability": _maybe(_number(high=1.0)),
+    "sign_margin": _maybe(_ANY),
+    "sign_probability": _maybe(_SHARE),
+    "sign_unsettled": _truth,
+    "gold_needed": _maybe(_COUNT),
+    "gold_agree": _maybe(_COUNT),
+    "gold_disagree": _maybe(_COUNT),
+    "engine": _text,
+    "engine_reason": _text,
+    "source": _maybe(_text),
+    "dependent_by": _maybe(_text),
+    "no_longer_dependent_by": _maybe(_text),
+    "dependent_groups": _maybe(_COUNT),
+    "design_effect": _maybe(_SIZE),
+    "group_effect": _maybe(_SIZE),
+    "workers_hidden": _maybe(_object("check", check=_text)),
+    "drift": _maybe(_object("workers", crowd_change=_ANY, crowd_z=_ANY, workers=_LABELS)),
+    "robustness": _maybe(
+        _object(
+            "text", leader=_text, challenger=_text, votes=_maybe(_SIZE), total_votes=_SIZE,
+            workers=_maybe(_LABELS), total_workers=_COUNT, note=_text, text=_text,
+            neighbours=_list(_object(above=_text, below=_text, votes=_maybe(_SIZE),
+                                     workers=_maybe(_COUNT))),
+        )
+    ),
+    "statistics": _maybe(
+        _object(
+            separation_index=_maybe(_ANY), separation_reliability=_maybe(_ANY),
+            split_half_reliability=_maybe(_ANY), alpha=_maybe(_ANY),
+            triads=_maybe(_values(_maybe(_ANY))), misfitting_workers=_LABELS,
+            misfitting_items=_LABELS,
+        )
+    ),
+    "history": _list(
+        lambda entry: _object(
+            "votes items ranks scores", votes=_SIZE, items=_LABELS, ranks=_list(_whole(1)),
+            scores=_list(_ANY),
+        )(entry) and len({len(entry[name]) for name in ("items", "ranks", "scores")}) == 1
+    ),
+    "overall": _maybe(
+        _object(
+            items=_COUNT, components=_COUNT, converged=_truth, iterations=_COUNT, seconds=_SIZE,
+            log_likelihood=_ANY, mean_log_likelihood=_ANY, evidence=_maybe(_ANY),
+        )
+    ),
+    "overall_ranking": _object(
+        "summary parameters label_types", parameters=_PARAMETERS,
+        label_types=_object("item", item=_LABELS),
+        summary=_object("method level scale seed components converged warnings", **_RANKING),
+    ),
+    "item_features": _object(
+        "used groups", used=_truth, own_share=_SHARE, explained=_ANY, evidence_gain=_ANY,
+        groups=_list(_object("name", name=_text, features=_COUNT, share=_SHARE)),
+    ),
+    "covariates": _list(
+        _object(
+            "name used", name=_text, used=_truth, evidence_gain=_ANY, constant_for_items=_truth,
+            crowd=_maybe(_ANY), lower=_maybe(_ANY), upper=_maybe(_ANY), spread=_maybe(_ANY),
+        )
+    ),
+    "kept": _object(
+        votes=_object("sides_known has_workers source", sides_known=_truth, has_workers=_truth,
+                      source=_text, reading=_values(lambda _: True), row_ids=_truth),
+        precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
+        taken=_LABELS,
+    ),
+}  # fmt: skip
+_IS_POPULATION = _object(
+    "levels masses centre spread shares ties sides side_mean side_variance pair_effect scale",
+    levels=_list(_SIZE), masses=_list(_SIZE), centre=_maybe(_ANY), spread=_SIZE,
+    shares=lambda value: _list(_SHARE)(value) and len(value) == 3, ties=_truth, sides=_truth,
+    side_mean=_ANY, side_variance=_SIZE, pair_effect=_SIZE, scale=_SIZE, by_context=_truth,
+)  # fmt: skip
+
+
+def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the files by name, and what the record says of them."""
+    files: dict[str, bytes] = {}
+    details: dict[str, Any] = {}
+    votes, posterior = fit.votes, fit.posterior
+    plain = votes is not None and votes.features is None and votes.item_class is None
+    if votes is not None and plain and len(votes) <= MOST_VOTES:
+        files[VOTES] = parquet_bytes(
+            {"worker": votes.worker_codes().astype(np.uint32), "first": votes.first,
+             "second": votes.second, "outcome": votes.outcome, "weight": votes.weight}
+        )  # fmt: skip
+        details["votes"] = {"sides_known": votes.sides_known, "has_workers": votes.has_workers,
+                         "source": votes.source, "reading": dict(votes.reading),
+                         "row_ids": votes.row_ids is not None}  # fmt: skip
+        if votes.row_ids is not None:
+            files[ROW_IDS] = parquet_bytes({"id": votes.row_ids})
+    if fit.gold is not None:
+        known = _in_order(fit)[0].tolist()
+        places = (match_labels(labels.tolist(), known) for labels in fit.gold)
+        files[GOLD] = parquet_bytes(dict(zip(("winner", "loser"), places, strict=True)))
+    if posterior is None:
+        return files, details
+    covariances, quantiles, points = posterior.covariances, posterior.quantiles, posterior.points
+    if covariances is not None and len(covariances.pairs[0]) <= MOST_VOTES:
+        names = ("low", "high", "weight")
+        files[PAIRS] = parquet_bytes(dict(zip(names, covariances.pairs, strict=True)))
+        details["precision"] = {"shift": covariances.shift, "size": covariances.scale}
+    columns = {} if quantiles is None else _split(_QUANTILES, quantiles)
+    if points is not None:
+        columns |= _point_columns(points)
+    if columns and len(next(iter(columns.values()))) <= MOST_VOTES:
+        files[RELIABILITIES] = parquet_bytes(columns)
+        if (apart := posterior.in_context) is not None:
+            who = {"worker": apart.worker, "context": apart.context}
+            files[CONTEXTS] = parquet_bytes({**who, **_point_columns(apart.points)})
+    return files, details
+
+
+def kept_votes(
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
+) -> Comparisons | None:
+    """The votes of a loaded fit, where they were kept."""
+    content = read(VOTES)
+    if content is None or "votes" not in details:
+        return None
+    columns, about = parquet_columns(content), details["votes"]
+    ids = read(ROW_IDS) if about.get("row_ids") else b""
+    if ids is None:  # deleted: rows that come again could not be found
+        return None
+    named = bool(about["has_workers"])
+    workers = fit.worker_table["worker"] if named else np.array([None], dtype=object)
+    votes = Comparisons.from_codes(
+        columns["first"],
+        columns["second"],
+        worker=columns["worker"] if named else None,
+        outcome=columns["outcome"],
+        weight=columns["weight"],
+        items=_in_order(fit)[0],
+        workers=workers,
+        sides_known=bool(about["sides_known"]),
+        by=fit.by,
+        source=str(about["source"]),
+        summed=True,
+    )
+    reading = ReadOptions.of(about.get("reading") or {}, None).remembered()
+    intake = fit.summary.get("intake")
+    return replace(
+        votes,
+        intake=None if intake is None else Intake.from_json(intake),
+        reading=reading,
+        row_ids=parquet_columns(ids)["id"] if ids else None,
+    )
+
+
+def kept_gold(read: Callable[[str], bytes | None], fit: Fit) -> GoldLabels | None:
+    """Return the gold pairs of a loaded fit; None if it had none."""
+    content = read(GOLD)
+    if content is None:
+        return None
+    columns, labels = parquet_columns(content), _in_order(fit)[0]
+    return GoldLabels(labels[columns["winner"]], labels[columns["loser"]])
+
+
+def posterior_of(
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
+) -> Posterior | None:
+    """Return the posterior of a loaded fit; None if nothing of it was kept."""
+    pairs, reliabilities, contexts = read(PAIRS), read(RELIABILITIES), read(CONTEXTS)
+    if pairs is None and reliabilities is None:
+        return None
+    labels, code = _in_order(fit)
+    component, sd = np.empty(len(code), np.int64), np.empty(len(code))
+    component[code] = fit.item_table["component"] - 1
+    table: Table = fit.item_table
+    sd[code] = 0.5 * (table["upper"] - table["lower"]) / half_width(fit.level)
+    covariances = quantiles = points = apart = None
+    if pairs is not None:
+        found, about = parquet_columns(pairs), details["precision"]
+        covariances = ComponentCovariance(
+            component, found["low"], found["high"], found["weight"], float(about["shift"]),
+            float(about["size"]),
+        )  # fmt: skip
+    if reliabilities is not None:
+        columns, height = parquet_columns(reliabilities), max(fit.worker_table.height, 1)
+        quantiles, points = _joined(columns, _QUANTILES, height), _points_of(columns, height)
+    if contexts is not None and points is not None:
+        apart = _context_points(parquet_columns(contexts), fit, len(context_codes(labels)))
+    known_sd = sd if np.isfinite(sd).any() else None
+    return Posterior(labels, known_sd, covariances, quantiles, points, apart)
+
+
+def _context_points(columns: dict[str, NDArray[Any]], fit: Fit, n_contexts: int) -> ContextPoints:
+    """Return the posteriors of workers by context; raise ValueError for unknown codes."""
+    worker, context = (columns[name].astype(np.int64) for name in ("worker", "context"))
+    points = _points_of(columns, len(worker))
+    for code, end in ((worker, fit.worker_table.height), (context, n_contexts)):
+        if points is None or code.min(initial=0) < 0 or code.max(initial=0) >= end:
+            raise ValueError(f"{CONTEXTS} is of other workers or contexts")
+    assert points is not None
+    return ContextPoints(worker, context, points)
+
+
+def _split(name: str, rows: NDArray[np.float64]) -> dict[str, NDArray[np.float32]]:
+    """Return the columns of a matrix under numbered names, in single precision."""
+    return {f"{name}{i:02d}": column for i, column in enumerate(rows.T.astype(np.float32))}
+
+
+def _joined(columns: dict[str, NDArray[Any]], name: str, height: int) -> NDArray[np.float64] | None:
+    """Return the matrix that `_split` wrote; None if there is none."""
+    names = sorted(each for each in columns if each.rstrip("0123456789") == name)
+    if not names:
+        return None
+    found = np.stack([columns[each] for each in names], axis=1).astype(np.float64)
+    if len(found) != height or not np.isfinite(found).all():
+        raise ValueError(f"{name} has {len(found)} rows for {height} workers, or no numbers")
+    return found
+
+
+def _point_columns(points: WorkerPoints) -> dict[str, NDArray[np.float32]]:
+    return {
+        key: column
+        for name, rows in points._asdict().items()
+        for key, column in _split(name, rows).items()
+    }
+
+
+def _points_of(columns: dict[str, NDArray[Any]], height: int) -> WorkerPoints | None:
+    """Return the points of the posterior of every worker; None if they were not saved."""
+    found = [_joined(columns, name, height) for name in WorkerPoints._fields]
+    known = [each for each in found if each is not None]
+    if known and len(known) < len(found):
+        raise ValueError("some of the columns of the points are missing")
+    return WorkerPoints(*known) if known else None
+
+
+def _in_order(fit: Fit) -> tuple[NDArray[np.object_], NDArray[np.intp]]:
+    """The labels of items in the order of their codes, and the code of every row of the table."""
+    items = merge([factorize(as_column(fit.item_table["item"].tolist()))])[1][0].astype(np.int64)
+    keys = [items]
+    for by in reversed(fit.context_columns):
+        keys.append(merge([factorize(as_column(fit.item_table[by].tolist()))])[1][0].astype(int))
+    order = np.lexsort(keys)
+    labels = np.empty(len(order), dtype=object)
+    labels[:] = fit.labels
+    return labels[order], np.argsort(order)

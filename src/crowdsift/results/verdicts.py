@@ -1,20 +1,43 @@
-"""A word for every worker."""
+"""A verdict for every worker, by evidence, intervals and agreement with others.
+
+Evidence, for methods without worker types. With the scores held fixed, a type is a reliability β
+on a grid, or a preference for one side that ignores the items. The share of every type in the crowd is learned by EM, as `sift` does, and b is
+the median of its positive part. Types are adversarial for β < -b/4, random for |β| ≤ b/4,
+informative for β > b/4, and one-sided. The methods themselves judge a worker with one vote by a
+normal approximation around it; here one vote is one factor of a likelihood.
+
+Only decided votes count: a tie is no evidence against anybody. A vote is a slip in 2 % of the
+cases, so that no single vote accuses, and differences shrink by what their error leaves open.
+
+Agreement of workers with the order that the votes of others imply. The scores are those of all
+votes. To leave a worker's own votes out, one Newton step is made from them: with Λ the curvature of the objective in a component, Λ_s and g_s what the worker's votes add
+to it and to the gradient, scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs that no
+chain of the others' votes connects do not count. Where components are too large for that, and for
+methods that do not tell workers apart, the order is that of all votes, and pairs with an item that
+nobody else has judged do not count.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from crowdsift._core import judged_by_one
 from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
+from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Callable, Sequence
 
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
+    from crowdsift.results.build import FitBuilder
+
+    Codes = NDArray[np.int64]
+    AnyCodes = NDArray[np.integer]
 
 MIN_VOTES = 5.0  # of a worker with another verdict than undecided
 MAX_USEFUL = 0.1  # probability of being informative, above which nobody is accused
@@ -131,3 +154,330 @@ def shares(below: Distribution, typical: float) -> tuple[Vector, Vector, Vector]
     zone = 0.25 * typical
     adversarial, reliable = below(-zone), 1.0 - below(zone)
     return adversarial, np.clip(1.0 - adversarial - reliable, 0.0, 1.0), reliable
+
+
+_STEPS = 2.0 ** np.arange(-3.0, 2.0, 0.5)  # reliabilities of types, in units of a first guess of b
+_SIDES = np.array([0.8, 0.9, 0.97, 0.2, 0.1, 0.03])  # P(left) of one-sided types
+_SHARES = (0.1, 0.17, 0.7, 0.03)  # of the classes before any vote
+_PRIOR_WORKERS = 20.0  # how many workers these shares count for
+_SLIPS = 0.02
+_BINS = 257  # of differences
+_NUMBERS = 8_000_000  # of an array over workers and bins at a time
+_ROWS = 1 << 20  # votes at a time
+_LEARNED_FROM = 20_000  # workers; the shares of more are learned from a part of them
+_ITERATIONS = 60
+_NORMAL_FROM = 20.0  # votes from which on a normal approximation may stand for them
+_MOST_VOTES = 1e6  # of a worker, so that no sum of weights overflows
+
+
+class VoteEvidence(NamedTuple):
+    """A row per worker, columns adversarial, random, informative and, with sides, one-sided.
+
+    `evidence` holds logarithms of averaged likelihoods, up to a constant a worker, `posterior`
+    the probabilities of the classes by what the crowd is like; `typical` is b.
+    """
+
+    evidence: Vector
+    posterior: Vector
+    typical: float
+
+
+def vote_evidence(fitted: FitBuilder) -> VoteEvidence | None:
+    """Return the evidence of every worker's votes; None where no worker can be measured by."""
+    votes, result = fitted.votes, fitted.estimate.workers
+    assert result.reliability is not None
+    beta = result.reliability - result.random_level
+    sure = np.abs(beta) > 0.0
+    guess = float(np.median(np.abs(beta[sure]))) if sure.any() else 0.0
+    if not 0.0 < guess < np.inf:
+        return None
+    levels = guess * np.concatenate([-_STEPS[::-1], [0.0], _STEPS])
+    if votes.elsewhere is None:
+        logs = _log_likelihoods(fitted, levels)
+    else:  # the rows are on other machines
+        assert result.reliability_sd is not None
+        distance = (levels - beta[:, None]) / np.maximum(result.reliability_sd, 1e-12)[:, None]
+        logs = np.where(fitted.votes.loads[:, None] < _NORMAL_FROM, 0.0, -0.5 * distance**2)
+    sides = logs.shape[1] - len(levels)
+    weights = _learned(logs, levels, guess)
+    up, down = weights[: len(levels)][levels > 0], weights[: len(levels)][levels < 0][::-1]
+    chosen = up if up.sum() >= down.sum() else down
+    reached = np.cumsum(chosen) - 0.5 * chosen
+    typical = float(np.interp(0.5 * chosen.sum(), reached, guess * _STEPS))
+    of_class = np.append(_classes(levels, typical), np.full(sides, 3))
+    joint = np.exp(logs - logs.max(axis=1, keepdims=True)) * weights
+    held = [of_class == number for number in range(4 if sides else 3)]
+    masses = np.stack([joint[:, mine].sum(axis=1) for mine in held], axis=1)
+    shares = np.array([max(float(weights[mine].sum()), 1e-300) for mine in held])
+    evidence = np.log(np.maximum(masses / shares, 1e-300))
+    return VoteEvidence(evidence, masses / masses.sum(axis=1, keepdims=True), typical)
+
+
+def _classes(levels: Vector, typical: float) -> Vector:
+    zone = 0.25 * typical
+    return np.where(levels < -zone, 0, np.where(levels > zone, 2, 1))
+
+
+def _learned(logs: Vector, levels: Vector, guess: float) -> Vector:
+    """Return the share of every type in the crowd, by EM with the prior shares."""
+    of_class = np.append(_classes(levels, guess), np.full(logs.shape[1] - len(levels), 3))
+    prior = np.array(_SHARES)[of_class] / np.bincount(of_class, minlength=4)[of_class]
+    prior /= prior.sum()
+    some = logs[:: -(-len(logs) // _LEARNED_FROM)]
+    likelihood = np.exp(some - some.max(axis=1, keepdims=True))
+    weights = prior
+    for _ in range(_ITERATIONS):
+        counts = weights * (likelihood.T @ (1.0 / (likelihood @ weights)))
+        weights = (counts + _PRIOR_WORKERS * prior) / (len(some) + _PRIOR_WORKERS)
+    return np.asarray(weights)
+
+
+def _log_likelihoods(fitted: FitBuilder, levels: Vector) -> Vector:
+    """Return the log-likelihood of every worker's decided votes under every type.
+
+    Votes are counted in bins of the difference in favour of the chosen item.
+    """
+    votes, level = fitted.votes, fitted.estimate.workers.random_level
+    probability = fitted.model.probability
+    far = max(float(np.ptp(fitted.estimate.scores)), 1e-12)
+    at = np.linspace(-far, far, _BINS)
+    grid = np.stack([probability(at, np.full(_BINS, level + each)) for each in levels], axis=1)
+    table = np.log((1.0 - _SLIPS) * np.clip(grid, 0.0, 1.0) + 0.5 * _SLIPS)
+    differences = _differences(fitted, float(levels[-1]) / _STEPS[-1])
+    sided = votes.sides_known
+    result = np.zeros((votes.n_workers, len(levels) + (len(_SIDES) if sided else 0)))
+    step = max(_NUMBERS // _BINS, 1)
+    for begin in range(0, votes.n_workers, step):
+        end = min(begin + step, votes.n_workers)
+        counts, left = np.zeros((end - begin) * _BINS), np.zeros((2, end - begin))
+        last = int(votes.offsets[end])
+        for start in range(int(votes.offsets[begin]), last, _ROWS):
+            rows = slice(start, min(start + _ROWS, last))
+            lean = votes.weight[rows] * (2.0 * votes.outcome[rows].astype(np.float64) - 1.0)
+            ends = np.clip(votes.offsets[begin : end + 1], rows.start, rows.stop)
+            worker = np.repeat(np.arange(end - begin), np.diff(ends))
+            gap = np.sign(lean) * differences(votes.first[rows], votes.second[rows])
+            place = np.rint((gap + far) * ((_BINS - 1) / (2.0 * far))).astype(np.int64)
+            counts += np.bincount(worker * _BINS + place, np.abs(lean), len(counts))
+            for row, mine in enumerate((np.maximum(lean, 0.0), np.maximum(-lean, 0.0))):
+                left[row] += np.bincount(worker, mine, end - begin)
+        total = np.maximum(left.sum(axis=0), 1e-300)
+        scale = np.minimum(1.0, _MOST_VOTES / total)
+        part = result[begin:end]
+        part[:, : len(levels)] = (counts.reshape(-1, _BINS) * scale[:, None]) @ table
+        if sided:
+            part[:, len(levels) :] = (left * scale).T @ np.log([_SIDES, 1.0 - _SIDES])
+    return result
+
+
+def _differences(fitted: FitBuilder, reliability: float) -> Callable[[AnyCodes, AnyCodes], Vector]:
+    """Return a function of two arrays of items: differences of scores, shrunk by their error.
+
+    E[σ(bd)] for d ~ N(m, v) is close to σ(b'm) with b' = b/√(1 + b²vπ/8).
+    """
+    scores, sd = fitted.estimate.scores, fitted.score_sd
+    if sd is None:
+        return lambda first, second: scores[first] - scores[second]
+    step, level = np.array([0.01, -0.01]), fitted.estimate.workers.random_level
+    up, down = fitted.model.probability(step, np.full(2, level + reliability))
+    slope = float(up - down) / 0.005  # in logits a unit of score
+    variance = np.where(np.isfinite(sd), sd, 0.0) ** 2 * (LOGISTIC_SMOOTHING * slope**2)
+
+    def shrunk(first: AnyCodes, second: AnyCodes) -> Vector:
+        spread = np.sqrt(1.0 + variance[first] + variance[second])
+        return np.asarray((scores[first] - scores[second]) / spread)
+
+    return shrunk
+
+
+_LARGEST = 64  # items of a component in which a worker's votes are left out
+_MOST_WORK = 1e8  # multiplications in all
+_BLOCK_NUMBERS = 2_000_000  # of matrices at a time
+_VOTES_AT_A_TIME = 1 << 22  # votes in files that are read for it
+_EQUAL = 1e-9  # a difference of scores that is no order
+
+
+class _Votes(NamedTuple):
+    """Votes: who on what, what they add to Λ, and to g."""
+
+    worker: Codes
+    first: Codes
+    second: Codes
+    sign: Vector  # of the outcome for the first, 0 for a tie
+    weight: Vector
+    curvature: Vector
+    residual: Vector
+
+
+def agreement(fitted: FitBuilder) -> Vector:
+    """Of every worker the share of decided votes that agree with the order by others' votes.
+
+    NaN where no vote of a worker can be compared.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> rows = {"winner": ["a", "a", "a", "b", "x"], "loser": ["b", "b", "b", "a", "y"],
+    ...         "worker": ["ann", "bob", "cid", "eve", "ann"]}
+    >>> crowdsift.fit(rows, "bt").workers["agreement"].tolist()  # only ann judged x and y
+    [1.0, 1.0, 1.0, 0.0]
+    """
+    votes = fitted.votes
+    if votes.elsewhere is not None or (votes.on_disk and len(votes) > _VOTES_AT_A_TIME):
+        return fitted.counted.agreement  # of all votes: its rows are not in memory
+    component = fitted.component.astype(np.int64)
+    sizes = np.bincount(component)
+    alone = judged_by_one(votes.first, votes.second, votes.offsets, votes.n_items) > 0
+    small_ones = fitted.model.uses_workers and bool((sizes[sizes > 1] <= _LARGEST).any())
+    if not small_ones and not alone.any():
+        return fitted.counted.agreement
+    rows, count = _votes(fitted), votes.n_workers
+    gap = fitted.estimate.scores[rows.first] - fitted.estimate.scores[rows.second]
+    order = np.where(np.abs(gap) > _EQUAL, np.sign(gap), 0.0)
+    order[alone[rows.first] | alone[rows.second]] = 0.0
+    if small_ones:
+        # The votes of a worker in a component are one problem.
+        key = rows.worker * len(sizes) + component[rows.first]
+        problems, of_vote = np.unique(key, return_inverse=True)
+        work = sizes[problems % len(sizes)].astype(np.float64) ** 3
+        by_work = np.argsort(work, kind="stable")
+        small = np.empty(len(work), bool)
+        small[by_work] = np.cumsum(work[by_work]) <= _MOST_WORK
+        small &= sizes[problems % len(sizes)] <= _LARGEST
+        _leave_out(fitted, rows, problems, of_vote, small, order)
+    counts = rows.weight * (rows.sign != 0) * (order != 0)
+    agreed = np.bincount(rows.worker, counts * (rows.sign == order), count)
+    total = np.bincount(rows.worker, counts, count)
+    share = np.full(count, np.nan)
+    np.divide(agreed, total, out=share, where=total > 0)
+    return share
+
+
+def _votes(fitted: FitBuilder) -> _Votes:
+    votes, result = fitted.votes, fitted.estimate.workers
+    first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
+    worker = votes.worker_codes().astype(np.int64)
+    weight, outcome = votes.weight.astype(np.float64), votes.outcome.astype(np.float64)
+    beta = np.ones(votes.n_workers)
+    if result.reliability is not None:
+        beta = result.reliability - result.random_level
+    slope, scores = beta[worker], fitted.estimate.scores
+    p = sigmoid(slope * (scores[first] - scores[second]))
+    return _Votes(
+        worker, first, second, np.sign(outcome - 0.5), weight,
+        weight * slope**2 * p * (1.0 - p), weight * slope * (outcome - p),
+    )  # fmt: skip
+
+
+def _leave_out(
+    fitted: FitBuilder,
+    votes: _Votes,
+    problems: Codes,
+    of_vote: NDArray[np.intp],
+    small: NDArray[np.bool_],
+    order: Vector,
+) -> None:
+    """Fill in the orders of small problems, those of one size together."""
+    component = fitted.component.astype(np.int64)
+    sizes = np.bincount(component)
+    by_component = np.argsort(component, kind="stable")
+    start = np.cumsum(sizes) - sizes
+    place = np.empty(len(component), np.int64)
+    place[by_component] = np.arange(len(component)) - np.repeat(start, sizes)
+    which = problems % len(sizes)
+    by_problem = np.argsort(of_vote, kind="stable")
+    ends = np.cumsum(np.bincount(of_vote, minlength=len(problems)))
+    precision = fitted.estimate.precision
+    shift = 1.0 if precision is None else precision.shift * precision.size**2
+    whole = _Laplacians(votes, component, place, sizes, shift)
+    for k in np.unique(sizes[which[small]]).tolist():
+        chosen = np.flatnonzero(small & (sizes[which] == k))
+        step = max(_BLOCK_NUMBERS // (k * k), 1)
+        for begin in range(0, len(chosen), step):
+            some = chosen[begin : begin + step]
+            rows = _runs(by_problem, ends, some)
+            problem = np.searchsorted(some, of_vote[rows])
+            one, two = place[votes.first[rows]], place[votes.second[rows]]
+            left, gone = whole.without(which[some], rows, problem, one, two)
+            items = by_component[start[which[some]][:, None] + np.arange(k)]
+            scores = fitted.estimate.scores[items]
+            ends_of = np.concatenate([problem * k + one, problem * k + two])
+            residual = np.concatenate([votes.residual[rows], -votes.residual[rows]])
+            gradient = np.bincount(ends_of, residual, len(some) * k).reshape(len(some), k)
+            try:
+                scores = scores - np.linalg.solve(left, gradient[:, :, None])[:, :, 0]
+            except np.linalg.LinAlgError:  # slopes beyond all sizes: no order is known
+                continue
+            gap = scores[problem, one] - scores[problem, two]
+            known = gone[problem, one, two] & (np.abs(gap) > _EQUAL)
+            order[rows] = np.where(known, np.sign(gap), 0.0)
+
+
+class _Laplacians:
+    """Curvatures of components and counts of their votes, a pair by its smaller place first."""
+
+    def __init__(
+        self, votes: _Votes, component: Codes, place: Codes, sizes: Codes, shift: float
+    ) -> None:
+        self._votes, self._sizes, self._shift = votes, sizes, shift
+        small = sizes <= _LARGEST
+        self._start = np.cumsum(np.where(small, sizes**2, 0)) - np.where(small, sizes**2, 0)
+        used = small[component[votes.first]]
+        where = component[votes.first[used]]
+        one, two = place[votes.first[used]], place[votes.second[used]]
+        at = self._start[where] + np.minimum(one, two) * sizes[where] + np.maximum(one, two)
+        length = int(np.where(small, sizes**2, 0).sum())
+        self._weight = np.asarray(np.bincount(at, votes.curvature[used], length), np.float64)
+        self._count = np.bincount(at, minlength=length)
+
+    def without(
+        self, which: Codes, rows: Codes, problem: Codes, one: Codes, two: Codes
+    ) -> tuple[Vector, NDArray[np.bool_]]:
+        """Λ - Λ_s of components of one size, and what others' votes connect."""
+        k = int(self._sizes[which[0]])
+        each, row = np.unique(which, return_inverse=True)
+        begin = self._start[each][:, None] + np.arange(k * k)
+        weight, linked = self._weight[begin], self._count[begin]
+        weight, linked = weight.reshape(-1, k, k), linked.reshape(-1, k, k)
+        matrix: Vector = -(weight + weight.transpose(0, 2, 1))[row]
+        joined = (linked + linked.transpose(0, 2, 1) > 0)[row]
+        # What a worker's own pairs are without them; all others stay.
+        key = (problem * k + np.minimum(one, two)) * k + np.maximum(one, two)
+        pairs, of_pair = np.unique(key, return_inverse=True)
+        problem, one, two = pairs // (k * k), pairs // k % k, pairs % k
+        at = begin[row[problem], one * k + two]
+        others = self._count[at] > np.bincount(of_pair)
+        left = self._weight[at] - np.bincount(of_pair, self._votes.curvature[rows])
+        left = np.where(others & (left > 0), left, 0.0)
+        matrix[problem, one, two] = matrix[problem, two, one] = -left
+        joined[problem, one, two] = joined[problem, two, one] = others
+        items = np.arange(k)
+        matrix[:, items, items] = self._shift - matrix.sum(axis=2)
+        joined[:, items, items] = True
+        return matrix, _connected(joined)
+
+
+def _connected(linked: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """Which items of graphs are connected by a chain; every item is linked with itself."""
+    n, k, _ = linked.shape
+    step = linked.astype(np.float32)
+    found = step[:, :1, :]
+    reached, before = int(np.count_nonzero(found)), 0
+    while reached > before:  # most graphs are whole: one row of each tells
+        found = (found @ step > 0).astype(np.float32)
+        reached, before = int(np.count_nonzero(found)), reached
+    connected = np.ones((n, k, k), bool)
+    apart = np.flatnonzero(~found.all(axis=(1, 2)))
+    reach = step[apart]
+    for _ in range(int(np.ceil(np.log2(max(k - 1, 1)))) if len(apart) else 0):
+        reach = (reach @ reach > 0).astype(np.float32)
+    connected[apart] = reach > 0
+    return connected
+
+
+def _runs(order: Codes, ends: Codes, some: Codes) -> Codes:
+    """The votes of some problems, which lie in runs of the order."""
+    begin = np.where(some > 0, ends[some - 1], 0)
+    length = ends[some] - begin
+    offset = np.repeat(begin - (np.cumsum(length) - length), length)
+    return np.asarray(order[np.arange(int(length.sum())) + offset])

@@ -9,7 +9,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import crowdsift
-from crowdsift.results import joint, predict
+from crowdsift.checks import joint, predict
 
 
 @pytest.fixture(scope="module")

@@ -10,9 +10,18 @@ import numpy as np
 import pytest
 
 import crowdsift
+from crowdsift.checks.copying import (
+    Cells,
+    Effects,
+    _between,
+    _often,
+    _own_outcomes,
+    _pairs_within,
+    _within,
+    ratio_with_group,
+    ratio_z,
+)
 from crowdsift.numeric.saddle_point import saddle_point, saddle_points
-from crowdsift.results.copying import _between, _often, _own_outcomes, _pairs_within, _within
-from crowdsift.results.copying_ratio import Cells, Effects, ratio_with_group, ratio_z
 
 
 def crowd(seed: int, copiers: int = 0, repeats: int = 1) -> crowdsift.Fit:
