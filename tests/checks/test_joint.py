@@ -9,7 +9,8 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 import crowdsift
-from crowdsift.checks import joint, predict
+from crowdsift.checks import joint
+from crowdsift.results import predict
 
 
 @pytest.fixture(scope="module")

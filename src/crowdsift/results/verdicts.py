@@ -1,20 +1,22 @@
 """A verdict for every worker, by evidence, intervals and agreement with others.
 
-Evidence, for methods without worker types. With the scores held fixed, a type is a reliability β
-on a grid, or a preference for one side that ignores the items. The share of every type in the crowd is learned by EM, as `sift` does, and b is
-the median of its positive part. Types are adversarial for β < -b/4, random for |β| ≤ b/4,
-informative for β > b/4, and one-sided. The methods themselves judge a worker with one vote by a
-normal approximation around it; here one vote is one factor of a likelihood.
+Evidence, for methods without worker types. With the scores held fixed, a type is a reliability β on
+a grid, or a preference for one side that ignores the items. The share of every type in the crowd is
+learned by EM, as `sift` does, and b is the median of its positive part. Types are adversarial for β
+< -b/4, random for |β| ≤ b/4, informative for β > b/4, and one-sided. The methods themselves judge a
+worker with one vote by a normal approximation around it; here one vote is one factor of a
+likelihood.
 
 Only decided votes count: a tie is no evidence against anybody. A vote is a slip in 2 % of the
 cases, so that no single vote accuses, and differences shrink by what their error leaves open.
 
 Agreement of workers with the order that the votes of others imply. The scores are those of all
-votes. To leave a worker's own votes out, one Newton step is made from them: with Λ the curvature of the objective in a component, Λ_s and g_s what the worker's votes add
-to it and to the gradient, scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs that no
-chain of the others' votes connects do not count. Where components are too large for that, and for
-methods that do not tell workers apart, the order is that of all votes, and pairs with an item that
-nobody else has judged do not count.
+votes. To leave a worker's own votes out, one Newton step is made from them: with Λ the curvature of
+the objective in a component, Λ_s and g_s what the worker's votes add to it and to the gradient,
+scores of the others are m - (Λ - Λ_s)⁻¹ g_s. Votes on pairs that no chain of the others' votes
+connects do not count. Where components are too large for that, and for methods that do not tell
+workers apart, the order is that of all votes, and pairs with an item that nobody else has judged do
+not count.
 """
 
 from __future__ import annotations
