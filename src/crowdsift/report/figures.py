@@ -500,15 +500,15 @@ class Drawing:
         if joined:
             self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
 
-    def dots(self, xs: Sequence[float], ys: Sequence[float], kind: str) -> None:
+    def dots(self, xs: list[float], ys: list[float], kind: str) -> None:
         """Add many dots as one shape: strokes of no length with round ends.
 
         Of very many only one in two by two points is drawn, so that the picture stays small.
         """
-        at: Iterable[tuple[float, float]] = zip(xs, ys, strict=True)
+        at = np.array([xs, ys])
         if len(xs) > _MANY_DOTS:
-            at = ((2.0 * round(x / 2.0), 2.0 * round(y / 2.0)) for x, y in at)
-        places = sorted({(number(x), number(y)) for x, y in at})
+            at = np.unique(2.0 * np.round(at / 2.0), axis=1)
+        places = sorted({(number(x), number(y)) for x, y in at.T.tolist()})
         if places:
             joined = "".join(f"M{x} {y}h0" for x, y in places)
             self._parts.append(f'<path d="{joined}" class="{kind}"/>')

@@ -49,6 +49,7 @@ MOST_ROWS = 100_000  # of a table; the CSV files hold all
 MOST_BYTES = 2_000_000  # of a table, so that a page stays below 5 MB whatever the labels are
 FIRST_ROWS = 25  # in the page itself, for readers without scripts; also the rows of a page
 LONGEST_NAME = 300  # characters of a label in a table that is too large
+_MOST_ESCAPED = 6  # bytes of a character in JSON
 _NUMBER_BYTES, _REASON_BYTES = 9, 50  # of a value, and of the reasons of a worker
 _FOLLOWED = 10  # workers, those with the most votes, and items, the best
 _NOTEBOOK_ROWS = 10
@@ -401,10 +402,10 @@ def _columns(columns: dict[str, NDArray[Any]]) -> dict[str, Any]:
 
 def _rows_within(texts: dict[str, list[str]], others: int) -> int:
     """Return how many rows fit into `MOST_BYTES`, each with `others` bytes beside its texts."""
-    sizes = [
-        sum(len(as_json(text).encode()) for text in row)
-        for row in zip(*texts.values(), strict=True)
-    ]
+    rows = list(zip(*texts.values(), strict=True))
+    if sum(_MOST_ESCAPED * len("".join(row)) + 2 * len(row) + others for row in rows) < MOST_BYTES:
+        return len(rows)
+    sizes = [sum(len(as_json(text).encode()) for text in row) for row in rows]
     return int(np.searchsorted(np.cumsum(np.array(sizes, np.int64) + others), MOST_BYTES))
 
 
