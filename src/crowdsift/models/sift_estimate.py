@@ -41,6 +41,13 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.covariates import Design
 
+_FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
+_COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
+MAX_GROUP_NUMBERS = 20_000_000  # in the covariances of items within groups
+MAX_COVARIATE_ITEMS = 1_200  # whose joint Gaussian with the coefficients is a matrix
+MAX_COVARIATE_NUMBERS = 40_000_000  # workers x items x covariates
+_POINTS = 64  # of a worker's posterior
+
 
 def worker_posteriors(
     run: Propagation, engine: Engine, sides: tuple[Vector, Vector], size: float
@@ -129,10 +136,6 @@ def _about_mean(scores: Vector, engine: Engine) -> Vector:
     return np.asarray(scores - scores.mean()) if scores.any() else np.zeros(engine.facts.n_items)
 
 
-_FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
-_COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
-
-
 def worker_estimate(
     summary: TypeSummary, types: WorkerTypes, typical: float, classes: Vector
 ) -> WorkerEstimate:
@@ -183,9 +186,6 @@ def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
         )
 
 
-MAX_GROUP_NUMBERS = 20_000_000  # in the covariances of items within groups
-
-
 def with_group_estimate(
     estimate: Estimate, run: Propagation, engine: Engine, before: Estimate, size: float
 ) -> Estimate:
@@ -232,11 +232,6 @@ def _log_likelihood(estimate: Estimate, engine: Engine, scores: Vector) -> float
     if reliability is None:
         return estimate.log_likelihood
     return required(engine.slopes).log_likelihood(scores, reliability)
-
-
-MAX_COVARIATE_ITEMS = 1_200  # whose joint Gaussian with the coefficients is a matrix
-MAX_COVARIATE_NUMBERS = 40_000_000  # workers x items x covariates
-_POINTS = 64  # of a worker's posterior
 
 
 def refuse_large_covariates(engine: Engine, votes: Comparisons) -> None:

@@ -22,16 +22,18 @@ if TYPE_CHECKING:
     from crowdsift.engines.kinds import Operator
     from crowdsift.numeric import Vector
 
-# Messages settled to this times the diagonal, in at most so many sweeps; while scores still move,
+# Messages settled to this times the diagonal, in at most this many sweeps; while scores still move,
 # to a share of what they moved by.
 _TOLERANCE, _SWEEPS = 1e-5, 30
 _SHARE, _COARSE = 0.01, 3e-4
 # Multiplications of a factorisation that takes milliseconds, and of one of a tenth of a second.
 _CHEAP, _MOST = 4e6, 5e7
-# Beyond so many items no factorisation is dense. A sparse one of P pairs and n items then takes
+# Beyond this many items no factorisation is dense. A sparse one of P pairs and n items then takes
 # at least P²/n multiplications, the sum of squared column counts: where that is too much,
 # pairs, which may be as many as votes, need not leave the engine.
 _DENSE_ITEMS = 1_200
+MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # variances worth a trial
+_REACH = 4.0  # how many times as large or small a variance may become in a pass
 
 
 def loopy_bp(
@@ -41,7 +43,7 @@ def loopy_bp(
     shift: float = 1.0,
     change: float = 0.0,
 ) -> tuple[PairVariances, Vector | None]:
-    """Gaussian belief propagation on the graph of compared pairs; L is the Laplacian.
+    """Run Gaussian belief propagation on the graph of compared pairs; L is the Laplacian.
 
     With D_j = 1 + L_jj, an item's precision is D_j less the messages to it. Exact on trees, and
     close where short cycles are few. log|L + I| in Bethe's form,
@@ -78,7 +80,7 @@ def loopy_bp(
 
 
 class Factorisation:
-    """Exact variances of one engine's pairs; whether they can be had is found once."""
+    """Exact variances of one engine's pairs; whether they are affordable is found once."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
@@ -87,7 +89,7 @@ class Factorisation:
     def variances(
         self, sites: GridSites | None, laplacian: Operator, *, exact: bool, factor: float = 1.0
     ) -> PairVariances | None:
-        """Those under the Laplacian, kept by the sites; None where a factorisation is expensive.
+        """Return the variances and set those of pairs; None if a factorisation is expensive.
 
         `exact` asks for one that takes a fraction of a second, otherwise only for one that is as
         fast as belief propagation. With a `factor` s all is of sL + I, which has s times the
@@ -102,7 +104,7 @@ class Factorisation:
         return PairVariances(items, log_determinant, definite)
 
     def possible(self, sites: GridSites | None, laplacian: Operator) -> bool:
-        """Whether exact variances can be had at all."""
+        """Return whether exact variances can be computed at all."""
         return self._factoriser(sites, laplacian, _MOST) is not None
 
     def _factoriser(
@@ -159,15 +161,15 @@ class ItemPrior:
     at_rest: bool = False  # whether the parameters have settled
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
-        """Means of the scores: (L + C⁻¹) m = b."""
+        """Solve (L + C⁻¹) m = b for the means of the scores."""
         raise NotImplementedError
 
     def pair_variances(self, run: ItemsState) -> PairVariances:
-        """Of items and, in the engine, of pairs; log|L + C⁻¹| + log|C|."""
+        """Return variances of items and log|L + C⁻¹| + log|C|, and set the variances of pairs."""
         raise NotImplementedError
 
     def learn(self, run: ItemsState) -> None:
-        """A step of the parameters towards more evidence."""
+        """Move the parameters a step towards more evidence."""
         raise NotImplementedError
 
     def forms(self, run: ItemsState) -> tuple[float, float]:
@@ -177,24 +179,20 @@ class ItemPrior:
         return inner, self.n_items - self._explained(run)
 
     def drift(self, run: ItemsState) -> float:
-        """By how much scores are too large for their prior: 1 where E[uᵀC⁻¹u] is their number."""
+        """Return how much too large scores are for their prior: 1 if E[uᵀC⁻¹u] is their number."""
         return float(max(sum(self.forms(run)) / self.n_items, 0.25) ** 0.5)
 
     def rescale(self, scale: float) -> None:
-        """Parameters for scores divided by `scale`; C of mean diagonal 1 has none."""
+        """Adapt parameters to scores divided by `scale`; C of mean diagonal 1 has none."""
 
     def _explained(self, run: ItemsState) -> float:
-        """Tr LΣ = Σ over pairs of weight times variance."""
+        """Return tr LΣ, the sum over pairs of weight times variance."""
         weight = run.system.laplacian.pairs()[2]
         return float(weight @ run.pair_sites.pair_posteriors(run.means).variance)
 
 
-MIN_EFFECT, MAX_EFFECT = 1e-3, 4.0  # variances worth a trial
-_REACH = 4.0  # how many times as large or small a variance may become in a pass
-
-
 def scoring_step(slope: float, information: float, variance: float) -> float:
-    """The variance after a step of Fisher scoring, within a factor of 4 and from .001 to 4.
+    """Return the variance after a step of Fisher scoring, within a factor of 4 and .001 to 4.
 
     At a fixed point of EP the derivative of the evidence in the variance is that at fixed sites, so
     it is learned beside the sites, a step a pass, as the distribution of types is.
@@ -210,7 +208,7 @@ def scoring_step(slope: float, information: float, variance: float) -> float:
 
 
 def learned_effect(found: PairPosteriors, variance: float) -> float:
-    """The variance s of the pair effect after a step.
+    """Return the variance s of the pair effect after a step.
 
     Examples
     --------

@@ -34,6 +34,7 @@ _EQUAL = 0.01  # nats: where runs differ by less, that of the first start is tak
 _FAINT = 0.5  # mean square of scores, 1 before any vote: below, they may be nothing
 _NEARER = 3.0  # times a smaller last change, for a run to be nearer to its end than another
 _ALIKE = 2  # iterations before one may be found to be the same as another
+_PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
 
 
 def propagate(
@@ -80,7 +81,7 @@ def _from_starts(
     progress: Progress | None,
     exact: Factorisation,
 ) -> Propagation:
-    """The run of the largest evidence, of those from all starts."""
+    """Return the run of the largest evidence from all starts."""
     runs: list[Propagation] = []
     for name in settings.starts:
         if runs:
@@ -123,7 +124,7 @@ def _iterate_of(run: ReferenceType[Propagation], *, alone: bool) -> Mapping[str,
 
 
 def _try(run: Propagation, others: list[Propagation]) -> None:
-    """A few iterations, fewer where the scores are those of another run."""
+    """Run a few iterations; stop when the scores are those of another run."""
     for number in range(_TRIAL):
         if run.done or (number >= _ALIKE and any(_alike(run, other) for other in others)):
             return
@@ -131,7 +132,7 @@ def _try(run: Propagation, others: list[Propagation]) -> None:
 
 
 def _without_losers(runs: list[Propagation]) -> list[Propagation]:
-    """Runs that may still win, one of those that agree."""
+    """Return the runs that may still win, one of those that agree."""
     kept: list[Propagation] = []
     for run in sorted(runs, key=_standing, reverse=True):
         same = next((other for other in kept if _alike(run, other)), None)
@@ -143,7 +144,7 @@ def _without_losers(runs: list[Propagation]) -> list[Propagation]:
 
 
 def _nearer(run: Propagation, better: Propagation) -> bool:
-    """Whether a run is the one to complete, though one that agrees has more evidence.
+    """Return whether to complete a run although one that agrees has more evidence.
 
     The evidence of a run that still moves is no measure: it may be far above that of the state
     which it comes to. So a run that is much nearer to its end is taken unless the other one has
@@ -156,7 +157,7 @@ def _nearer(run: Propagation, better: Propagation) -> bool:
 
 
 def _standing(run: Propagation) -> float:
-    """The evidence, next to equal ones of a later start being a little less."""
+    """Return the evidence, a little less for later starts, so that the first wins a tie."""
     return run.evidence[-1] - _EQUAL * run.settings.starts.index(run.name)
 
 
@@ -169,11 +170,8 @@ def _correlation(one: Vector, two: Vector) -> float:
     return float(one @ two) / sizes if sizes > 0 else 0.0
 
 
-_PASSES = 20  # to settle tie widths and side biases, and what gold implies for the items
-
-
 def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
-    """Evidence with all reliabilities 0: votes depend on tie widths and sides alone.
+    """Return the evidence with all reliabilities 0: votes depend on tie widths and sides alone.
 
     Without ties and side biases every vote is a coin. Votes of gold still depend on the items, and
     widths and sides are learned as the prior learns them: only the reliabilities differ.
@@ -207,7 +205,7 @@ def null_evidence(engine: Engine, prior: WorkerPrior, side: SidePrior) -> float:
 
 
 def _without_reliability(prior: WorkerPrior, masses: Vector) -> Vector:
-    """What all reliabilities hold at a tie width, moved to reliability 0."""
+    """Move the mass of all reliabilities at a tie width to reliability 0."""
     table = prior.by_width(masses)
     moved = np.zeros_like(table)
     moved[:, table.shape[1] // 2] = table.sum(axis=1)

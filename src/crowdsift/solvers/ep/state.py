@@ -52,7 +52,7 @@ _PATIENCE, _CALM_DAMPING = 40, 0.3  # iterations before the largest damping fall
 
 @dataclass(frozen=True)
 class Settings:
-    """How to run: the tolerance on standardised scores, and what to use."""
+    """Settings of a run: tolerances, starts, and the terms that may be tried."""
 
     tolerance: float = 1e-5
     most_iterations: int = 500
@@ -172,7 +172,7 @@ class Propagation:
         progress: Progress | None,
         factorisation: VarianceMethod,
     ) -> Propagation | None:
-        """The run from a start of that name; None where there is no such start."""
+        """Return the run from the start of that name; None if the votes do not allow it."""
         grid, k = required(engine.grid), engine.facts.n_items
         if name == "flat":
             means, prior, variance = np.zeros(k), WorkerPrior.start(levels, 1.0, 0.5, types), 2.0
@@ -211,13 +211,13 @@ class Propagation:
                            pair_effect=pair_effect, item_prior=item_prior)  # fmt: skip
 
     def suspend(self) -> None:
-        """Hold only what cannot be computed again."""
+        """Release what can be computed again."""
         self.sites.suspend()
         self.messages, self.suspended = None, True
         vars(self).pop("system", None)  # a weight a pair
 
     def resume(self) -> None:
-        """What a suspended run has given back, once more."""
+        """Compute again what `suspend` released."""
         if self.suspended:
             self.suspended = False
             self.receive()
@@ -225,12 +225,12 @@ class Propagation:
                 self.find_items()
 
     def receive(self) -> None:
-        """What items receive from the sites as they stand."""
+        """Collect what items receive from the current sites."""
         vars(self).pop("system", None)  # its weights can then be used again
         self.system = self.sites.system(self.sites.pair_sums(), self.pair_effect)
 
     def restart(self) -> None:
-        """Items for the sites as they stand; whatever was known of convergence no longer holds."""
+        """Find the items for the current sites, and forget what was known of convergence."""
         self.receive()
         self.find_items()
         self.done, self.rule.converged = False, False
@@ -248,7 +248,7 @@ class Propagation:
         self.restart()
 
     def simplified(self, types: WorkerTypes) -> Propagation:
-        """A run of types that are some of these, from this state; it has no sites of sides."""
+        """Return a run over a part of the types, from this state, without sites of sides."""
         sites, known = required(self.engine.grid).sites(types, 2.0), self.pair_sites.vote_sites()
         none = np.zeros_like(known.side_tau)
         half = len(self.prior.levels)
@@ -261,7 +261,7 @@ class Propagation:
         return run
 
     def iterate(self) -> None:
-        """Sites, then the workers' prior, then items; then see whether that was the last."""
+        """Move the sites, then the workers' prior, then the items, and see if that was the last."""
         before, effect = standardised(self.means), self.pair_effect
         hold = self.settings.refine and (self.rule.history or self.warm)
         self._pass_over(self.damping, self._drift() if hold else 1.0)
@@ -338,15 +338,15 @@ class Propagation:
 
     @property
     def settled(self) -> bool:
-        """Whether the scores have come to rest, if not to the tolerance."""
+        """Return whether the scores have come to rest, if not to the tolerance."""
         return bool(self.rule.history) and self.rule.history[-1] <= _SETTLED
 
     def scale(self) -> float:
-        """√((mᵀm + tr Σ)/K): 1 where the posterior has the size that the prior says."""
+        """Return √((mᵀm + tr Σ)/K), which is 1 if the posterior has the size of the prior."""
         return float(np.sqrt((self.means @ self.means + self.variances.sum()) / len(self.means)))
 
     def _drift(self) -> float:
-        """`scale`, or what a prior of its own has instead."""
+        """Return `scale`, or its counterpart under another prior of scores."""
         return self.scale() if self.item_prior is None else self.item_prior.drift(self)
 
     def _pass_over(self, damping: float, scale: float = 1.0) -> None:
@@ -377,12 +377,12 @@ class Propagation:
         self.evidence.append(evidence if np.isfinite(evidence) else -np.inf)
 
     def side_posteriors(self) -> tuple[Vector, Vector]:
-        """Mean and variance of every worker's side bias, for the sites of the last pass."""
+        """Return mean and variance of every worker's side bias after the last pass."""
         tau, nu = self.side_sums
         return self.sides.posteriors(nu, tau)
 
     def _items_evidence(self, scale: float) -> float:
-        """½bᵀm - ½log|L + I|, of sites for scores divided by f, the scale.
+        """Return ½bᵀm - ½log|L + I| of sites for scores divided by f, the scale.
 
         They are f²L and fb. At m/f, whose distance from their solution is of the order of f - 1,
         fbᵀx - ½xᵀ(f²L + I)x is ½bᵀm + ½|m|²(1 - 1/f²), and log|f²L + I| is
@@ -398,18 +398,18 @@ class Propagation:
         return 0.5 * (linear - self.log_determinant - wider)
 
     def _last_change(self) -> float:
-        """What the last step moved; a warm run is taken to have come from a small one."""
+        """Return the size of the last step; a warm run is taken to have begun with a small one."""
         if self.warm:
             return min([_WARM_CHANGE, *self.rule.history])
         return self.rule.history[-1] if self.rule.history else 1.0
 
     def _size(self, step: Vector) -> float:
-        """Root mean square; warm also the largest, since few votes more move few items."""
+        """Return the root mean square; warm also the largest, as few new votes move few items."""
         usual = float(np.sqrt(np.mean(step**2)))
         return max(float(np.abs(step).max()), _USUAL * usual) if self.warm else usual
 
     def _refine(self) -> None:
-        """Adaptive grids where they are needed; those of stage 2 settle soon and then stay."""
+        """Refine the grids of workers that need it; in stage 2 they settle soon and then stay."""
         self.moved_grids = self.sites.refine() if self.unclipped <= _REFINING else 0
 
     def find_items(self) -> None:
@@ -464,11 +464,11 @@ class Propagation:
         return found
 
     def _may_be_exact(self) -> bool:
-        """A large factorisation is expensive: only the last iterations ask for it."""
+        """Return whether to ask for a large factorisation, which only the last iterations do."""
         return self.settings.exact and not self.exact and not self.factorised
 
     def _adapt(self, step: Vector) -> None:
-        """Damping: ½ after the first step, less where steps turn back, more where they go on."""
+        """Set the damping: ½ after the first step, less if steps turn back, more if they go on."""
         if not (self.rule.history or self.warm) or not self.settings.adaptive:
             self.damping = 0.5
         elif self.last_step is not None:
@@ -490,7 +490,7 @@ class Propagation:
         self.last_step = step
 
     def _settle(self, change: float) -> None:
-        """Stage 1 ends where scores settle, stage 2 where they have converged at unit scale."""
+        """End stage 1 when scores settle, and stage 2 when they converged at unit scale."""
         staged = self.clip and not self.indefinite and not self.settings.clip
         if staged and change <= max(_STAGE_ONE, self.rule.tolerance):
             self.clip = False
@@ -513,7 +513,7 @@ class Propagation:
         self.done = self.rule.stop(change)
 
     def _rescale(self, factor: float) -> None:
-        """Scores divided by the factor, reliabilities times it: the same probabilities."""
+        """Divide scores by the factor and multiply reliabilities: the same probabilities."""
         self.prior = self.prior.rescaled(factor)
         self.sites.transform(scale=factor, grids=True)
         self.means = self.means / factor
@@ -524,5 +524,5 @@ class Propagation:
 
 
 def standardised(means: Vector) -> Vector:
-    """Means at root mean square 1, unless they are nothing beside their prior sd of 1."""
+    """Scale means to root mean square 1, unless they are tiny beside their prior sd of 1."""
     return means / max(float(np.sqrt(np.mean(means**2))), _NOTHING)

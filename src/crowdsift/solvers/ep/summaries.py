@@ -35,7 +35,8 @@ _POINTS = 64  # types that stand for a worker's posterior
 _MANY = 2_000  # workers whose quantiles are worth a way to the device
 # The 90 % interval, then what stands for the posterior.
 _QUANTILES = np.array([0.05, 0.95, *((np.arange(16) + 0.5) / 16)])
-_SIDE_ONLY_SPREAD = 1.0 / 3.0  # a side-only type stands for sides within so much of its own
+_SIDE_ONLY_SPREAD = 1.0 / 3.0  # relative spread of the sides that a side-only type stands for
+SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
 
 
 class TypeSummary(NamedTuple):
@@ -58,7 +59,7 @@ class TypeSummary(NamedTuple):
     points: WorkerPoints
 
     def scaled(self, factor: float) -> TypeSummary:
-        """The summary of β·factor, for a positive factor."""
+        """Return the summary of β·factor, for a positive factor."""
         spread, reliability = self.spread * factor, self.points.reliability
         same = reliability is self.spread
         points = self.points._replace(reliability=spread if same else reliability * factor)
@@ -73,7 +74,7 @@ def summarise(
     sides: tuple[Vector, Vector],
     own: WorkerPriors | None = None,
 ) -> TypeSummary:
-    """Summaries of all workers after the last pass; `sides` are G and V of γ, a row a worker."""
+    """Summarise all workers after the last pass; `sides` are means and variances of γ."""
     n_workers = len(sides[0])
     if isinstance(sites, FusedSites) and own is None and n_workers >= _MANY:
         whole = sites.summary(prior.masses, _QUANTILES)
@@ -94,7 +95,7 @@ def _of_marginals(
     sides: tuple[Vector, Vector],
     own: WorkerPriors | None,
 ) -> list[TypeSummary]:
-    """From what the engine has summed up of every worker, some at a time."""
+    """Summarise the marginals that the engine gives, some workers at a time."""
     parts = []
     for begin in range(0, len(sides[0]), _WORKERS):
         rows = slice(begin, min(begin + _WORKERS, len(sides[0])))
@@ -111,7 +112,7 @@ def _of_posteriors(
     sides: tuple[Vector, Vector],
     own: WorkerPriors | None,
 ) -> list[TypeSummary]:
-    """From posteriors over types, some workers at a time."""
+    """Summarise posteriors over types, some workers at a time."""
     chunk = max(_NUMBERS // len(prior.masses), 1)
     parts: list[TypeSummary] = []
     for begin in range(0, len(sides[0]), chunk):
@@ -126,7 +127,7 @@ def _of_posteriors(
 
 
 def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
-    """The summary of workers of whom a reliability is all."""
+    """Return the summary of workers whose type is a reliability alone."""
     spread, none = np.ascontiguousarray(found.quantiles[:, 2:]), np.zeros(len(found.mean))
     nothing = np.zeros_like(spread)
     return TypeSummary(
@@ -138,7 +139,7 @@ def _of_reliabilities(found: ReliabilitySummary) -> TypeSummary:
 
 
 def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[..., Any]) -> list[Any]:
-    """What `work` makes of some rows at a time, so few that they stay in a cache.
+    """Apply `work` to blocks of rows that are small enough to stay in a cache.
 
     By several threads where the engine leaves the host's cores idle.
     """
@@ -155,7 +156,7 @@ def by_blocks(sites: TypeSites, columns: tuple[Vector, ...], work: Callable[...,
 
 
 def _by_reliability(found: TypePosteriors, types: WorkerTypes) -> tuple[Vector, ...]:
-    """Reliabilities, their masses, the levels of quantiles, and what side-only types hold."""
+    """Return reliabilities, their masses, levels of quantiles, and masses of side-only types."""
     rows, points = found.points.shape
     regular = len(types.widths) * points
     masses = found.masses[:, :regular].reshape(rows, -1, points).sum(axis=1)
@@ -163,7 +164,7 @@ def _by_reliability(found: TypePosteriors, types: WorkerTypes) -> tuple[Vector, 
 
 
 def _joined(parts: list[Any]) -> Iterator[Vector]:
-    """The columns of all parts, one below the other."""
+    """Concatenate the columns of all parts."""
     return (np.ascontiguousarray(np.concatenate(column)) for column in zip(*parts, strict=True))
 
 
@@ -171,7 +172,7 @@ def _block(
     prior: WorkerPrior, points: Vector, masses: Vector, side_mean: Vector, side_variance: Vector,
     limits: Vector | None = None,
 ) -> TypeSummary:  # fmt: skip
-    """The summary of some workers from their posteriors."""
+    """Summarise some workers from their posteriors."""
     rows, count = points.shape
     regular = len(prior.types.widths) * count
     by_width = masses[:, :regular].reshape(rows, -1, count)
@@ -185,7 +186,7 @@ def _block(
 
 
 def _plain(prior: WorkerPrior) -> bool:
-    """Whether a type is a reliability alone."""
+    """Return whether a type is a reliability alone."""
     return len(prior.types.widths) == 1 and not len(prior.types.side_only)
 
 
@@ -229,7 +230,7 @@ def _summary(
 def _points(
     found: TypeMarginals, prior: WorkerPrior, side_mean: Vector, side_variance: Vector
 ) -> WorkerPoints:
-    """Types at evenly spaced quantiles of the posterior, taken in the order of types."""
+    """Return the types at evenly spaced quantiles of the posterior, in the order of types."""
     widths, side_only, side_only_widths, sided = prior.types
     rows, types = found.points.shape
     regular = len(widths) * types
@@ -248,7 +249,7 @@ def _points(
 
 
 def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
-    """The types at evenly spaced quantiles of every worker's masses, in the order of types.
+    """Return the types at evenly spaced quantiles of every worker's masses, in the order of types.
 
     Examples
     --------
@@ -264,7 +265,7 @@ def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
 
 
 def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | None = None) -> Vector:
-    """Quantiles by linear interpolation of the cumulated masses over cell edges.
+    """Return quantiles by linear interpolation of the cumulated masses over cell edges.
 
     One row a worker. `atom` is probability at exactly 0, beside the masses.
 
@@ -299,11 +300,8 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
     return result
 
 
-SMALLEST = 1e-300  # of a posterior, whose logarithm is taken
-
-
 def typical_reliability(prior: WorkerPrior) -> float:
-    """The median of the positive part of a distribution, or of the negative one if that is larger.
+    """Return the median of the positive part, or of the negative one if that is larger.
 
     Examples
     --------
@@ -322,7 +320,7 @@ def typical_reliability(prior: WorkerPrior) -> float:
 
 
 def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_workers: int) -> Vector:
-    """Logarithms of the averaged likelihoods, up to a constant a worker: a column a class.
+    """Return log averaged likelihoods, up to a constant per worker, with a column per class.
 
     Columns are adversarial, random, informative and, where the prior has types that see nothing
     but sides, one-sided. They are posteriors under a prior that gives all classes the same mass.
@@ -356,7 +354,7 @@ def class_evidence(sites: TypeSites, prior: WorkerPrior, typical: float, n_worke
 
 
 def _masses(typical: float, side_only: int, points: Vector, masses: Vector) -> Vector:
-    """Posterior probabilities of the classes of some workers."""
+    """Return posterior probabilities of the classes of some workers."""
     regular = masses[:, : masses.shape[1] - side_only]
     by_reliability = regular.reshape(len(points), -1, points.shape[1]).sum(axis=1)
     own = _class_of(points, typical)

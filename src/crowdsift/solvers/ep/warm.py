@@ -31,18 +31,20 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.workers import WorkerPrior
 
 # A tolerance is a root mean square, and what is left to go is less than the last step: the largest
-# change of a score is at most so many tolerances.
+# change of a score is at most this many tolerances.
 _LARGEST = 100.0
 # Passes over the workers that have moved most are of this share of the votes; how many come before
 # the first whole pass and between the whole ones, and after how many of those no more.
 _SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 4, 1, 4
 _FEW = 0.5  # of the votes may be those of workers with new ones; else whole passes do better
+# A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
+KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
 
 
 def resume(
     start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
 ) -> Propagation:
-    """The run that goes on from an earlier one, to its end.
+    """Continue an earlier run to its end.
 
     With the sites of earlier votes the cavities of all votes are right at once, and what is new
     spreads from the workers who gave new votes: they are passed over first, then those whose
@@ -89,7 +91,7 @@ class _Spread:
         self._seen = self._now()
 
     def from_new(self) -> None:
-        """First the workers with new votes, which have no sites yet."""
+        """Pass over the workers with new votes first, which have no sites yet."""
         new = (self._votes.tau == 0.0) & (self._votes.nu == 0.0)
         moving = np.bincount(self._worker, new, len(self._counts)) > 0
         if 0 < self._counts[moving].sum() <= _FEW * len(new):
@@ -97,13 +99,13 @@ class _Spread:
             self.further(_FIRST)
 
     def further(self, parts: int) -> None:
-        """So many parts of a pass."""
+        """Run this number of partial passes over the workers that moved most."""
         for _ in range(parts):
             moved = np.abs(self._now() - self._seen)
             self._visit(_most_moved(moved, self._worker, self._counts))
 
     def whole(self) -> None:
-        """A pass over all."""
+        """Pass over all workers."""
         self._seen = self._now()
         self._run.iterate()
 
@@ -122,7 +124,7 @@ class _Spread:
 def _most_moved(
     moved: Vector, worker: NDArray[np.uint32], counts: NDArray[np.int64]
 ) -> NDArray[np.bool_]:
-    """Workers by the largest of their moves, until they hold the share of the votes."""
+    """Mark the workers that moved most, up to the share of the votes."""
     largest = np.zeros(len(counts))
     np.maximum.at(largest, worker, moved)
     order = np.argsort(-largest, kind="stable")
@@ -135,7 +137,7 @@ def _most_moved(
 def resumed(
     start: WarmStart, engine: Engine, settings: Settings, progress: Progress | None = None
 ) -> Propagation:
-    """The run that goes on, with the worker types and the effect of pairs that the votes show.
+    """Continue an earlier run, with the worker types and the pair effect that the votes show.
 
     What clearly has the evidence for it is found to have it within a pass or two.
     """
@@ -152,7 +154,7 @@ def resumed(
 
 
 def _unless_simpler(run: Propagation, settings: Settings) -> Propagation:
-    """The run, or one without sides where it has hardly less evidence, or nothing hints at them."""
+    """Return a run without sides if it has hardly less evidence or nothing hints at sides."""
     types = settings.families[0]
     if not settings.families[-1].sides:
         simpler = run.simplified(types)
@@ -162,7 +164,7 @@ def _unless_simpler(run: Propagation, settings: Settings) -> Propagation:
 
 
 def _unless_richer(run: Propagation, settings: Settings, progress: Progress | None) -> Propagation:
-    """The run, or one with sides where it has clearly more evidence."""
+    """Return a run with sides if it has clearly more evidence, otherwise this run."""
     prior = run.prior
     centre = 1.0 if prior.centre is None else prior.centre
     spread = 0.5 if prior.spread is None else prior.spread
@@ -174,7 +176,7 @@ def _unless_richer(run: Propagation, settings: Settings, progress: Progress | No
 
 
 def _unless_without_effect(run: Propagation) -> Propagation:
-    """The run, or one without an effect of pairs where it has hardly less evidence."""
+    """Return a run without a pair effect if it has hardly less evidence, otherwise this run."""
     trial = run.branch()
     trial.pair_effect = 0.0
     trial.restart()
@@ -182,17 +184,13 @@ def _unless_without_effect(run: Propagation) -> Propagation:
     return found if found.settled else run
 
 
-# A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
-KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
-
-
 def worker_codes(votes: VoteSites) -> NDArray[np.uint32]:
-    """The worker of every vote."""
+    """Return the worker of every vote."""
     return np.repeat(np.arange(len(votes.held), dtype=np.uint32), votes.held)
 
 
 def kept_sites(sites: GridSites) -> SavedSites | None:
-    """The sites of a run, unless there are too many."""
+    """Return the sites of a run; None if there are too many to keep."""
     if sites.n_votes > KEPT_SITES:
         return None
     votes = sites.vote_sites()
@@ -201,7 +199,7 @@ def kept_sites(sites: GridSites) -> SavedSites | None:
 
 def recoded(sites: SavedSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
             ) -> SavedSites:  # fmt: skip
-    """The sites under new codes of items and workers; those of a code -1 are left out."""
+    """Return the sites under new codes of items and workers, without those of code -1."""
     to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
     codes = to_worker[sites.worker], to_item[sites.winner], to_item[sites.loser]
     kept = np.logical_and.reduce([code >= 0 for code in codes])
@@ -215,7 +213,7 @@ def recoded(sites: SavedSites, item: NDArray[np.int64], worker: NDArray[np.int64
 
 
 def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
-    """The sites of these votes: those of equal earlier votes, 0 where there was none.
+    """Return the sites of equal earlier votes for these votes, 0 if there was none.
 
     Votes are equal where worker, winner, loser and a tie are the same; on which side the winner
     stood matters where sides do. Equal votes have equal sites, so any of them will do.

@@ -36,7 +36,18 @@ _PRIOR_WORKERS = 50.0  # how many workers p0 counts for in π
 _SHARE_WORKERS = 5.0  # ... the prior of ρ, and a uniform distribution of tie widths
 _SPREAD_WORKERS = 20.0  # ... a spread of μ/2
 _TINY = 1e-300
-_NOBODY = 1e-6  # of a worker, below which nobody is of a type
+_NEGLIGIBLE = 1e-6  # of a worker: a type with a smaller count has died out
+# Tie widths from almost none to where nearly every vote is a tie.
+TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
+_SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of side-only types
+_FAR = 6.0
+# Differences that extrapolation of π remembers, and how many times as far as a plain step it goes.
+# Fewer workers than p0 counts for hardly bind π: there plain steps keep it near where it began.
+_DEPTH, _AHEAD, _FEW = 5, 12.0, 50.0
+_PI = 5  # where π begins in the vector of (μ, log ζ, ρ, π)
+_START = SidePrior()
+# Standard deviations, far below those at which the evidence of a bias passes 3 nats.
+_CROWD, _DISPERSION = 2.0, 1.5
 
 
 class TypeMixture:
@@ -61,13 +72,13 @@ class TypeMixture:
 
     def start(self, counts: Vector) -> tuple[float, float]:
         """μ and ζ from the first counts: their mean and standard deviation."""
-        by_level = self._by_level(_without_nobody(counts))
+        by_level = self._by_level(_without_negligible(counts))
         total = max(float(by_level.sum()), 1e-12)
         mean = float(self._points @ by_level) / total
         return mean, max((float((self._points - mean) ** 2 @ by_level) / total) ** 0.5, MIN_SPREAD)
 
     def update(self, state: Vector, counts: Vector) -> Vector:
-        """One step of EM for p0, then π.
+        """Take a step of EM for p0, then for π.
 
         With a the Gaussian of the majority, adversaries with their sign turned are counted with
         it: n'(β) = a(β)[ρ₊ n(β)/p0(β) + ρ₋ n(-β)/p0(-β)] has the sums of both.
@@ -83,7 +94,7 @@ class TypeMixture:
         >>> mixture.update(state, counts)[5:].round(2)
         array([0.01, 0.18, 0.81])
         """
-        counts = _without_nobody(counts)
+        counts = _without_negligible(counts)
         by_level = self._by_level(counts)
         centre, log_spread, plus, minus, none = state[:5].tolist()
         able, total = self._parts(centre, math.exp(log_spread), plus, minus, none)
@@ -135,7 +146,7 @@ class TypeMixture:
     def _parts(
         self, centre: float, spread: float, plus: float, minus: float, none: float
     ) -> tuple[Vector, Vector]:
-        """N(μ, ζ²) on the grid, that of -μ being its mirror image, and p0."""
+        """Return N(μ, ζ²) on the grid, whose mirror image is that of -μ, and p0."""
         precision = 1.0 / spread**2
         able = np.array([1.0, centre * precision, -0.5 * precision]) @ self._terms
         able -= able.max()
@@ -147,31 +158,20 @@ class TypeMixture:
         return able, total
 
     def _by_level(self, counts: Vector) -> Vector:
-        """Counts of reliabilities, whatever the tie width."""
+        """Return the counts of reliabilities, summed over tie widths."""
         if self._n_widths == 1:
             return counts[: len(self._points)]
         n_regular = self._n_widths * len(self._points)
         return np.asarray(counts[:n_regular].reshape(self._n_widths, -1).sum(axis=0))
 
 
-def _without_nobody(counts: Vector) -> Vector:
-    """Counts, 0 where they are next to nothing; see above."""
-    return np.where(counts < _NOBODY, 0.0, counts)
-
-
-# Tie widths from almost none to where nearly every vote is a tie.
-TIE_WIDTHS = (.02, .06, .12, .2, .3, .42, .56, .75, 1.0, 1.3, 1.7, 2.3, 3.2, 4.5)  # fmt: skip
-_SIDE_ONLY = (-4.0, -2.0, -1.0, 1.0, 2.0, 4.0)  # log-odds of answering "first" of side-only types
-
-_FAR = 6.0
-# Differences that extrapolation of π remembers, and how many times as far as a plain step it goes.
-# Fewer workers than p0 counts for hardly bind π: there plain steps keep it near where it began.
-_DEPTH, _AHEAD, _FEW = 5, 12.0, 50.0
-_PI = 5  # where π begins in the vector of (μ, log ζ, ρ, π)
+def _without_negligible(counts: Vector) -> Vector:
+    """Set negligible counts to 0."""
+    return np.where(counts < _NEGLIGIBLE, 0.0, counts)
 
 
 def power_grid(points: int) -> Vector:
-    """The positive levels of the symmetric grid 6(k/h)^1.5, h of them for 2h + 1 points.
+    """Return the positive levels of the symmetric grid 6(k/h)^1.5, h of them for 2h + 1 points.
 
     Examples
     --------
@@ -184,7 +184,7 @@ def power_grid(points: int) -> Vector:
 
 
 def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
-    """The types beside reliabilities: tie widths, and side-only types at every second width.
+    """Return the types beside reliabilities: tie widths, and side-only types at every second width.
 
     Examples
     --------
@@ -201,7 +201,7 @@ def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
 
 
 def gaussian_on(points: Vector, mean: float, sd: float) -> Vector:
-    """Density times cell width (central differences), normalised."""
+    """Return the density times cell width (central differences), normalised."""
     z = (points - mean) / sd
     masses = np.exp(-0.5 * (z**2 - np.min(z**2))) * np.gradient(points)
     return np.asarray(masses / masses.sum(), dtype=np.float64)
@@ -225,7 +225,7 @@ class WorkerPrior:
     def start(
         levels: Vector, mean: float, sd: float, types: WorkerTypes = RELIABILITY_ONLY
     ) -> WorkerPrior:
-        """N(mean, sd²) at every tie width alike, mixed with 3 % of uniform over all types."""
+        """Return N(mean, sd²) at every tie width, mixed with 3 % of uniform over all types."""
         points, widths = mirrored(levels), len(types.widths)
         n_types = types.n_types(levels)
         masses = np.full(n_types, 0.03 / n_types)
@@ -274,24 +274,24 @@ class WorkerPrior:
         return replace(self, masses=masses, centre=centre, spread=spread, shares=shares)
 
     def by_width(self, masses: Vector) -> Vector:
-        """What regular types hold, a row a tie width, a column a reliability."""
+        """Return the masses of regular types: tie widths in rows, reliabilities in columns."""
         points = 2 * len(self.levels) + 1
         return masses[: len(self.types.widths) * points].reshape(-1, points)
 
     def without_sides(self, types: WorkerTypes) -> WorkerPrior:
-        """The distribution of regular workers, over types that are only those."""
+        """Return the distribution of regular workers over types that are all regular."""
         regular = self.by_width(self.masses).ravel()
         return replace(self, masses=regular / regular.sum(), types=types)
 
     def flipped(self) -> WorkerPrior:
-        """The distribution of -β."""
+        """Return the distribution of -β."""
         regular = self.by_width(self.masses)
         masses = np.concatenate([regular[:, ::-1].ravel(), self.masses[regular.size :]])
         centre = None if self.centre is None else -self.centre
         return replace(self, masses=masses, centre=centre)
 
     def rescaled(self, factor: float) -> WorkerPrior:
-        """The distribution of β·factor, on the grid times the factor."""
+        """Return the distribution of β·factor, on the grid times the factor."""
         centre = None if self.centre is None else self.centre * factor
         return replace(
             self, levels=self.levels * factor, centre=centre, spread=self.spread * factor
@@ -299,12 +299,12 @@ class WorkerPrior:
 
 
 def _roots(state: Vector) -> Vector:
-    """The state with the square roots of its masses."""
+    """Return the state with the square roots of its masses."""
     return np.concatenate([state[:2], np.sqrt(state[2:])])
 
 
 def _proper(roots: Vector, near: Vector) -> Vector:
-    """The state of these roots: distributions stay distributions of the same support as `near`."""
+    """Return the state of these roots, with distributions of the same support as `near`."""
     x = np.concatenate([roots[:2], np.maximum(roots[2:], 0.0) ** 2])
     x[1] = min(max(x[1], np.log(MIN_SPREAD)), 3.0)
     np.maximum(x[2:], 0.1 * near[2:], out=x[2:])
@@ -313,11 +313,8 @@ def _proper(roots: Vector, near: Vector) -> Vector:
     return x
 
 
-_START = SidePrior()
-
-
 def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> PopulationSide:
-    """Mean and variance of the side bias of regular workers, by maximum evidence.
+    """Return mean and variance of the side bias of regular workers, by maximum evidence.
 
     The maximum is the one uphill from the prior so far, and t² moves by at most a factor of 4 in
     one pass: a biased but good worker must not be taken for a side-only type because t² fell to 0
@@ -355,11 +352,11 @@ class PopulationSide:
     mean_variance: float = 1.0
 
     def learned(self, update: SiteUpdate) -> PopulationSide:
-        """After a pass."""
+        """Return what is known after a pass."""
         return learn_sides(update.side_nu, update.side_tau, update.regular, self.prior)
 
     def posteriors(self, nu: Vector, tau: Vector) -> tuple[Vector, Vector]:
-        """Mean and variance of γ of every worker.
+        """Return mean and variance of γ of every worker.
 
         With D = 1 + t²τ, γ given g0 has the mean (g0 + t²ν)/D and the variance t²/D, and g0 is
         itself uncertain. Where t² is 0 the side bias of all is g0, and so is what is known of it.
@@ -376,7 +373,7 @@ def population_to(
     scale: float,
     by_context: bool = False,
 ) -> dict[str, Any]:
-    """The distribution of types, the side biases and the variance of a pair effect.
+    """Return types, side biases and the variance of a pair effect as JSON can hold them.
 
     All as the run had them, in units in which the scores are `scale` times those of the fit: a
     run that goes on must find the grid as it was. `by_context` says that workers differed by
@@ -409,7 +406,7 @@ def population_to(
 
 
 def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior, float, float]:
-    """The inverse of `population_to`."""
+    """Return what `population_to` was given."""
     try:
         types = worker_types(ties=bool(population["ties"]), sides=bool(population["sides"]))
         levels, masses = (np.array(population[name], np.float64) for name in ("levels", "masses"))
@@ -425,18 +422,14 @@ def population_from(population: dict[str, Any]) -> tuple[WorkerPrior, SidePrior,
 
 
 def mirrored_population(population: dict[str, Any]) -> dict[str, Any]:
-    """The same for scores and reliabilities of the other sign."""
+    """Return the population for scores and reliabilities of the other sign."""
     prior, side, pair_effect, scale = population_from(population)
     by_context = bool(population.get("by_context"))
     return population_to(prior.flipped(), side, pair_effect, scale, by_context)
 
 
-# Standard deviations, far below those at which the evidence of a bias passes 3 nats.
-_CROWD, _DISPERSION = 2.0, 1.5
-
-
 def hints_at_sides(engine: Engine) -> bool:
-    """Whether a side bias is worth a fit: all workers lean to one side, or some do to either.
+    """Return whether to fit side biases: workers lean to one side together, or some to either.
 
     Without biases and with sides drawn at random, the answers for the first item less those for
     the second, S of n decided votes of a worker, have mean 0 and variance n. Where sides were not

@@ -52,6 +52,13 @@ if TYPE_CHECKING:
 MAX_CONTEXT_NUMBERS = 20_000_000  # types of workers in contexts, for which there is room
 _MIN_VOTES = 3.0  # of a worker in a context: with fewer there is nothing to learn from
 _MIN_GAIN = 0.25  # nats of the screening pass; where 3 are found in the end it is .3 and more
+_MIN_SPREAD, MAX_SPREAD = 0.02, 2.0  # of κ
+_PROBE, _FARTHEST = 0.02, 0.5  # in log κ: to see the evidence bend, and to go at a time
+_TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads, to see whether any is better than none
+_PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
+_TINY = 1e-300
+_FLOOR = 1e-30  # of a prior, in the single precision of passes: a context may contradict the others
+_SIDE_SPREAD_START = 0.1  # of w
 
 
 class Contexts(Term):
@@ -413,14 +420,6 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
                    unclipped=0, scale_steps=0, exact=False, indefinite=False)  # fmt: skip
 
 
-_MIN_SPREAD, MAX_SPREAD = 0.02, 2.0
-_PROBE, _FARTHEST = 0.02, 0.5  # in log κ: to see the evidence bend, and to go at a time
-_TRIED = (0.05, 0.1, 0.2, 0.4, 0.8)  # spreads, to see whether any is better than none
-_PRIOR_SPREAD = 0.1  # of one worker in one context, before any votes
-_TINY = 1e-300
-_FLOOR = 1e-30  # of a prior, in the single precision of passes: a context may contradict the others
-
-
 def spread_kernel(points: Vector, spread: float) -> Vector:
     """Masses on the grid of N(β, (κβ)²), a row for every β; 0 stays 0.
 
@@ -593,9 +592,6 @@ class TypeTree:
         regular = values[:, : self._regular].reshape(-1, len(self._points)) @ matrix
         rest = values[:, self._regular :]
         return np.concatenate([regular.reshape(len(values), -1), rest], axis=1)
-
-
-_SIDE_SPREAD_START = 0.1  # of w
 
 
 class SideTree:

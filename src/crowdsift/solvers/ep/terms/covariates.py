@@ -51,6 +51,13 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.covariates import Design
 
+_SMALL = 1e-6  # of a variance in T, below which workers do not differ
+# Types of a lower posterior than this are passed over, but for the first and every few passes.
+_MIN_POSTERIOR, _EVERY, _FIRST = 1e-12, 8, 3
+_MAX_FACTOR = 4.0  # by which a variance may move in one pass
+_NUMBERS = 400_000  # of an array over votes and types at a time
+_LONGEST = 1.0  # a Newton step in γ, covariates being of unit mean square
+
 
 class Covariates(Term):
     """Give every worker coefficients γ ~ N(g, T) for the covariates c of its votes."""
@@ -123,7 +130,7 @@ def _trial(start: Propagation, base: Propagation, design: Design) -> Propagation
 
 
 def _prior(prior: WorkerPrior, types: WorkerTypes) -> WorkerPrior:
-    """A distribution over these types, near the one given."""
+    """Return a distribution over these types, near the one given."""
     if prior.types.sides == types.sides:
         return prior
     if not types.sides:
@@ -389,12 +396,6 @@ def eliminate(
     )  # fmt: skip
 
 
-_SMALL = 1e-6  # of a variance in T, below which workers do not differ
-# TypeValues of a lower posterior than this are passed over, but for the first and every few passes.
-_MIN_POSTERIOR, _EVERY, _FIRST = 1e-12, 8, 3
-_MAX_FACTOR = 4.0  # by which a variance may move in one pass
-
-
 class Effects(NamedTuple):
     """The population of coefficients: γ ~ N(mean, variance), covariates of unit mean square."""
 
@@ -645,10 +646,6 @@ class CovariateSites:
 
     def suspend(self) -> None:
         """Nothing that is worth giving back."""
-
-
-_NUMBERS = 400_000  # of an array over votes and types at a time
-_LONGEST = 1.0  # a Newton step in γ, covariates being of unit mean square
 
 
 class WorkerLaplace(NamedTuple):

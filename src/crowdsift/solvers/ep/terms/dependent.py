@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from crowdsift.solvers.ep.items import ItemsState
     from crowdsift.solvers.ep.state import Settings, WarmStart
 
+_START_VARIANCE = 0.1  # of s
+
 
 class DependentVotes(Term):
     """Let the score of an item differ from group to group of votes: r_j + e_jg, e ~ N(0, s)."""
@@ -90,9 +92,6 @@ class DependentVotes(Term):
         trial.iterate()
         trial.clip = settings.clip  # near its end a run may be in stage 2 at once
         return trial if keep_if_evidence(trial, evidence, self) else None
-
-
-_START_VARIANCE = 0.1  # of s
 
 
 class _Batch(NamedTuple):

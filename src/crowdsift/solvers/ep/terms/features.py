@@ -32,18 +32,42 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
+    from crowdsift.engines.base import Engine
     from crowdsift.engines.grid import SiteSystem
     from crowdsift.numeric import Vector
-
-    Matrix = NDArray[np.floating]
-    from crowdsift.engines.base import Engine
     from crowdsift.solvers.ep.items import ItemsState
     from crowdsift.solvers.ep.state import Settings
+
+    Matrix = NDArray[np.floating]
 
 _TRIAL = 8  # iterations of a start before it may be dropped
 _SAME = 0.995  # correlation of scores that makes two runs one
 _CLEAR = 0.5  # mean square of scores, 1 before any vote, from which on votes determine them
 _EQUAL = 1.0  # nats by which two runs with the same scores may differ
+MAX_DENSE_ITEMS = 1_200  # up to which matrices over items are formed
+_LEAST_OWN = 0.02  # of s: the variance that no feature explains
+_REST = 2e-3  # a share that a step would move by less is at rest
+_RELEASE = 3.0  # times that, from which on shares at rest move again
+_STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
+_LEAST_SHARE = 1e-6  # of ρ, below which a block is as good as not there
+_STALE = 5e-3  # by how much sites and shares may move before S and T are made anew
+# Features times pairs beyond which sites and shares may move more, and by how much.
+_EXPENSIVE, _EXPENSIVE_STALE = 2e7, 0.05
+_COARSE = 1e-3  # of the solves for T, which only variances and preconditioning depend on
+# Where hardly any vote closes a loop (preference rows: every item in one vote), nothing but how
+# workers differ tells a large share of the features and small reliabilities from a small share and
+# large ones. The evidence then hardly falls over a wide range of shares, and a worker near the
+# border of a class would be on one side of it or the other by the share that happens to be best. So
+# the probabilities of classes are averaged over shares, uniform before any vote.
+#
+# Weights are held at their posterior means. In units in which these stay as they are, a share ρ
+# means that what items have of their own has the variance s = ρ̂(1 - ρ)/ρ, ρ̂ being the share of the
+# run; votes on items that are in no other vote are then independent given the workers, and messages
+# to types need a pass over votes, whose pairs have the variance 2s.
+_LOOPS = 0.1  # of votes that close a loop: with more they tell scores of items from noise
+_SHARE_STEP = 0.04  # between shares
+_NEGLIGIBLE = 8.0  # nats behind the best, from which on shares do not count
+_SHARE_LEARNING = (60, 1e-4)  # steps of learning π, and how far
 
 
 class Features(Term):
@@ -146,14 +170,6 @@ def _comes_to_one_of(others: list[Propagation], run: Propagation) -> bool:
 def _alike(one: Vector, two: Vector) -> bool:
     sizes = float(np.linalg.norm(one) * np.linalg.norm(two))
     return sizes > 0.0 and abs(float(one @ two)) > _SAME * sizes
-
-
-MAX_DENSE_ITEMS = 1_200  # up to which matrices over items are formed
-_LEAST_OWN = 0.02  # of s: what an item has of its own
-_REST = 2e-3  # a share that a step would move by less is at rest
-_RELEASE = 3.0  # times that, from which on shares at rest move again
-_STRIDE = 10.0  # fixed-point steps that may be taken at once while they go on in one direction
-_LEAST_SHARE = 1e-6  # of ρ, below which a block is as good as not there
 
 
 class WeightPosterior(NamedTuple):
@@ -349,14 +365,6 @@ class DensePrior(FeaturePrior):
         return WeightPosterior(Z.T @ (self._inverse @ run.means), root, False)
 
 
-_STALE = 5e-3  # by how much sites and shares may move before S and T are made anew
-_EXPENSIVE, _EXPENSIVE_STALE = (
-    2e7,
-    0.05,
-)  # features times pairs beyond which more age is allowed, and how much
-_COARSE = 1e-3  # of the solves for T, which only variances and preconditioning depend on
-
-
 class LowRankPrior(FeaturePrior):
     """Many items: nothing of items times items is formed.
 
@@ -503,22 +511,6 @@ class LowRankPrior(FeaturePrior):
         items = np.einsum("kf,kf->k", spread, spread).astype(np.float64)
         self._added = items, pair_distances(system.laplacian, spread)
         self._made, self._fresh = (self.shares.copy(), degrees), True
-
-
-# Where hardly any vote closes a loop (preference rows: every item in one vote), nothing but how
-# workers differ tells a large share of the features and small reliabilities from a small share and
-# large ones. The evidence then hardly falls over a wide range of shares, and a worker near the
-# border of a class would be on one side of it or the other by the share that happens to be best. So
-# the probabilities of classes are averaged over shares, uniform before any vote.
-#
-# Weights are held at their posterior means. In units in which these stay as they are, a share ρ
-# means that what items have of their own has the variance s = ρ̂(1 - ρ)/ρ, ρ̂ being the share of the
-# run; votes on items that are in no other vote are then independent given the workers, and messages
-# to types need a pass over votes, whose pairs have the variance 2s.
-_LOOPS = 0.1  # of votes that close a loop: with more they tell scores of items from noise
-_SHARE_STEP = 0.04  # between shares
-_NEGLIGIBLE = 8.0  # nats behind the best, from which on shares do not count
-_SHARE_LEARNING = (60, 1e-4)  # steps of learning π, and how far
 
 
 class ShareTrial(NamedTuple):
