@@ -12,6 +12,7 @@ from scipy.stats import binom, norm
 import crowdsift
 from crowdsift.checks.statistics import agreement_alpha, count_triads, separation
 from crowdsift.lab.spam import add_spammers
+from crowdsift.models.diagnostics import Kind
 from crowdsift.results.scales import typical_reliability
 
 
@@ -285,3 +286,17 @@ def test_votes_without_workers_and_intervals() -> None:
     assert found.separation is None
     assert found.split_half is None
     assert found.workers.height == 0
+
+
+@pytest.mark.parametrize("seed", [17, 32])
+def test_nothing_misfits_where_nothing_was_learned(seed):
+    """Every vote of these crowds is a coin; without the cure a worker of each was named."""
+    rng = np.random.default_rng(seed)
+    a = rng.integers(0, 12, 1500)
+    b = (a + rng.integers(1, 12, 1500)) % 12
+    fit = crowdsift.fit({"winner": a, "loser": b, "worker": rng.integers(0, 25, 1500)})
+    assert any(each.kind is Kind.INFORMATION for each in fit.diagnostics)
+    found = fit.statistics()
+    assert found.misfitting == []
+    assert not found.items["misfit"].any()
+    assert found.workers["infit_z"].max() > 2.8

@@ -157,7 +157,8 @@ def test_a_crowd_that_prefers_the_left_is_told_from_one_that_does_not(crowd, fac
 
 
 def _table(verdict: str, **figures: float) -> Table:
-    usual = {"reliability": 1.0, "comparisons": 30.0, "agreement": 0.7, "left_share": 0.5}
+    usual = {"reliability": 1.0, "comparisons": 30.0, "agreement": 0.7, "left_share": 0.5,
+             "lower": -0.1, "upper": 2.0}  # fmt: skip
     columns = {name: np.array([1.0, value]) for name, value in (usual | figures).items()}
     columns["verdict"] = np.array(["reliable", verdict], dtype=object)
     return Table(columns)
@@ -179,6 +180,7 @@ def _table(verdict: str, **figures: float) -> Table:
         ("one-sided", {"left_share": 0.97}, "97 % of the decided answers chose the left item."),
         ("undecided", {}, "not enough to judge this worker; they count like all others. 30 votes,"),
         ("undecided", {"agreement": np.nan}, "they count like all others. 30 votes."),
+        ("reliable", {}, "70 % agreement with the order that the other workers' votes imply"),
     ],
 )
 def test_every_verdict_has_its_reasons(verdict, figures, words):

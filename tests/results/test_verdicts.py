@@ -8,6 +8,7 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.models.diagnostics import Kind
+from crowdsift.results.reasons import reason_texts
 
 KINDS = {"careful": 34, "random": 6, "left": 3, "adversarial": 2}
 WORDS = {"careful": "reliable", "random": "random", "left": "one-sided",
@@ -235,6 +236,10 @@ def test_nobody_is_adversarial_by_a_sign_that_is_not_settled(method):
     assert fit.summary["sign_probability"] < 0.9
     assert "adversarial" not in fit.workers["verdict"].tolist()
     assert set(fit.decisions()["suggestion"].tolist()) == {"pay"}
+    undecided = reason_texts(fit)[fit.workers["verdict"] == "undecided"]
+    assert len(undecided) >= 5
+    assert all("do not settle which end of the ranking is up" in text for text in undecided)
+    assert all("gold" in text for text in undecided)
     order = np.argsort(-score)
     gold = {"winner": order[:5], "loser": order[5:]}
     known = crowdsift.fit(rows, method, gold=gold).workers["verdict"].tolist()

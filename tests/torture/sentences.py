@@ -40,6 +40,7 @@ CLAIMS = {
     "mostly go against those of the other workers": "adversarial",
     "whichever item stood there": "one-sided",
     "not enough to judge this worker": "undecided",
+    "do not settle which end of the ranking is up": "undecided",
 }
 
 

@@ -13,6 +13,7 @@ import numpy as np
 
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.refit import refitter
+from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.query import model_of, positions
@@ -65,7 +66,8 @@ class FitStatistics:
     workers, items
         Infit and outfit mean squares, with the standard score of the infit, and whether it is too
         large to be chance for any of them: of workers against one of typical reliability, of items
-        given how reliable each of their workers is.
+        given how reliable each of their workers is. Nothing misfits where a diagnostic says that
+        the votes hold no information.
     """
 
     separation: Separation | None
@@ -135,6 +137,10 @@ def fit_statistics(
         correlation = split_half(votes, refit, halves, seed)
     p = _own_probability(fit, votes)
     workers, items = mean_squares(fit, votes, p)
+    if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # no model to misfit
+        workers, items = (
+            Table({**table, "misfit": np.zeros(table.height, bool)}) for table in (workers, items)
+        )
     return FitStatistics(
         separation=found,
         split_half=correlation,

@@ -347,7 +347,7 @@ def describe_population(fit: Fit, votes: Comparisons | None) -> Population:
         influence=information / max(float(information.sum()), 1e-300),
         left_share=left,
         decided=decided,
-        reasons=reasons(table, level),
+        reasons=reasons(table, level, fit.summary.get("sign_probability")),
         level=level,
         density=reliability_density(fit),
     )

@@ -12,6 +12,7 @@ import numpy as np
 
 from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
+from crowdsift.results.verdicts import MAX_USEFUL, MIN_VOTES
 from crowdsift.results.words import many, percent
 
 if TYPE_CHECKING:
@@ -31,16 +32,20 @@ TEMPLATES = (
     "the other way round.",
     "Most answers chose the item on the {0}, whichever item stood there.",
     "The answers are not enough to judge this worker; they count like all others.",
-    "{0}, {1} agreement with the other workers (guessing gives about 50\u00a0%).",
+    "{0}, {1} agreement with the order that the other workers' votes imply (guessing gives about "
+    "50\u00a0%).",
     "{0}.",
     "{0} of the decided answers chose the left item.",
+    "The workers do not settle which end of the ranking is up, so this worker cannot be judged; "
+    "pairs with a known answer (gold) would settle it. The answers count like all others.",
 )
-_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT = range(len(TEMPLATES))
+(_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT,
+ _SIGN) = range(len(TEMPLATES))  # fmt: skip
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
 SHORT = (
     "{0} × typical", "less than typical", "like guessing", "against the others", "mostly {0}",
-    "not settled by {0}", "", "", "",
+    "not settled by {0}", "", "", "", "sign not settled",
 )  # fmt: skip
 
 _LOPSIDED = 0.8  # a share of one side worth a word
@@ -96,7 +101,7 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
     )
 
 
-def reasons(table: Table, level: float = 0.0) -> list[list[Reason]]:
+def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list[list[Reason]]:
     """Return the reasons of every worker's verdict; empty where a method gives none.
 
     The first reason is that of the verdict, the others are the facts beside it.
@@ -107,7 +112,11 @@ def reasons(table: Table, level: float = 0.0) -> list[list[Reason]]:
         The workers of a fit.
     level
         The reliability of a worker who clicks at random.
+    sign
+        The probability that the sign of the scores is right; None where it is known.
     """
+    unsettled = sign is not None and sign < 1.0 - MAX_USEFUL
+    apart = ((table["lower"] > level) | (table["upper"] < level)).tolist()
     left = table.get("left_share", np.full(table.height, np.nan)).tolist()
     names = ("verdict", "reliability", "comparisons", "agreement")
     columns = (table[name].tolist() for name in names)
@@ -124,7 +133,8 @@ def reasons(table: Table, level: float = 0.0) -> list[list[Reason]]:
         elif verdict == "one-sided":
             first = Reason(_SIDED, ("left" if left[row] > 0.5 else "right",))
         else:
-            first = plain.get(verdict) or Reason(_OPEN, (counted,))
+            by_sign = unsettled and apart[row] and votes >= MIN_VOTES
+            first = plain.get(verdict) or (Reason(_SIGN) if by_sign else Reason(_OPEN, (counted,)))
         known = agreed is not None and agreed == agreed
         facts = Reason(_FACTS, (counted, percent(agreed))) if known else Reason(_VOTES, (counted,))
         found = [first, facts]
@@ -180,7 +190,8 @@ def decisions(fit: Fit) -> Table:
 
 def reason_texts(fit: Fit) -> NDArray[np.object_]:
     """Return why every worker has its verdict, in sentences that can be sent to the worker."""
-    found = reasons(fit.worker_table, random_level(model_of(fit)))
+    sign = fit.summary.get("sign_probability")
+    found = reasons(fit.worker_table, random_level(model_of(fit)), sign)
     texts = np.empty(len(found), dtype=object)
     texts[:] = [" ".join(map(str, each)).replace("\u00a0", " ") for each in found]
     return texts
