@@ -1,4 +1,4 @@
-"""One file of votes as DuckDB reads it: what it is, its columns, and the SQL that scans it.
+"""One file of votes as DuckDB reads it: find it, inspect it, scan it by SQL, load it whole.
 
 DuckDB is given a link in a folder of ours instead of the file's own path. So neither patterns
 ([, ?, *) nor names that are not UTF-8 nor folders such as weight=5/ can mean anything to it.
@@ -65,17 +65,17 @@ class Part:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The columns, those of folders last."""
+        """Return the columns, those of folders last."""
         own = self.header.names if self.header else tuple(self.types or ())
         return (*own, *(name for name in self.constant if name not in own))
 
     def type_of(self, name: str) -> str:
-        """The type of a column, for comparison with that of other files."""
+        """Return the type of a column, for comparison with that of other files."""
         return (self.types or {}).get(name, "text")
 
 
 def partitions_of(path: str) -> dict[str, str]:
-    """The columns that folders named NAME=VALUE give.
+    """Return the columns that folders named NAME=VALUE give.
 
     Examples
     --------
@@ -89,7 +89,7 @@ def partitions_of(path: str) -> dict[str, str]:
 
 
 def scan(part: Part, *, numbered: bool = False, sample: int = -1) -> str:
-    """The table function that reads a file with every column; of JSON, to learn its columns."""
+    """Return the table function that reads every column; of JSON, to learn its columns."""
     options = [literal(part.path), "hive_partitioning = false"]
     if part.kind == "parquet":
         options.append("binary_as_string = true")
@@ -109,7 +109,7 @@ def scan_rows(
     late: Iterable[str] = (),
     longest: int = 2_000_000,
 ) -> str:
-    """The table function that reads the rows of a file.
+    """Return the table function that reads the rows of a file.
 
     JSON gives the columns named, each as the JSON it is; those of `texts` as text.
     """
@@ -134,7 +134,7 @@ def scan_rows(
 
 
 def field_of(part: Part, name: str) -> str:
-    """A column of a scan by its name, integers of any size as one type."""
+    """Return a column of a scan by its name, integers of any size as one type."""
     if part.header is not None and name in part.header.names:
         return f"f{part.header.names.index(name)}"
     if part.header is None and name in (part.types or {}):
@@ -180,7 +180,7 @@ def selected(
 
 
 def condition_scan(part: Part) -> list[str]:
-    """Every column under its own name, for a condition; those of text files as text."""
+    """Select every column under its own name for a condition; those of text files as text."""
     columns = condition_columns(part)
     for name in part.numeric & set(columns):
         columns[name] = f"TRY_CAST({columns[name]} AS DOUBLE)"
@@ -188,7 +188,7 @@ def condition_scan(part: Part) -> list[str]:
 
 
 def condition_columns(part: Part) -> dict[str, str]:
-    """The columns that a condition may name, in SQL.
+    """Return the columns that a condition may name, in SQL.
 
     Names that differ only in case are one to SQL; the first counts.
     """
@@ -206,7 +206,7 @@ def condition_columns(part: Part) -> dict[str, str]:
 
 
 def _reply(text: str) -> str:
-    """The text of a reply, in SQL; `crowdsift.votes.replies` says the same in Python.
+    """Return the text of a reply, in SQL; `crowdsift.votes.replies` does the same in Python.
 
     A list of chat messages is the content of its last message, which must be the assistant's.
     """
@@ -216,7 +216,7 @@ def _reply(text: str) -> str:
 
 
 def _cut(text: str) -> str:
-    """A long text as its beginning and its hash, in SQL; blanks in it are made plain later."""
+    """Cut a long text to its beginning and its hash, in SQL; its blanks are replaced later."""
     # Bytes are known at once, characters must be counted; one has at most four bytes.
     return (
         f"CASE WHEN strlen({text}) > {4 * LONG} OR (strlen({text}) > {LONG} AND length({text}) > "
@@ -231,7 +231,7 @@ _MIN_COPIED_ROWS = 10  # rows of files that are not equal by chance
 
 
 def expanded(source: str) -> list[str]:
-    """The files that a path or a pattern names."""
+    """Return the files that a path or a pattern names."""
     path = os.path.expanduser(source)
     if os.path.isdir(path):
         raise InputError(
@@ -345,7 +345,7 @@ def _is_other_utf8(path: str, source: str) -> bool:
 
 
 def inspected(part: Part, run: Callable[[Part, str], Any]) -> Part:
-    """The file with its columns and their types."""
+    """Find the columns of a file and their types."""
     if part.kind == "csv":
         part.header = read_header(part.path, part.zipped, part.source)
         return part
@@ -426,7 +426,8 @@ def load_part(
         if part.header is None:
             run(part, f"{into} {query}")
             counting.result()
-            _refuse_late(part, late, run)
+            if late:
+                _refuse_late(part, late, run)
             return
         if _plainly(part, f"{into} {query}", run, counting.result):
             return
@@ -439,11 +440,15 @@ def load_part(
     query = selected(part, names, reading, replies=replies, prompts=prompts, condition=condition)
     rows = run(part, f"{into} {query}").fetchone()[0]
     if rows != expected:
-        raise _lost(part, rows, expected)
+        raise InputError(
+            f"{expected:,} rows are in the file and {rows:,} could be read; look for quotes that "
+            "are not closed, or write the file as Parquet",
+            source=part.source,
+        )
 
 
 def _plainly(part: Part, query: str, run: Run, counted: Callable[[], int]) -> bool:
-    """Whether DuckDB read all records of a CSV file as it is; else nothing of it is kept."""
+    """Return whether DuckDB read all records of a CSV file; if not, nothing of it is kept."""
     assert part.header is not None
     if part.header.skip:  # DuckDB would take a blank line at the top for the header
         counted()
@@ -470,8 +475,6 @@ def _records(part: Part) -> int:
 
 def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
     """Refuse columns that appear only after the rows from which types were inferred."""
-    if not late:
-        return
     found = ", ".join(f"bool_or(l{place})" for place in range(len(late)))
     there = run(part, f"SELECT {found} FROM votes").fetchone()
     for name, is_there in zip(late, there, strict=True):
@@ -481,11 +484,3 @@ def _refuse_late(part: Part, late: Sequence[str], run: Run) -> None:
                 "it in every row (null where there is none)",
                 source=part.source,
             )
-
-
-def _lost(part: Part, rows: int, expected: int) -> InputError:
-    return InputError(
-        f"{expected:,} rows are in the file and {rows:,} could be read; look for quotes that are "
-        "not closed, or write the file as Parquet",
-        source=part.source,
-    )

@@ -24,7 +24,7 @@ from crowdsift.io.duck import FileSource
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.formats import PLAIN
 from crowdsift.io.options import ReadOptions
-from crowdsift.io.parts import Part, expanded, scan
+from crowdsift.io.parts import expanded, is_parquet_file, scan
 from crowdsift.io.resources import limited_memory, size_of
 from crowdsift.io.sql import kind_of_database, quoted
 from crowdsift.numeric.threads import thread_count
@@ -34,12 +34,13 @@ from crowdsift.votes.intake import Intake
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
+_CHUNK = 1 << 21  # rows at a time
 _NEEDED = 80  # bytes per row that reading into memory takes, at its peak
 _COLUMNS = {"first": np.uint32, "second": np.uint32, "outcome": np.float32, "weight": np.float32}
 
 
 def streamed_votes(votes: Any, options: ReadOptions) -> Comparisons | None:
-    """Votes in mapped files; None where they fit into memory, or need what only memory allows.
+    """Return votes in mapped files; None if they fit into memory, or need what only memory allows.
 
     That is all but Parquet files with the columns winner, loser and worker.
     """
@@ -63,68 +64,6 @@ def streamed_votes(votes: Any, options: ReadOptions) -> Comparisons | None:
             source.close()
 
 
-def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
-    """Ranges of workers of about so many votes at most; one worker's votes stay together."""
-    ends = np.cumsum(loads)
-    inner, reached = [0], 0
-    for at in np.flatnonzero(np.diff(ends // most, prepend=0)).tolist():
-        if at > inner[-1] and ends[at - 1] > reached:
-            inner.append(at)
-            reached = int(ends[at - 1])
-    return np.array([*inner, len(loads)], np.int64)
-
-
-def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -> NDArray[np.int64]:
-    """Every range sorted and collapsed, one after the other into the files of the votes."""
-    offsets = [np.zeros(1, np.int64)]
-    files = {name: (work / name).open("wb") for name in _COLUMNS}
-    try:
-        for at, begin in enumerate(bounds[:-1].tolist()):
-            path, end = work / f"range-{at}", int(bounds[at + 1])
-            rows = np.fromfile(path, np.uint32).reshape(-1, 3)
-            path.unlink()
-            first, second, worker = (np.ascontiguousarray(rows[:, each]) for each in range(3))
-            del rows
-            worker -= np.uint32(begin)
-            made = collapse(
-                first, second, worker, None, None, None, n_items, end - begin, False, threads
-            )
-            del first, second, worker
-            for column, file in zip(made[:4], files.values(), strict=True):
-                column.tofile(file)
-            offsets.append(made[6][1:] + offsets[-1][-1])
-    finally:
-        for file in files.values():
-            file.close()
-    return np.concatenate(offsets)
-
-
-def _opened(
-    work: Path,
-    offsets: NDArray[np.int64],
-    items: NDArray[np.object_],
-    workers: NDArray[np.object_],
-) -> Comparisons:
-    """Votes in the files of a folder."""
-    columns: dict[str, Any] = {
-        name: np.memmap(work / name, kind, "r") for name, kind in _COLUMNS.items()
-    }
-    return Comparisons(**columns, offsets=offsets, items=items, workers=workers)
-
-
-def mapped_votes(work: Path, votes: Comparisons) -> Comparisons:
-    """Votes in memory as votes in files of a folder."""
-    for name in _COLUMNS:
-        getattr(votes, name).tofile(work / name)
-    columns: dict[str, Any] = {
-        name: np.memmap(work / name, kind, "r") for name, kind in _COLUMNS.items()
-    }
-    return replace(votes, **columns)
-
-
-_CHUNK = 1 << 21  # rows at a time
-
-
 class Labels(NamedTuple):
     """Distinct labels in sorted order, which are codes by their places, and workers' votes."""
 
@@ -134,7 +73,7 @@ class Labels(NamedTuple):
 
 
 def merged_labels(parts: Sequence[Labels]) -> Labels:
-    """The labels of all parts.
+    """Merge the labels of all parts.
 
     Examples
     --------
@@ -160,7 +99,7 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
 def by_range(
     rows: NDArray[np.uint32], bounds: NDArray[np.int64] | Sequence[int]
 ) -> list[NDArray[np.uint32]]:
-    """Rows apart by the range in which their worker, the last column, is.
+    """Split rows by the range of their worker, the last column.
 
     Examples
     --------
@@ -176,16 +115,16 @@ def by_range(
 
 
 def is_plain(options: ReadOptions) -> bool:
-    """Whether nothing is asked for that needs the rows in memory."""
+    """Return whether no option needs the rows in memory."""
     return not {*options.changed()} - {"columns", "format", "encoding"}
 
 
 def is_parquet(path: str | os.PathLike[str]) -> bool:
-    """Whether all files are Parquet; a pipe is not looked into."""
+    """Return whether all files are Parquet; a pipe is not looked into."""
     text = os.fsdecode(path)
     if text == "-" or kind_of_database(path):
         return False
-    return all(os.path.isfile(each) and _begins(each) == b"PAR1" for each in expanded(text))
+    return all(os.path.isfile(each) and is_parquet_file(each) for each in expanded(text))
 
 
 def plain_intake(rows: int, notes: tuple[str, ...] = ()) -> Intake:
@@ -198,7 +137,7 @@ class ParquetVotes(FileSource):
     """Parquet files of votes, coded by DuckDB and fetched a chunk at a time."""
 
     def suits(self, options: ReadOptions) -> bool:
-        """Whether the columns are winner, loser and worker and nothing else says what votes are."""
+        """Return whether the columns are winner, loser and worker, and no others matter."""
         plan = plan_reading(self, options)
         self.refuse_copies()
         roles = [plan.roles.get(role, "") for role in ("winner", "loser", "worker")]
@@ -216,7 +155,7 @@ class ParquetVotes(FileSource):
         )
 
     def count(self) -> int:
-        """The number of rows."""
+        """Return the number of rows."""
         counts = [
             self._run(part, f"SELECT count(*) FROM {scan(part)}").fetchone()[0]
             for part in self._parts
@@ -224,7 +163,7 @@ class ParquetVotes(FileSource):
         return int(sum(counts))
 
     def find_labels(self) -> Labels:
-        """Sorted labels, which are tables with their codes, too."""
+        """Return sorted labels, and keep them as tables with their codes."""
         for table, names in (("items", self._names[:2]), ("workers", self._names[2:])):
             scans = " UNION ALL ".join(
                 f"SELECT {quoted(name)} AS label, count(*) AS votes FROM {scan(part)} GROUP BY ALL"
@@ -249,7 +188,7 @@ class ParquetVotes(FileSource):
                       np.ma.getdata(loads).astype(np.int64))  # fmt: skip
 
     def take_codes(self, labels: Labels) -> None:
-        """Codes of labels that more files have than these."""
+        """Take codes of labels that also other files have."""
         assert self._database is not None
         for table, given in (("items", labels.items), ("workers", labels.workers)):
             kind = np.int64 if given.dtype == object and isinstance(given[0], int) else object
@@ -258,10 +197,21 @@ class ParquetVotes(FileSource):
             self._query(f"CREATE TEMP TABLE {table} AS SELECT label, code FROM given")
 
     def chunks(self) -> Iterator[NDArray[np.uint32]]:
-        """Rows as codes of winner, loser and worker, in no order."""
+        """Yield rows as codes of winner, loser and worker, in no order."""
+        winner, loser, worker = map(quoted, self._names)
         for part in self._parts:
-            self._run(part, f"CREATE OR REPLACE TEMP TABLE coded AS {self._coded_rows(part)}")
-            self._refuse_same("coded", part)
+            self._run(
+                part,
+                "CREATE OR REPLACE TEMP TABLE coded AS "
+                f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
+                f"JOIN items AS a ON part.{winner} = a.label "
+                f"JOIN items AS b ON part.{loser} = b.label "
+                f"JOIN workers AS w ON part.{worker} = w.label",
+            )
+            if same := self._query("SELECT count(*) FROM coded WHERE a = b").fetchone()[0]:
+                raise InputError(
+                    f"{same:,} rows compare an item with itself; remove them", source=part.source
+                )
             count = self._query("SELECT count(*) FROM coded").fetchone()[0]
             for start in range(0, count, _CHUNK):
                 found = self._query(
@@ -270,20 +220,6 @@ class ParquetVotes(FileSource):
                 ).fetchnumpy()
                 yield np.column_stack([np.ma.getdata(found[name]) for name in "abw"])
             self._query("DROP TABLE coded")
-
-    def _coded_rows(self, part: Part) -> str:
-        winner, loser, worker = map(quoted, self._names)
-        return (
-            f"SELECT a.code AS a, b.code AS b, w.code AS w FROM {scan(part)} AS part "
-            f"JOIN items AS a ON part.{winner} = a.label JOIN items AS b ON part.{loser} = b.label "
-            f"JOIN workers AS w ON part.{worker} = w.label"
-        )
-
-    def _refuse_same(self, table: str, part: Part) -> None:
-        if same := self._query(f"SELECT count(*) FROM {table} WHERE a = b").fetchone()[0]:
-            raise InputError(
-                f"{same:,} rows compare an item with itself; remove them", source=part.source
-            )
 
     def comparisons(self, memory: int, threads: int) -> Comparisons:
         """Return the votes in mapped files, sorted by worker."""
@@ -296,7 +232,7 @@ class ParquetVotes(FileSource):
             work = Path(folder.path)
             self._write_ranges(work, bounds)
             offsets = _sorted(work, bounds, len(items), threads)
-            votes = _opened(work, offsets, items, workers)
+            votes = Comparisons(**_mapped(work), offsets=offsets, items=items, workers=workers)
         except BaseException:
             folder.close()
             raise
@@ -305,7 +241,7 @@ class ParquetVotes(FileSource):
         return replace(votes, rows=rows, intake=plain_intake(rows, self.notes), source=self.source)
 
     def _write_ranges(self, work: Path, bounds: NDArray[np.int64]) -> None:
-        """Rows as codes into a file of their range of workers."""
+        """Write rows as codes into a file for each range of workers."""
         files = [(work / f"range-{at}").open("wb") for at in range(len(bounds) - 1)]
         try:
             for rows in self.chunks():
@@ -320,12 +256,54 @@ class ParquetVotes(FileSource):
         return _objects(np.ma.getdata(found).tolist())
 
 
+def _bounds(loads: NDArray[np.int64], most: int) -> NDArray[np.int64]:
+    """Split workers into ranges of at most about `most` votes; a worker's votes stay together."""
+    ends = np.cumsum(loads)
+    inner, reached = [0], 0
+    for at in np.flatnonzero(np.diff(ends // most, prepend=0)).tolist():
+        if at > inner[-1] and ends[at - 1] > reached:
+            inner.append(at)
+            reached = int(ends[at - 1])
+    return np.array([*inner, len(loads)], np.int64)
+
+
+def _sorted(work: Path, bounds: NDArray[np.int64], n_items: int, threads: int) -> NDArray[np.int64]:
+    """Sort and collapse every range, one after the other, into the files of the votes."""
+    offsets = [np.zeros(1, np.int64)]
+    files = {name: (work / name).open("wb") for name in _COLUMNS}
+    try:
+        for at, begin in enumerate(bounds[:-1].tolist()):
+            path, end = work / f"range-{at}", int(bounds[at + 1])
+            rows = np.fromfile(path, np.uint32).reshape(-1, 3)
+            path.unlink()
+            first, second, worker = (np.ascontiguousarray(rows[:, each]) for each in range(3))
+            del rows
+            worker -= np.uint32(begin)
+            made = collapse(
+                first, second, worker, None, None, None, n_items, end - begin, False, threads
+            )
+            del first, second, worker
+            for column, file in zip(made[:4], files.values(), strict=True):
+                column.tofile(file)
+            offsets.append(made[6][1:] + offsets[-1][-1])
+    finally:
+        for file in files.values():
+            file.close()
+    return np.concatenate(offsets)
+
+
+def mapped_votes(work: Path, votes: Comparisons) -> Comparisons:
+    """Return votes in memory as votes in files of a folder."""
+    for name in _COLUMNS:
+        getattr(votes, name).tofile(work / name)
+    return replace(votes, **_mapped(work))
+
+
+def _mapped(work: Path) -> dict[str, Any]:
+    return {name: np.memmap(work / name, kind, "r") for name, kind in _COLUMNS.items()}
+
+
 def _objects(labels: list[Any]) -> NDArray[np.object_]:
     out = np.empty(len(labels), object)
     out[:] = labels
     return out
-
-
-def _begins(path: str) -> bytes:
-    with open(path, "rb") as file:
-        return file.read(4)
