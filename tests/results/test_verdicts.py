@@ -8,6 +8,10 @@ import pytest
 import crowdsift
 from crowdsift import Comparisons
 from crowdsift.models.diagnostics import Kind
+from crowdsift.report.facts import gather
+from crowdsift.report.page import _texts as page_texts
+from crowdsift.report.page import worker_columns
+from crowdsift.report.terminal import show_fit
 from crowdsift.results.reasons import reason_texts
 
 KINDS = {"careful": 34, "random": 6, "left": 3, "adversarial": 2}
@@ -244,3 +248,24 @@ def test_nobody_is_adversarial_by_a_sign_that_is_not_settled(method):
     gold = {"winner": order[:5], "loser": order[5:]}
     known = crowdsift.fit(rows, method, gold=gold).workers["verdict"].tolist()
     assert known == ["reliable"] * 5 + ["adversarial"] * 5
+
+
+def test_a_one_sided_worker_has_no_interval_of_reliability(capsys):
+    """Votes that ignore the items say nothing about reliability; the interval was 0 to 3e-23."""
+    rng = np.random.default_rng(0)
+    score, worker = 1.5 * rng.standard_normal(15), np.repeat(np.arange(20), 150)
+    a = rng.integers(0, 15, len(worker))
+    b = (a + rng.integers(1, 15, len(worker))) % 15
+    left = rng.random(len(worker)) < 1.0 / (1.0 + np.exp(1.5 * (score[b] - score[a])))
+    left[worker < 3] = rng.random(450) < 0.985
+    side = np.where(left, "left", "right")
+    fit = crowdsift.fit({"left": a, "right": b, "winner": side, "worker": worker})
+    table = fit.worker_table
+    assert table["verdict"].tolist() == ["one-sided"] * 3 + ["reliable"] * 17
+    for name in ("lower", "upper"):
+        assert np.isnan(table[name]).tolist() == [True] * 3 + [False] * 17
+    show_fit(fit)
+    assert capsys.readouterr().out.count("not informative") == 3
+    facts = gather(fit, fit.votes)
+    texts = page_texts(worker_columns(facts), "reliability", 2, 0.0)["ends"]
+    assert [text == "not informative" for text in texts] == [True] * 3 + [False] * 17

@@ -271,7 +271,6 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
     nothing = level if value == "reliability" else None
     columns: dict[str, tuple[Callable[..., str], tuple[str, ...]]] = {
         value: (score, (value,)),
-        "ends": (partial(interval_text, digits=digits, nothing=nothing), ("lower", "upper")),
         "rank": (count, ("rank",)),
         "ranks": ("{:,.0f}–{:,.0f}".format, ("rank_lower", "rank_upper")),
         "votes": (count, ("votes",)),
@@ -284,7 +283,9 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
         for name, (write, names) in columns.items()
         if names[0] in table
     }
-    rows = zip(*(table[name][:FIRST_ROWS] for name in (value, "lower", "upper")), strict=True)
+    limits = [table[name][:FIRST_ROWS] for name in ("lower", "upper")]
+    found["ends"] = [interval_text(*ends, digits, nothing) for ends in zip(*limits, strict=True)]
+    rows = zip(table[value][:FIRST_ROWS], *limits, strict=True)
     found["bars"] = [[] if at is None else bar(at, low, high, scale) for at, low, high in rows]
     inside = scale[0] < level < scale[1]
     found["zero"] = bar(level, level, level, scale)[0] if inside else ""

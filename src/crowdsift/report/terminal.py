@@ -272,7 +272,7 @@ def _plain(value: Any) -> str:
 def _interval(
     lower: float | None, upper: float | None, digits: int, nothing: float | None = None
 ) -> str:
-    if lower is None or upper is None:
+    if (lower is None or upper is None) and nothing is None:
         return ""
     return words.interval_text(lower, upper, digits, nothing).replace("−", "-")  # any locale has it
 

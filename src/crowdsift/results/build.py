@@ -253,6 +253,8 @@ def worker_table(fitted: FitBuilder) -> Table:
     side = nothing if result.side_bias is None else result.side_bias
     side_lower, side_upper = limits(side, result.side_sd, fitted.level)
     lower, upper = np.fmin(lower, reliability), np.fmax(upper, reliability)  # of skewed posteriors
+    if result.one_sided is not None:  # votes that ignore the items hold nothing about reliability
+        lower, upper = (np.where(result.one_sided > 0.5, np.nan, end) for end in (lower, upper))
     table = Table(
         {
             "worker": votes.workers[:m],
@@ -337,7 +339,7 @@ def _judged(
             quantile_distribution(result.quantiles - level), typical
         )
         if result.one_sided is not None:
-            columns["p_one_sided"] = result.one_sided
+            columns["p_one_sided"] = np.minimum(result.one_sided, 1.0)  # a sum of shares
     columns |= {"p_reliable": reliable, "p_random": random, "p_adversarial": adversarial}
     if _nothing_known(fitted) or (
         fitted.known is None and not (table["lower"] > level).any()

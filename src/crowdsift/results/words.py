@@ -87,11 +87,14 @@ def decimal(value: float, digits: int = 2) -> str:
     return f"{'−' if value < 0 and size else ''}{size:.{digits}f}"
 
 
-def interval_text(low: float, high: float, digits: int = 2, nothing: float | None = None) -> str:
-    """Return an interval with as many decimals as it takes to see its width.
+def interval_text(
+    low: float | None, high: float | None, digits: int = 2, nothing: float | None = None
+) -> str:
+    """Return an interval with as many decimals as it takes to see its width; a dash for none.
 
     `nothing` is the value that means no information, of a worker who clicks at random; decimals
-    also suffice to see on which side of it a limit lies.
+    also suffice to see on which side of it a limit lies. Of a worker whose votes hold nothing
+    about it there is no interval.
 
     Examples
     --------
@@ -101,6 +104,8 @@ def interval_text(low: float, high: float, digits: int = 2, nothing: float | Non
     >>> interval_text(0.003, 1.25, nothing=0.0)
     '0.003 to 1.250'
     """
+    if low is None or high is None:
+        return "–" if nothing is None else "not informative"
     if low == high:
         return "not informative" if low == nothing else decimal(low, digits)
     ends = [low, high] if nothing is None else [low, high, nothing]

@@ -31,7 +31,7 @@
   };
   const number = (value, digits = 2) => (value === null ? "–" : decimal(value, digits));
   const ends = (low, high, digits, nothing = null) => {
-    if (low === null || high === null) return "–";
+    if (low === null || high === null) return nothing === null ? "–" : "not informative";
     if (low === high) return low === nothing ? "not informative" : decimal(low, digits);
     const limits = new Set(nothing === null ? [low, high] : [low, high, nothing]);
     const texts = () => new Set([...limits].map((end) => decimal(end, digits)));
