@@ -11,7 +11,6 @@ import numpy as np
 
 from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
-from crowdsift.io.formats.platforms import Batch, read_batch
 from crowdsift.io.ingest import coded_votes, read_votes
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
@@ -22,6 +21,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.fitting.estimate import Resources
+    from crowdsift.io.formats.platforms import Batch
     from crowdsift.io.ingest import CodedVotes
     from crowdsift.io.options import ReadOptions
     from crowdsift.numeric import Vector
@@ -77,6 +77,8 @@ def read_rows(
             f"{group or time!r} is a column, and these votes are read already; give crowdsift.fit "
             "the file or the frame"
         )
+    from crowdsift.io.formats.platforms import read_batch
+
     with coded_votes(votes, options, every_column=True) as coded:
         groups = None if group is None else _labels(coded, group, "group")[1]
         moments = None

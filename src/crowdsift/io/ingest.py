@@ -336,8 +336,8 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions) -> CodedVot
     items, first, second = table.pairs(*plan.pair, _REPLY if plan.format.replies else "item label")
     outcome, both_bad = None, 0
     if plan.layout[-1] == "winner":
-        answers = read_answers(table, plan, options.meanings, items, first, second)
-        refuse_answers(table, roles["winner"], answers, items, first, second)
+        answers = read_answers(table, plan, options.meanings, (items, first, second))
+        refuse_answers(table, roles["winner"], answers, (items, first, second))
         outcome, both_bad = answers.outcome, answers.both_bad
     elif plan.layout[-1] == "outcome":
         outcome = _numbers(table, roles["outcome"], "outcome")

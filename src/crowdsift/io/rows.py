@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.source import Added
 
     Hashes = NDArray[np.uint64]
+    Pairs = tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]  # labels, codes
 
 WORK_TIME = "WorkTimeInSeconds"  # the column of times of work in batches of Mechanical Turk
 _NAMING = "what names a row (--unique)"
@@ -158,13 +159,13 @@ def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) 
     items, (first, second) = chosen.labels(plan.pair, "item label")
     selection.set_aside(rows[first == second], plan.pair[0], "an item compared with itself")
     if plan.layout[-1] == "winner":
-        answers = read_answers(chosen, plan, values, items, first, second)
+        answers = read_answers(chosen, plan, values, (items, first, second))
         wrong = answers.unknown | answers.clash
         selection.set_aside(rows[wrong], roles["winner"], "a winner that is neither side")
 
 
 class Selected(Source):
-    """Some rows of another source, in its order; places are those of the other source."""
+    """Show some rows of another source, in its order; places are those of the other source."""
 
     def __init__(self, base: Source, rows: NDArray[np.int64]) -> None:
         self._base, self._rows = base, rows
@@ -246,7 +247,7 @@ class Selected(Source):
 def _used(
     codes: list[NDArray[np.uint32]], count: int
 ) -> tuple[NDArray[np.int64], list[NDArray[np.uint32]]]:
-    """The codes that occur, and each column with numbers among these."""
+    """Return the codes that occur, and each column with numbers among these."""
     there = np.zeros(count + 1, bool)
     for each in codes:
         there[np.minimum(each, count)] = True
@@ -264,7 +265,7 @@ def _number(text: str) -> int:
 
 @dataclass
 class Selection:
-    """What becomes of every row of a loaded table; the first reason counts.
+    """Record what becomes of every row of a loaded table; the first reason counts.
 
     Where several rows are of one record (a ranking), `record` says of which: it is used or not as
     a whole, and the records are counted.
@@ -281,27 +282,27 @@ class Selection:
 
     @property
     def rows(self) -> NDArray[np.int64]:
-        """The rows that are used so far."""
+        """Return the rows that are used so far."""
         state = self.state if self.record is None else self.state[self.record]
         return np.flatnonzero(state == self.USED)
 
     def selected(self) -> Source:
-        """The table with only these rows."""
+        """Return the table with only these rows."""
         if not self.state.any():
             return self.table
         return Selected(self.table, self.rows)
 
     def mark(self, records: NDArray[Any], state: int) -> None:
-        """Records, as numbers, that are not used."""
+        """Give records, as numbers, a state in which they are not used."""
         self.state[records[self.state[records] == self.USED]] = state
 
     def set_aside(self, rows: NDArray[Any], column: str, reason: str) -> None:
-        """Rows that cannot be used, and why."""
+        """Set aside rows that cannot be used, with the reason."""
         records = rows if self.record is None else np.unique(self.record[rows])
         self.set_records_aside(records, column, reason)
 
     def set_records_aside(self, records: NDArray[Any], column: str, reason: str) -> None:
-        """Records that cannot be used, and why."""
+        """Set aside records that cannot be used, with the reason."""
         for number in records[self.state[records] == self.USED].tolist():
             self.reasons[number] = (column, reason)
         self.mark(records, self.ASIDE)
@@ -345,12 +346,12 @@ class Selection:
         return np.unique(used) if len(used) else None
 
     def drop_empty(self, blank: Sequence[int], codes: NDArray[np.uint32]) -> None:
-        """Rows whose answer is none: no entry, or one of the codes that mean nothing."""
+        """Leave out rows without an answer: no entry, or one of the codes that mean nothing."""
         empty = np.flatnonzero((codes == MISSING) | np.isin(codes, blank))
         self.mark(empty if self.record is None else self.record[empty], self.EMPTY)
 
     def intake(self, name: str, votes: int, both_bad: int, notes: tuple[str, ...]) -> Intake:
-        """The count of every row."""
+        """Count what became of every row."""
         count = np.bincount(self.state, minlength=5).tolist()
         reasons = Counter(reason for _, reason in self.reasons.values())
         return Intake(
@@ -405,14 +406,14 @@ class Selection:
 
 
 def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
-    """The rows without a label in a column."""
+    """Return the rows without a label in a column."""
     labels, codes = table.encode(column)
     unfit = [c for c, label in enumerate(labels) if label.__hash__ is None or is_empty(label)]
     return np.flatnonzero((codes == MISSING) | np.isin(codes, unfit))
 
 
 def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> list[str | None]:
-    """The meaning of every answer: a side, "tie", "both bad", "" for none, None where unknown.
+    """Return what every answer means: a side, "tie", "both bad", "" for none, None if unknown.
 
     What the user says goes before what the format says, and that before words for sides.
     """
@@ -443,7 +444,7 @@ def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> li
 
 @dataclass(frozen=True)
 class Answers:
-    """The outcome for the left item of every row, NaN where the answer is neither side."""
+    """Hold the outcome for the left item of every row, NaN if the answer is neither side."""
 
     outcome: NDArray[np.float32]
     both_bad: int
@@ -453,19 +454,13 @@ class Answers:
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
-        """The rows whose answer is neither side."""
+        """Return the rows whose answer is neither side."""
         return np.isnan(self.outcome)
 
 
-def read_answers(
-    table: Source,
-    plan: Plan,
-    values: Mapping[str, str],
-    items: NDArray[np.object_],
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-) -> Answers:
+def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pairs) -> Answers:
     """Find the outcome for the left item, from a word for a side or from a label of the row."""
+    items, first, second = pairs
     column = plan.roles["winner"]
     labels, codes = table.entries(column, "winner")
     known = meanings(labels, plan, values)
@@ -479,20 +474,14 @@ def read_answers(
     outcome = np.where(np.isnan(own), named, own)
     bad = [code for code, word in enumerate(known) if word == "both bad"]
     both_bad = int((np.isin(codes, bad) & (outcome == 0.5)).sum()) if bad else 0
-    return Answers(outcome, both_bad, labels, codes, ~np.isnan(named) & (named != outcome))
+    clash = ~np.isnan(named) & (named != outcome)
+    return Answers(outcome, both_bad, labels, codes, clash)
 
 
-def refuse_answers(
-    table: Source,
-    column: str,
-    answers: Answers,
-    items: NDArray[np.object_],
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
-) -> None:
+def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -> None:
     """Refuse answers that are neither side, all of them listed; and words that are also labels."""
     if (bad := answers.unknown).any():
-        raise _neither(table, column, answers, bad, items, first, second)
+        raise _neither(table, column, answers, bad, pairs)
     if answers.clash.any():
         row = int(np.argmax(answers.clash))
         raise table.fault(
@@ -504,15 +493,10 @@ def refuse_answers(
 
 
 def _neither(
-    table: Source,
-    column: str,
-    answers: Answers,
-    bad: NDArray[np.bool_],
-    items: NDArray[np.object_],
-    first: NDArray[np.uint32],
-    second: NDArray[np.uint32],
+    table: Source, column: str, answers: Answers, bad: NDArray[np.bool_], pairs: Pairs
 ) -> InputError:
-    """The error for answers that are neither a side nor a tie, the most frequent listed."""
+    """Make the error for answers that are neither a side nor a tie, the most frequent listed."""
+    items, first, second = pairs
     row = int(np.argmax(bad))
     count = np.bincount(answers.codes[bad], minlength=len(answers.labels))
     often = np.argsort(-count, kind="stable")[: min(8, int((count > 0).sum()))].tolist()
@@ -536,7 +520,7 @@ def _neither(
 
 @dataclass(frozen=True)
 class Repeats:
-    """How many rows repeat, the first of them, and in what they are equal."""
+    """Say how many rows repeat, which is the first, and in what they are equal."""
 
     count: int
     row: int
@@ -690,7 +674,7 @@ def _form(text: str) -> str:
 def context_labels(
     table: Source, names: Sequence[str]
 ) -> tuple[NDArray[np.object_], NDArray[np.int64]]:
-    """The contexts in sorted order, tuples where several columns make them, and the row's codes."""
+    """Return sorted contexts, tuples if several columns make them, and the codes of the rows."""
     found = [table.labels([name], "context") for name in names]
     values, code = found[0][0], found[0][1][0].astype(np.int64)
     if len(found) == 1:
@@ -713,7 +697,7 @@ def split_items(
     first: NDArray[np.uint32],
     second: NDArray[np.uint32],
 ) -> tuple[NDArray[np.object_], NDArray[np.uint32], NDArray[np.uint32]]:
-    """Items apart by context: labels (value, item) in sorted order, and codes into them."""
+    """Split items by context: labels (value, item) in sorted order, and codes into them."""
     values, code = context
     own = np.empty(len(items), np.int64)  # the context of every item, where it has but one
     own[first], own[second] = code, code

@@ -1,4 +1,6 @@
-"""A private DuckDB: no network, no extensions, no files but those named, and room to spill.
+"""SQL: a private DuckDB, conditions (`--where`), and addresses of other databases.
+
+The DuckDB has no network, no extensions, no files but those named, and room to spill.
 
 Signals come through: a query runs beside the main thread, which waits for it, so that Ctrl-C or
 any exception of a signal handler reaches the caller as it was raised, and stops the query.
@@ -26,8 +28,6 @@ if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
-
-    from crowdsift.io.files import TemporaryFolder
 
 _CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
 _SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite",
