@@ -80,6 +80,7 @@ TARGETS: dict[str, tuple[str, ...]] = {
     "solvers/ep/warm.py": ("tests/solvers/test_kept_sites.py",),
     "solvers/ep/summaries.py": (SUMMARY, GRID),
     "solvers/ep/items.py": (
+        OPTIMUM,
         "tests/solvers/test_effect_step.py",
         f"{GRID}::test_belief_propagation_is_exact_on_a_tree_and_close_on_a_random_graph",
         f"{GRID}::test_variances_of_pairs_are_those_of_the_inverse",
@@ -104,7 +105,6 @@ TARGETS: dict[str, tuple[str, ...]] = {
         f"{SCALE}::test_no_scale_where_the_votes_speak_against_the_prior",
         f"{SCALE}::test_scores_far_too_small_are_scaled_at_once",
     ),
-    "solvers/spectral.py": (OPTIMUM,),
 }
 # Replacements of one operator by another of the same kind.
 _ARITHMETIC = ("Add_Sub", "Sub_Add", "Mul_Div", "Div_Mul", "Mul_Add", "Add_Mul", "Pow_Mul")

@@ -20,8 +20,7 @@ from crowdsift import Comparisons, InputError, cli
 from crowdsift.fitting.estimate import without_gold
 from crowdsift.io.items import read_gold
 from crowdsift.models import MODELS, Sift, model
-from crowdsift.models.base import mirror
-from crowdsift.models.sign import sign_log_odds
+from crowdsift.models.base import mirror, sign_log_odds
 from crowdsift.results.sign import (
     Agreement,
     gold_needed,

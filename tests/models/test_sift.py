@@ -14,11 +14,10 @@ from crowdsift import Comparisons, RequestError
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import RELIABILITY_ONLY, SidePrior, mirrored
 from crowdsift.models import Sift
-from crowdsift.solvers.ep.items import Factorisation
+from crowdsift.solvers.ep.items import Factorisation, spectral_scores
 from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings
 from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
-from crowdsift.solvers.spectral import spectral_scores
 
 
 def by_item(fit):

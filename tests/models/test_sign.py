@@ -13,8 +13,7 @@ from context_votes import draw_votes
 import crowdsift
 from crowdsift import Sift
 from crowdsift.engines import choose_engine
-from crowdsift.models.base import WorkerEstimate, mirror
-from crowdsift.models.sign import SignSupport, sign_log_odds
+from crowdsift.models.base import SignSupport, WorkerEstimate, mirror, sign_log_odds
 
 
 def same(one, two):

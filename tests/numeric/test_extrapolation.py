@@ -7,7 +7,7 @@ import pytest
 
 import crowdsift
 from crowdsift import BoraEM
-from crowdsift.numeric.extrapolation import Anderson
+from crowdsift.solvers.ep.workers import Anderson
 
 
 def iterate(image, x, depth, steps):

@@ -10,9 +10,9 @@ import pytest
 
 import crowdsift
 from crowdsift.engines import choose_engine
-from crowdsift.numeric.extrapolation import Anderson
 from crowdsift.solvers import em
 from crowdsift.solvers.convergence import StoppingRule
+from crowdsift.solvers.ep.workers import Anderson
 
 VOTES = crowdsift.simulate(8, 5, 500, reliability=(0.3, 1.5), seed=2).comparisons()
 ENGINE = choose_engine("reference", VOTES, 1)

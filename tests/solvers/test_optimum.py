@@ -13,8 +13,8 @@ from crowdsift.numeric.likelihoods import LIKELIHOODS
 from crowdsift.solvers.convergence import StoppingRule
 from crowdsift.solvers.elimination import WorkerElimination, minimise_eliminated
 from crowdsift.solvers.em import polya_gamma_em
+from crowdsift.solvers.ep.items import spectral_scores
 from crowdsift.solvers.slopes import CommonSlope, minimise_with_slopes
-from crowdsift.solvers.spectral import spectral_scores
 
 VOTES = crowdsift.simulate(8, 5, 500, reliability=(0.3, 1.5), seed=2).comparisons()
 ENGINE = choose_engine("cpu", VOTES, 1)

@@ -129,7 +129,7 @@ def _refuse_unused(
     model: Any, covariates: str | None, classes: str | None, tune: bool, items: list[str] | None
 ) -> None:
     """Refuse options that the method would ignore; the votes are read already."""
-    from crowdsift.models.unused import refuse_unused
+    from crowdsift.fitting.rows import refuse_unused
 
     refuse_unused(
         model,

@@ -20,12 +20,18 @@ from crowdsift.fitting.estimate import (
     settled,
     with_groups,
 )
-from crowdsift.fitting.rows import VoteRows, gathered, votes_for_fit
+from crowdsift.fitting.rows import (
+    WITHOUT_WORKERS,
+    VoteRows,
+    gathered,
+    refuse_unused,
+    refuse_votes,
+    votes_for_fit,
+)
 from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
 from crowdsift.models import DEFAULT, MODELS, Model, as_model
 from crowdsift.models.diagnostics import Diagnostic, Kind
-from crowdsift.models.unused import WITHOUT_WORKERS, refuse_unused, refuse_votes
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import whole_number, yes_or_no
 from crowdsift.results.build import FitBuilder

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine, Profile
-    from crowdsift.models.sign import SignSupport
+    from crowdsift.models.base import SignSupport
     from crowdsift.numeric import Vector
     from crowdsift.solvers.convergence import Progress
     from crowdsift.votes.item_features import ItemFeatures

@@ -46,8 +46,7 @@ if TYPE_CHECKING:
     from crowdsift.engines.base import Counts
     from crowdsift.io.items import Gold
     from crowdsift.models import Estimate, Model
-    from crowdsift.models.base import WorkerEstimate
-    from crowdsift.models.sign import SignSupport
+    from crowdsift.models.base import SignSupport, WorkerEstimate
     from crowdsift.numeric import Vector
     from crowdsift.results.sign import Agreement
     from crowdsift.solvers.ep.state import SavedSites

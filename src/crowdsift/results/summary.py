@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.models import Model
-    from crowdsift.models.sign import SignSupport
+    from crowdsift.models.base import SignSupport
     from crowdsift.results.build import FitBuilder
     from crowdsift.results.tables import Table
 

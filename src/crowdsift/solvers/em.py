@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from crowdsift.engines.fused import FusedEStep
-from crowdsift.numeric.extrapolation import Anderson
-from crowdsift.solvers.spectral import arbitrary
+from crowdsift.solvers.ep.items import arbitrary
+from crowdsift.solvers.ep.workers import Anderson
 
 if TYPE_CHECKING:
     from crowdsift.engines.base import EM, EStep

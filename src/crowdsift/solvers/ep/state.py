@@ -19,9 +19,8 @@ from crowdsift.engines.grid import (
     WorkerTypes,
 )
 from crowdsift.solvers.convergence import StoppingRule
-from crowdsift.solvers.ep.items import learned_effect, loopy_bp
+from crowdsift.solvers.ep.items import learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
-from crowdsift.solvers.spectral import spectral_scores
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
