@@ -42,6 +42,11 @@ LAZY = {
     "results.fit": ("checks", "fitting", "report"),
     "fitting": ("checks",),  # intervals of dependent votes, and drift, are parts of a fit
 }
+# Edges that are forbidden although they point down: what describes a fit runs nothing.
+FORBIDDEN = {
+    "results": ("engines", "solvers"),
+    "solvers": ("engines.cpu", "engines.torch", "engines.dask", "engines.out_of_core"),
+}
 
 
 def modules() -> dict[str, Path]:
@@ -123,6 +128,31 @@ def test_solvers_know_no_engine() -> None:
         for name, target in arrows
         if room(name) in ("solvers", "models") and target.startswith(concrete)
     ]
+
+
+def test_forbidden_edges() -> None:
+    edges = [
+        f"{name} imports {target}"
+        for name in MODULES
+        for target in imports(name)
+        for below in FORBIDDEN.get(room(name), ())
+        if f"{target}.".startswith(f"{below}.")
+    ]
+    assert not edges
+
+
+def test_one_function_estimates() -> None:
+    """Votes become an estimate in `fitting.estimate` alone."""
+    callers = {
+        name
+        for name, path in MODULES.items()
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("estimate_votes", "estimate_in_groups", "resume")
+        and room(name) not in ("models", "solvers", "paper")
+    }
+    assert callers == {"fitting.estimate"}
 
 
 def test_no_cycles() -> None:

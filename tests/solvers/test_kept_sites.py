@@ -13,7 +13,6 @@ from crowdsift.solvers.ep.warm import (
     SavedSites,
     carried_over,
     kept_sites,
-    recoded,
     worker_codes,
 )
 from crowdsift.solvers.ep.workers import worker_types
@@ -73,7 +72,7 @@ def test_equal_votes_take_over_their_sites(sides, before):
 def test_sites_under_other_codes():
     sites = kept(np.random.default_rng(5), 50)
     item, worker = np.array([2, -1, 0, 5]), np.array([4, 0, -1, 2])
-    found = recoded(sites, item, worker, 6)
+    found = sites.recoded(item, worker, 6)
     expected = [
         (worker[s], item[i], item[j], *rest)
         for s, i, j, *rest in zip(*sites[:8], strict=True)
@@ -85,7 +84,7 @@ def test_sites_under_other_codes():
     for own, given in ((found.low, sites.low), (found.high, sites.high)):
         np.testing.assert_array_equal(own[[4, 0, 2]], given[[0, 1, 3]])
         assert np.isnan(own[[1, 3, 5]]).all()
-    same = recoded(sites, np.arange(4), np.arange(4), 4)
+    same = sites.recoded(np.arange(4), np.arange(4), 4)
     for one, two in zip(same, sites, strict=True):
         np.testing.assert_array_equal(one, two)
 

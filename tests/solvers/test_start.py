@@ -14,7 +14,7 @@ from crowdsift import Comparisons, InputError, RequestError, cli
 from crowdsift.engines import choose_engine
 from crowdsift.engines.grid import SidePrior
 from crowdsift.solvers.ep.state import Propagation
-from crowdsift.solvers.ep.warm import carried_over, kept_sites, recoded
+from crowdsift.solvers.ep.warm import carried_over, kept_sites
 from crowdsift.solvers.ep.workers import WorkerPrior, power_grid, worker_types
 
 
@@ -206,7 +206,7 @@ def test_sites_of_unknown_codes_are_left_out(cold):
     n_items, n_workers = len(cold.labels), len(cold.worker_table["worker"]) + 1
     item, worker = np.arange(n_items), np.arange(n_workers)
     item[3] = worker[4] = -1
-    found = recoded(cold.sites, item, worker, n_workers)
+    found = cold.sites.recoded(item, worker, n_workers)
     gone = (cold.sites.worker == 4) | (cold.sites.winner == 3) | (cold.sites.loser == 3)
     assert 0 < gone.sum() == len(cold.sites.worker) - len(found.worker)
     assert np.isnan(found.low[4])

@@ -216,7 +216,7 @@ def _fitted(
         found = with_groups(opened, found, rows, resources, progress)
         builder = FitBuilder(
             opened.votes, model, found, agreed, level=level, seed=seed, threads=resources.threads,
-            engine=opened.choice, counts=opened.engine.counts, known=gold,
+            engine=opened.choice, tally=opened.engine.counts.tally, known=gold,
             resources={"engine": resources.engine, "engine_options": resources.options},
         )  # fmt: skip
         return builder.build(opened.engine.passes, started)

@@ -26,7 +26,6 @@ from crowdsift.models import Model, Start
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.fit import Fit
 from crowdsift.results.store import check_population, load
-from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.labels import context_names, match_labels
 
 if TYPE_CHECKING:
@@ -146,7 +145,7 @@ def _sites(earlier: Fit, place: NDArray[np.int64], votes: Comparisons) -> SavedS
     known = earlier.worker_table["worker"].tolist()
     who = np.append(match_labels(votes.workers.tolist(), known), len(known))
     item = _inverse(place, len(earlier.item_table["item"]))
-    return recoded(earlier.sites, item, _inverse(who, len(known) + 1), votes.n_workers + 1)
+    return earlier.sites.recoded(item, _inverse(who, len(known) + 1), votes.n_workers + 1)
 
 
 def _inverse(place: NDArray[np.int64], count: int) -> NDArray[np.int64]:

@@ -9,9 +9,12 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple
 
 import numpy as np
 
+from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.covariance import ComponentCovariance, difference_variance
 from crowdsift.numeric.distributions import normal_distribution, quantile_distribution
+from crowdsift.solvers.ep.state import SavedSites
+from crowdsift.solvers.ep.terms.contexts import ContextPoints
 from crowdsift.solvers.ep.workers import mirrored_population
 from crowdsift.votes.outcomes import Outcomes, half_win
 
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
-    from crowdsift.engines.grid import PairPosteriors, WorkerPoints
+    from crowdsift.engines.grid import PairPosteriors
     from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.models.covariance import ScorePrecision
     from crowdsift.models.diagnostics import Diagnostic
@@ -27,11 +30,13 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
     from crowdsift.solvers.convergence import Progress, StoppingRule
-    from crowdsift.solvers.ep.state import SavedSites
-    from crowdsift.solvers.ep.terms.contexts import ContextPoints
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
+
+# With the records of engines and solvers that an estimate consists of: `results` imports neither.
+__all__ = ["ContextPoints", "Estimate", "Model", "SavedSites", "SignSupport", "Start",
+           "WorkerEstimate", "WorkerPoints", "mirror"]  # fmt: skip
 
 # Prior of the share of honest workers among those of a clear sign: Beta(3.5, 0.5), the
 # 5·(.7, .1) pseudo-counts of the prior of `sift`.

@@ -7,12 +7,15 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
+from crowdsift.solvers.ep.terms.features import WeightPosterior
+
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     from crowdsift.numeric import Vector
-    from crowdsift.solvers.ep.terms.features import WeightPosterior
     from crowdsift.votes.item_features import ItemFeatures
+
+__all__ = ["FeatureEstimate", "WeightPosterior"]
 
 
 @dataclass(frozen=True, eq=False)

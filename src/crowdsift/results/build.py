@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.engines.grid import WorkerPoints
+from crowdsift.models.base import WorkerPoints
 from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric.distributions import (
     LEVEL,
@@ -32,24 +32,21 @@ from crowdsift.results.verdicts import (
     vote_evidence,
     words_of,
 )
-from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.comparisons import parts
 from crowdsift.votes.labels import as_column, context_names, context_parts
 from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally, tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from numpy.typing import NDArray
 
-    from crowdsift.engines.base import Counts
     from crowdsift.io.items import Gold
     from crowdsift.models import Estimate, Model
-    from crowdsift.models.base import SignSupport, WorkerEstimate
+    from crowdsift.models.base import SavedSites, SignSupport, WorkerEstimate
     from crowdsift.numeric import Vector
     from crowdsift.results.sign import Agreement
-    from crowdsift.solvers.ep.state import SavedSites
     from crowdsift.votes.comparisons import Comparisons
 
 
@@ -74,7 +71,7 @@ class FitBuilder:
     seed: int = 0
     threads: int | None = None
     engine: tuple[str, str] = ("", "")  # which one ran, and why
-    counts: Counts | None = None  # of votes whose rows are on other machines
+    tally: Callable[[Vector], Any] | None = None  # of votes whose rows are on other machines
     known: Gold | None = None
     resources: Mapping[str, Any] = field(default_factory=dict)  # for refits
 
@@ -140,8 +137,8 @@ class FitBuilder:
     def counted(self) -> Tally:
         """What is counted of the votes."""
         if self.votes.elsewhere is not None:
-            assert self.counts is not None
-            return tally_of(self.counts.tally(self.rank.astype(np.float64)))
+            assert self.tally is not None
+            return tally_of(self.tally(self.rank.astype(np.float64)))
         return tally(self.votes, self.rank, self.threads)
 
     @cached_property
@@ -199,7 +196,7 @@ def _sites(fitted: FitBuilder) -> SavedSites | None:
     sites, count = fitted.estimate.sites, fitted.votes.n_workers + 1
     if sites is None:
         return None
-    return recoded(sites, np.argsort(fitted.order), np.arange(count), count)
+    return sites.recoded(np.argsort(fitted.order), np.arange(count), count)
 
 
 def item_table(fitted: FitBuilder) -> Table:

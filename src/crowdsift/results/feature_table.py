@@ -11,10 +11,9 @@ import numpy as np
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.items import block_values, read_features_table
 from crowdsift.io.saved import read_safetensors, safetensors_bytes
-from crowdsift.models.feature_weights import FeatureEstimate
+from crowdsift.models.feature_weights import FeatureEstimate, WeightPosterior
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.tables import Table
-from crowdsift.solvers.ep.terms.features import WeightPosterior
 from crowdsift.votes.item_features import FeatureBlock, ItemFeatures
 
 if TYPE_CHECKING:

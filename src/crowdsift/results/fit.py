@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from crowdsift.checks.copying import Copying
     from crowdsift.checks.robustness import Robustness
     from crowdsift.checks.statistics import FitStatistics
-    from crowdsift.engines.grid import WorkerPoints
     from crowdsift.io.items import GoldLabels
+    from crowdsift.models.base import ContextPoints, SavedSites, WorkerPoints
     from crowdsift.models.diagnostics import Diagnostic
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.report import Report
-    from crowdsift.solvers.ep.state import SavedSites
-    from crowdsift.solvers.ep.terms.contexts import ContextPoints
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.labels import By
     from crowdsift.votes.source import Backend

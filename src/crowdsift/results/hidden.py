@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.io.formats import known_formats
 from crowdsift.io.sql import identifiers
+from crowdsift.models.base import WorkerPoints
 from crowdsift.results.tables import Table
-from crowdsift.solvers.ep.warm import recoded
 from crowdsift.votes.pseudonyms import Hiding
 
 if TYPE_CHECKING:
@@ -63,7 +62,7 @@ def hidden_fields(fit: Fit, key: Any = None) -> dict[str, Any]:
     if fit.sites is not None and len(labels):
         gold = len(labels)  # the code after the last worker
         worker = np.append(code.astype(np.int64), gold)
-        fields["sites"] = recoded(fit.sites, np.arange(fit.item_table.height), worker, gold + 1)
+        fields["sites"] = fit.sites.recoded(np.arange(fit.item_table.height), worker, gold + 1)
     if fit.coefficients is not None:
         rows = fit.coefficients
         own = np.array([known[str(label)] for label in rows["worker"]], dtype=object)

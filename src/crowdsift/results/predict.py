@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
+from crowdsift.models.base import WorkerPoints
 from crowdsift.numeric.distributions import half_width
 from crowdsift.numeric.likelihoods import normal_cdf
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
@@ -25,8 +25,8 @@ from crowdsift.votes.pseudonyms import Hiding
 if TYPE_CHECKING:
     from numpy.typing import NDArray
 
-    from crowdsift.engines.grid import WorkerPoints
     from crowdsift.models import Model
+    from crowdsift.models.base import WorkerPoints
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 

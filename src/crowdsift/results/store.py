@@ -23,7 +23,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import CrowdsiftError, InputError
 from crowdsift.io.items import GoldLabels
 from crowdsift.io.options import ReadOptions
@@ -35,6 +34,7 @@ from crowdsift.io.saved import (
     write_recorded,
 )
 from crowdsift.models import MODELS, model
+from crowdsift.models.base import ContextPoints, SavedSites, WorkerPoints
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import half_width
@@ -50,8 +50,6 @@ from crowdsift.results.fit import Fit, Posterior, ranking_of
 from crowdsift.results.reasons import decisions, reason_texts
 from crowdsift.results.scales import SCALES, own_scale, with_own_scale
 from crowdsift.results.tables import Table
-from crowdsift.solvers.ep.state import SavedSites
-from crowdsift.solvers.ep.terms.contexts import ContextPoints
 from crowdsift.votes.comparisons import Comparisons
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import (

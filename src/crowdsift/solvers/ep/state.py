@@ -7,7 +7,7 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -101,6 +101,21 @@ class SavedSites(NamedTuple):
     side_nu: NDArray[np.float32]
     low: Vector
     high: Vector
+
+    def recoded(
+        self, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
+    ) -> SavedSites:
+        """Return the sites under new codes; those of a code -1 are left out."""
+        to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
+        codes = to_worker[self.worker], to_item[self.winner], to_item[self.loser]
+        kept = np.logical_and.reduce([code >= 0 for code in codes])
+        low, high = np.full((2, n_workers), np.nan)
+        known = np.flatnonzero(worker[: len(self.low)] >= 0)
+        low[worker[known]], high[worker[known]] = self.low[known], self.high[known]
+        parts: list[NDArray[Any]] = [*(code.view(np.uint32) for code in codes), *self[3:8]]
+        if not kept.all():
+            parts = [part[kept] for part in parts]
+        return SavedSites._make([*parts, low, high])
 
 
 class KeptCovariates(NamedTuple):

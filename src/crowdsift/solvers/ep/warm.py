@@ -7,7 +7,7 @@ decides is decided anew.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -38,7 +38,7 @@ _LARGEST = 100.0
 _SHARE, _FIRST, _BETWEEN, _SPREADING = 0.1, 4, 1, 4
 _FEW = 0.5  # of the votes may be those of workers with new ones; else whole passes do better
 # A fit of more votes than this keeps no sites: a later one then starts from the scores alone.
-KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `recoded` can tell apart
+KEPT_SITES = 2_000_000  # far below the 2³¹ codes that `SavedSites.recoded` can tell apart
 
 
 def resume(
@@ -195,21 +195,6 @@ def kept_sites(sites: GridSites) -> SavedSites | None:
         return None
     votes = sites.vote_sites()
     return SavedSites(worker_codes(votes), *votes[1:])
-
-
-def recoded(sites: SavedSites, item: NDArray[np.int64], worker: NDArray[np.int64], n_workers: int
-            ) -> SavedSites:  # fmt: skip
-    """Return the sites under new codes of items and workers, without those of code -1."""
-    to_item, to_worker = item.astype(np.int32), worker.astype(np.int32)
-    codes = to_worker[sites.worker], to_item[sites.winner], to_item[sites.loser]
-    kept = np.logical_and.reduce([code >= 0 for code in codes])
-    low, high = np.full((2, n_workers), np.nan)
-    known = np.flatnonzero(worker[: len(sites.low)] >= 0)
-    low[worker[known]], high[worker[known]] = sites.low[known], sites.high[known]
-    parts: list[NDArray[Any]] = [*(code.view(np.uint32) for code in codes), *sites[3:8]]
-    if not kept.all():
-        parts = [part[kept] for part in parts]
-    return SavedSites._make([*parts, low, high])
 
 
 def carried_over(earlier: SavedSites, votes: VoteSites, types: WorkerTypes) -> VoteSites:
