@@ -194,6 +194,23 @@ def test_the_check_of_gold_can_be_left_out():
     assert "was not checked" in fit.report(refit=False).html
 
 
+@pytest.mark.parametrize("limit", [299, 300])
+def test_gold_is_not_checked_by_more_fits_of_many_votes(monkeypatch, limit):
+    data = {"winner": [], "loser": [], "worker": []}
+    for number in range(300):
+        data["winner"].append(number % 7)
+        data["loser"].append(7 + number % 11)
+        data["worker"].append(number)
+    for module in ("fitting", "results.summary"):
+        monkeypatch.setattr(sys.modules[f"crowdsift.{module}"], "MAX_CHECKED_VOTES", limit)
+    fit = crowdsift.fit(data, gold={"winner": [1, 2], "loser": [8, 9]})
+    assert fit.summary["gold_pairs"] == 2
+    assert fit.summary["gold_agree"] == (2 if limit == 300 else None)
+    assert fit.summary["gold_disagree"] == (0 if limit == 300 else None)
+    assert any("not checked for more than 299" in text for text in fit.warnings) == (limit == 299)
+    assert not fit.summary["sign_unsettled"]
+
+
 def test_gold_leaves_no_trace_in_tables_and_counts():
     drawn = crowd(0.4, 1.0)
     plain = crowdsift.fit(drawn.comparisons(), "bora-em")

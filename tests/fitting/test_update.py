@@ -271,3 +271,17 @@ def test_rows_without_a_name_that_come_again_are_said(tmp_path):
     assert any("new rows are equal to earlier ones" in note for note in later.warnings)
     fresh = fit.update(part(votes, 700))
     assert not any("equal to earlier ones" in note for note in fresh.warnings)
+
+
+@pytest.mark.parametrize(
+    ("method", "words"),
+    [
+        ("bora-map", "bora-map keeps nothing to start from, only sift does; fit without --start"),
+        ("sift", "a fit of bora-map, from which sift cannot start; fit without --start, or give a"),
+    ],
+)
+def test_a_fit_that_cannot_be_started_from_says_why(method, words):
+    votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
+    earlier = crowdsift.fit(votes, "bora-map")
+    with pytest.raises(RequestError, match=words):
+        crowdsift.fit(votes, method, start=earlier)

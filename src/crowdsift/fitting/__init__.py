@@ -44,6 +44,7 @@ from crowdsift.results.scales import (
     typical_reliability,
     unscaled_fields,
 )
+from crowdsift.results.sign import MAX_CHECKED_VOTES
 from crowdsift.results.store import MOST_VOTES
 from crowdsift.votes.comparisons import Comparisons
 
@@ -105,7 +106,8 @@ def fit(
         winner and loser. They settle the sign of the scores where the method leaves it free.
     check_gold
         Whether to count how many gold pairs agree with scores found without them. Where gold is
-        part of the fit (`sift`) this takes up to five more fits.
+        part of the fit (`sift`) this takes up to five more fits, and is left out for more than
+        1,000,000 votes.
     tune
         Choose the method's penalty by left-out votes first.
     scale, anchor
@@ -211,6 +213,7 @@ def _fitted(
             saving = checkpointed(checkpoint, model, opened.votes, gold, progress)
         with saving as kept:
             found, agreed = settled(opened, estimate_model(opened, start, kept))
+        check_gold = check_gold and len(opened.votes) <= MAX_CHECKED_VOTES
         if check_gold and gold is not None and model.takes_gold:
             agreed = gold_left_out(opened, resources)
         found = with_groups(opened, found, rows, resources, progress)

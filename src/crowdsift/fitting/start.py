@@ -55,7 +55,7 @@ def kept_gold(earlier: Fit, gold: Any) -> GoldLabels | None:
 
     A fit that had gold and does not keep it is refused unless `gold` is given anew.
     """
-    if earlier.gold is None and earlier.summary.get("gold_agree") is not None and gold is None:
+    if earlier.gold is None and earlier.summary.get("gold_pairs") is not None and gold is None:
         raise RequestError(
             f"{earlier.folder or 'the earlier fit'}: it was fitted with gold, which is not kept "
             "with it; give the gold again with --gold (gold=)"
@@ -99,10 +99,14 @@ def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:
         raise RequestError(
             f"{name}: made by version {version}, this is {__version__}; fit without --start"
         )
-    if earlier.method != model.name or earlier.population is None:
+    if earlier.method != model.name:
         raise RequestError(
-            f"{name}: a fit of {earlier.method}; to go on with {model.name} it must be one of "
-            f"{model.name}, and of a method that learns of the worker population (sift)"
+            f"{name}: a fit of {earlier.method}, from which {model.name} cannot start; fit without "
+            f"--start, or give a fit of {model.name}"
+        )
+    if earlier.population is None:
+        raise RequestError(
+            f"{name}: {model.name} keeps nothing to start from, only sift does; fit without --start"
         )
     if earlier.context_columns != context_names(votes.by):
         raise RequestError(f"{name}: fitted by {earlier.summary.get('by')!r}, not {votes.by!r}")

@@ -284,7 +284,9 @@ def _texts(table: dict[str, Any], value: str, digits: int, level: float) -> dict
         if names[0] in table
     }
     limits = [table[name][:FIRST_ROWS] for name in ("lower", "upper")]
-    found["ends"] = [interval_text(*ends, digits, nothing) for ends in zip(*limits, strict=True)]
+    found["ends"] = [
+        interval_text(low, high, digits, nothing) for low, high in zip(*limits, strict=True)
+    ]
     rows = zip(table[value][:FIRST_ROWS], *limits, strict=True)
     found["bars"] = [[] if at is None else bar(at, low, high, scale) for at, low, high in rows]
     inside = scale[0] < level < scale[1]

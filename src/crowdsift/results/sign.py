@@ -24,6 +24,9 @@ _PAIRS = 5_000  # drawn to see how often the order of a pair is right
 _MOST_GOLD = 99
 
 
+MAX_CHECKED_VOTES = 1_000_000  # distinct votes up to which fits without gold check it
+
+
 class Agreement(NamedTuple):
     """How gold pairs and scores go together; pairs across components do not count."""
 

@@ -18,7 +18,13 @@ from crowdsift.results.feature_table import (
     feature_notes,
     feature_summary,
 )
-from crowdsift.results.sign import THIN, Agreement, gold_needed, order_probability
+from crowdsift.results.sign import (
+    MAX_CHECKED_VOTES,
+    THIN,
+    Agreement,
+    gold_needed,
+    order_probability,
+)
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -121,6 +127,12 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
         *one_way_diagnostics(votes.items, fitted.counted.flags),
     ]
     needed, sign = None, fitted.stated_sign
+    if fitted.known is not None and fitted.gold is None and len(votes) > MAX_CHECKED_VOTES:
+        message = (
+            "how many gold pairs agree with scores found without them is not checked for more than "
+            f"{MAX_CHECKED_VOTES:,} votes, since this takes up to five more fits"
+        )
+        found.append(Diagnostic(Kind.RESOURCES, message))
     if fitted.gold is not None:
         found.extend(gold_diagnostics(model, fitted.gold))
     elif sign is not None and votes.n_workers > 1:
