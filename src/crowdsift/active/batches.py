@@ -196,7 +196,6 @@ def neighbours(mean: Vector, component: Codes) -> tuple[Codes, Codes]:
 
     Examples
     --------
-    >>> import numpy as np
     >>> a, b = neighbours(np.array([3.0, 2.0, 1.0]), np.zeros(3, int))
     >>> sorted(zip(a.tolist(), b.tolist()))
     [(0, 1), (0, 2), (1, 2)]

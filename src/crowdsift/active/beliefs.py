@@ -223,7 +223,6 @@ def vote_precision(difference: Vector, variance: Vector, types: Vector, share: V
 
     Examples
     --------
-    >>> import numpy as np
     >>> vote_precision(np.zeros(1), np.zeros(1), np.array([1.0, 2.0]), np.array([0.5, 0.5]))
     array([0.625])
     """
@@ -245,7 +244,6 @@ def answer(
 
     Examples
     --------
-    >>> import numpy as np
     >>> step, shrink, share = answer(0.0, 1.0, 1.0, np.array([0.0, 2.0]), np.array([0.5, 0.5]))
     >>> step > 0, shrink > 0, share
     (True, True, array([0.5, 0.5]))

@@ -39,9 +39,6 @@ def sandwich(model: ScoreModel, weight: Vector, group: NDArray[np.int64], scores
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.checks.dependence import sandwich
-    >>> from crowdsift.checks.influence import ScoreModel
     >>> one, two = np.zeros(4, int), np.ones(4, int)
     >>> model = ScoreModel(one, two, np.array([1.0, 0, 1, 0]), np.ones(4), 2, 1e-9)
     >>> copied = sandwich(model, np.ones(4), np.array([0, 1, 0, 1]), np.zeros(2))
@@ -223,9 +220,6 @@ class Drift(NamedTuple):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.checks.dependence import Drift
-        >>> from crowdsift.results.tables import Table
         >>> none = {"worker": np.empty(0), "z": np.empty(0), "drifts": np.empty(0, bool)}
         >>> Drift(0.1, 1.2, Table(none)).to_json()
         {'crowd_change': 0.1, 'crowd_z': 1.2, 'workers': []}

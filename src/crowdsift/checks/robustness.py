@@ -112,7 +112,6 @@ class Robustness:
 
         Examples
         --------
-        >>> from crowdsift.checks.robustness import Robustness, Reversal
         >>> Robustness(Reversal("a", "b", 2.0), 30.0, 4, 1).to_json()["votes"]
         2.0
         """

@@ -161,7 +161,6 @@ def separation(fit: Fit) -> Separation | None:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.checks.statistics import separation
     >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
     >>> 0.8 < separation(crowdsift.fit(votes)).reliability < 1
     True
@@ -305,7 +304,6 @@ def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | Non
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.checks.statistics import agreement_alpha
     >>> one = crowdsift.Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=[1, 2])
     >>> [round(x, 2) for x in agreement_alpha(one)]  # one pair says next to nothing
     [1.0, -0.1, 1.0]
@@ -384,7 +382,6 @@ def count_triads(votes: Comparisons, p: Vector, seed: int = 0) -> Triads | None:
     Examples
     --------
     >>> import crowdsift, numpy as np
-    >>> from crowdsift.checks.statistics import count_triads
     >>> circle = crowdsift.Comparisons.from_arrays(["a", "b", "c"], ["b", "c", "a"])
     >>> count_triads(circle, np.full(3, 0.5))[:3]
     (1, 1, 0.25)

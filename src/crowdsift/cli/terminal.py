@@ -53,7 +53,6 @@ def to_json(value: Any) -> str:
 
     Examples
     --------
-    >>> from crowdsift.cli.terminal import to_json
     >>> print(to_json("\x9b31m, \u202e, é"), end="")
     "\u009b31m, \u202e, é"
     """

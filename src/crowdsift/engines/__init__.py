@@ -69,7 +69,6 @@ def choose_engine(
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.engines import choose_engine
     >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
     >>> choose_engine("auto", votes).facts.n_items
     2
@@ -99,7 +98,6 @@ def engine_choice(
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.engines import engine_choice
     >>> engine_choice("cpu", Comparisons.from_arrays(["a"], ["b"], worker=["w"]))
     Choice(name='cpu', reason='it was asked for')
     """
@@ -135,7 +133,6 @@ def fastest_engine(votes: int, threads: int, needs: str) -> Choice:
 
     Examples
     --------
-    >>> from crowdsift.engines import fastest_engine
     >>> fastest_engine(1000, 2, "grid").name
     'cpu'
     """
@@ -290,7 +287,6 @@ def offers(engine: Engine) -> tuple[str, ...]:
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.engines import choose_engine, offers
     >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["w"])
     >>> offers(choose_engine("cpu", votes))
     ('counts', 'slopes', 'em', 'likelihood', 'grid')

@@ -341,8 +341,6 @@ def signature(protocol: type, name: str) -> PassSignature:
 
     Examples
     --------
-    >>> from crowdsift.engines.base import Slopes
-    >>> from crowdsift.engines.sharded import signature
     >>> found = signature(Slopes, "log_likelihood")
     >>> {name: form.kind.name for name, form in found.arguments.items()}, found.result.kind.name
     ({'scores': 'ITEMS', 'slopes': 'WORKERS'}, 'TOTAL')

@@ -32,8 +32,6 @@ def worker_ranges(offsets: NDArray[np.int64], shards: int) -> tuple[int, ...]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.engines.shards import worker_ranges
     >>> worker_ranges(np.array([0, 5, 6, 9, 10]), 2)
     (0, 1, 4)
     >>> worker_ranges(np.array([0, 5, 6, 6]), 3)
@@ -120,8 +118,6 @@ def merged_components(components: Sequence[NDArray[np.uint32]]) -> NDArray[np.ui
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.engines.shards import merged_components
     >>> merged_components([np.array([0, 0, 1, 2]), np.array([0, 1, 1, 2])]).tolist()
     [0, 0, 0, 1]
     """

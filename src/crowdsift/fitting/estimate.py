@@ -120,7 +120,6 @@ def estimate_votes(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.fitting.estimate import Resources, estimate_votes
     >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
     >>> estimate_votes(crowdsift.BradleyTerry(), votes, Resources()).scores.round(1)
     array([ 0.3, -0.3])
@@ -205,8 +204,6 @@ def centre(scores: Vector, component: NDArray[np.uint32]) -> Vector:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.fitting.estimate import centre
     >>> centre(np.array([3.0, 1.0, 5.0]), np.array([0, 0, 1], np.uint32))
     array([ 1., -1.,  0.])
     """

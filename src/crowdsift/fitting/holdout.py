@@ -33,7 +33,6 @@ def left_out_log_likelihood(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.fitting.holdout import left_out_log_likelihood
     >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=500, seed=1).comparisons()
     >>> -0.7 < left_out_log_likelihood(votes, crowdsift.BradleyTerry()) < -0.3
     True

@@ -301,7 +301,6 @@ def ranks_over_updates(
 
     Examples
     --------
-    >>> from crowdsift.fitting.refit import ranks_over_updates
     >>> one = {"votes": 10.0, "items": ["a", "b"], "ranks": [1, 2]}
     >>> two = {"votes": 12.0, "items": ["c", "a"], "ranks": [1, 2]}
     >>> ranks_over_updates([one, two])

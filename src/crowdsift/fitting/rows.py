@@ -68,7 +68,6 @@ def read_rows(
     Examples
     --------
     >>> from crowdsift.io.options import ReadOptions
-    >>> from crowdsift.fitting.rows import read_rows
     >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "prompt": ["x", "x"]}
     >>> read_rows(rows, ReadOptions(workers=False), group="prompt")[1].group
     array([0, 0])
@@ -165,7 +164,6 @@ def times_of(labels: Iterable[Any], column: str) -> Vector:
 
     Examples
     --------
-    >>> from crowdsift.fitting.rows import times_of
     >>> times_of(["2024-05-01", "2024-05-02T00:00:00"], "day")[1] - times_of(["2024-05-01"], "day")
     array([86400.])
     """
@@ -222,7 +220,6 @@ def refuse_unused(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.fitting.rows import refuse_unused
     >>> refuse_unused(crowdsift.Sift(), True, covariates=False, classes=False, tune=True)
     Traceback (most recent call last):
     ...

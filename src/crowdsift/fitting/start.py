@@ -69,7 +69,6 @@ def starting_point(start: Any, votes: Comparisons, model: Model, gold: Gold | No
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.fitting.start import starting_point
     >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
     >>> starting_point(crowdsift.fit(votes), votes, crowdsift.Sift()).scores.shape
     (9,)

@@ -480,7 +480,6 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
 
     Examples
     --------
-    >>> from crowdsift.io.columns import CovariateColumns, covariate_values
     >>> from crowdsift.votes.source import ArraySource
     >>> table = ArraySource({"a": [4.0, 1.0], "b": [1.0, 1.0], "own": ["yes", "no"]})
     >>> covariate_values(table, CovariateColumns("a", "b")).round(3).tolist()

@@ -102,7 +102,6 @@ def plain_query(query: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.databases import plain_query
     >>> plain_query("SELECT '-- no comment' AS winner FROM votes; -- all of them")
     "SELECT '-- no comment' AS winner FROM votes"
     """
@@ -292,7 +291,6 @@ def reason(error: Exception, address: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.databases import reason
     >>> reason(OSError("IO: [libpq] bad token p%zz; "), "postgresql://ann:p%zz@db.example/x")
     'bad token ***'
     """

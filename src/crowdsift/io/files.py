@@ -53,7 +53,6 @@ def replace_file(path: Path) -> Iterator[Path]:
     --------
     >>> import tempfile
     >>> from pathlib import Path
-    >>> from crowdsift.io.files import replace_file
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     with replace_file(Path(folder) / "a.txt") as temporary:
     ...         _ = temporary.write_text("whole")
@@ -169,7 +168,6 @@ def write_folder(
     Examples
     --------
     >>> import tempfile
-    >>> from crowdsift.io.files import write_folder
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_folder(folder, {"a.txt": "one", "b.txt": [b"t", b"wo"]})
     """
@@ -276,7 +274,6 @@ def require_file(path: str | os.PathLike[str]) -> None:
 
     Examples
     --------
-    >>> from crowdsift.io.files import require_file
     >>> require_file("no-such-folder/report.html")
     Traceback (most recent call last):
     ...
@@ -314,7 +311,6 @@ def read_files(source: Any) -> list[str]:
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from crowdsift.io.files import read_files
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     pathlib.Path(folder, "a.csv").touch()
     ...     names = [f"{folder}/*.csv", f"{folder}/a.csv:text", f"sqlite:///{folder}/a.csv"]
@@ -346,7 +342,6 @@ def require_separate(inputs: Iterable[Named], outputs: Iterable[Named]) -> None:
     Examples
     --------
     >>> import tempfile
-    >>> from crowdsift.io.files import require_separate
     >>> with tempfile.NamedTemporaryFile(suffix=".csv") as votes:
     ...     require_separate([("VOTES", votes.name)], [("--out", "other.csv")])
     ...     require_separate([("VOTES", votes.name)], [("--table", votes.name)])
@@ -392,7 +387,6 @@ class TemporaryFolder:
     Examples
     --------
     >>> import os
-    >>> from crowdsift.io.files import TemporaryFolder
     >>> folder = TemporaryFolder()
     >>> oct(os.stat(folder.path).st_mode & 0o777)
     '0o700'

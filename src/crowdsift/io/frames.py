@@ -307,7 +307,6 @@ def write_records(columns: Mapping[str, Sequence[Any]], path: str, kind: str, ad
     --------
     >>> import numpy as np, pathlib, tempfile
     >>> from crowdsift.votes.source import Added
-    >>> from crowdsift.io.frames import write_records
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     path = pathlib.Path(folder, "out.jsonl")
     ...     write_records({"a": ["x", "y"]}, str(path), "json",

@@ -194,8 +194,6 @@ def read_votes(
 
     Examples
     --------
-    >>> from crowdsift.io.ingest import read_votes
-    >>> from crowdsift.io.options import ReadOptions
     >>> rows = {"winner": ["a", "b"], "loser": ["b", "c"]}
     >>> read_votes(rows, ReadOptions(workers=False))
     Comparisons(2 votes in 2 distinct rows, 3 items, 1 workers, sides unknown)
@@ -240,7 +238,6 @@ def coded_votes(
 
     Examples
     --------
-    >>> from crowdsift.io.ingest import coded_votes
     >>> with coded_votes({"winner": ["b", "a"], "loser": ["a", "c"], "worker": [1, 1]}) as votes:
     ...     votes.items[votes.first]
     array(['b', 'a'], dtype=object)

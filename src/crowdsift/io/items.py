@@ -49,7 +49,6 @@ def read_item_values(
 
     Examples
     --------
-    >>> from crowdsift.io.items import read_item_values
     >>> read_item_values({"item": ["a", "b"], "score": [1, 2.5]})
     (array(['a', 'b'], dtype=object), array([1. , 2.5]))
     """
@@ -97,7 +96,6 @@ def match_items(comparisons: Comparisons, labels: Iterable[Any]) -> NDArray[np.i
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.io.items import match_items
     >>> votes = Comparisons.from_arrays([1, 2], [2, 3])
     >>> match_items(votes, ["3", "1"])
     array([ 1, -1,  0])
@@ -114,7 +112,6 @@ def with_classes(votes: Comparisons, classes: Any) -> Comparisons:
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.io.items import with_classes
     >>> votes = Comparisons.from_arrays(["a"], ["b"])
     >>> with_classes(votes, {"a": "fruit", "b": "nut"}).item_class.tolist()
     [0, 1]
@@ -194,7 +191,6 @@ def read_gold(source: Any, votes: Comparisons, kept: GoldLabels | None = None) -
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.io.items import read_gold
     >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
     >>> len(read_gold({"winner": ["a", "a"], "loser": ["c", "c"]}, votes))
     1
@@ -522,7 +518,6 @@ def with_item_features(
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.io.items import with_item_features
     >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
     >>> table = {"item": ["a", "b", "c"], "length": [1.0, 5.0, 3.0]}
     >>> with_item_features(votes, table).item_features.blocks[0].names

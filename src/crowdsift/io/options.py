@@ -43,7 +43,6 @@ class ReadOptions:
 
     Examples
     --------
-    >>> from crowdsift.io.options import ReadOptions
     >>> ReadOptions(unique="AssignmentId", by=None).unique
     ('AssignmentId',)
     >>> ReadOptions(by="topic").changed()
@@ -121,7 +120,6 @@ class ReadOptions:
 
         Examples
         --------
-        >>> from crowdsift.io.options import ReadOptions
         >>> ReadOptions(values={"A": "left", "?": "empty"}).meanings
         {'A': 'left', '?': ''}
         """

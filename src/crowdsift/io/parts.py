@@ -79,7 +79,6 @@ def partitions_of(path: str) -> dict[str, str]:
 
     Examples
     --------
-    >>> from crowdsift.io.parts import partitions_of
     >>> partitions_of("votes/worker=bob/day=2/part.csv")
     {'worker': 'bob', 'day': '2'}
     """

@@ -32,7 +32,6 @@ def available_memory() -> int | None:
     Examples
     --------
     >>> import os
-    >>> from crowdsift.io.resources import available_memory
     >>> os.environ["CROWDSIFT_MEMORY"] = "1.5GB"
     >>> available_memory()
     1500000000
@@ -77,7 +76,6 @@ def size_of(text: str, what: str = "--memory") -> int:
 
     Examples
     --------
-    >>> from crowdsift.io.resources import size_of
     >>> size_of("1.5GB"), size_of("200 mb")
     (1500000000, 200000000)
     """
@@ -105,7 +103,6 @@ def require_memory(size: float, what: str) -> None:
 
     Examples
     --------
-    >>> from crowdsift.io.resources import require_memory
     >>> require_memory(1e15, "reading 10,000,000,000 votes")
     Traceback (most recent call last):
     ...

@@ -642,7 +642,6 @@ def alike(labels: Iterable[Any], what: str, named: Callable[[str], str] = shown)
 
     Examples
     --------
-    >>> from crowdsift.io.rows import alike
     >>> alike(["gpt-4", "gpt-4 ", "other"], "items")
     ("the items 'gpt-4' and 'gpt-4 ' differ only in blanks or Unicode form; ...",)
     """

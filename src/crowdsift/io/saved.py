@@ -54,7 +54,6 @@ class RecordedFolder:
     Examples
     --------
     >>> import tempfile
-    >>> from crowdsift.io.saved import RecordedFolder, write_recorded
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_recorded(folder, "all.json", {"name": "x"}, {"a.txt": b"one"})
     ...     found = RecordedFolder(folder, "all.json")
@@ -218,7 +217,6 @@ def require_own(directory: str | os.PathLike[str], name: str, files: Iterable[st
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from crowdsift.io.saved import require_own
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     require_own(folder, "all.json", ["a.txt"])
     ...     pathlib.Path(folder, "a.txt").touch()
@@ -301,8 +299,6 @@ def parquet_bytes(columns: Mapping[str, NDArray[Any]]) -> bytes:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.io.saved import parquet_bytes, parquet_columns
     >>> parquet_columns(parquet_bytes({"a": np.arange(3)}))["a"]
     array([0, 1, 2])
     """
@@ -390,8 +386,6 @@ def safetensors_bytes(tensors: Mapping[str, NDArray[Any]], metadata: Mapping[str
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.io.saved import read_safetensors, safetensors_bytes
     >>> read_safetensors(safetensors_bytes({"w": np.ones(2, np.float32)}, {"made by": "me"}))
     ({'w': array([1., 1.], dtype=float32)}, {'made by': 'me'})
     """

@@ -188,7 +188,6 @@ def reason_of(error: Exception) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.sql import reason_of
     >>> reason_of(Exception("Binder Error: no such column\nLINE 1: ..."))
     'no such column'
     """
@@ -201,7 +200,6 @@ def require_condition(condition: str) -> None:
 
     Examples
     --------
-    >>> from crowdsift.io.sql import require_condition
     >>> require_condition("turn = 1 AND language <> 'unknown'")
     >>> require_condition("1) FROM x; DROP TABLE votes; --")
     Traceback (most recent call last):
@@ -224,12 +222,11 @@ def identifiers(condition: str) -> set[str]:
 
     Examples
     --------
-    >>> from crowdsift.io.sql import identifiers
     >>> sorted(identifiers("\"Worker Id\" <> 'ann' AND turn = 1"))
     ['1', 'and', 'turn', 'worker id']
     """
     names = re.findall(r"""'(?:[^']|'')*'|"((?:[^"]|"")*)"|(\w+)""", condition)
-    return {(long or short).casefold() for long, short in names}
+    return {(long or short).casefold() for long, short in names if long or short}
 
 
 def wrong_condition(condition: str, reason: str) -> RequestError:
@@ -315,7 +312,6 @@ def kind_of_database(source: Any) -> str | None:
 
     Examples
     --------
-    >>> from crowdsift.io.sql import kind_of_database
     >>> kind_of_database("postgresql://db.example/votes"), kind_of_database("votes.csv")
     ('postgresql', None)
     """
@@ -342,7 +338,6 @@ def masked(text: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.sql import masked
     >>> masked("fit postgresql://ann:secret@db.example/votes?sslpassword=x --query 'select 1'")
     "fit postgresql://***@db.example/votes?sslpassword=*** --query 'select 1'"
     """
@@ -354,7 +349,6 @@ def shown_address(address: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.sql import shown_address
     >>> shown_address("postgresql://ann:secret@db.example:5433/votes?password=x&service=prod")
     'postgresql://db.example:5433/votes?service=prod'
     """

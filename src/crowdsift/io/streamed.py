@@ -77,8 +77,6 @@ def merged_labels(parts: Sequence[Labels]) -> Labels:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.io.streamed import Labels, merged_labels
     >>> one = Labels(np.array(["a", "b"], object), np.array(["x"], object), np.array([3]))
     >>> two = Labels(np.array(["b", "c"], object), np.array(["w", "x"], object), np.array([1, 2]))
     >>> merged = merged_labels([one, two])
@@ -103,8 +101,6 @@ def by_range(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.io.streamed import by_range
     >>> rows = np.array([[0, 1, 5], [2, 1, 0]], np.uint32)
     >>> [each.tolist() for each in by_range(rows, (0, 3, 6))]
     [[[2, 1, 0]], [[0, 1, 5]]]

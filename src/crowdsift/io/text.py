@@ -457,7 +457,6 @@ def count_records(path: str, zipped: bool, source: str, *, quotes: bool) -> int:
     Examples
     --------
     >>> import tempfile
-    >>> from crowdsift.io.text import count_records
     >>> with tempfile.NamedTemporaryFile() as file:
     ...     _ = file.write(b'a,b\n"x\ny",1\n\n2,3')
     ...     file.flush()

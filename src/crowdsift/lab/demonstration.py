@@ -18,7 +18,6 @@ def crowd_with_spammers(seed: int = 0) -> Simulation:
 
     Examples
     --------
-    >>> from crowdsift.lab.demonstration import crowd_with_spammers
     >>> crowd = crowd_with_spammers()
     >>> len(crowd.scores), len(crowd.reliability)
     (40, 80)

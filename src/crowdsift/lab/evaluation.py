@@ -239,7 +239,6 @@ def cross_validate(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.lab.evaluation import cross_validate
     >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=900, seed=1).comparisons()
     >>> found = cross_validate(votes, [crowdsift.BradleyTerry()], schemes=["votes"])
     >>> found[0]["left_out"], 0.3 < found[0]["log_loss"] < 0.693
@@ -277,7 +276,6 @@ def parts_of(votes: Comparisons, scheme: str, count: int = 5, seed: int = 0) -> 
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.lab.evaluation import parts_of
     >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=100, seed=1).comparisons()
     >>> sum(left_out.total_weight for kept, left_out in parts_of(votes, "workers", 4))
     100.0

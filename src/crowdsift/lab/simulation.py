@@ -59,7 +59,6 @@ class Simulation:
 
     Examples
     --------
-    >>> from crowdsift.lab.simulation import simulate
     >>> drawn = simulate(items=5, workers=12, comparisons=100, seed=1)
     >>> drawn.items[:2], drawn.workers[:2]
     (array(['i0', 'i1'], dtype=object), array(['w00', 'w01'], dtype=object))
@@ -106,7 +105,6 @@ class Simulation:
 
         Examples
         --------
-        >>> from crowdsift.lab.simulation import simulate
         >>> simulate(items=100, workers=5, comparisons=50, seed=1).comparisons()
         Comparisons(50 votes in 50 distinct rows, 100 items, 5 workers, sides known)
         """
@@ -136,7 +134,6 @@ class Simulation:
         Examples
         --------
         >>> import pathlib, tempfile
-        >>> from crowdsift.lab.simulation import simulate
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     simulate(items=3, workers=2, comparisons=10).write(folder)
         ...     print(pathlib.Path(folder, "votes.csv").read_text().splitlines()[0])

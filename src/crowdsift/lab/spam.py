@@ -82,9 +82,7 @@ def with_sides(votes: Comparisons, rng: np.random.Generator) -> Comparisons:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.lab.spam import with_sides
     >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "a"], worker=["x", "y"])
     >>> with_sides(votes, np.random.default_rng(0)).sides_known
     True
@@ -119,7 +117,6 @@ def write_votes(votes: Comparisons, path: str | os.PathLike[str]) -> None:
     --------
     >>> import pathlib, tempfile
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.lab.spam import write_votes
     >>> votes = Comparisons.from_arrays(["a"], ["b"], worker=["x"], sides_known=True)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     write_votes(votes, pathlib.Path(folder, "votes.csv"))

@@ -83,7 +83,6 @@ def sign_log_odds(reliable: float, adversarial: float) -> float:
 
     Examples
     --------
-    >>> from crowdsift.models.base import sign_log_odds
     >>> round(sign_log_odds(60, 40), 2), round(sign_log_odds(50, 50), 2)
     (1.18, 0.0)
     """
@@ -112,9 +111,6 @@ def sign_support(beta: Vector, below: Distribution, votes: Vector) -> SignSuppor
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.models.base import sign_support
-    >>> from crowdsift.numeric.distributions import normal_distribution
     >>> beta = np.array([3.0, 3.0, *[-0.25] * 9])
     >>> found = sign_support(beta, normal_distribution(beta, np.full(11, 0.05)), np.full(11, 99.0))
     >>> found.positive, found.negative, round(found.probability, 2)
@@ -410,10 +406,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift.models import MODELS
-    >>> from crowdsift.models.base import Estimate, WorkerEstimate
-    >>> from crowdsift.models.base import mirror
     >>> from crowdsift.solvers.convergence import StoppingRule
     >>> workers = WorkerEstimate(reliability=np.array([0.5]))
     >>> rule = StoppingRule("change", 1e-3, 9)

@@ -98,8 +98,6 @@ class ComponentCovariance:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.models.covariance import ComponentCovariance
     >>> two = ComponentCovariance(np.array([0, 0]), np.array([0]), np.array([1]), np.ones(1), 1.0)
     >>> two.between(np.array([0, 0]), np.array([0, 1])).round(4)  # 1/(2 + 1), shared by two
     array([ 0.1667, -0.1667])
@@ -242,8 +240,6 @@ def difference_variance(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.models.covariance import difference_variance
     >>> difference_variance(None, np.ones(2), np.array([0]), np.array([1]))
     array([2.])
     """
@@ -262,8 +258,6 @@ def exact_items(component: NDArray[np.integer]) -> NDArray[np.bool_]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.models.covariance import exact_items
     >>> exact_items(np.repeat([0, 1], [2, 1001])).sum()
     np.int64(2)
     """
@@ -279,8 +273,6 @@ def level_variance(component: NDArray[np.integer]) -> Vector | float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.models.covariance import level_variance
     >>> level_variance(np.array([0, 0, 1])), level_variance(np.array([0, 0]))
     (array([0.5, 0.5, 1. ]), 0.5)
     """

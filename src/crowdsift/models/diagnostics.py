@@ -38,7 +38,6 @@ class Diagnostic:
 
     Examples
     --------
-    >>> from crowdsift.models.diagnostics import Diagnostic, Kind
     >>> str(Diagnostic(Kind.ISLANDS, "the items fall into 2 groups"))
     'the items fall into 2 groups'
     """

@@ -39,8 +39,6 @@ def conjugate_gradient(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.conjugate_gradient import conjugate_gradient
     >>> A = np.array([[2.0, 1.0], [1.0, 3.0]])
     >>> b = np.array([3.0, 4.0])
     >>> step = conjugate_gradient(lambda v: A @ v, b, np.diag(A), tolerance=1e-12)
@@ -123,8 +121,6 @@ def solve(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.conjugate_gradient import solve
     >>> A = np.array([[2.0, -1.0], [-1.0, 2.0]])
     >>> b = np.array([2.0, 1.0])
     >>> x, *_, good = solve(lambda v: A @ v, np.diag(A), b, np.zeros(2), 1.0, 1e-12, 10)

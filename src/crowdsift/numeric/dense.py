@@ -35,8 +35,6 @@ def inverse_root(matrix: Matrix) -> tuple[Matrix, float]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.dense import inverse_root
     >>> root, log_determinant = inverse_root(np.diag([2.0, 4.0]))
     >>> np.diag(root.T @ root).round(4).tolist(), round(log_determinant, 4)
     ([0.5, 0.25], 2.0794)
@@ -57,8 +55,6 @@ def inverse_of_root(root: Matrix, out: Matrix | None = None) -> Matrix:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.dense import inverse_of_root
     >>> inverse_of_root(np.array([[1.0, 0.0], [2.0, 3.0]])).tolist()
     [[5.0, 6.0], [6.0, 9.0]]
     """

@@ -23,8 +23,6 @@ def deposit(grid: Vector, points: Vector, masses: Vector) -> Vector:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import deposit
     >>> deposit(np.array([0.0, 1.0]), np.array([0.25]), np.array([1.0]))
     array([0.75, 0.25])
     """
@@ -46,7 +44,6 @@ def half_width(level: float = LEVEL) -> float:
 
     Examples
     --------
-    >>> from crowdsift.numeric.distributions import half_width
     >>> round(half_width(0.95), 3)
     1.96
     """
@@ -65,8 +62,6 @@ def limits_at(level: float, quantiles: Vector) -> tuple[Vector, Vector]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import limits_at, normal_quantiles
     >>> [at.round(3).tolist() for at in limits_at(0.95, normal_quantiles(np.zeros(1), np.ones(1)))]
     [[-1.96], [1.96]]
     """
@@ -87,8 +82,6 @@ def normal_quantiles(mean: Vector, sd: Vector, count: int = _QUANTILES) -> Vecto
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import normal_quantiles
     >>> normal_quantiles(np.zeros(1), np.ones(1), 4).round(3)
     array([[-1.15 , -0.319,  0.319,  1.15 ]])
     """
@@ -100,8 +93,6 @@ def normal_distribution(mean: Vector, sd: Vector) -> Distribution:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import normal_distribution
     >>> normal_distribution(np.zeros(2), np.ones(2))(0.0)
     array([0.5, 0.5])
     """
@@ -125,8 +116,6 @@ def quantile_distribution(quantiles: Vector) -> Distribution:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import quantile_distribution
     >>> quantile_distribution(np.array([[-1.0, 0.0, 1.0, 2.0]]))(0.5)
     array([0.5])
     """
@@ -165,8 +154,6 @@ def normal_share(z: Vector) -> Vector:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import normal_share
     >>> normal_share(np.array([0.0, 1.96])).round(4)
     array([0.5  , 0.975])
     """
@@ -178,8 +165,6 @@ def limits(centre: Vector, sd: Vector | None, level: float = LEVEL) -> tuple[Vec
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.distributions import limits
     >>> [limit.round(3).tolist() for limit in limits(np.zeros(1), np.ones(1))]
     [[-1.645], [1.645]]
     """

@@ -25,8 +25,7 @@ def smoothing(variance: Array | float) -> Array:
 
     Examples
     --------
-    >>> from crowdsift.numeric.likelihoods import smoothing
-    >>> float(round(smoothing(2.0), 4))
+    >>> round(float(smoothing(2.0)), 4)
     0.7484
     """
     return np.asarray(1.0 / np.sqrt(1.0 + LOGISTIC_SMOOTHING * variance))
@@ -37,8 +36,6 @@ def sigmoid(x: Array) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.likelihoods import sigmoid
     >>> sigmoid(np.array([-700.0, 0.0, 700.0]))
     array([9.85967654e-305, 5.00000000e-001, 1.00000000e+000])
     """
@@ -51,8 +48,6 @@ def log_sigmoid(x: Array) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.likelihoods import log_sigmoid
     >>> log_sigmoid(np.array([-700.0, 0.0]))
     array([-7.00000000e+02, -6.93147181e-01])
     """
@@ -83,8 +78,6 @@ def polya_gamma_mean(x: Array) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.likelihoods import polya_gamma_mean
     >>> polya_gamma_mean(np.array([0.0, 2.0]))
     array([0.25      , 0.19039854])
     """
@@ -98,8 +91,6 @@ def logistic(eta: Array, outcome: Array) -> tuple[Array, Array, Array]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.likelihoods import logistic
     >>> value, slope, curvature = logistic(np.array([0.0]), np.array([1.0]))
     >>> value.round(4), slope, curvature
     (array([-0.6931]), array([0.5]), array([-0.25]))
@@ -114,8 +105,6 @@ def normal_cdf(z: Array) -> Array:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.likelihoods import normal_cdf
     >>> normal_cdf(np.array([0.0, 1.96])).round(4)
     array([0.5  , 0.975])
     """
@@ -128,8 +117,6 @@ def probit(z: Array, outcome: Array) -> tuple[Array, Array, Array]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.likelihoods import probit
     >>> [part.round(4) for part in probit(np.array([0.0]), np.array([1.0]))]
     [array([-0.6931]), array([0.7979]), array([-0.6366])]
     """

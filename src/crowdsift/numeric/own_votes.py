@@ -88,8 +88,6 @@ def chances_of_sign(mean: Values, variance: Values, votes: OwnVotes, effect: flo
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign
     >>> one, none = np.ones((1, 1)), np.zeros((1, 1))
     >>> vote = OwnVotes(np.array([0]), np.ones(1), np.zeros(1, bool), np.ones(1), np.zeros(1),
     ...                 np.array([0.47]), np.array([0.95]), np.array([0]), 2.0 * one, none, none,
@@ -117,8 +115,6 @@ def few_points(values: Values, count: int) -> tuple[Values, Values]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.own_votes import few_points
     >>> points, weights = few_points(np.array([[1.0, 2.0, 4.0, 9.0]]), 2)
     >>> [float((weights * points**k).sum().round(6)) for k in range(4)]
     [1.0, 4.0, 25.5, 200.5]

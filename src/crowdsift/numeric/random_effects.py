@@ -55,8 +55,6 @@ class RandomEffects(NamedTuple):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.numeric.random_effects import RandomEffects
         >>> tau = np.full(200, 50.0)
         >>> alike = RandomEffects.of_messages(0.3 * tau, tau, np.ones(200), 0.25)
         >>> round(alike.mean, 3), alike.variance
@@ -98,7 +96,6 @@ def within_reach(found: float, before: float) -> float:
 
     Examples
     --------
-    >>> from crowdsift.numeric.random_effects import within_reach
     >>> within_reach(0.0, 0.4), within_reach(0.5, 0.4), within_reach(0.0, 1e-6)
     (0.1, 0.5, 0.0)
     """
@@ -134,8 +131,6 @@ def log_mean(nu: Vector, tau: Vector, mean: Vector | float, variance: Vector | f
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.random_effects import log_mean
     >>> log_mean(np.array([2.0]), np.array([1.0]), 0.5, 0.0)  # 2·0.5 - 0.5²/2
     array([0.875])
     """

@@ -63,7 +63,6 @@ def find_root(function: Callable[[float], float], bracket: Bracket, tolerance: f
 
     Examples
     --------
-    >>> from crowdsift.numeric.roots import Bracket, find_root
     >>> find_root(lambda x: x**3 - 2.0, Bracket(1.0, 2.0, -1.0, 6.0), 1e-12)
     1.2599210498948732
     """
@@ -131,7 +130,6 @@ def expand_bracket(
 
     Examples
     --------
-    >>> from crowdsift.numeric.roots import expand_bracket
     >>> expand_bracket(lambda x: x - 2.5, start=0.0, step=1.0, low=-4.0, high=4.0)
     Bracket(low=2.0, high=3.0, at_low=-0.5, at_high=0.5)
     """

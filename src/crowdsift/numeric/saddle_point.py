@@ -33,8 +33,6 @@ def saddle_point(value: Vector, chance: Vector, x: float) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.saddle_point import saddle_point
     >>> coins = np.tile([-1.0, 1.0], (100, 1))
     >>> round(saddle_point(coins, np.full((100, 2), 0.5), 30.0), 2)  # 65 heads of 100; normal: 3.0
     3.02

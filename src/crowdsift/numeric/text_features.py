@@ -42,7 +42,6 @@ def ngram_counts(texts: Sequence[str], size: int) -> NDArray[np.float32]:
 
     Examples
     --------
-    >>> from crowdsift.numeric.text_features import ngram_counts
     >>> one, two = ngram_counts(["a cat", "A  CAT"], 16)
     >>> bool((one == two).all()), one.shape
     (True, (16,))
@@ -61,7 +60,6 @@ def readability(texts: Sequence[str]) -> Vector:
 
     Examples
     --------
-    >>> from crowdsift.numeric.text_features import readability
     >>> readability(["The cat sat. It ate."])[0].round(2).tolist()
     [2.8, 1.0, 0.0, 2.5, 0.0, 1.0, 1.79]
     """

@@ -25,7 +25,6 @@ def available_threads() -> int:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import available_threads
     >>> available_threads() >= 1
     True
     """
@@ -41,7 +40,6 @@ def thread_count(threads: int | None) -> int:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import available_threads, thread_count
     >>> thread_count(1), thread_count(10**6) == available_threads()
     (1, True)
     """
@@ -55,7 +53,6 @@ def thread_notes(threads: int | None) -> list[str]:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import thread_notes
     >>> thread_notes(1)
     []
     """
@@ -77,7 +74,6 @@ def blas_threads(count: int, dense: int | None = None) -> Iterator[None]:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import blas_threads
     >>> with blas_threads(1):
     ...     pass
     """
@@ -99,7 +95,6 @@ def dense_algebra() -> Iterator[None]:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import dense_algebra
     >>> with dense_algebra():
     ...     pass
     """
@@ -145,8 +140,6 @@ def whole_number(name: str, value: Any, least: int = 0, most: int = 2**63 - 1) -
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.numeric.threads import whole_number
     >>> whole_number("seed", np.int32(3))
     3
     >>> whole_number("seed", -1)
@@ -174,7 +167,6 @@ def number(name: str, value: Any) -> float:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import number
     >>> number("reliability", 1)
     1.0
     """
@@ -189,7 +181,6 @@ def yes_or_no(name: str, value: Any) -> bool:
 
     Examples
     --------
-    >>> from crowdsift.numeric.threads import yes_or_no
     >>> yes_or_no("tune", True)
     True
     """

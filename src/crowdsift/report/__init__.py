@@ -40,7 +40,6 @@ class Report:
 
     Examples
     --------
-    >>> from crowdsift.report import Report
     >>> Report("<!doctype html>...")
     Report(18 characters)
     """
@@ -66,7 +65,6 @@ class Report:
         --------
         >>> import tempfile
         >>> from pathlib import Path
-        >>> from crowdsift.report import Report
         >>> with tempfile.TemporaryDirectory() as folder:
         ...     Report("whole").save(Path(folder) / "a.html")
         ...     (Path(folder) / "a.html").read_text()

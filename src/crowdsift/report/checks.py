@@ -88,7 +88,6 @@ def overall(checks: list[Check]) -> tuple[State, str, str]:
 
     Examples
     --------
-    >>> from crowdsift.report.checks import Check, overall
     >>> overall([Check("a", "A", "good", ""), Check("b", "B", "care", "")])[1]
     'Mostly, with care'
     """
@@ -164,7 +163,6 @@ def top_sentences(facts: Facts) -> list[str]:
     --------
     >>> import crowdsift
     >>> from crowdsift.report.facts import gather
-    >>> from crowdsift.report.checks import top_sentences
     >>> votes = crowdsift.simulate(items=6, workers=8, comparisons=900, seed=3).comparisons()
     >>> len(top_sentences(gather(crowdsift.fit(votes, "bt"), refit=False)))
     1

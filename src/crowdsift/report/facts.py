@@ -109,7 +109,6 @@ def gather(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.report.facts import gather
     >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
     >>> facts = gather(crowdsift.fit(votes), votes)
     >>> 0.3 < facts.calibration.log_loss < 0.7
@@ -363,7 +362,6 @@ def reliability_density(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.report.facts import reliability_density
     >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
     >>> at, height = reliability_density(crowdsift.fit(votes))
     >>> bool(abs((height[1:] * (at[1:] - at[:-1])).sum() - 1) < 0.02)
@@ -412,9 +410,7 @@ def disputed_pairs(votes: Comparisons, flagged: NDArray[np.bool_], most: int = 1
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.report.facts import disputed_pairs
     >>> votes = Comparisons.from_arrays(
     ...     ["a"] * 12 + ["b"] * 11 + ["c"] * 6, ["b"] * 12 + ["a"] * 11 + ["a"] * 6,
     ...     worker=list(range(29)))

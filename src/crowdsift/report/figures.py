@@ -269,7 +269,6 @@ def trace_name(method: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.figures import trace_name
     >>> trace_name("sift")
     'approximate log evidence'
     """
@@ -452,7 +451,6 @@ class Drawing:
 
     Examples
     --------
-    >>> from crowdsift.report.figures import Drawing
     >>> picture = Drawing(10, 10, "A <line>")
     >>> picture.line(0, 0, 10, 10, "axis")
     >>> "&lt;line&gt;" in picture.text() and "<line " in picture.text()
@@ -547,7 +545,6 @@ def number(value: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.report.figures import number
     >>> number(3.0), number(2.26)
     ('3', '2.3')
     """
@@ -565,7 +562,6 @@ def tick_labels(ticks: Sequence[float]) -> list[str]:
 
     Examples
     --------
-    >>> from crowdsift.report.figures import tick_labels
     >>> tick_labels([0.0, 0.5, 1.0]), tick_labels([1.0, 10.0, 1000.0])
     (['0.0', '0.5', '1.0'], ['1', '10', '1,000'])
     """
@@ -580,7 +576,6 @@ class Scale:
 
     Examples
     --------
-    >>> from crowdsift.report.figures import Scale
     >>> Scale(0, 10, 100, 200)(5)
     150.0
     """
@@ -618,7 +613,6 @@ def nice_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
     Examples
     --------
-    >>> from crowdsift.report.figures import nice_ticks
     >>> nice_ticks(0, 1, 6)
     [0.0, 0.2, 0.4, 0.6, 0.8, 1.0]
     """

@@ -151,7 +151,6 @@ def bar(
 
     Examples
     --------
-    >>> from crowdsift.report.page import bar
     >>> bar(0.5, 0.0, 1.0, [0.0, 2.0])
     ['25.0', '0.0', '50.0']
     """
@@ -438,7 +437,6 @@ def what_is_followed(fit: Fit) -> dict[str, Any] | None:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.report.page import what_is_followed
     >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=300, seed=1).comparisons()
     >>> what_is_followed(crowdsift.fit(votes)) is None
     True
@@ -490,7 +488,6 @@ def fit_html(fit: Fit) -> str:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.report.page import fit_html
     >>> fit = crowdsift.fit(crowdsift.Comparisons.from_arrays(["<b>"], ["c"]), "bt")
     >>> "&lt;b&gt;" in fit_html(fit)
     True

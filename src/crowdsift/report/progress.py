@@ -32,7 +32,6 @@ class Forecast:
 
     Examples
     --------
-    >>> from crowdsift.report.progress import Forecast
     >>> forecast = Forecast(1e-4)
     >>> for iteration, measure in enumerate((1.0, 0.1, 0.01), 1):
     ...     forecast.add(iteration, measure, seconds=2.0 * iteration)

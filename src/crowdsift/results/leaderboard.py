@@ -61,7 +61,6 @@ def form_of(path: str | os.PathLike[str]) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.leaderboard import form_of
     >>> form_of("board.tex")
     'latex'
     """
@@ -144,7 +143,6 @@ def excel_safe(value: Any) -> Any:
 
     Examples
     --------
-    >>> from crowdsift.results.leaderboard import excel_safe
     >>> excel_safe("=1+1"), excel_safe("a+b"), excel_safe(-1.5)
     ("'=1+1", 'a+b', -1.5)
     """

@@ -144,7 +144,6 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.predict import predictions
     >>> votes = crowdsift.Comparisons.from_arrays(["a", "a", "b"], ["b", "b", "a"])
     >>> predictions(crowdsift.fit(votes, "bt"), ["a"], ["b"], None)
     first  second  probability     win  tie    loss

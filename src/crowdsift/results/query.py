@@ -58,7 +58,6 @@ def positions(
 
     Examples
     --------
-    >>> from crowdsift.results.query import positions
     >>> positions(["b", "c"], ["a", "b"], missing=-1).tolist()
     [1, -1]
     """

@@ -28,8 +28,6 @@ def table_order(scores: Vector, component: NDArray[np.uint32]) -> NDArray[np.int
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.ranking import table_order
     >>> table_order(np.array([0.5, 2.0, 0.5]), np.zeros(3, np.uint32))
     array([1, 0, 2])
     """
@@ -47,8 +45,6 @@ def ranks(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.ranking import ranks
     >>> ranks(np.array([0.5, 2.0, 0.5]), np.zeros(3, np.uint32))
     array([2, 1, 2])
     """
@@ -82,9 +78,7 @@ def rank_limits(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift.models.covariance import Block
-    >>> from crowdsift.results.ranking import rank_limits
     >>> block = Block(np.array([[0, 1, 2]]), np.diag([0.2, 0.2, 0.2])[None])
     >>> rank_limits(np.array([2.0, 0.1, 0.0]), np.full(3, 0.2), [block], np.zeros(3, int))
     (array([1, 2, 2]), array([1, 3, 3]))

@@ -68,7 +68,6 @@ def random_level(model: Model) -> float:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.reasons import random_level
     >>> random_level(crowdsift.Sift()), random_level(crowdsift.CrowdBT())
     (0.0, 0.5)
     """
@@ -85,9 +84,6 @@ def typical_reliability(table: Table, random_level: float = 0.0) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.reasons import typical_reliability
-    >>> from crowdsift.results.tables import Table
     >>> typical_reliability(Table({
     ...     "reliability": np.array([1.0, 2.0, -3.0]),
     ...     "verdict": np.array(["reliable", "weak", "adversarial"], object)}))
@@ -164,7 +160,6 @@ def decisions(fit: Fit) -> Table:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.reasons import decisions
     >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
     >>> list(decisions(crowdsift.fit(votes)))
     ['worker', 'verdict', 'reason', 'votes', 'median_seconds', 'suggestion']

@@ -39,7 +39,6 @@ def score_name(fit: Fit) -> str:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.scales import score_name
     >>> votes = crowdsift.simulate(items=5, workers=4, comparisons=90, seed=1).comparisons()
     >>> score_name(crowdsift.fit(votes, "bt", scale="elo"))
     'Elo'
@@ -53,7 +52,6 @@ def scale_text(fit: Fit) -> str:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.scales import scale_text
     >>> votes = crowdsift.simulate(items=5, workers=4, comparisons=90, seed=1).comparisons()
     >>> scale_text(crowdsift.fit(votes, "bt", scale="elo", anchor={"i1": 1000}))
     'Elo points, i1 = 1000: only differences mean something.'
@@ -74,7 +72,6 @@ def checked_level(level: Any) -> float:
 
     Examples
     --------
-    >>> from crowdsift.results.scales import checked_level
     >>> checked_level(0.95)
     0.95
     """
@@ -93,7 +90,6 @@ def typical_reliability(fit: Fit) -> float:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.results.scales import typical_reliability
     >>> votes = crowdsift.simulate(items=9, workers=9, comparisons=900, seed=1).comparisons()
     >>> fit = crowdsift.fit(votes, "bora-map")
     >>> typical_reliability(fit) in fit.workers["reliability"]
@@ -317,7 +313,6 @@ def level_text(level: float = LEVEL) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.scales import level_text
     >>> level_text(0.975)
     '97.5 %'
     """

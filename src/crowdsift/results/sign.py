@@ -53,9 +53,7 @@ def gold_differences(scores: Vector, component: NDArray[np.uint32], gold: Gold) 
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift.io.items import Gold
-    >>> from crowdsift.results.sign import Agreement, gold_differences
     >>> gold = Gold(np.array([0, 1], np.uint32), np.array([1, 2], np.uint32))
     >>> found = gold_differences(np.array([1.0, 2.0, 3.0]), np.zeros(3, np.uint32), gold)
     >>> Agreement.of(found).opposed
@@ -114,8 +112,6 @@ def order_probability(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.sign import order_probability
     >>> scores, component = np.array([0.0, 9.0]), np.zeros(2, int)
     >>> order_probability(scores, lambda one, two: np.full(len(one), 2.0), component) > 0.99
     True
@@ -151,7 +147,6 @@ def gold_needed(order_right: float, confidence: float = 0.95) -> int | None:
 
     Examples
     --------
-    >>> from crowdsift.results.sign import gold_needed
     >>> gold_needed(0.99), gold_needed(0.8), gold_needed(0.7), gold_needed(0.5)
     (1, 7, 17, None)
     """

@@ -148,7 +148,6 @@ def fingerprint(votes: Comparisons) -> str:
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.results.store import fingerprint
     >>> one, two = (Comparisons.from_arrays(x, y) for x, y in ((["a"], ["b"]), (["b"], ["a"])))
     >>> fingerprint(one) == fingerprint(one), fingerprint(one) == fingerprint(two)
     (True, False)

@@ -247,8 +247,6 @@ def one_way_diagnostics(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.summary import one_way_diagnostics
     >>> flags = np.array(["only won", ""], object)
     >>> print(*one_way_diagnostics(np.array(["a", "b"], object), flags))
     1 item only won: a; the votes set no upper limit to its score, only the prior does

@@ -21,8 +21,6 @@ class Table(Mapping[str, NDArray[Any]]):
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.tables import Table
     >>> table = Table({"item": np.array(["a", "b"], object), "score": np.array([1.5, np.nan])})
     >>> table["score"]
     array([1.5, nan])
@@ -74,8 +72,6 @@ class Table(Mapping[str, NDArray[Any]]):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.results.tables import Table
         >>> Table({"a": np.arange(3)}).height
         3
         """
@@ -86,8 +82,6 @@ class Table(Mapping[str, NDArray[Any]]):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.results.tables import Table
         >>> Table({"a": np.array([1, 2])}).records()
         [{'a': 1}, {'a': 2}]
         """
@@ -99,8 +93,6 @@ class Table(Mapping[str, NDArray[Any]]):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.results.tables import Table
         >>> print(Table({"a": np.array(["x", "y, z"], object)}).to_csv())
         a
         x
@@ -116,8 +108,6 @@ class Table(Mapping[str, NDArray[Any]]):
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.results.tables import Table
         >>> Table({"a": np.array([1, 2])}).to_frame("polars").shape
         (2, 1)
         """
@@ -154,8 +144,6 @@ def whole(values: NDArray[Any]) -> NDArray[Any]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.tables import whole
     >>> whole(np.array([1.0, 2.0])), whole(np.array([1.5]))
     (array([1, 2]), array([1.5]))
     """

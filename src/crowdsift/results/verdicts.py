@@ -100,8 +100,6 @@ def words_of(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.verdicts import words_of
     >>> evidence = np.array([[-9.0, -4, 0], [-9, -4, 0], [-9, -2, 0], [-9, 0, -4], [0, -4, -9]])
     >>> low, high = np.array([1, 0.2, 0.6, -0.2, -2]), np.array([2, 0.4, 2.0, 0.3, -1])
     >>> words_of(evidence, np.array([1, 1, 1, 0, 0]), 1.0, [(low, high)], np.full(5, 60.0),
@@ -140,8 +138,6 @@ def side_information(reliability: Vector, side: Vector, spread: float) -> Vector
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.results.verdicts import side_information
     >>> side_information(np.array([1.0, 1.0]), np.array([0.1, 3.7]), 2.0).round(2).tolist()
     [1.0, 0.22]
     """

@@ -24,7 +24,6 @@ def count(number: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import count
     >>> count(12500), count(2.5)
     ('12,500', '2.5')
     """
@@ -36,7 +35,6 @@ def many(number: float, noun: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import many
     >>> many(1, "vote"), many(2000, "vote")
     ('1 vote', '2,000 votes')
     """
@@ -48,7 +46,6 @@ def percent(share: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import percent
     >>> percent(0.254), percent(0.9999), percent(0.0004), percent(1.0)
     ('25\xa0%', 'over 99\xa0%', 'under 1\xa0%', '100\xa0%')
     """
@@ -67,7 +64,6 @@ def chance(probability: float) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import chance
     >>> chance(0.963), chance(1.0)
     ('96\xa0%', 'over 99\xa0%')
     """
@@ -79,7 +75,6 @@ def decimal(value: float, digits: int = 2) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import decimal
     >>> decimal(0.125), decimal(-2.0), decimal(-0.001)
     ('0.13', '−2.00', '0.00')
     """
@@ -98,7 +93,6 @@ def interval_text(
 
     Examples
     --------
-    >>> from crowdsift.results.words import interval_text
     >>> interval_text(-0.5, 1.25), interval_text(0.001, 0.004), interval_text(0.0, 0.0, nothing=0.0)
     ('−0.50 to 1.25', '0.001 to 0.004', 'not informative')
     >>> interval_text(0.003, 1.25, nothing=0.0)
@@ -121,7 +115,6 @@ def texts(write: Callable[..., str], *columns: Sequence[Any]) -> list[str]:
 
     Examples
     --------
-    >>> from crowdsift.results.words import texts
     >>> texts("{} to {}".format, [1, None], [2, 3])
     ['1 to 2', '–']
     """
@@ -133,7 +126,6 @@ def label(value: Any) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import label
     >>> label("a\nb"), label(7)
     ('a⏎b', '7')
     """
@@ -145,7 +137,6 @@ def plain_text(text: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import plain_text
     >>> plain_text("a\x1b[31mb")
     'a\\x1b[31mb'
     """
@@ -157,7 +148,6 @@ def item_label(value: Any, by: Any) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import item_label
     >>> item_label("a", None), item_label(("prompt 7", "a"), "prompt")
     ('a', 'a (prompt 7)')
     >>> item_label((("en", 1), "a"), ["language", "turn"])
@@ -174,7 +164,6 @@ def shortened(text: str, most: int) -> str:
 
     Examples
     --------
-    >>> from crowdsift.results.words import shortened
     >>> shortened("a long name", 7)
     'a long…'
     """
@@ -189,7 +178,6 @@ def abbreviated(texts: Sequence[str], most: int) -> list[str]:
 
     Examples
     --------
-    >>> from crowdsift.results.words import abbreviated
     >>> abbreviated(["https://a.org/one.jpg", "https://a.org/two.jpg"], 12)
     ['…one.jpg', '…two.jpg']
     >>> abbreviated(["a name that is long, no. 1", "another"], 13)

@@ -27,7 +27,6 @@ class StoppingRule:
 
     Examples
     --------
-    >>> from crowdsift.solvers.convergence import StoppingRule
     >>> rule = StoppingRule("change", tolerance=0.1, most=5)
     >>> [rule.stop(measure) for measure in (1.0, 0.5, 0.05)]
     [False, False, True]

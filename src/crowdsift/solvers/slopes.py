@@ -36,8 +36,6 @@ class Ridge:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.solvers.slopes import Ridge
     >>> Ridge(0.5).times(np.array([2.0, 4.0])).tolist()
     [1.0, 2.0]
     """

@@ -56,8 +56,6 @@ def parts(*columns: NDArray[np.generic]) -> Iterator[slice]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.comparisons import parts
     >>> list(parts(np.arange(3)))
     [slice(0, 3, None)]
     """
@@ -291,7 +289,6 @@ class EncodedVotes:
 
         Examples
         --------
-        >>> import numpy as np
         >>> from crowdsift import Comparisons
         >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
         >>> votes.with_features(np.ones((2, 1)), ("left",)).feature_names
@@ -327,7 +324,6 @@ class EncodedVotes:
 
         Examples
         --------
-        >>> import numpy as np
         >>> from crowdsift import Comparisons
         >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], worker=["x", "y"])
         >>> result = votes.with_gold(np.array([0], np.uint32), np.array([2], np.uint32))

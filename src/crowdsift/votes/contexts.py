@@ -39,7 +39,6 @@ def by_context(votes: Comparisons, enough: float = 0.0) -> ContextVotes | None:
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.votes.contexts import by_context
     >>> rows = {"left": ["a", "c"], "right": ["b", "d"], "winner": ["left", "left"],
     ...         "worker": ["x", "x"], "topic": [1, 2]}
     >>> by_context(crowdsift.read(rows, by="topic")).worker.tolist()
@@ -111,7 +110,6 @@ def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.votes.contexts import without_contexts
     >>> rows = {"winner": ["a", "b"], "loser": ["b", "a"], "worker": ["x", "x"], "topic": [1, 2]}
     >>> without_contexts(crowdsift.read(rows, by="topic"))[1].tolist()
     [0, 1, 0, 1]

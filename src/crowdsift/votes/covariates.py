@@ -68,7 +68,6 @@ def design(
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.votes.covariates import design
     >>> votes = Comparisons.from_arrays(["a", "b"], ["b", "c"], features=[[2.0], [-2.0]],
     ...                                 feature_names=("length",))
     >>> made, nothing = design(votes, [0, 0, 0], side=False)

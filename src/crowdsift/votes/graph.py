@@ -27,7 +27,6 @@ def components(votes: Comparisons) -> NDArray[np.uint32]:
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.votes.graph import components
     >>> components(Comparisons.from_arrays(["a", "c"], ["b", "d"], worker=[1, 1]))
     array([0, 0, 1, 1], dtype=uint32)
     """
@@ -39,8 +38,6 @@ def pair_keys(first: NDArray[np.integer], second: NDArray[np.integer], n_items: 
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.graph import pair_keys
     >>> pair_keys(np.array([0, 2]), np.array([2, 0]), 3)
     array([2, 2])
     """
@@ -55,8 +52,6 @@ def pair_codes(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.graph import pair_codes
     >>> keys, code = pair_codes(np.array([2, 0, 1]), np.array([1, 1, 0]), 3)
     >>> keys.tolist(), code.tolist()
     ([1, 5], [1, 0, 0])
@@ -72,8 +67,6 @@ def for_lower(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.graph import for_lower
     >>> for_lower(np.array([0, 2]), np.array([2, 0]), np.array([1.0, 1.0]))
     array([1., 0.])
     """
@@ -91,7 +84,6 @@ def folds(
     Examples
     --------
     >>> import crowdsift
-    >>> from crowdsift.votes.graph import folds
     >>> votes = crowdsift.simulate(items=9, workers=5, comparisons=100, seed=1).comparisons()
     >>> sum(left_out.total_weight for kept, left_out in folds(votes, 5))
     100.0

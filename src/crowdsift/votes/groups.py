@@ -41,9 +41,7 @@ def in_groups(
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.votes.groups import in_groups
     >>> votes = Comparisons.from_arrays(["a", "a"], ["b", "b"], worker=["x", "y"])
     >>> none, one = np.zeros(2, int), np.ones(2, int)
     >>> found = in_groups(votes, none, one, np.arange(2), np.ones(2), np.ones(2), np.array([7, 3]))

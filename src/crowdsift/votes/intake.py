@@ -47,7 +47,6 @@ class Intake:
 
     Examples
     --------
-    >>> from crowdsift.votes.intake import Intake
     >>> print(Intake("mturk", rows=9, used=6, empty=2, doubled=1, votes=6))
     mturk: 9 rows read, 6 used, 2 empty, 1 doubled, 0 set aside
     """
@@ -116,7 +115,6 @@ class Intake:
 
         Examples
         --------
-        >>> from crowdsift.votes.intake import Intake
         >>> Intake(rows=2, used=2, votes=2).to_json()["used"]
         2
         """
@@ -142,7 +140,6 @@ class Intake:
 
         Examples
         --------
-        >>> from crowdsift.votes.intake import Intake
         >>> Intake.from_json(Intake(rows=2, used=2, votes=2).to_json()).rows
         2
         """

@@ -83,8 +83,6 @@ def standardised_block(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.item_features import standardised_block
     >>> raw = np.array([[1.0, 7.0], [3.0, 7.0], [5.0, 7.0]])
     >>> block = standardised_block("g", "columns", ("a", "b"), ("a", "b"), raw)
     >>> block.standardise(raw).round(2).tolist()

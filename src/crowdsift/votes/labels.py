@@ -49,7 +49,6 @@ def key_of(label: Any) -> Any:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import key_of
     >>> key_of(7) == key_of(7.0), key_of(1) == key_of(True), key_of(7) == key_of("7")
     (True, False, False)
     """
@@ -61,7 +60,6 @@ def is_empty(label: Any) -> bool:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import is_empty
     >>> [is_empty(value) for value in (None, float("nan"), " ", b"", 0, False, "nan")]
     [True, True, True, True, False, False, False]
     """
@@ -80,7 +78,6 @@ def shown(label: Any) -> str:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import shown
     >>> shown("a\x1b[31m"), shown("word " * 50)
     ("'a\\x1b[31m'", "'word word word word word word word word word word word wo...'")
     """
@@ -96,7 +93,6 @@ def as_column(values: Any) -> NDArray[Any]:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import as_column
     >>> as_column([True, 2, 2.5, "a"])
     array([True, 2, 2.5, 'a'], dtype=object)
     """
@@ -119,8 +115,6 @@ def factorize(column: NDArray[Any]) -> tuple[list[Any], NDArray[np.uint32]]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.labels import factorize
     >>> factorize(np.array(["b", 7, "b", 7.0], object))
     (['b', 7], array([0, 1, 0, 1], dtype=uint32))
     """
@@ -147,7 +141,6 @@ def context_codes(items: Iterable[Any]) -> dict[Any, int]:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import context_codes
     >>> context_codes([("car", "a"), ("car", "b"), ("toys", "a")])
     {'car': 0, 'toys': 1}
     """
@@ -162,7 +155,6 @@ def context_names(by: Any) -> tuple[str, ...]:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import context_names
     >>> context_names("topic"), context_names(["language", "turn"]), context_names(None)
     (('topic',), ('language', 'turn'), ())
     """
@@ -176,7 +168,6 @@ def context_parts(labels: Iterable[Any], by: By) -> list[list[Any]]:
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import context_parts
     >>> context_parts([(("en", 1), "a"), (("en", 2), "b")], ("language", "turn"))
     [['en', 'en'], [1, 2], ['a', 'b']]
     >>> context_parts([("en", "a")], "language")
@@ -197,8 +188,6 @@ def plain(labels: Iterable[Any]) -> list[Any]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.labels import plain
     >>> plain([np.int64(3), np.str_("a"), -0.0, np.datetime64("2024-01-02")])
     [3, 'a', 0.0, datetime.date(2024, 1, 2)]
     """
@@ -225,7 +214,6 @@ def merge(
 
     Examples
     --------
-    >>> from crowdsift.votes.labels import as_column, factorize, merge
     >>> merge([factorize(as_column([2, 1])), factorize(as_column([1.0, "a"]))])
     (array([1, 2, 'a'], dtype=object), [array([1, 0], dtype=uint32), array([0, 2], dtype=uint32)])
     """

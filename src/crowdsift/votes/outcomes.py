@@ -38,8 +38,6 @@ def half_win(share: Values, rate: Values) -> Outcomes:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.outcomes import half_win
     >>> half_win(np.array([0.75]), np.array([0.2]))
     Outcomes(win=array([0.6]), tie=array([0.2]), loss=array([0.2]))
     """
@@ -52,8 +50,6 @@ def rao_kupper(advantage: Values, width: Values) -> Outcomes:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.outcomes import rao_kupper
     >>> [part.round(3).tolist() for part in rao_kupper(np.zeros(1), np.log([3.0]))]
     [[0.25], [0.5], [0.25]]
     """
@@ -68,8 +64,6 @@ def on_either_side(advantage: Values, width: Values, side: Values, variance: Val
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.outcomes import on_either_side, rao_kupper
     >>> z, none = np.array([0.7]), np.zeros(1)
     >>> bool(on_either_side(z, none, none, none).win == rao_kupper(z, none).win)
     True
@@ -91,7 +85,6 @@ def tie_rates(votes: Comparisons) -> tuple[Values, float]:
     Examples
     --------
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.votes.outcomes import tie_rates
     >>> votes = Comparisons.from_arrays(
     ...     ["a", "a", "b", "a"], ["b", "c", "c", "c"], outcome=[0.5, 1, 1, 0.5],
     ...     worker=["x", "x", "y", "y"])

@@ -47,7 +47,6 @@ class Hiding:
 
     Examples
     --------
-    >>> from crowdsift.votes.pseudonyms import Hiding
     >>> Hiding.of(True).pseudonym("ann")
     'worker-f9fbcfa180d108c7a2a83516'
     """

@@ -22,7 +22,6 @@ def cut(text: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import cut
     >>> cut("short"), cut("word " * 20)
     ('short', 'word word word word word word word word word wor... #0666047a48ca4fe2')
     """
@@ -37,7 +36,6 @@ def one_line(label: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import one_line
     >>> one_line("a\nb")
     'a\nb'
     """
@@ -49,7 +47,6 @@ def is_cut(label: Any) -> bool:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import cut, is_cut
     >>> is_cut("short"), is_cut(cut("word " * 20))
     (False, True)
     """
@@ -62,7 +59,6 @@ def messages_of(value: Any) -> list[Any] | None:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import messages_of
     >>> messages_of('[{"role": "user", "content": "hi"}]')
     [{'role': 'user', 'content': 'hi'}]
     >>> messages_of("[1] is the first")
@@ -85,7 +81,6 @@ def reply_text(value: Any) -> str | None:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import reply_text
     >>> reply_text([{"role": "user", "content": "hi"}, {"role": "assistant", "content": "yes"}])
     'yes'
     >>> reply_text([{"role": "user", "content": "hi"}])
@@ -105,7 +100,6 @@ def prompt_label(value: Any) -> str | None:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import prompt_label
     >>> prompt_label([{"role": "user", "content": "hi"}])
     '[{"role": "user", "content": "hi"}]'
     """
@@ -120,7 +114,6 @@ def reply_label(value: Any) -> str | None:
 
     Examples
     --------
-    >>> from crowdsift.votes.replies import reply_label
     >>> reply_label("yes")
     'yes'
     """

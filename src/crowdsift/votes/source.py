@@ -52,8 +52,6 @@ def first_outside(values: NDArray[Any], role: str) -> int | None:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.votes.source import first_outside
     >>> first_outside(np.array([0.0, 1.5]), "outcome")
     1
     """
@@ -378,7 +376,6 @@ def number_of(value: Any) -> float:
 
     Examples
     --------
-    >>> from crowdsift.votes.source import number_of
     >>> number_of("1e3"), number_of("1_000")
     (1000.0, nan)
     """

@@ -38,9 +38,7 @@ def tally(comparisons: Comparisons, rank: NDArray[np.int64], threads: int | None
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift import Comparisons
-    >>> from crowdsift.votes.tally import tally
     >>> votes = Comparisons.from_arrays(["a", "b", "a"], ["b", "a", "c"], worker=[1, 1, 2])
     >>> found = tally(votes, np.array([1, 2, 3]))
     >>> found.agreement, found.appearances, found.flags.tolist()

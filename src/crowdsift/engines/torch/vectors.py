@@ -71,7 +71,6 @@ class DeviceVector(NDArrayOperatorsMixin):
     Examples
     --------
     >>> import numpy as np, torch
-    >>> from crowdsift.engines.torch.vectors import DeviceVector
     >>> x = DeviceVector(torch.tensor([3.0, -4.0], dtype=torch.float64))
     >>> float(np.sqrt(x @ x)), float(np.abs(x).max()), np.asarray(2.0 * x)
     (5.0, 4.0, array([ 6., -8.]))

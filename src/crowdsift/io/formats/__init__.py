@@ -240,7 +240,6 @@ def side_columns(names: Iterable[str]) -> list[tuple[str, str]]:
 
     Examples
     --------
-    >>> from crowdsift.io.formats import side_columns
     >>> side_columns(["Input.image_a", "Input.image_b", "Input.prompt"])
     [('Input.image_a', 'Input.image_b')]
     >>> side_columns(["textLeft", "textRight"]), side_columns(["text1", "text2"])

@@ -27,7 +27,6 @@ def task_answer(text: str) -> str:
 
     Examples
     --------
-    >>> from crowdsift.io.formats.platforms import task_answer
     >>> task_answer('[{"choice": {"A": false, "B": true}}]'), task_answer('[{"nicer": "A"}]')
     ('B', 'A')
     >>> task_answer('[{"category": {"label": "tie"}}]'), task_answer("A")
@@ -108,7 +107,6 @@ def read_batch(table: Source) -> Batch:
 
     Examples
     --------
-    >>> from crowdsift.io.formats.platforms import read_batch
     >>> from crowdsift.votes.source import ArraySource
     >>> read_batch(ArraySource({"WorkerId": ["A"], "AssignmentStatus": ["Submitted"]})).rows
     [('A', 'Submitted')]
@@ -150,7 +148,6 @@ def write_review(
     Examples
     --------
     >>> import pathlib, tempfile
-    >>> from crowdsift.io.formats.platforms import Batch, write_review
     >>> batch = Batch(("WorkerId", "Approve", "Reject"), [("A", None, None)])
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     done = write_review(batch, {"A": ("pay", "")}, pathlib.Path(folder, "review.csv"))

@@ -29,7 +29,6 @@ def ranked_pairs(
 
     Examples
     --------
-    >>> from crowdsift.io.formats.rankings import ranked_pairs
     >>> list(ranked_pairs([("a", 1), ("b", 3)]))
     [('a', 'b', 1.0, 1.0)]
     >>> [pair[2:] for pair in ranked_pairs([("a", 2), ("b", 2), ("c", 1)])]

@@ -212,7 +212,6 @@ def learned_effect(found: PairPosteriors, variance: float) -> float:
 
     Examples
     --------
-    >>> import numpy as np
     >>> from crowdsift.engines.grid import PairPosteriors
     >>> none = np.zeros(0)
     >>> learned_effect(PairPosteriors(none, none, none, none, 2.0, 10.0), 0.5)

@@ -253,8 +253,6 @@ def chosen_types(masses: Vector, count: int) -> NDArray[np.intp]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.solvers.ep.summaries import chosen_types
     >>> chosen_types(np.array([[0.5, 0.25, 0.25]]), 4).tolist()
     [[0, 0, 1, 2]]
     """
@@ -271,7 +269,6 @@ def quantiles(points: Vector, masses: Vector, levels: Vector, atom: Vector | Non
 
     Examples
     --------
-    >>> import numpy as np
     >>> even, levels = np.full((1, 3), 1 / 3), np.array([0.0, 0.5, 1.0])
     >>> quantiles(np.array([[-1.0, 0.0, 1.0]]), even, levels).round(6).tolist()
     [[-1.5, 0.0, 1.5]]
@@ -305,8 +302,6 @@ def typical_reliability(prior: WorkerPrior) -> float:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.solvers.ep.summaries import typical_reliability
     >>> from crowdsift.solvers.ep.workers import WorkerPrior, power_grid
     >>> round(typical_reliability(WorkerPrior.start(power_grid(49), 1.25, 0.5)), 1)
     1.3

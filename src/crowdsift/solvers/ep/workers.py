@@ -49,8 +49,6 @@ class Anderson:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.solvers.ep.workers import Anderson
     >>> slow = lambda x: np.array([0.99, 0.9]) * x + np.array([0.01, 0.2])
     >>> x, method = np.zeros(2), Anderson(depth=3, wait=1)
     >>> for _ in range(6):
@@ -142,8 +140,6 @@ class TypeMixture:
 
         Examples
         --------
-        >>> import numpy as np
-        >>> from crowdsift.solvers.ep.workers import SHARES, TypeMixture
         >>> mixture = TypeMixture(np.array([-1.0, 0.0, 1.0]), 1)
         >>> counts = np.array([0.0, 10.0, 40.0])
         >>> mean, spread = mixture.start(counts)
@@ -232,7 +228,6 @@ def power_grid(points: int) -> Vector:
 
     Examples
     --------
-    >>> from crowdsift.solvers.ep.workers import power_grid
     >>> power_grid(5).round(3).tolist()
     [2.121, 6.0]
     """
@@ -245,7 +240,6 @@ def worker_types(*, ties: bool, sides: bool) -> WorkerTypes:
 
     Examples
     --------
-    >>> from crowdsift.solvers.ep.workers import worker_types
     >>> worker_types(ties=False, sides=True).side_only.tolist()
     [-4.0, -2.0, -1.0, 1.0, 2.0, 4.0]
     """
@@ -386,9 +380,6 @@ def learn_sides(nu: Vector, tau: Vector, regular: Vector, prior: SidePrior) -> P
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.engines.grid import SidePrior
-    >>> from crowdsift.solvers.ep.workers import learn_sides
     >>> tau = np.full(100, 9.0)
     >>> learn_sides(0.2 * tau, tau, np.ones(100), SidePrior(0.0, 0.25)).prior
     SidePrior(mean=0.19..., variance=0.0625)
@@ -438,10 +429,6 @@ def population_to(
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.engines.grid import SidePrior
-    >>> from crowdsift.solvers.ep.workers import population_from, population_to
-    >>> from crowdsift.solvers.ep.workers import WorkerPrior
     >>> prior = WorkerPrior.start(np.array([1.0, 2.0]), 1.0, 0.5)
     >>> population_from(population_to(prior, SidePrior(0.1, 0.2), 0.0, 1.0))[1]
     SidePrior(mean=0.1, variance=0.2)
@@ -503,8 +490,6 @@ def side_scores(decided: Vector, leaning: Vector) -> tuple[float, float]:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.solvers.ep.workers import side_scores
     >>> crowd, dispersion = side_scores(np.array([100.0, 100.0]), np.array([60.0, -60.0]))
     >>> crowd, round(dispersion, 1)
     (0.0, 35.2)

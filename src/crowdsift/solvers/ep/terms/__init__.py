@@ -55,7 +55,6 @@ def refuse_combinations(requested: Iterable[str]) -> None:
 
     Examples
     --------
-    >>> from crowdsift.solvers.ep.terms import refuse_combinations
     >>> refuse_combinations(["covariates", "features"])
     Traceback (most recent call last):
     ...

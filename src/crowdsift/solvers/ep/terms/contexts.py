@@ -425,7 +425,6 @@ def spread_kernel(points: Vector, spread: float) -> Vector:
 
     Examples
     --------
-    >>> import numpy as np
     >>> spread_kernel(np.array([-1.0, 0.0, 1.0]), 0.1).round(6).tolist()
     [[1.0, 0.0, 0.0], [0.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
     """

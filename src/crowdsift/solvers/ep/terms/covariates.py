@@ -206,8 +206,6 @@ def positive(A: Vector) -> Vector:
 
     Examples
     --------
-    >>> import numpy as np
-    >>> from crowdsift.solvers.ep.terms.covariates import positive
     >>> positive(np.array([[1.0, 0.0, -1.0], [2.0, 1.0, 2.0]])).tolist()
     [[1.0, 0.0, 0.0], [2.0, 1.0, 2.0]]
     """
