@@ -35,7 +35,7 @@ def test_fit_prints_tables(run, crowd):
     assert status == 0
     assert "the best 10 of 20" in out
     assert "sift: 20 items, 10 workers, 1,500 votes; converged" in " ".join(out.split())
-    assert err == "plain: 1,500 rows read, 1,500 used, 0 empty, 0 doubled, 0 set aside\n"
+    assert err == "plain: 1,500 rows read, 1,500 used, 0 empty, 0 duplicates, 0 set aside\n"
 
 
 def test_quiet_prints_warnings_and_what_no_file_has(run, crowd, tmp_path):

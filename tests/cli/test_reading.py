@@ -17,7 +17,7 @@ ROWS = [
 
 @pytest.fixture
 def batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A small batch of Mechanical Turk: one answer is empty, one assignment doubled."""
+    """A small batch of Mechanical Turk: one answer is empty, one assignment a duplicate."""
     monkeypatch.chdir(tmp_path)
     path = tmp_path / "batch.csv"
     with path.open("w", newline="") as file:
@@ -36,7 +36,7 @@ def test_the_format_is_named_and_every_row_accounted_for(run: Any, batch: Path) 
     status, out, err = run("fit", batch, "--json")
     assert status == 0
     first = err.splitlines()[0]
-    assert first == "mturk: 8 rows read, 6 used, 1 empty, 1 doubled, 0 set aside"
+    assert first == "mturk: 8 rows read, 6 used, 1 empty, 1 duplicate, 0 set aside"
     assert "2 of the rows used are of rejected assignments" in err
     summary = json.loads(out)["summary"]
     assert summary["votes"] == summary["intake"]["used"] == 6
@@ -45,7 +45,7 @@ def test_the_format_is_named_and_every_row_accounted_for(run: Any, batch: Path) 
 
 def test_conditions_and_values(run: Any, batch: Path) -> None:
     where = ("--where", "AssignmentStatus != 'Rejected'")
-    assert "4 used, 1 empty, 1 doubled, 0 set aside, 2 left out" in run("fit", batch, *where)[2]
+    assert "4 used, 1 empty, 1 duplicate, 0 set aside, 2 left out" in run("fit", batch, *where)[2]
     status, _, err = run("fit", batch, "--values", "tie=empty")
     assert status == 0
     assert "5 used, 2 empty" in err
@@ -64,7 +64,7 @@ def test_bad_rows_go_to_a_file(run: Any, tmp_path: Path, monkeypatch: pytest.Mon
     assert run("fit", path)[0] == 1
     status, _, err = run("fit", path, "--skip-bad")
     assert status == 0
-    assert "5 rows read, 2 used, 0 empty, 0 doubled, 3 set aside" in err
+    assert "5 rows read, 2 used, 0 empty, 0 duplicates, 3 set aside" in err
     assert "Written: bad-rows.csv" in err
     with (tmp_path / "bad-rows.csv").open(newline="") as file:
         assert [row["row"] for row in csv.DictReader(file)] == ["2", "4", "5"]

@@ -239,7 +239,7 @@ def test_assignments_of_overlapping_downloads_count_once(tmp_path, capsys):
     crowdsift.fit(first).save(tmp_path / "fit")
     later = crowdsift.load(tmp_path / "fit").update(second)
     assert later.summary["votes"] == whole.summary["votes"] == 900
-    assert later.summary["intake"]["doubled"] == 100
+    assert later.summary["intake"]["duplicates"] == 100
     assert later.summary["intake"]["known"] == 100
     assert any("100 rows of" in note and "are not counted again" in note for note in later.warnings)
     same_scores(later, whole)

@@ -36,7 +36,7 @@ def test_answers_of_mturk_in_json(tmp_path: Path) -> None:
     }
     path = batch(tmp_path / "batch.csv", [*forms, '[{"choice":{"A":false,"B":false}}]', "[]"])
     votes = crowdsift.read(path)
-    assert str(votes.intake) == "mturk: 7 rows read, 5 used, 2 empty, 0 doubled, 0 set aside"
+    assert str(votes.intake) == "mturk: 7 rows read, 5 used, 2 empty, 0 duplicates, 0 set aside"
     assert sorted(votes.outcome.tolist()) == sorted(forms.values())
     two = '[{"q1":"A","q2":"B"}]'
     with pytest.raises(InputError, match="neither side") as fault:
@@ -57,7 +57,7 @@ def test_the_short_export_of_label_studio(tmp_path: Path) -> None:
     path.write_text(json.dumps(rows))
     votes = crowdsift.read(path)
     assert str(votes.intake) == (
-        "label-studio: 10 rows read, 5 used, 0 empty, 5 doubled, 0 set aside"
+        "label-studio: 10 rows read, 5 used, 0 empty, 5 duplicates, 0 set aside"
     )
     assert votes.n_workers == 3
     assert votes.sides_known

@@ -32,7 +32,7 @@ def table(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def turk_rows(seed: int = 1) -> tuple[list[dict[str, Any]], Counter[str]]:
-    """Rows of a batch with empty answers, rejected and doubled assignments, and their counts."""
+    """Rows of a batch with empty answers, rejected and duplicate assignments, and their counts."""
     draw = random.Random(seed)
     rows = []
     for number in range(200):
@@ -61,7 +61,7 @@ def test_mturk_counts_every_row(tmp_path: Path) -> None:
     votes = crowdsift.read(table(tmp_path / "batch.csv", rows))
     intake = votes.intake
     assert intake is not None
-    assert (intake.format, intake.rows, intake.doubled, intake.empty, intake.set_aside) == (
+    assert (intake.format, intake.rows, intake.duplicates, intake.empty, intake.set_aside) == (
         "mturk", 207, 7, count["empty"], 0,
     )  # fmt: skip
     assert intake.used == 200 - count["empty"] == votes.total_weight
@@ -301,14 +301,14 @@ def test_label_studio(tmp_path: Path) -> None:
     votes = crowdsift.read(path)
     assert votes.intake is not None
     assert str(votes.intake) == (
-        "label-studio: 15 rows read, 13 used, 1 empty, 0 doubled, 1 set aside (1 cancelled)"
+        "label-studio: 15 rows read, 13 used, 1 empty, 0 duplicates, 1 set aside (1 cancelled)"
     )
     assert set(votes.workers.tolist()) == {0, 1, 2, "w0@x", "w1@x", "w2@x"}
     assert votes.weight[votes.outcome == 1].sum() == 9
     path.write_text(json.dumps([*tasks(), tasks()[1]]))  # a task that was exported twice
     again = crowdsift.read(path)
     assert again.intake is not None
-    assert (again.intake.doubled, again.intake.used) == (3, 13)
+    assert (again.intake.duplicates, again.intake.used) == (3, 13)
 
 
 def test_argilla_rankings_in_every_form(tmp_path: Path) -> None:

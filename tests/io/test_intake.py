@@ -58,14 +58,14 @@ def test_all_empty_answers_are_reported_together(tmp_path: Path) -> None:
         crowdsift.read(written(tmp_path / "votes.csv", rows))
 
 
-def test_doubled_rows_count_once(tmp_path: Path) -> None:
+def test_duplicates_count_once(tmp_path: Path) -> None:
     path = written(tmp_path / "votes.csv", [*GOOD, *GOOD[:2], "a,b,left,w,1,", "a,b,left,w,1,"])
     votes = crowdsift.read(path, unique="stamp")
     assert votes.intake is not None
-    assert (votes.intake.doubled, votes.intake.used) == (2, 6)  # no entry names no row
+    assert (votes.intake.duplicates, votes.intake.used) == (2, 6)  # no entry names no row
     both = crowdsift.read(path, unique=["worker", "left", "right"])
     assert both.intake is not None
-    assert both.intake.doubled == 3
+    assert both.intake.duplicates == 3
     with pytest.raises(InputError, match="no column 'id' for what names a row"):
         crowdsift.read(path, unique="id")
 
@@ -112,7 +112,7 @@ def test_the_counts_of_two_sources_add_up() -> None:
     one = Intake("mturk", rows=5, used=3, empty=2, votes=3, reasons=())
     two = Intake("mturk", rows=4, used=2, set_aside=2, votes=2, reasons=(("cancelled", 2),))
     assert str(one + two) == (
-        "mturk: 9 rows read, 5 used, 2 empty, 0 doubled, 2 set aside (2 cancelled)"
+        "mturk: 9 rows read, 5 used, 2 empty, 0 duplicates, 2 set aside (2 cancelled)"
     )
     with pytest.raises(AssertionError, match="5 rows were read and 4 accounted for"):
         Intake(rows=5, used=4)

@@ -125,7 +125,7 @@ def test_a_batch_from_standard_input_goes_back(run, tmp_path, monkeypatch):
 def test_rows_that_are_no_votes_go_back_too(run, tmp_path):
     path = tmp_path / "batch.csv"
     rows = batch(path)
-    with path.open("a") as file:  # a doubled assignment, no answer, and no record
+    with path.open("a") as file:  # a duplicate assignment, no answer, and no record
         file.write(",".join(map(str, rows[0])) + "\nx1,W3,Submitted,99,x1,x2,,,\nx2,W3\n")
     words = (
         "--skip-bad",

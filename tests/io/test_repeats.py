@@ -52,7 +52,7 @@ def test_rows_uploaded_twice_are_warned_about(tmp_path: Path, order: str) -> Non
     once = read(tmp_path / "votes.csv", unique=HEADER)
     assert once.intake is not None
     assert once.intake.repeated == 0
-    assert once.intake.doubled >= 300
+    assert once.intake.duplicates >= 300
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def test_mturk(samples: Path) -> None:
     votes = crowdsift.read(samples / "mturk.csv")
     assert str(votes.intake) == (
         f"mturk: {len(rows):,} rows read, {len(first) - empty:,} used, {empty} empty, "
-        f"{len(rows) - len(first)} doubled, 0 set aside"
+        f"{len(rows) - len(first)} duplicates, 0 set aside"
     )
     assert votes.n_workers == len({row["WorkerId"] for row in rows})
     ties = sum(row["Answer.choice"] == "tie" for row in first.values())
@@ -53,7 +53,7 @@ def test_arena(samples: Path) -> None:
     bad = sum(row["winner"] == "tie (bothbad)" for row in rows)
     votes = crowdsift.read(samples / "arena.jsonl")
     assert str(votes.intake) == (
-        f"arena: {len(rows):,} rows read, {len(rows):,} used, 0 empty, 0 doubled, 0 set aside; "
+        f"arena: {len(rows):,} rows read, {len(rows):,} used, 0 empty, 0 duplicates, 0 set aside; "
         f"{bad:,} both bad, counted as ties"
     )
     won = sum(row["winner"] == "model_a" for row in rows)
@@ -70,7 +70,7 @@ def test_preferences(samples: Path, name: str) -> None:
     rows = [json.loads(line) for line in (samples / name).read_text().splitlines()]
     votes = crowdsift.read(samples / name)
     assert str(votes.intake) == (
-        f"trl: {len(rows):,} rows read, {len(rows):,} used, 0 empty, 0 doubled, 0 set aside"
+        f"trl: {len(rows):,} rows read, {len(rows):,} used, 0 empty, 0 duplicates, 0 set aside"
     )
     text = (lambda side: side[-1]["content"]) if "chat" in name else (lambda side: side)
     replies = {(row["prompt"], text(row[side])) for row in rows for side in ("chosen", "rejected")}
@@ -84,7 +84,7 @@ def test_label_studio(samples: Path) -> None:
     void = sum(note["was_cancelled"] for note in notes)
     votes = crowdsift.read(samples / "label_studio.json")
     assert str(votes.intake) == (
-        f"label-studio: {len(notes):,} rows read, {len(notes) - void:,} used, 0 empty, 0 doubled, "
-        f"{void} set aside ({void} cancelled)"
+        f"label-studio: {len(notes):,} rows read, {len(notes) - void:,} used, 0 empty, "
+        f"0 duplicates, {void} set aside ({void} cancelled)"
     )
     assert votes.n_workers == len({note["completed_by"] for note in notes})

@@ -286,7 +286,7 @@ class CodedVotes:
     """Hold votes row by row, as codes into sorted labels, while their table is open.
 
     None stands for outcomes and weights that are all 1, and for a worker who is not known. Rows
-    that are no votes (empty, doubled, set aside) are not among them; `intake` counts these.
+    that are no votes (empty, duplicates, set aside) are not among them; `intake` counts these.
     """
 
     table: Source

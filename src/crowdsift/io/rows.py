@@ -1,7 +1,7 @@
 """Choose the rows that become votes, and say what became of the others.
 
-Rows that are left out, doubled, empty or bad are counted. Rows that seem to be uploaded twice are
-found: a row is suspicious if it equals an earlier one in columns that otherwise tell all rows
+Rows that are left out, empty, bad or duplicates are counted. Rows that seem to be uploaded twice
+are found: a row is suspicious if it equals an earlier one in columns that otherwise tell all rows
 apart; if far more rows are equal than pairs of items repeat by chance, while hardly any worker
 answers a pair differently the second time; or if a block of rows comes again in the same order.
 """
@@ -113,12 +113,12 @@ def _unfolded_rows(table: Any) -> Selection:
 def choose_rows(
     selection: Selection, plan: Plan, options: ReadOptions, seen: NDArray[np.uint64] | None
 ) -> None:
-    """Leave out rows that are broken, doubled, empty, and with `skip_bad` those that are bad."""
+    """Leave out rows that are broken, empty or duplicates, and bad ones with `skip_bad`."""
     table, roles = selection.table, plan.roles
     for row, reason in table.broken().items():
         selection.set_aside(np.array([row]), "", reason.partition(";")[0])
     if unique := plan.unique(table, options):
-        selection.drop_doubled(unique, seen)
+        selection.drop_duplicates(unique, seen)
     skip, values = options.skip_bad is not False, options.meanings
     if plan.layout is SIDES and (plan.format is not PLAIN or skip or "" in values.values()):
         labels, codes = table.encode(roles["winner"])
@@ -278,7 +278,7 @@ class Selection:
     ids: NDArray[np.uint64] | None = None  # hashes of what names a row; 0 where nothing does
     known: int = 0  # rows that the fit which is updated has already
 
-    USED, LEFT_OUT, DOUBLED, EMPTY, ASIDE = range(5)
+    USED, LEFT_OUT, DUPLICATE, EMPTY, ASIDE = range(5)
 
     @property
     def rows(self) -> NDArray[np.int64]:
@@ -307,7 +307,9 @@ class Selection:
             self.reasons[number] = (column, reason)
         self.mark(records, self.ASIDE)
 
-    def drop_doubled(self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None) -> None:
+    def drop_duplicates(
+        self, columns: Sequence[str], seen: NDArray[np.uint64] | None = None
+    ) -> None:
         """Use the first of the rows that are equal in the columns, and none that was seen before.
 
         Rows without an entry are not equal to any other.
@@ -329,13 +331,13 @@ class Selection:
         _, first = np.unique(key[known], return_index=True)
         again = np.ones(int(known.sum()), bool)
         again[first] = False
-        self.mark(rows[known][again], self.DOUBLED)
+        self.mark(rows[known][again], self.DUPLICATE)
         if self.record is None:
             self.ids = np.zeros(len(self.state), np.uint64)
             self.ids[rows[known]] = ids[known]
         if seen is not None and self.ids is not None:
             old = np.flatnonzero(np.isin(self.ids, seen) & (self.state == self.USED))
-            self.mark(old, self.DOUBLED)
+            self.mark(old, self.DUPLICATE)
             self.known = len(old)
 
     def row_ids(self) -> NDArray[np.uint64] | None:
@@ -359,7 +361,7 @@ class Selection:
             rows=len(self.state),
             used=count[self.USED],
             empty=count[self.EMPTY],
-            doubled=count[self.DOUBLED],
+            duplicates=count[self.DUPLICATE],
             set_aside=count[self.ASIDE],
             left_out=count[self.LEFT_OUT],
             votes=votes,

@@ -125,7 +125,7 @@ def is_parquet(path: str | os.PathLike[str]) -> bool:
 
 def plain_intake(rows: int, notes: tuple[str, ...] = ()) -> Intake:
     """Return the intake of files of which every row is a vote."""
-    return Intake(format=PLAIN.name, rows=rows, used=rows, empty=0, doubled=0, set_aside=0,
+    return Intake(format=PLAIN.name, rows=rows, used=rows, empty=0, duplicates=0, set_aside=0,
                   left_out=0, votes=rows, both_bad=0, reasons=(), notes=notes)  # fmt: skip
 
 

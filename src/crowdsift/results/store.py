@@ -527,7 +527,7 @@ _KINDS: dict[str, Check] = {
     "sides_known": _truth,
     "intake": _maybe(
         _object(
-            format=_text, rows=_COUNT, used=_COUNT, empty=_COUNT, doubled=_COUNT,
+            format=_text, rows=_COUNT, used=_COUNT, empty=_COUNT, duplicates=_COUNT,
             set_aside=_COUNT, left_out=_COUNT, votes=_COUNT, both_bad=_COUNT,
             reasons=_values(_COUNT), notes=_LABELS, known=_COUNT, repeated=_COUNT,
         )

@@ -1,4 +1,4 @@
-"""What became of every row that was read: used, empty, doubled, set aside or left out."""
+"""What became of every row that was read: used, empty, a duplicate, set aside or left out."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class Intake:
         Rows that became votes.
     empty
         Rows without an answer.
-    doubled
+    duplicates
         Rows equal to an earlier one in what names a row.
     known
         Of these, rows that the fit which is updated has already.
@@ -47,15 +47,15 @@ class Intake:
 
     Examples
     --------
-    >>> print(Intake("mturk", rows=9, used=6, empty=2, doubled=1, votes=6))
-    mturk: 9 rows read, 6 used, 2 empty, 1 doubled, 0 set aside
+    >>> print(Intake("mturk", rows=9, used=6, empty=2, duplicates=1, votes=6))
+    mturk: 9 rows read, 6 used, 2 empty, 1 duplicate, 0 set aside
     """
 
     format: str = "plain"
     rows: int = 0
     used: int = 0
     empty: int = 0
-    doubled: int = 0
+    duplicates: int = 0
     set_aside: int = 0
     left_out: int = 0
     votes: int = 0
@@ -67,17 +67,18 @@ class Intake:
     repeated: int = 0
 
     def __post_init__(self) -> None:
-        found = self.used + self.empty + self.doubled + self.set_aside + self.left_out
+        found = self.used + self.empty + self.duplicates + self.set_aside + self.left_out
         if found != self.rows:
             raise AssertionError(f"{self.rows} rows were read and {found} accounted for")
 
     def __str__(self) -> str:
+        duplicates = f"{self.duplicates:,} duplicate{'' if self.duplicates == 1 else 's'}"
+        if self.known:
+            duplicates += f" ({self.known:,} in the fit already)"
         line = (
             f"{self.format}: {self.rows:,} rows read, {self.used:,} used, {self.empty:,} empty, "
-            f"{self.doubled:,} doubled, {self.set_aside:,} set aside"
+            f"{duplicates}, {self.set_aside:,} set aside"
         )
-        if self.known:
-            line = line.replace(" doubled", f" doubled ({self.known:,} in the fit already)")
         if self.reasons:
             shown = [f"{count:,} {reason}" for reason, count in self.reasons[:3]]
             line += f" ({', '.join(shown)}{', ...' if len(self.reasons) > 3 else ''})"
@@ -99,7 +100,7 @@ class Intake:
             rows=self.rows + other.rows,
             used=self.used + other.used,
             empty=self.empty + other.empty,
-            doubled=self.doubled + other.doubled,
+            duplicates=self.duplicates + other.duplicates,
             set_aside=self.set_aside + other.set_aside,
             left_out=self.left_out + other.left_out,
             votes=self.votes + other.votes,
@@ -123,7 +124,7 @@ class Intake:
             "rows": self.rows,
             "used": self.used,
             "empty": self.empty,
-            "doubled": self.doubled,
+            "duplicates": self.duplicates,
             "set_aside": self.set_aside,
             "left_out": self.left_out,
             "votes": self.votes,
