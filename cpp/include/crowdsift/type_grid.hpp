@@ -18,8 +18,7 @@ namespace crowdsift {
 class TypeGrid {
 public:
     static constexpr std::size_t kMostLevels = 1024;
-    static constexpr double kNarrow =
-        1.0;  // cells; see refined_levels in engines/dense.py
+    static constexpr double kNarrow = 1.0;  // cells; see refined_levels in engines/dense.py
     static constexpr double kSpan = 7.0;    // standard deviations to each side
     static constexpr double kSlack = 0.15;  // share of the span that an end may be off
 
