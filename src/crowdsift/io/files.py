@@ -124,7 +124,8 @@ def _opened_pipe(target: Path) -> int:
                 raise OSError(error.errno, text) from None
             time.sleep(0.05)
         else:
-            os.set_blocking(handle, True)
+            if sys.platform != "win32":
+                os.set_blocking(handle, True)
             return handle
 
 
@@ -217,7 +218,8 @@ def locked(folder: Path, waiting: Callable[[], None] | None = None) -> Iterator[
         if not _lock(handle, folder):
             if waiting is not None:
                 waiting()
-            fcntl.flock(handle, fcntl.LOCK_EX)
+            if sys.platform != "win32":
+                fcntl.flock(handle, fcntl.LOCK_EX)
         _held.add(owner)
         try:
             yield
