@@ -20,8 +20,10 @@ def finite(fit):
     assert fit.converged
     for column in ("score", "lower", "upper"):
         assert np.isfinite(fit.items[column]).all()
-    for column in ("reliability", "lower", "upper"):
-        assert np.isfinite(fit.workers[column]).all()
+    assert np.isfinite(fit.workers["reliability"]).all()
+    one_sided = fit.worker_table.get("p_one_sided", np.zeros(fit.worker_table.height)) > 0.5
+    for column in ("lower", "upper"):  # who ignores the items has no interval
+        np.testing.assert_array_equal(np.isfinite(fit.workers[column]), ~one_sided)
     assert np.isfinite(fit.summary["evidence"])
 
 
