@@ -230,4 +230,5 @@ def without_gold(found: Estimate, count: int) -> Estimate:
         points=None if points is None else type(points)(*(x[:count] for x in points)),
         workers=replace(result, extra=extra, **workers),
         covariates=None if found.covariates is None else found.covariates.of(count),
+        dimensions=None if found.dimensions is None else found.dimensions.of(count),
     )

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from crowdsift.models.coefficients import CovariateEstimate
     from crowdsift.models.covariance import ScorePrecision
     from crowdsift.models.diagnostics import Diagnostic
+    from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
@@ -208,6 +209,7 @@ class Estimate:
     diagnostics: tuple[Diagnostic, ...] = ()
     features: FeatureEstimate | None = None  # where features of items have a part in the scores
     covariates: CovariateEstimate | None = None  # where votes came with some
+    dimensions: DimensionEstimate | None = None  # where there are more than one
     component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
 
     def __post_init__(self) -> None:
@@ -429,6 +431,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         population=None if population is None else mirrored_population(population),
         sites=None if sites is None else sites._replace(nu=-sites.nu),
         features=None if estimate.features is None else estimate.features.mirrored(),
+        dimensions=None if estimate.dimensions is None else estimate.dimensions.mirrored(),
     )
 
 

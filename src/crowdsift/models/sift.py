@@ -84,6 +84,9 @@ class Sift(Model):
     pair_effect
         Where many votes repeat a pair, add an effect N(0, s) to the difference of every pair if
         the evidence rises by more than 3 nats: votes on the same pair agree beyond its scores.
+    dimensions
+        The number of dimensions, or "auto": one, unless more have more evidence and predict
+        left-out votes better.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance
@@ -106,6 +109,7 @@ class Sift(Model):
     sides: bool = True
     contexts: bool = True
     pair_effect: bool = True
+    dimensions: int | str = "auto"
     starts: tuple[str, ...] = ("flat", "spectral")
     tolerance: float = 1e-5
     most_iterations: int = 500
@@ -123,6 +127,11 @@ class Sift(Model):
         if self.grid_points < 5 or self.grid_points % 2 == 0:
             raise RequestError(
                 f"{self.name}: grid_points must be odd and at least 5, not {self.grid_points}"
+            )
+        count = self.dimensions
+        if count != "auto" and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
+            raise RequestError(
+                f"{self.name}: dimensions must be a whole number above 0 or 'auto', not {count!r}"
             )
         known = isinstance(self.starts, tuple | list) and bool(self.starts)
         if not known or not all(start in ("flat", "spectral") for start in self.starts):

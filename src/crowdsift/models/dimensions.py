@@ -1,0 +1,122 @@
+"""Positions of items and weights of workers where votes have more than one dimension."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:
+    from numpy.typing import NDArray
+
+    from crowdsift.numeric import Vector
+
+
+class Trial(NamedTuple):
+    """A number of dimensions that was tried: its evidence, and the log loss of left-out votes.
+
+    `left_out_loss` is NaN where no votes were left out: the number was given.
+    """
+
+    dimensions: int
+    evidence: float
+    left_out_loss: float
+
+
+@dataclass(frozen=True)
+class DimensionEstimate:
+    """P(i over j | s) = σ(a_s·(x_i - x_j)), x_i ~ N(0, I), a_s ~ N(μ, Σ), in the reported basis.
+
+    Axis 0 is the direction of the reported score: `positions[:, 0]` are the scores and
+    `weights[:, 0]` the reliabilities. The other axes are ordered by the variance they explain.
+
+    Attributes
+    ----------
+    positions, position_covariance
+        x of every item about the mean of its component (items x D), and its covariance.
+    weights, weight_covariance
+        a of every worker (workers x D), and its covariance.
+    mean, mean_covariance, covariance
+        μ with its uncertainty, and Σ.
+    direction
+        What settles axis 0: "common" (μ), "gold" or "trusted".
+    has_common
+        False if the 90 % interval of μ contains 0: voters agree on no direction.
+    trials
+        Every number of dimensions that was tried, kept or not.
+    distinct
+        The probability that most of what explains a worker's votes lies outside axis 0, by the
+        spread of the positions over the pairs that it judged.
+    component_size
+        The number of items in every item's component.
+    """
+
+    positions: Vector
+    position_covariance: Vector
+    weights: Vector
+    weight_covariance: Vector
+    mean: Vector
+    mean_covariance: Vector
+    covariance: Vector
+    direction: str
+    has_common: bool
+    trials: tuple[Trial, ...]
+    distinct: Vector
+    component_size: NDArray[np.int64]
+
+    @property
+    def count(self) -> int:
+        """The number of dimensions."""
+        return int(self.positions.shape[1])
+
+    def of(self, count: int) -> DimensionEstimate:
+        """Return the estimate without the rows after so many workers, which are gold's."""
+        rows = ("weights", "weight_covariance", "distinct")
+        return replace(self, **{name: getattr(self, name)[:count] for name in rows})
+
+    def mirrored(self) -> DimensionEstimate:
+        """Return the estimate with the sign of axis 0 turned."""
+        sign = np.ones(self.count)
+        sign[0] = -1.0
+        both = np.outer(sign, sign)
+        return replace(
+            self,
+            positions=self.positions * sign,
+            position_covariance=self.position_covariance * both,
+            weights=self.weights * sign,
+            weight_covariance=self.weight_covariance * both,
+            mean=self.mean * sign,
+            mean_covariance=self.mean_covariance * both,
+            covariance=self.covariance * both,
+        )
+
+    def offsets(
+        self,
+        worker: NDArray[np.integer],
+        first: NDArray[np.integer],
+        second: NDArray[np.integer],
+    ) -> tuple[Vector, Vector]:
+        """Return mean and variance of Σ a_k (x_first,k - x_second,k) over the axes after 0.
+
+        Errors of positions are as independent as the mean of their component allows.
+
+        Examples
+        --------
+        >>> one, two = np.zeros((1, 2, 2)), np.array([[1.0, 2.0]])
+        >>> found = DimensionEstimate(np.array([[0.0, 1.0], [0.0, -1.0]]), np.zeros((2, 2, 2)), two,
+        ...     one, two[0], one[0], one[0], "common", True, (), np.ones(1), np.array([2, 2]))
+        >>> [values.tolist() for values in found.offsets(*np.array([[0], [0], [1]]))]
+        [[4.0], [0.0]]
+        """
+        a, V = self.weights[worker, 1:], self.weight_covariance[worker, 1:, 1:]
+        d = self.positions[first, 1:] - self.positions[second, 1:]
+        size = np.maximum(self.component_size[first], 2)
+        C = self.position_covariance[first, 1:, 1:] + self.position_covariance[second, 1:, 1:]
+        C = C * (size / (size - 1.0))[..., None, None]
+        variance = (
+            np.einsum("...i,...ij,...j->...", d, V, d)
+            + np.einsum("...i,...ij,...j->...", a, C, a)
+            + np.einsum("...ij,...ij->...", V, C)
+        )
+        return np.einsum("...i,...i->...", a, d), np.asarray(variance)
