@@ -27,7 +27,7 @@ from crowdsift.paper.store import Store
 FAST = ("sift", ORACLE, "bora-em", "bt", "rank-centrality", "barp")
 MIDDLE = (*FAST, "crowd-bt", "hbtl")
 ALL = (*MIDDLE, "factor-bt", "htcv")
-SHOWN = ("sift", "bora-em", "bt", "crowd-bt")  # in the table of docs/quality.md
+SHOWN = ("sift", "bora-em", "bt", "crowd-bt")  # in the table of docs/research/quality.md
 SEEDS = 10
 
 

@@ -10,7 +10,7 @@ finished fits of `crowdsift reproduce`, as if they had been made here: the torch
 those of the CPU to 1e-5 standard deviations (docs/gpu.md).
 
 ``--experiments spammers-tuned`` chooses penalties of three rivals by left-out votes, on the votes
-of `spammers`; ``table FILES`` writes its fits to docs/results/spammers-tuned.csv. Its small fits
+of `spammers`; ``table FILES`` writes its fits to docs/research/results/spammers-tuned.csv. Its small fits
 are faster on a CPU: ``--engine cpu --data passage``.
 """
 
@@ -261,7 +261,7 @@ def main() -> None:
     kept.add_argument("--revision", default="")
     shown = verbs.add_parser("table")
     shown.add_argument("files", type=Path, nargs="+")
-    shown.add_argument("--out", type=Path, default=ROOT / "docs" / "results" / f"{TUNED}.csv")
+    shown.add_argument("--out", type=Path, default=ROOT / "docs" / "research" / "results" / f"{TUNED}.csv")
     options = parser.parse_args()
     if options.verb == "prepare":
         prepare(options.folder)

@@ -1,4 +1,4 @@
-"""The tables of docs/quality.md that are made from docs/results: nothing in them is set by hand.
+"""Make the tables of docs/research/quality.md from the CSV files in docs/research/results.
 
 ``python -m docs.quality_tables`` writes them between their marks, after `crowdsift reproduce
 results` has written the means; a test holds the page equal to them.
@@ -13,7 +13,7 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 FOLDER = Path(__file__).resolve().parent
-PAGE = FOLDER / "quality.md"
+PAGE = FOLDER / "research" / "quality.md"
 EIGHT = ("bt", "rank-centrality", "crowd-bt", "factor-bt", "barp", "htcv", "hbtl", "bora-em")
 _CELLS = [
     (data, kind, percent)
@@ -27,7 +27,7 @@ Row = dict[str, str]
 
 def rows(name: str) -> list[Row]:
     """The rows of a table."""
-    with (FOLDER / "results" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+    with (FOLDER / "research" / "results" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 
@@ -183,7 +183,7 @@ def written(name: str, page: str) -> str:
     """What stands between the marks of a table."""
     found = re.search(rf"<!-- {name}: .*? -->\n```\n(.*?)\n```\n<!-- {name} end -->", page, re.S)
     if found is None:
-        raise ValueError(f"docs/quality.md has no marks of {name}")
+        raise ValueError(f"docs/research/quality.md has no marks of {name}")
     return found[1]
 
 

@@ -1,4 +1,4 @@
-"""The table of terms in docs/methods/sift.md, made from their classes.
+"""The table of terms in docs/research/sift.md, made from their classes.
 
 Run with ``python -m docs.term_table``; a test fails where the page says something else.
 """
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crowdsift.solvers.ep.terms import TERMS, exclusion
 
-PAGE = Path(__file__).parent / "methods" / "sift.md"
+PAGE = Path(__file__).parent / "research" / "sift.md"
 BEGIN, END = "<!-- terms: made by docs/term_table.py -->", "<!-- terms end -->"
 
 

@@ -54,7 +54,7 @@ def test_tables_of_quality_are_made_from_the_results(name):
 
 def test_figures_of_the_results_page_are_those_of_its_tables():
     """Nothing on the page is set by hand: rows of real votes against the CSV beside."""
-    page = (ROOT / "docs" / "results.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs" / "research" / "results.md").read_text(encoding="utf-8")
     shown = re.findall(r"^\| ([a-z-]+) \| \**\.(\d{4})", page, flags=re.MULTILINE)
     rows = quality_tables.means("real")
     assert [(row["method"], f"{float(row['accuracy']):.4f}"[2:]) for row in rows] == shown

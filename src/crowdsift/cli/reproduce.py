@@ -64,7 +64,7 @@ def reproduce(
     if experiment == "results":
         from crowdsift.paper.results import write_results
 
-        target = out or Path("docs")
+        target = out or Path("docs/research")
         write_results(runs, target, data, fetch=download)
         say(f"Written: {target}/results.md and {target}/results/")
         return

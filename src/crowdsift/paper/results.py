@@ -90,6 +90,6 @@ def _head(found: dict[str, tuple[Experiment, list[Record]]]) -> str:
 
 _ABOUT = """\
 This page is written by `crowdsift reproduce results` from the runs in `reproduce-output`; see
-[how to make them](reproduce.md). The tables are in `docs/results/` as CSV. Unless said
+[how to make them](reproduce.md). The tables are in `docs/research/results/` as CSV. Unless said
 otherwise every method runs at its defaults, and all see the same votes.
 """
