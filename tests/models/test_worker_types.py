@@ -79,7 +79,7 @@ def test_agrees_with_the_prototype(name, model, data_dir):
             assert result["side_bias"] == pytest.approx(float(row["side"]), abs=2e-3)
             half = 0.5 * (result["side_upper"] - result["side_lower"]) / 1.6449
             assert half == pytest.approx(float(row["side_sd"]), abs=1e-3)
-            assert result["p_one_sided"] == pytest.approx(float(row["pure_side"]), abs=1e-3)
+            assert result["p_ignores_items"] == pytest.approx(float(row["pure_side"]), abs=1e-3)
     if model.sides:
         judges = [(float(row["side"]), float(row["side_sd"])) for row in rows.values()]
         assert fit.summary["crowd_side"] == pytest.approx(best_crowd_side(judges), abs=5e-3)
@@ -175,7 +175,7 @@ def test_both_engines_reach_the_same_fit(kind):
     assert ours.summary["evidence"] == pytest.approx(theirs.summary["evidence"], abs=5e-3)
     names = ["reliability", "lower", "upper"]
     names += ["tie_width"] * (kind != "sides")
-    names += ["side_bias", "side_lower", "side_upper", "p_one_sided"] * (kind != "ties")
+    names += ["side_bias", "side_lower", "side_upper", "p_ignores_items"] * (kind != "ties")
     for name in names:
         np.testing.assert_allclose(ours.workers[name], theirs.workers[name], atol=2e-3)
 
@@ -275,7 +275,7 @@ def test_a_judge_who_always_says_left_is_found_and_does_no_harm(items, fixed):
     assert result["upper"] is None
     assert abs(result["reliability"]) < 0.1 * median
     assert result["verdict"] == "one-sided"
-    assert result["p_one_sided"] >= 0.5
+    assert result["p_ignores_items"] >= 0.5
     assert result["side_lower"] > 0.0
     assert (after.workers["verdict"][:-1] != "one-sided").all()
     tau = [measure(fit.scores_of(range(items)), r).kendall_tau for fit in (before, after)]
@@ -289,7 +289,7 @@ def test_side_biases_are_used_only_where_the_evidence_is_for_them():
         assert lower < none.summary["crowd_side"] < upper
         assert lower < 0.1
         assert upper > -0.1
-        assert "p_one_sided" not in none.workers
+        assert "p_ignores_items" not in none.workers
         for name in ("side_bias", "side_lower", "side_upper"):
             assert np.isnan(none.workers[name]).all()
         votes = votes_of(*drawn(seed, width=None, side=0.7, spread=0.4)[:4])
@@ -307,7 +307,7 @@ def test_side_biases_are_used_only_where_the_evidence_is_for_them():
 def test_biased_but_good_judges_are_no_pure_types():
     one, two, s, outcome, _ = drawn(9, width=None, votes=3000, side=0.0, spread=1.0)
     fit = crowdsift.fit(votes_of(one, two, s, outcome), "sift")
-    assert (fit.workers["p_one_sided"] < 0.05).all()
+    assert (fit.workers["p_ignores_items"] < 0.05).all()
     assert (fit.workers["verdict"] == "reliable").mean() > 0.8
     rng = np.random.default_rng(9)  # the side biases that `drawn` gave
     rng.normal(size=12), rng.uniform(0.6, 1.8, 20)

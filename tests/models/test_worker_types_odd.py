@@ -21,7 +21,7 @@ def finite(fit):
     for column in ("score", "lower", "upper"):
         assert np.isfinite(fit.items[column]).all()
     assert np.isfinite(fit.workers["reliability"]).all()
-    one_sided = fit.worker_table.get("p_one_sided", np.zeros(fit.worker_table.height)) > 0.5
+    one_sided = fit.worker_table.get("p_ignores_items", np.zeros(fit.worker_table.height)) > 0.5
     for column in ("lower", "upper"):  # who ignores the items has no interval
         np.testing.assert_array_equal(np.isfinite(fit.workers[column]), ~one_sided)
     assert np.isfinite(fit.summary["evidence"])
@@ -50,7 +50,7 @@ def test_everyone_says_left(engine, ties):
     finite(fit)
     assert (fit.workers["side_lower"] > 0.0).all()
     assert (np.abs(fit.items["score"]) < 0.5).all()
-    assert fit.summary["crowd_side"] > 1.0 or (fit.workers["p_one_sided"] > 0.5).all()
+    assert fit.summary["crowd_side"] > 1.0 or (fit.workers["p_ignores_items"] > 0.5).all()
 
 
 @pytest.mark.parametrize("engine", ["cpu", "reference"])

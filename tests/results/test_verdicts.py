@@ -71,6 +71,7 @@ def test_weak_workers_are_not_random_and_are_paid():
                 weak += int(table["verdict"][row] == "weak")
                 assert not above or table["verdict"][row] == "weak"
                 assert not above or suggestion[row] == "pay"
+                assert above == (table["p_above_random"][row] >= 0.95)
     assert weak >= 30  # of 36
 
 

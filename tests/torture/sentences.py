@@ -116,10 +116,13 @@ def verdicts_hold(fit: crowdsift.Fit) -> None:
     for row, suggestion in zip(table.records(), decided["suggestion"], strict=True):
         word, low, high = row["verdict"], row["lower"], row["upper"]
         if low is None:  # most probably a worker who ignores the items
-            assert row["p_one_sided"] > 0.5, row
+            assert row["p_ignores_items"] > 0.5, row
+            assert row["p_above_random"] is None, row
             assert word in ("one-sided", "undecided"), row
         else:
             assert low <= row["reliability"] <= high, row
+            assert row.get("p_ignores_items", 0.0) <= 0.5, row
+            probabilities_hold(row, (low - level, high - level), fit.level, suggestion)
         if word in ("reliable", "weak"):
             assert low > level, row
             assert row["agreement"] is None or row["agreement"] > 0.5, row
@@ -135,6 +138,26 @@ def verdicts_hold(fit: crowdsift.Fit) -> None:
         assert word == "undecided" or row["comparisons"] >= 5, row
         assert (suggestion == "pay") == (word not in ACCUSED), row
         assert suggestion != "block" or row["comparisons"] >= 20, row
+
+
+def probabilities_hold(
+    row: dict[str, Any], interval: tuple[float, float], level: float, suggestion: str
+) -> None:
+    """The probability of being better than a random clicker, beside the rest of the row."""
+    above, word, (low, high) = row["p_above_random"], row["verdict"], interval
+    tail = 0.5 - 0.5 * level
+    assert 0.0 <= above <= 1.0, row
+    if low > 0.0:
+        assert above >= 1.0 - tail, row
+    elif high < 0.0:
+        assert above <= tail, row
+    else:
+        assert tail <= above <= 1.0 - tail, row
+    expected = {"reliable": (0.95, 1), "weak": (0.95, 1), "random": (0.05, 0.95),
+                "adversarial": (0, 0.05)}.get(word, (0, 1))  # fmt: skip
+    assert expected[0] - 1e-9 <= above <= expected[1] + 1e-9, row
+    assert not (suggestion == "block" and word == "random") or above <= 0.75, row
+    assert {name for name in row if name.startswith("p_")} <= {"p_above_random", "p_ignores_items"}
 
 
 def reasons_hold(fit: crowdsift.Fit) -> None:

@@ -16,8 +16,6 @@ from crowdsift.results.tables import Table
 from crowdsift.votes.graph import pair_codes
 from crowdsift.votes.pseudonyms import is_pseudonym
 
-_CHANCES = ("p_reliable", "p_random", "p_adversarial", "p_one_sided")
-
 
 def next_pairs(
     votes: Any,
@@ -70,9 +68,9 @@ def next_pairs(
 def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) -> Table:
     """Pairs that were judged, worth another worker's opinion: of the order, and of who judged.
 
-    What a pair is worth is the probability that its order is wrong, plus the uncertainty about
-    the least certain worker who judged it: the entropy of its verdict as a share of the largest, 1
-    where it is undecided.
+    The worth of a pair is the probability that its order is wrong, plus the doubt about the least
+    certain worker who judged it. The doubt is 1 for undecided workers, 0 for random and one-sided
+    ones, and for the others the entropy in bits of whether they are better than guessing.
     Every pair chosen for a worker makes the next one for the same worker worth less.
 
     Parameters
@@ -112,7 +110,7 @@ def second_opinions(votes: Any, pairs: int = 10, *, threads: int | None = None) 
     count = np.bincount(place, data.weight)
     labels = data.items
     wrong = 1.0 - _more_probable(found, labels[keys // n].tolist(), labels[keys % n].tolist())
-    doubt, worker = _verdict_entropy(found), data.worker_codes().astype(np.int64)
+    doubt, worker = _doubt(found), data.worker_codes().astype(np.int64)
     # One row per pair and worker: the same worker may have judged a pair both ways.
     rows = np.unique(place * data.n_workers + worker)
     pair, who = rows // data.n_workers, rows % data.n_workers
@@ -140,12 +138,12 @@ def _more_probable(found: Fit, one: list[Any], two: list[Any]) -> np.ndarray:
     return np.asarray(np.maximum(p, 1.0 - p))
 
 
-def _verdict_entropy(found: Fit) -> np.ndarray:
-    """The entropy of every worker's verdict as a share of the largest; 1 where it is undecided."""
+def _doubt(found: Fit) -> np.ndarray:
+    """Return how open it is for each worker what its answers are worth, from 0 to 1."""
     table = found.worker_table
-    known = [table[name].astype(np.float64) for name in _CHANCES if name in table]
-    if not known:
+    if "p_above_random" not in table:
         return np.ones(table.height)
-    p = np.clip(np.stack(known), 1e-12, 1.0)
-    entropy = -(p * np.log(p)).sum(axis=0) / np.log(len(known))
+    p = np.clip(table["p_above_random"].astype(np.float64), 1e-12, 1.0 - 1e-12)
+    entropy = -(p * np.log2(p) + (1.0 - p) * np.log2(1.0 - p))
+    entropy[np.isin(table["verdict"].astype(str), ("random", "one-sided"))] = 0.0
     return np.where(table["verdict"] == "undecided", 1.0, entropy)

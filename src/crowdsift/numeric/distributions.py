@@ -135,6 +135,21 @@ def quantile_distribution(quantiles: Vector) -> Distribution:
     return below
 
 
+def share_above(at: float, quantiles: Vector) -> Vector:
+    """Return P(x > at) by interpolation over normal scores, extrapolated beyond the quantiles.
+
+    Examples
+    --------
+    >>> share_above(1.0, normal_quantiles(np.zeros(1), np.ones(1))).round(4)
+    array([0.1587])
+    """
+    unit, rows = _unit_quantiles(quantiles.shape[1]), np.arange(len(quantiles))
+    right = np.clip((quantiles < at).sum(axis=1), 1, len(unit) - 1)
+    left, step = quantiles[rows, right - 1], quantiles[rows, right] - quantiles[rows, right - 1]
+    share = (at - left) / np.maximum(step, 1e-300)
+    return normal_share(-(unit[right - 1] + share * (unit[right] - unit[right - 1])))
+
+
 @cache
 def _unit_quantiles(count: int) -> Vector:
     from statistics import NormalDist  # here, because it loads half of the standard library

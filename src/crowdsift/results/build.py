@@ -16,7 +16,9 @@ from crowdsift.numeric.distributions import (
     half_width,
     limits,
     limits_at,
+    normal_share,
     quantile_distribution,
+    share_above,
 )
 from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
@@ -29,6 +31,7 @@ from crowdsift.results.verdicts import (
     agreement,
     shares,
     side_information,
+    suggestions,
     vote_evidence,
     words_of,
 )
@@ -38,7 +41,7 @@ from crowdsift.votes.outcomes import tie_rates
 from crowdsift.votes.tally import Tally, tally, tally_of
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -267,8 +270,7 @@ def worker_table(fitted: FitBuilder) -> Table:
     left_share, decided = side_shares(votes, m)
     if votes.elsewhere is not None:
         decided = fitted.votes.loads[:m]
-    verdict, judged = _judged(fitted, table, left_share, decided)
-    extra = {**result.extra, **judged}
+    extra = {**result.extra, **_judged(fitted, table, left_share, decided)}
     if votes.has_workers and votes.sides_known and votes.elsewhere is None:
         extra["left_share"] = left_share
     if votes.has_workers and votes.ties_are_outcomes:
@@ -276,7 +278,7 @@ def worker_table(fitted: FitBuilder) -> Table:
     if m and fitted.known is not None and votes.elsewhere is None:
         number, share = votes_on_gold(votes, fitted.known)
         extra |= {"gold_votes": whole(number), "gold_agreement": share}
-    return Table({**table, "verdict": verdict, **extra})
+    return Table({**table, "verdict": extra.pop("verdict"), **extra})
 
 
 def _reliability_limits(
@@ -317,40 +319,64 @@ def side_shares(votes: Comparisons | None, workers: int) -> tuple[Vector, Vector
 
 def _judged(
     fitted: FitBuilder, table: Table, left_share: Vector, decided: Vector
-) -> tuple[NDArray[np.object_], dict[str, Vector]]:
-    """Return verdicts and the probabilities behind them; empty words where a method has none."""
+) -> dict[str, NDArray[Any]]:
+    """Return columns of verdicts, suggestions and probabilities; empty verdicts without any."""
     result, count = fitted.estimate.workers, table.height
     if result.reliability is None or result.reliability_sd is None or not count:
-        return np.full(count, "", dtype=object), {}
+        return {"verdict": np.full(count, "", dtype=object)}
     level, evidence, typical = result.random_level, result.class_evidence, result.typical
-    columns: dict[str, Vector] = {}
+    usual = _reliability_limits(result, result.reliability, LEVEL)
+    intervals = [(low - level, high - level) for low, high in
+                 ((table["lower"], table["upper"]), usual)]  # fmt: skip
+    above, sided = _above_random(result, intervals, fitted.level), np.zeros(count)
+    columns: dict[str, NDArray[Any]] = {
+        "verdict": np.full(count, "undecided", dtype=object),
+        "suggestion": np.full(count, "pay", dtype=object),
+        "p_above_random": above,
+    }
     if evidence is None or typical is None:
         evidence, typical, masses = _by_votes(fitted)
         adversarial, random, reliable = masses[:, :3].T
         if masses.shape[1] > 3:
-            columns["p_one_sided"] = masses[:, 3]
+            sided = masses[:, 3]
     else:
         assert result.quantiles is not None
         adversarial, random, reliable = shares(
             quantile_distribution(result.quantiles - level), typical
         )
         if result.one_sided is not None:
-            columns["p_one_sided"] = np.minimum(result.one_sided, 1.0)  # a sum of shares
-    columns |= {"p_reliable": reliable, "p_random": random, "p_adversarial": adversarial}
+            sided = columns["p_ignores_items"] = np.minimum(result.one_sided, 1.0)
     if _nothing_known(fitted) or (
         fitted.known is None and not (table["lower"] > level).any()
     ):  # nobody to measure by
-        return np.full(count, "undecided", dtype=object), columns
-    usual = _reliability_limits(result, result.reliability, LEVEL)
-    intervals = [(low - level, high - level) for low, high in
-                 ((table["lower"], table["upper"]), usual)]  # fmt: skip
+        return columns
     right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
     useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful
     words = words_of(
         evidence, useful, typical, intervals, decided, table["agreement"], left_share,
         _one_sided(fitted),
     )  # fmt: skip
-    return words, columns
+    sure = {"random": random, "one-sided": sided, "adversarial": adversarial}
+    suggestion = suggestions(words, sure, table["comparisons"].astype(np.float64), above)
+    return columns | {"verdict": words, "suggestion": suggestion}
+
+
+def _above_random(
+    result: WorkerEstimate, intervals: Sequence[tuple[Vector, Vector]], level: float
+) -> Vector:
+    """Return P(reliability above that of a random clicker), never against the intervals shown."""
+    assert result.reliability is not None
+    assert result.reliability_sd is not None
+    if result.quantiles is not None:
+        found = share_above(result.random_level, result.quantiles)
+    else:
+        distance = result.reliability - result.random_level
+        found = normal_share(distance / np.maximum(result.reliability_sd, 1e-300))
+    for (lower, upper), share in zip(intervals, (level, LEVEL), strict=True):
+        tail, above, below = 0.5 - 0.5 * share, lower > 0.0, upper < 0.0
+        least = np.where(above, 1.0 - tail, np.where(below, 0.0, tail))
+        found = np.clip(found, least, np.where(below, tail, np.where(above, 1.0, 1.0 - tail)))
+    return np.where(np.isfinite(intervals[0][0]), found, np.nan)
 
 
 def _nothing_known(fitted: FitBuilder) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
-from crowdsift.results.verdicts import MAX_USEFUL, MIN_VOTES
+from crowdsift.results.verdicts import ACCUSED, MAX_USEFUL, MIN_VOTES
 from crowdsift.results.words import many, percent
 
 if TYPE_CHECKING:
@@ -140,16 +140,13 @@ def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list
     return result
 
 
-SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to block
-_SHARE = {"random": "p_random", "one-sided": "p_one_sided", "adversarial": "p_adversarial"}
-
-
 def decisions(fit: Fit) -> Table:
     """Return a row per worker: worker, verdict, reason, votes, median_seconds, suggestion.
 
-    Votes that are random, one-sided or adversarial suggest a review; to block takes that verdict
-    with 99 % and at least 20 votes. All others are paid: reliable, weak and undecided workers.
-    Whether to invite weak workers again is up to you.
+    Random, one-sided and adversarial workers get "review". They get "block" if they have at least
+    20 votes and that class has a probability of 99 %; a random worker must also have
+    `p_above_random` of at most 75 %. Reliable, weak and undecided workers get "pay". Whether to
+    invite weak workers again is up to you.
 
     Parameters
     ----------
@@ -165,20 +162,17 @@ def decisions(fit: Fit) -> Table:
     ['worker', 'verdict', 'reason', 'votes', 'median_seconds', 'suggestion']
     """
     table = fit.worker_table
-    verdict, votes = table["verdict"], table["comparisons"].astype(np.float64)
-    suggestion = np.full(table.height, "pay", dtype=object)
-    for word, name in _SHARE.items():
-        mine = verdict == word
-        sure = table.get(name, np.zeros(table.height)) >= SURE
-        suggestion[mine] = np.where(sure & (votes >= ENOUGH), "block", "review")[mine]
+    accused = np.isin(table["verdict"].astype(str), ACCUSED)
     return Table(
         {
             "worker": table["worker"],
-            "verdict": verdict,
+            "verdict": table["verdict"],
             "reason": reason_texts(fit),
             "votes": table["comparisons"],
             "median_seconds": table.get("median_seconds", np.full(table.height, np.nan)),
-            "suggestion": suggestion,
+            "suggestion": table.get(
+                "suggestion", np.where(accused, "review", "pay").astype(object)
+            ),
         }
     )
 

@@ -97,7 +97,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "Timestamp": datetime.fromisoformat,
     "Decimal": Decimal,
 }
-_TEXT_COLUMNS = {"verdict", "flag", "covariate", _REASON}
+_TEXT_COLUMNS = {"verdict", "suggestion", "flag", "covariate", _REASON}
 _CELL = re.compile(r'(?:"([^"]*(?:""[^"]*)*)"|([^,\n"]*))(,|\n)')
 
 

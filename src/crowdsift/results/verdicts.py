@@ -30,7 +30,7 @@ from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.likelihoods import LOGISTIC_SMOOTHING, sigmoid
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from numpy.typing import NDArray
 
@@ -45,6 +45,9 @@ MIN_VOTES = 5.0  # of a worker with another verdict than undecided
 MAX_USEFUL = 0.1  # probability of being informative, above which nobody is accused
 LITTLE = 0.5  # of the typical reliability: a worker surely below it is weak, or random
 MIN_SIDE_INFORMATION = 0.5  # share of an unbiased worker's information, below which: one-sided
+ACCUSED = ("random", "one-sided", "adversarial")
+SURE, ENOUGH = 0.99, 20  # probability of a verdict, and votes, from which on to block
+MAX_ABOVE_RANDOM = 0.75  # probability of beating a random clicker, above which: not blocked as one
 MIN_LEAN = 0.25  # of the share of the left item from one half, of a one-sided worker
 _LOGISTIC_VARIANCE = 8.0 / np.pi  # of the Gaussian in whose place σ stands
 
@@ -128,6 +131,19 @@ def words_of(
     words[one_sided & (np.abs(left_share - 0.5) >= MIN_LEAN)] = "one-sided"
     words[votes < MIN_VOTES] = "undecided"
     return words
+
+
+def suggestions(
+    words: NDArray[np.object_], probability: Mapping[str, Vector], votes: Vector, above: Vector
+) -> NDArray[np.object_]:
+    """Return pay, review or block for every worker: see `reasons.decisions`."""
+    result = np.full(len(words), "pay", dtype=object)
+    for word, sure in probability.items():
+        block = (sure >= SURE) & (votes >= ENOUGH)
+        if word == "random":
+            block &= ~(above > MAX_ABOVE_RANDOM)
+        result[words == word] = np.where(block, "block", "review")[words == word]
+    return result
 
 
 def side_information(reliability: Vector, side: Vector, spread: float) -> Vector:
