@@ -121,7 +121,7 @@ def synthetic(seeds: int, tune: bool, rivals: tuple[str, ...] = EIGHT) -> None:
 
 
 def _keep(records: list[Record]) -> None:
-    """The rivals' fits as a table for docs/research/results, of which docs/research/quality.md is made."""
+    """Write the rivals' fits as a table for docs/research/results."""
     with (OUTPUT / "synthetic-tuned.csv").open("w", newline="", encoding="utf-8") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("beta", "items", "workers", "comparisons", "seed", "method", "accuracy"))

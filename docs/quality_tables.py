@@ -27,7 +27,8 @@ Row = dict[str, str]
 
 def rows(name: str) -> list[Row]:
     """The rows of a table."""
-    with (FOLDER / "research" / "results" / f"{name}.csv").open(newline="", encoding="utf-8") as file:
+    path = FOLDER / "research" / "results" / f"{name}.csv"
+    with path.open(newline="", encoding="utf-8") as file:
         return list(csv.DictReader(file))
 
 

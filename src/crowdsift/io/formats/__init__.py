@@ -2,7 +2,7 @@
 
 A format says by which columns it is recognised, which column has which role, and what answers mean.
 Ours are listed below; other packages add theirs by entry points of the group `crowdsift.formats`
-(docs/architecture.md, "Add a format"). Either way a name such as "package.module:NAME" leads to a
+(docs/extending.md, "Add a format"). Either way a name such as "package.module:NAME" leads to a
 `Format` or to several in a tuple, which is imported only when votes are not in our own columns.
 """
 
