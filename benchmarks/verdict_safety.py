@@ -1,7 +1,7 @@
 """Whether verdicts are just: honest workers accused, weak ones blocked, planted ones found.
 
 Run with ``python -m benchmarks.verdict_safety [--seeds 4] [--methods sift,bora-map]``. Prints one
-Markdown table, that of docs/results-of-a-fit.md.
+Markdown table, that of docs/research/quality.md.
 
 - Honest: 6,000 judges of reliability 1 to 2.5 with 1 to 20 votes each, ties, side biases of
   standard deviation .3. Accused is random, adversarial or one-sided.
