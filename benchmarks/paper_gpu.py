@@ -10,8 +10,8 @@ finished fits of `crowdsift reproduce`, as if they had been made here: the torch
 those of the CPU to 1e-5 standard deviations (docs/gpu.md).
 
 ``--experiments spammers-tuned`` chooses penalties of three rivals by left-out votes, on the votes
-of `spammers`; ``table FILES`` writes its fits to docs/research/results/spammers-tuned.csv. Its small
-fits are faster on a CPU: ``--engine cpu --data passage``.
+of `spammers`; ``table FILES`` writes its fits to docs/research/results/spammers-tuned.csv. Its
+small fits are faster on a CPU: ``--engine cpu --data passage``.
 """
 
 from __future__ import annotations

@@ -1,0 +1,133 @@
+"""Check the prose of documentation, docstrings and messages: length of sentences and pages, words.
+
+``python -m tools.prose`` prints every finding with its place and exits with 1 if there is one.
+`make lint` and tests/test_prose.py run it. A line of EXCEPTIONS is a piece of text that may stay.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+MAX_SENTENCE_WORDS = 40
+MAX_PAGE_WORDS = 1200
+MAX_README_WORDS = 700
+# Words and turns that readers stumbled over; the pattern says what to avoid, the text what to do.
+DIALECT = {
+    r"so many": "give the number, or write 'many'",
+    r"of (?:its|their|his|one's) own": "write 'own', 'separate' or 'for each'",
+    r"told|tells of": "write 'given', 'known' or 'shows'",
+    r"nobody|whatever|with whose|wherefore|lest|thereof|hereof": "use a plain word",
+    r"what (?:\w+ ){1,3}(?:is|are) of": "name the thing",
+    r"where (?:it|they) (?:is|are) many": "write 'if there are many'",
+    r"leave --?[a-z-]+ away": "write 'omit'",
+    r"as ever|anew|doubled rows|is said|are said": "write 'as before', 'again', 'stated'",
+}  # fmt: skip
+EXCEPTIONS = ()
+
+_WORDS = re.compile("|".join(rf"\b(?:{each})\b" for each in DIALECT), re.IGNORECASE)
+_END = re.compile(r"(?<=[.!?])[\"')\]]*\s+(?=[A-Zα-ωΑ-Ω`*\[\"'(0-9.−])")
+
+
+def plain(markdown: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of every paragraph, list item and table cell, without code and markup."""
+    text = re.sub(r"<!--.*?-->", lambda found: "\n" * found[0].count("\n"), markdown, flags=re.S)
+    text = re.sub(r"(?ms)^ *```.*?^ *```", lambda found: "\n" * found[0].count("\n"), text)
+    block: list[str] = []
+    start = 0
+    for number, line in enumerate([*text.split("\n"), ""], 1):
+        row = line.strip()
+        new = not row or row.startswith(("|", "#", "!")) or re.match(r"([-*>]|\d+\.) ", row)
+        if (new or line.startswith("    ")) and block:
+            yield start, " ".join(block)
+            block = []
+        if row.startswith("|"):
+            yield from ((number, cell) for cell in re.split(r"(?<!\\)\|", row) if cell.strip())
+        elif row and not line.startswith("    ") and not row.startswith(("#", "!")):
+            start = start if block else number
+            block.append(row)
+
+
+def sentences(text: str) -> Iterator[str]:
+    """Yield the sentences of a paragraph; links and code count as they are read."""
+    text = re.sub(r"!?\[([^\]]*)\]\([^)]*\)", r"\1", text)
+    text = re.sub(r"`[^`]*`", lambda found: "_".join(found[0].split()), text)
+    text = re.sub(r"\b(e\.g|i\.e|vs|cf|al|etc)\.", r"\1", text)
+    yield from (each for each in _END.split(text) if each.strip())
+
+
+def faults(text: str) -> Iterator[str]:
+    """Yield what is wrong with a paragraph."""
+    for sentence in sentences(text):
+        if any(each in sentence for each in EXCEPTIONS):
+            continue
+        length = len(re.findall(r"\w[\w'’.,-]*", sentence))
+        if length > MAX_SENTENCE_WORDS:
+            yield f"{length} words in a sentence: {sentence[:90]}..."
+        for found in _WORDS.finditer(re.sub(r"`[^`]*`", "", sentence)):
+            yield f"'{found[0]}': {sentence[:110]}"
+
+
+def python_texts(source: str) -> Iterator[tuple[int, str]]:
+    """Yield (line, text) of docstrings and of messages: other strings of five words or more."""
+    tree = ast.parse(source)
+    inner = {
+        part
+        for node in ast.walk(tree)
+        if isinstance(node, ast.JoinedStr)
+        for part in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if isinstance(node, ast.JoinedStr):
+            text = "".join(
+                str(part.value) if isinstance(part, ast.Constant) else "x" for part in node.values
+            )
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node not in inner:
+            text = node.value
+        else:
+            continue
+        if len(text.split()) >= 5 and not re.match(r"\s*(SELECT|WITH|<|[.#]?[\w-]+ *\{)", text):
+            for paragraph in re.split(r"\n\s*\n|\n *(?=-+\n)", text):
+                if ">>>" not in paragraph and "{" not in paragraph:
+                    yield node.lineno, " ".join(paragraph.split())
+
+
+def check(path: Path) -> Iterator[str]:
+    """Yield every finding in a file as place and reason."""
+    text, name = path.read_text(encoding="utf-8"), path.relative_to(ROOT)
+    found = python_texts(text) if path.suffix == ".py" else plain(text)
+    for line, paragraph in found:
+        yield from (f"{name}:{line}: {fault}" for fault in faults(paragraph))
+    limit = MAX_README_WORDS if str(name) == "README.md" else MAX_PAGE_WORDS
+    page = str(name) == "README.md" or str(name).startswith("docs")
+    if (
+        page
+        and path.suffix == ".md"
+        and path.parent.name != "research"
+        and len(text.split()) > limit
+    ):
+        yield f"{name}: {len(text.split())} words, at most {limit} are allowed"
+
+
+def checked() -> list[Path]:
+    """Return the pages and source files that must pass."""
+    root = [ROOT / name for name in ("CONTRIBUTING.md", "SECURITY.md")]
+    return [
+        *root,
+        *(page for page in sorted(ROOT.glob("docs/**/*.md")) if page.parent.name != "research"),
+    ]
+
+
+def main() -> None:
+    """Print every finding; fail if there is one."""
+    result = [fault for page in checked() for fault in check(page)]
+    print("\n".join(result))
+    sys.exit(bool(result))
+
+
+if __name__ == "__main__":
+    main()
