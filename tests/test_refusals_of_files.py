@@ -138,7 +138,7 @@ FOLDERS = {
         lambda folder: edited(
             folder, "summary.json", lambda t: json.dumps({**json.loads(t), "format": 99})
         ),
-        "saved in format 99, this version reads format 3; fit the votes again",
+        "saved in format 99, this version reads formats 3 and 4; fit the votes again",
     ),
     "no summary": (lambda folder: (folder / "summary.json").unlink(), "summary.json"),
     "no items": (lambda folder: (folder / "items.csv").unlink(), "items.csv"),

@@ -23,6 +23,7 @@ from crowdsift import Comparisons, CrowdsiftError
 from crowdsift.models import MODELS
 from crowdsift.numeric.distributions import half_width
 from crowdsift.report import terminal
+from crowdsift.results.dimensions import dimension_sentences
 from crowdsift.results.predict import difference_sd
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
@@ -39,6 +40,7 @@ CLAIMS = {
     "do not differ clearly from guessing": "random",
     "mostly go against those of the other workers": "adversarial",
     "whichever item stood there": "one-sided",
+    "weigh other things than those of most workers": "distinct",
     "not enough to judge this worker": "undecided",
     "do not settle which end of the ranking is up": "undecided",
 }
@@ -94,6 +96,7 @@ def check(fit: crowdsift.Fit) -> None:
     """Every statement about items and workers of a fit, wherever it stands."""
     ranks_hold_their_rank(fit)
     verdicts_hold(fit)
+    dimensions_hold(fit)
     reasons_hold(fit)
     terminal_holds(fit)
     page_holds(fit)
@@ -133,6 +136,8 @@ def verdicts_hold(fit: crowdsift.Fit) -> None:
             assert row["agreement"] is None or row["agreement"] < 0.5, row
         elif word == "one-sided":
             assert abs(row["left_share"] - 0.5) >= 0.25, row
+        elif word == "distinct":
+            assert row["p_distinct"] >= 0.9, row
         else:
             assert word == "undecided", row
         assert word == "undecided" or row["comparisons"] >= 5, row
@@ -157,7 +162,21 @@ def probabilities_hold(
                 "adversarial": (0, 0.05)}.get(word, (0, 1))  # fmt: skip
     assert expected[0] - 1e-9 <= above <= expected[1] + 1e-9, row
     assert not (suggestion == "block" and word == "random") or above <= 0.75, row
-    assert {name for name in row if name.startswith("p_")} <= {"p_above_random", "p_ignores_items"}
+    assert {name for name in row if name.startswith("p_")} <= {
+        "p_above_random", "p_ignores_items", "p_distinct"
+    }  # fmt: skip
+
+
+def dimensions_hold(fit: crowdsift.Fit) -> None:
+    """Who is said to weigh a dimension has an interval of the weight without 0."""
+    for number, text in enumerate(dimension_sentences(fit), 2):
+        ends = (fit.worker_table[f"weight_{number}_{end}"] for end in ("lower", "upper"))
+        low, high = (np.asarray(end, float) for end in ends)
+        counts = sorted((int((low > 0).sum()), int((high < 0).sum())))
+        said = re.search(r": ([\d,]+) of [\d,]+ workers? ", text)
+        other = re.search(r", ([\d,]+) workers? the other way round", text)
+        found = [int(each[1].replace(",", "")) if each else 0 for each in (other, said)]
+        assert found == counts, text
 
 
 def reasons_hold(fit: crowdsift.Fit) -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from crowdsift.errors import RequestError
 from crowdsift.numeric.distributions import half_width
-from crowdsift.results.predict import difference_sd, probabilities
+from crowdsift.results.predict import difference_sd, dimensions_of, item_codes, probabilities
 from crowdsift.results.scales import checked_level, moved
 from crowdsift.results.tables import Table
 
@@ -114,9 +114,14 @@ def win_matrix(fit: Fit) -> Vector:
         )
     score, component = table["score"].astype(np.float64), table["component"]
     difference = score[:, None] - score[None, :]
-    at, place = np.unique(np.abs(difference), return_inverse=True)
-    upper = _of_distances(fit, at)[place].reshape(difference.shape)
-    result = np.where(difference >= 0.0, upper, 1.0 - upper)
+    if dimensions_of(fit) is None:
+        at, place = np.unique(np.abs(difference), return_inverse=True)
+        upper = _of_distances(fit, at)[place].reshape(difference.shape)
+        result = np.where(difference >= 0.0, upper, 1.0 - upper)
+    else:
+        (one, two), code = np.triu_indices(len(score), 1), item_codes(fit)
+        p, result = probabilities(fit, difference[one, two], code[one], code[two]), difference
+        result[one, two], result[two, one] = p, 1.0 - p
     result[component[:, None] != component[None, :]] = np.nan
     np.fill_diagonal(result, 0.5)
     return np.asarray(result)

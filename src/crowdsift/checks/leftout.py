@@ -134,8 +134,9 @@ def predicted_probability(
 
     With points of a worker's posterior (reliability β, tie width δ, side bias γ), x = 1 where
     sides are known and else 0, and z = βd + xγ it is ½(1 + σ(z - δ) - σ(-z - δ)), which is σ(z)
-    where there are no ties; covariates of the vote add c·γ to z. Scores and side biases of
-    variance v count as arguments smaller by √(1 + πv/8), the average of the logistic function.
+    where there are no ties; covariates of the vote and further dimensions add to z. Scores, side
+    biases and these, of variance v, count as arguments smaller by √(1 + πv/8), the average of the
+    logistic function.
     """
     first, second = votes.first.astype(np.int64), votes.second.astype(np.int64)
     difference = estimate.scores[first] - estimate.scores[second]
@@ -154,6 +155,9 @@ def predicted_probability(
     offset = offset_variance = np.zeros((len(votes), 1))
     if estimate.covariates is not None:
         offset, offset_variance = estimate.covariates.offsets(votes)
+    if estimate.dimensions is not None:
+        more = estimate.dimensions.offsets(votes.worker_codes(), first, second)
+        offset, offset_variance = offset + more[0][:, None], offset_variance + more[1][:, None]
     result = np.empty(len(votes))
     for begin in range(0, len(votes), _CHUNK):
         part = slice(begin, begin + _CHUNK)

@@ -21,6 +21,7 @@ def evaluate(
     ] = None,
     methods: Annotated[str, typer.Option(help="all, or names separated by commas.")] = "all",
     tune: opt.Tune = False,
+    dimensions: opt.Dimensions = None,
     format_: opt.FormatName = "auto",
     columns: opt.Columns = None,
     values: opt.Values = None,
@@ -46,7 +47,9 @@ def evaluate(
 ) -> None:
     """Compare methods by the true scores of items, or by how they predict left-out votes."""
     import crowdsift
+    from crowdsift.lab.evaluation import chosen_models
 
+    chosen_models(methods, dimensions)
     options = read_options(
         encoding=encoding,
         columns=columns, format=format_, values=values, where=where, unique=unique,
@@ -57,7 +60,8 @@ def evaluate(
     with step_progress("Fitting", quiet=quiet) as progress:
         records = crowdsift.evaluate(
             read, truth, methods, classes=classes, items=item_features, item_text=item_text,
-            item_features_missing=item_features_missing, tune=tune, engine=engine, threads=threads,
+            item_features_missing=item_features_missing, tune=tune, dimensions=dimensions,
+            engine=engine, threads=threads,
             seed=seed, progress=progress,
         )  # fmt: skip
     if as_json:

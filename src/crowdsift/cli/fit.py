@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 def fit(
     votes: opt.Votes,
     method: opt.Method = None, settings: opt.Settings = None, tune: opt.Tune = False,
+    dimensions: opt.Dimensions = None,
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
     where: opt.Where = None, unique: opt.Unique = None, skip_bad: opt.SkipBad = False,
     bad_rows: opt.BadRows = None, encoding: opt.Encoding = None, covariates: opt.Covariates = None,
@@ -62,6 +63,8 @@ def fit(
 
     given = hyper_parameters(settings or [])
     model = None if method is None else crowdsift.model(method, **given)
+    if dimensions is not None:
+        _refuse_dimensions(model or crowdsift.Sift(), dimensions)
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
     _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,
                     decimal_comma=decimal_comma and excel_safe is None)  # fmt: skip
@@ -85,8 +88,9 @@ def fit(
         result = crowdsift.fit(
             read, chosen if method or given else None, classes=classes, items=item_features,
             item_text=item_text, item_features_missing=item_features_missing, gold=gold,
-            tune=tune, start=start, scale=scale, anchor=on_scale, level=level,
-            dependent_by=rows, engine=engine, engine_options=resources, threads=threads, seed=seed,
+            tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
+            level=level, dependent_by=rows, engine=engine, engine_options=resources,
+            threads=threads, seed=seed,
             progress=progress, memory=memory or "",
         )  # fmt: skip
     steps = _Steps(threads, quiet)
@@ -139,6 +143,13 @@ def _refuse_unused(
         tune=tune,
         items=bool(items),
     )
+
+
+def _refuse_dimensions(model: Any, dimensions: str | None) -> None:
+    """Refuse a number of dimensions that is none, and methods that have one."""
+    from crowdsift.models import with_dimensions
+
+    with_dimensions(model, dimensions)
 
 
 def _refuse_targets(

@@ -356,6 +356,13 @@ Anchors = Annotated[
     list[str] | None,
     typer.Option("--anchor", help="An item and its value on the scale, as GPT-4=1200."),
 ]
+Dimensions = Annotated[
+    str | None,
+    typer.Option(
+        help="How many dimensions sift has: auto (default: one, unless more predict left-out votes "
+        "better), 1, 2, ..."
+    ),
+]
 Level = Annotated[float, typer.Option(help="The level of intervals, above 0.5 and below 1.")]
 Robustness = Annotated[
     bool,

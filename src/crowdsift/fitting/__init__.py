@@ -30,7 +30,7 @@ from crowdsift.fitting.rows import (
 )
 from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import DEFAULT, MODELS, Model, as_model
+from crowdsift.models import DEFAULT, MODELS, Model, as_model, with_dimensions
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import whole_number, yes_or_no
@@ -71,7 +71,7 @@ def fit(
     *,
     classes: Any = None, gold: Any = None, start: Any = None,
     items: Any = None, item_text: Any = None, item_features_missing: str = "error",
-    check_gold: bool = True, tune: bool = False,
+    check_gold: bool = True, tune: bool = False, dimensions: int | str | None = None,
     scale: str = "standard",
     anchor: Mapping[Any, float] | None = None,
     level: float = LEVEL,
@@ -110,6 +110,9 @@ def fit(
         1,000,000 votes.
     tune
         Choose the method's penalty by left-out votes first.
+    dimensions
+        How many dimensions `sift` has: a number, or "auto" (its default), which takes more than
+        one only if left-out votes are predicted better. See docs/dimensions.md.
     scale, anchor
         The scale of the scores, and the value that an item shall have on it; see `Fit.on_scale`.
     level
@@ -149,6 +152,8 @@ def fit(
     """
     seed, tune, level = whole_number("seed", seed), yes_or_no("tune", tune), checked_level(level)
     model = as_model(DEFAULT if method is None else method)
+    if dimensions is not None:
+        model = with_dimensions(model, dimensions)
     options, given = ReadOptions.of(reading, threads), named_options(engine_options)
     checkpoint = given.pop("checkpoint", None)
     given |= named_options({"memory": options.memory or None})
@@ -161,7 +166,7 @@ def fit(
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))
     without_workers = method is None and not comparisons.has_workers
     if without_workers:
-        model = as_model(WITHOUT_WORKERS)
+        model = with_dimensions(as_model(WITHOUT_WORKERS), dimensions)
     refuse_unused(
         model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,

@@ -116,7 +116,7 @@ def _required_votes(earlier: Fit) -> Comparisons:
 
 def updated(earlier: Fit, votes: Any, options: dict[str, Any]) -> Fit:
     """Fit the old votes and new ones together, from where the earlier fit ended."""
-    ours = ("gold", "check_gold", "tune", "scale", "anchor", "level", "engine",
+    ours = ("gold", "check_gold", "tune", "dimensions", "scale", "anchor", "level", "engine",
             "engine_options", "threads", "seed", "progress")  # fmt: skip
     given = {**earlier.resources, **{name: options.pop(name) for name in ours if name in options}}
     again = options.pop("again", False)

@@ -31,7 +31,8 @@ if TYPE_CHECKING:
 
     from numpy.typing import NDArray
 
-FORMAT = 3  # of the folder; folders of other formats are refused
+FORMAT = 4  # of the folder
+_READ_FORMATS = (3, 4)  # 3: fits of one dimension; folders of other formats are refused
 _FORMAT, _FILES, _CHECKSUM = "format", "files", "checksum"  # the keys that are added to a record
 _MARK = ".crowdsift-new"  # how the hidden names end
 
@@ -50,6 +51,8 @@ class RecordedFolder:
     ----------
     record
         What the record holds, without its format, the list of files and the checksum.
+    format
+        The number of the layout.
 
     Examples
     --------
@@ -79,10 +82,11 @@ class RecordedFolder:
             raise InputError(f"not a saved fit: {error}", source=str(path)) from None
         if not isinstance(record, dict):
             raise InputError("not a saved fit: no JSON object", source=str(path))
-        if (found := record.pop(_FORMAT, None)) != FORMAT or isinstance(found, bool):
+        self.format = record.pop(_FORMAT, None)
+        if self.format not in _READ_FORMATS or type(self.format) is not int:
             raise InputError(
-                f"saved in format {found!r:.40}, this version reads format {FORMAT}; fit the votes "
-                "again",
+                f"saved in format {self.format!r:.40}, this version reads formats "
+                f"{' and '.join(map(str, _READ_FORMATS))}; fit the votes again",
                 source=str(self.folder),
             )
         if record.pop(_CHECKSUM, None) != _checksum(record):

@@ -18,7 +18,7 @@ from crowdsift.fitting.holdout import tuned
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.items import match_items, read_item_values, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import MODELS, Model, as_model
+from crowdsift.models import MODELS, Model, Sift, as_model, with_dimensions
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.votes.graph import folds, pair_keys
 
@@ -45,6 +45,7 @@ def evaluate(
     item_text: Any = None,
     item_features_missing: str = "error",
     tune: bool = False,
+    dimensions: int | str | None = None,
     engine: str = "auto",
     threads: int | None = None,
     seed: int = 0,
@@ -68,6 +69,8 @@ def evaluate(
         As in `crowdsift.read`.
     classes, items, item_text, item_features_missing, tune, engine, threads, seed
         As in `crowdsift.fit`.
+    dimensions
+        As in `crowdsift.fit`, for sift, which must be one of the methods.
     progress
         Called with the name of every method before it runs.
 
@@ -89,7 +92,7 @@ def evaluate(
     bt True
     bora-em True
     """
-    models = chosen_models(methods)
+    models = chosen_models(methods, dimensions)
     options = ReadOptions(
         columns=columns or {},
         workers=workers,
@@ -99,6 +102,9 @@ def evaluate(
     )
     comparisons = with_classes(read_votes(votes, options), classes)
     comparisons = with_item_features(comparisons, items, item_text, item_features_missing)
+    if dimensions is not None:
+        for chosen in models:
+            chosen.refuse_votes(comparisons)
     if truth is None:
         return cross_validate(
             comparisons, models, tune=tune, engine=engine, threads=threads, seed=seed,
@@ -126,13 +132,24 @@ def evaluate(
     return records
 
 
-def chosen_models(methods: str | Sequence[str | Model]) -> list[Model]:
-    """The models that are meant by "all", by names separated by commas, or by a sequence."""
+def chosen_models(
+    methods: str | Sequence[str | Model], dimensions: int | str | None = None
+) -> list[Model]:
+    """The models that are meant by "all", by names separated by commas, or by a sequence.
+
+    `dimensions` is for sift among them.
+    """
     if isinstance(methods, str):
         methods = list(MODELS) if methods == "all" else [m.strip() for m in methods.split(",")]
     if not isinstance(methods, Sequence) or not methods:
         raise RequestError(f"no method given; the methods are {', '.join(MODELS)}")
-    return [as_model(entry) for entry in methods]
+    models = [as_model(entry) for entry in methods]
+    if dimensions is None:
+        return models
+    if not any(isinstance(each, Sift) for each in models):
+        return [with_dimensions(each, dimensions) for each in models]  # refused
+    return [with_dimensions(each, dimensions) if isinstance(each, Sift) else each
+            for each in models]  # fmt: skip
 
 
 def _record(

@@ -85,3 +85,21 @@ def as_model(method: str | Model) -> Model:
     if isinstance(method, Model):
         return method
     raise RequestError(f"method must be a name or a model, not {method!r}")
+
+
+def with_dimensions(chosen: Model, dimensions: Any) -> Model:
+    """Return the model with a number of dimensions, or "auto"; None leaves it as it is.
+
+    Examples
+    --------
+    >>> with_dimensions(Sift(), "2").dimensions
+    2
+    """
+    if dimensions is None:
+        return chosen
+    if not isinstance(chosen, Sift):
+        raise RequestError(
+            f"{chosen.name} has one dimension; --dimensions (dimensions=) is for sift"
+        )
+    digits = isinstance(dimensions, str) and dimensions.isdecimal()
+    return dataclasses.replace(chosen, dimensions=int(dimensions) if digits else dimensions)

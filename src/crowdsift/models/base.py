@@ -392,12 +392,14 @@ class Model(ABC):
         tie: NDArray[np.float64],
         side: NDArray[np.float64] | float = 0.0,
         side_variance: NDArray[np.float64] | float = 0.0,
+        offset: NDArray[np.float64] | float = 0.0,
     ) -> Outcomes:
         """P(win), P(tie) and P(loss) of the first item; arrays that broadcast.
 
         `tie` is the workers' parameter in the column `tie_column`: here, where a tie counts as
         half a win, the rate of ties. `side` and `side_variance` are mean and variance of a side
-        bias, for models that predict with one; here it is not used. Which item stands on which
+        bias, for models that predict with one, and `offset` is what other dimensions add to the
+        log odds; here they are not used. Which item stands on which
         side is unknown: both placements are equally likely.
         """
         return half_win(self.probability(difference, reliability), tie)

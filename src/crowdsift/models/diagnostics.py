@@ -11,6 +11,7 @@ class Kind(StrEnum):
 
     CONVERGENCE = "convergence"  # the method stopped before its tolerance
     SIGN = "sign"  # which end of the scores is up is not settled
+    DIRECTION = "direction"  # voters agree on no direction: there is no common ranking
     GOLD = "gold"  # known pairs and scores do not go together
     INFORMATION = "information"  # the votes hold none, or none about workers
     ISLANDS = "islands"  # items without a chain of votes between them

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -72,8 +72,28 @@ class DimensionEstimate:
 
     def of(self, count: int) -> DimensionEstimate:
         """Return the estimate without the rows after so many workers, which are gold's."""
-        rows = ("weights", "weight_covariance", "distinct")
-        return replace(self, **{name: getattr(self, name)[:count] for name in rows})
+        return self.by_worker(slice(count))
+
+    def by_worker(self, rows: slice | NDArray[np.intp]) -> DimensionEstimate:
+        """Return the estimate with these rows of workers, in their order."""
+        names = ("weights", "weight_covariance", "distinct")
+        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+
+    def with_strangers(self) -> DimensionEstimate:
+        """Return the estimate with a last worker and a last item, of code -1, without votes."""
+        own, D = self.weights[:1], self.count
+        more = {
+            "positions": np.zeros((1, D)),
+            "position_covariance": np.eye(D)[None],
+            "weights": np.broadcast_to(self.mean, own.shape),
+            "weight_covariance": (self.covariance + self.mean_covariance)[None],
+            "distinct": np.full(1, 0.5),
+            "component_size": np.full(1, len(self.positions) + 1),
+        }
+        joined: dict[str, Any] = {
+            name: np.concatenate([getattr(self, name), row]) for name, row in more.items()
+        }
+        return replace(self, **joined)
 
     def mirrored(self) -> DimensionEstimate:
         """Return the estimate with the sign of axis 0 turned."""

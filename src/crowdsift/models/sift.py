@@ -164,6 +164,13 @@ class Sift(Model):
             "dependent votes": dependent,
         }
         refuse_combinations(name for name, is_asked in asked.items() if is_asked)
+        most = max(min(votes.n_items - 1, votes.n_workers), 1)
+        if isinstance(self.dimensions, int) and self.dimensions > most:
+            raise RequestError(
+                f"{self.dimensions} dimensions need more items than that and as many workers; here "
+                f"are {votes.n_items:,} items and {votes.n_workers:,} workers, which can carry "
+                f"{most}: --dimensions {most} (dimensions={most}) or auto"
+            )
 
     def estimate(self, engine: Engine, progress: Progress | None = None) -> Estimate:
         """Expectation propagation from all starts; informative workers decide the sign."""
@@ -351,11 +358,12 @@ class Sift(Model):
         tie: NDArray[np.float64],
         side: NDArray[np.float64] | float = 0.0,
         side_variance: NDArray[np.float64] | float = 0.0,
+        offset: NDArray[np.float64] | float = 0.0,
     ) -> Outcomes:
-        """Those of Rao and Kupper for z = βd ± γ, each item on either side."""
+        """Those of Rao and Kupper for z = βd + offset ± γ, each item on either side."""
         gamma, variance = np.asarray(side), np.asarray(side_variance)
         width = tie if self.ties else np.zeros(1)
-        summary = on_either_side(reliability * difference, width, gamma, variance)
+        summary = on_either_side(reliability * difference + offset, width, gamma, variance)
         return summary if self.ties else half_win(summary.win, tie)
 
 

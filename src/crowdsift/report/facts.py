@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
 # The verdicts in the order in which a report names them, and those that mark votes to doubt.
-VERDICTS = ("reliable", "weak", "undecided", "random", "one-sided", "adversarial")
+VERDICTS = ("reliable", "weak", "distinct", "undecided", "random", "one-sided", "adversarial")
 FLAGGED = ("random", "one-sided", "adversarial")
 _LEAST = 4.0  # votes on a pair
 _Z = 1.6448536269514722

@@ -45,8 +45,8 @@ _COLOURS = {
     "zero": "#5a6775", "typical": "#5a6775", "ideal": "#5a6775",
     "up": _BLUE, "same": _GREY, "down": _RED,
     "dot v-reliable": _BLUE, "dot v-weak": "#5fa3d9", "dot v-undecided": _GREY,
-    "dot v-random": "#d98500", "dot v-one-sided": "#8a55b3", "dot v-adversarial": _RED,
-    "dot v-none": "#5a6775",
+    "dot v-distinct": "#1f8a5b", "dot v-random": "#d98500", "dot v-one-sided": "#8a55b3",
+    "dot v-adversarial": _RED, "dot v-none": "#5a6775",
 }  # fmt: skip
 _LONGEST = 36
 

@@ -28,6 +28,7 @@ _SHOWN = 10
 _STYLES = {
     "reliable": "green",
     "weak": "yellow",
+    "distinct": "cyan",
     "random": "red",
     "adversarial": "bold red",
     "one-sided": "magenta",
@@ -235,7 +236,7 @@ def _worker_table(fit: Fit, width: int) -> tuple[str, Table]:
     result = result.replace(" undecided", " undecided (their votes count)")
     more = f"; {_SHOWN} of the {words.count(len(rows))} to look at" if len(rows) > _SHOWN else ""
     # The harm a worker can do grows with the votes.
-    severity = {"adversarial": 0, "one-sided": 1, "random": 2, "weak": 3}
+    severity = {"adversarial": 0, "one-sided": 1, "random": 2, "distinct": 3, "weak": 4}
     rows.sort(key=lambda row: (severity[row["verdict"]], -row["comparisons"]))
     rows = rows[:_SHOWN]
     columns = {

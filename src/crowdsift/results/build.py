@@ -23,12 +23,13 @@ from crowdsift.numeric.distributions import (
 from crowdsift.results.feature_table import coefficient_table
 from crowdsift.results.fit import Fit, Posterior
 from crowdsift.results.ranking import rank_limits, ranks, table_order
-from crowdsift.results.sign import votes_on_gold
+from crowdsift.results.sign import gold_to_check, votes_on_gold
 from crowdsift.results.summary import diagnose, separation_of, summary
 from crowdsift.results.tables import Table, whole
 from crowdsift.results.verdicts import (
     MIN_SIDE_INFORMATION,
     agreement,
+    class_shares,
     shares,
     side_information,
     suggestions,
@@ -94,6 +95,10 @@ class FitBuilder:
         result = summary(self, found, needed, passes, time.perf_counter() - started)
         separated = separation_of(items, self.model.name, self.level)
         result["separation_reliability"] = None if separated is None else separated.reliability
+        nothing = {each.kind for each in found} & {Kind.INFORMATION, Kind.DIRECTION}
+        alone = self.known is None and len(workers["worker"]) > 1 and self.model.name == "sift"
+        if alone and separated is not None and not nothing:
+            result["gold_to_check"] = gold_to_check(separated.reliability)
         quantiles, points, apart = estimate.workers.quantiles, estimate.points, estimate.in_context
         return Fit(
             item_table=items,
@@ -116,6 +121,7 @@ class FitBuilder:
                 None if quantiles is None else _single(quantiles),
                 None if points is None else _rounded(points),
                 None if apart is None else apart._replace(points=_rounded(apart.points)),
+                estimate.dimensions,
             ),
             resources=self.resources,
         )
@@ -229,6 +235,10 @@ def item_table(fitted: FitBuilder) -> Table:
     }
     if estimate.covariates is not None and estimate.covariates.names:
         columns["score_as_is"] = estimate.covariates.as_they_are(estimate.scores)
+    if estimate.dimensions is not None:
+        from crowdsift.results.dimensions import position_columns
+
+        columns |= position_columns(estimate.dimensions, fitted.level, count == 0)
     if (counted.flags != "").any():
         columns["flag"] = counted.flags
     return Table({name: column[fitted.order] for name, column in columns.items()})
@@ -271,6 +281,10 @@ def worker_table(fitted: FitBuilder) -> Table:
     if votes.elsewhere is not None:
         decided = fitted.votes.loads[:m]
     extra = {**result.extra, **_judged(fitted, table, left_share, decided)}
+    if fitted.estimate.dimensions is not None and m:
+        from crowdsift.results.dimensions import weight_columns
+
+        extra |= weight_columns(fitted.estimate.dimensions, fitted.level)
     if votes.has_workers and votes.sides_known and votes.elsewhere is None:
         extra["left_share"] = left_share
     if votes.has_workers and votes.ties_are_outcomes:
@@ -334,6 +348,7 @@ def _judged(
         "suggestion": np.full(count, "pay", dtype=object),
         "p_above_random": above,
     }
+    found = fitted.estimate.dimensions
     if evidence is None or typical is None:
         evidence, typical, masses = _by_votes(fitted)
         adversarial, random, reliable = masses[:, :3].T
@@ -341,20 +356,24 @@ def _judged(
             sided = masses[:, 3]
     else:
         assert result.quantiles is not None
-        adversarial, random, reliable = shares(
-            quantile_distribution(result.quantiles - level), typical
-        )
         if result.one_sided is not None:
             sided = columns["p_ignores_items"] = np.minimum(result.one_sided, 1.0)
-    if _nothing_known(fitted) or (
-        fitted.known is None and not (table["lower"] > level).any()
-    ):  # nobody to measure by
+        if found is None:
+            adversarial, random, reliable = shares(
+                quantile_distribution(result.quantiles - level), typical
+            )
+        else:  # a reliability of 0 is no sign of random votes in other dimensions
+            if not found.has_common:  # then a mirrored worker is as good as any other
+                evidence = np.column_stack([np.full(count, -np.inf), evidence[:, 1:]])
+            adversarial, random, reliable = class_shares(evidence[:, :3]).T * (1.0 - sided)
+    alone = fitted.known is None and found is None and not (table["lower"] > level).any()
+    if _nothing_known(fitted) or alone:  # nobody to measure by
         return columns
     right = 1.0 if fitted.stated_sign is None else fitted.stated_sign.probability
     useful = right * reliable + (1.0 - right) * adversarial  # with the other sign these are useful
     words = words_of(
         evidence, useful, typical, intervals, decided, table["agreement"], left_share,
-        _one_sided(fitted),
+        _one_sided(fitted), None if found is None else found.distinct,
     )  # fmt: skip
     sure = {"random": random, "one-sided": sided, "adversarial": adversarial}
     suggestion = suggestions(words, sure, table["comparisons"].astype(np.float64), above)

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from crowdsift.io.items import GoldLabels
     from crowdsift.models.base import ContextPoints, SavedSites, WorkerPoints
     from crowdsift.models.diagnostics import Diagnostic
+    from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.models.feature_weights import FeatureEstimate
     from crowdsift.report import Report
     from crowdsift.votes.comparisons import Comparisons
@@ -59,7 +60,7 @@ class Posterior:
     alone.
     `points` stand for the joint posterior of reliability, tie width and side bias, where there
     is one; where workers differ by context, for a context in which they were not seen, and
-    `in_context` for the others.
+    `in_context` for the others. `dimensions` are there if there are several.
     """
 
     items: NDArray[np.object_]
@@ -68,6 +69,7 @@ class Posterior:
     quantiles: NDArray[np.float64] | None = None
     points: WorkerPoints | None = None
     in_context: ContextPoints | None = None
+    dimensions: DimensionEstimate | None = None
 
     def difference_sd(
         self, first: NDArray[np.int64], second: NDArray[np.int64]

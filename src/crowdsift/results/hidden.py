@@ -138,9 +138,11 @@ def _posterior(
 ) -> Posterior:
     """Return the posterior with its rows of workers in the new order."""
     quantiles, points, apart = posterior.quantiles, posterior.points, posterior.in_context
+    found = posterior.dimensions
     return replace(
         posterior,
         quantiles=None if quantiles is None else quantiles[order],
         points=None if points is None else WorkerPoints(*(rows[order] for rows in points)),
         in_context=None if apart is None else apart._replace(worker=code[apart.worker].astype(int)),
+        dimensions=None if found is None else found.by_worker(order),
     )

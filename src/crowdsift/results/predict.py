@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
     from crowdsift.models import Model
     from crowdsift.models.base import WorkerPoints
+    from crowdsift.models.dimensions import DimensionEstimate
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
@@ -35,14 +36,20 @@ if TYPE_CHECKING:
 
 _BLOCK = 4096  # pairs at a time
 _NUMBERS = 16_384  # of workers' points at a time, which stay in the cache
+_MOST_NUMBERS = 50_000_000  # votes of the crowd in several dimensions, predicted one by one
 
 
 class Question(NamedTuple):
-    """A question about votes: differences of scores, codes of workers (-1: the crowd)."""
+    """A question about votes: differences of scores, codes of workers (-1: the crowd).
+
+    `first` and `second` are codes of items, -1 for one without votes, in several dimensions.
+    """
 
     difference: NDArray[np.float64]
     worker: NDArray[np.int64]
     single: bool
+    first: NDArray[np.int64] | None = None
+    second: NDArray[np.int64] | None = None
 
 
 def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Question:
@@ -69,7 +76,13 @@ def question(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "err
         named = [] if fit.worker_table.height == 0 else [each for each in who if each is not None]
         _refuse_unknown(named, known, "worker", "a worker drawn from the crowd")
     single = not is_sequence(first) and not is_sequence(second) and n == 1
-    return Question(padded[a] - padded[b], _in_context(fit, codes, a), single)
+    ends = () if dimensions_of(fit) is None else (np.append(item_codes(fit), -1)[s] for s in (a, b))
+    return Question(padded[a] - padded[b], _in_context(fit, codes, a), single, *ends)
+
+
+def dimensions_of(fit: Fit) -> DimensionEstimate | None:
+    """Return the dimensions of a fit; None where it has one."""
+    return None if fit.posterior is None else fit.posterior.dimensions
 
 
 def labels_of_workers(fit: Fit, worker: Any, key: Any = None) -> list[Any]:
@@ -119,11 +132,18 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.
         draws = draws._replace(width=np.zeros_like(draws.width))
     result = np.empty((3, len(query.difference)))
     n_workers = max(fit.worker_table.height, 1)
+    known = dimensions_of(fit)
     for begin in range(0, result.shape[1], _BLOCK):
         named = begin + np.flatnonzero(query.worker[begin : begin + _BLOCK] >= 0)
         difference, code = query.difference[named][:, None], query.worker[named]
-        parts = model.outcome_probabilities(difference, *(column[code] for column in draws))
+        points, offset = WorkerPoints(*(column[code] for column in draws)), np.zeros((1, 1))
+        if known is not None:
+            points, offset = _shifted(known, query, named, code, points)
+        parts = model.outcome_probabilities(difference, *points, offset=offset)
         result[:, named] = [np.broadcast_to(part, parts[0].shape).mean(axis=1) for part in parts]
+    if known is not None:
+        _by_crowd(known, query, model, WorkerPoints(*(c[:n_workers] for c in draws)), result)
+        return result
     # By anyone of the crowd: the mean over all of it, once for every distance.
     nobody = np.flatnonzero(query.worker < 0)
     apart, place = np.unique(query.difference[nobody], return_inverse=True)
@@ -136,6 +156,40 @@ def outcomes(fit: Fit, query: Question, *, decided: bool = False) -> NDArray[np.
         found[:, some] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
     result[:, nobody] = found[:, place.reshape(-1)]
     return result
+
+
+def _shifted(
+    known: DimensionEstimate, query: Question, rows: Codes, worker: Any, points: WorkerPoints
+) -> tuple[WorkerPoints, Values]:
+    """Return the points with the variance of what other dimensions add, and its mean."""
+    assert query.first is not None
+    assert query.second is not None
+    padded, ends = known.with_strangers(), (query.first[rows], query.second[rows])
+    shape = np.broadcast_shapes(np.shape(worker), ends[0].shape)
+    offset, variance = padded.offsets(*np.broadcast_arrays(np.broadcast_to(worker, shape), *ends))
+    spread = points.side_variance + variance[..., None]
+    return points._replace(side_variance=spread), offset[..., None]
+
+
+def _by_crowd(
+    known: DimensionEstimate, query: Question, model: Model, points: WorkerPoints, result: Values
+) -> None:
+    """Fill in votes of anyone: the mean over all workers, of many pairs over a part of them."""
+    nobody = np.flatnonzero(query.worker < 0)
+    n_workers, n_points = np.broadcast(*points).shape
+    most = max(_MOST_NUMBERS // max(len(nobody), 1), 1)
+    workers = np.arange(n_workers)[:: -(-n_workers // most)]
+    step = -(-n_points // max(most // len(workers), 1))
+    some = WorkerPoints(*(np.broadcast_to(column, (n_workers, n_points))[workers, step // 2 :: step]
+                          for column in points))  # fmt: skip
+    size = max(_NUMBERS * 16 // some.reliability.size, 1)
+    for begin in range(0, len(nobody), size):
+        rows = nobody[begin : begin + size]
+        shifted, offset = _shifted(known, query, rows[:, None], workers, some)
+        parts = model.outcome_probabilities(
+            query.difference[rows, None, None], *shifted, offset=offset
+        )
+        result[:, rows] = [np.broadcast_to(p, parts[0].shape).mean(axis=(1, 2)) for p in parts]
 
 
 def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "error") -> Table:
@@ -165,10 +219,17 @@ def predictions(fit: Fit, first: Any, second: Any, worker: Any, unknown: str = "
     return Table({**table, **dict(zip(("win", "tie", "loss"), all_three, strict=True))})
 
 
-def probabilities(fit: Fit, difference: NDArray[np.float64]) -> NDArray[np.float64]:
-    """P(first over second) by a worker of the crowd, for differences of scores."""
+def probabilities(
+    fit: Fit, difference: NDArray[np.float64], first: Codes | None = None,
+    second: Codes | None = None,
+) -> NDArray[np.float64]:  # fmt: skip
+    """P(first over second) by a worker of the crowd, for differences of scores.
+
+    In several dimensions the codes of the items are needed, too.
+    """
     nobody = np.full(len(difference), -1, np.int64)
-    win, _, loss = outcomes(fit, Question(difference, nobody, single=False), decided=True)
+    query = Question(difference, nobody, False, first, second)
+    win, _, loss = outcomes(fit, query, decided=True)
     return np.asarray(win / (win + loss))
 
 
@@ -356,7 +417,7 @@ def _plain(fit: Fit) -> bool:
     """Whether the posterior is that of the model, in which votes depend on their two items only."""
     beside = fit.summary.get("group_effect"), fit.summary.get("dependent_by")
     apart = fit.posterior is None or fit.posterior.in_context is not None
-    return fit.method == "sift" and not apart and not any(beside)
+    return fit.method == "sift" and not apart and not any(beside) and dimensions_of(fit) is None
 
 
 def _own_votes(

@@ -13,7 +13,7 @@ import numpy as np
 from crowdsift.results.query import model_of
 from crowdsift.results.tables import Table
 from crowdsift.results.verdicts import ACCUSED, MAX_USEFUL, MIN_VOTES
-from crowdsift.results.words import many, percent
+from crowdsift.results.words import count, many, percent
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -38,14 +38,16 @@ TEMPLATES = (
     "{0} of the decided answers chose the left item.",
     "The workers do not settle which end of the ranking is up, so this worker cannot be judged; "
     "pairs with a known answer (gold) would settle it. The answers count like all others.",
+    "The answers are consistent, but they weigh other things than those of most workers.",
+    "{0} of {1} on pairs with a known answer (gold) are right.",
 )
 (_RELIABLE, _WEAK, _RANDOM, _AGAINST, _SIDED, _OPEN, _FACTS, _VOTES, _LEFT,
- _SIGN) = range(len(TEMPLATES))  # fmt: skip
+ _SIGN, _DISTINCT, _GOLD) = range(len(TEMPLATES))  # fmt: skip
 
 # The same for a table whose legend says what the verdicts mean and whose columns hold the rest.
 SHORT = (
     "{0} × typical", "less than typical", "like guessing", "against the others", "mostly {0}",
-    "not settled by {0}", "", "", "", "sign not settled",
+    "not settled by {0}", "", "", "", "sign not settled", "weighs other things", "gold: {0} of {1}",
 )  # fmt: skip
 
 _LOPSIDED = 0.8  # a share of one side worth a word
@@ -117,7 +119,9 @@ def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list
     names = ("verdict", "reliability", "comparisons", "agreement")
     columns = (table[name].tolist() for name in names)
     typical = typical_reliability(table, level)
-    plain = {"weak": Reason(_WEAK), "random": Reason(_RANDOM), "adversarial": Reason(_AGAINST)}
+    plain = {"weak": Reason(_WEAK), "random": Reason(_RANDOM), "adversarial": Reason(_AGAINST),
+             "distinct": Reason(_DISTINCT)}  # fmt: skip
+    gold = [table.get(f"gold_{name}", np.zeros(table.height)) for name in ("votes", "agreement")]
     result: list[list[Reason]] = []
     for row, (verdict, reliability, votes, agreed) in enumerate(zip(*columns, strict=True)):
         if not verdict:
@@ -136,6 +140,9 @@ def reasons(table: Table, level: float = 0.0, sign: float | None = None) -> list
         found = [first, facts]
         if votes >= _FEW and max(left[row], 1.0 - left[row]) >= _LOPSIDED:
             found.append(Reason(_LEFT, (percent(left[row]),)))
+        if gold[0][row]:
+            right = float(gold[0][row] * gold[1][row])
+            found.append(Reason(_GOLD, (count(round(right, 1)), many(gold[0][row], "vote"))))
         result.append(found)
     return result
 
@@ -145,8 +152,8 @@ def decisions(fit: Fit) -> Table:
 
     Random, one-sided and adversarial workers get "review". They get "block" if they have at least
     20 votes and that class has a probability of 99 %; a random worker must also have
-    `p_above_random` of at most 75 %. Reliable, weak and undecided workers get "pay". Whether to
-    invite weak workers again is up to you.
+    `p_above_random` of at most 75 %. Reliable, weak, distinct and undecided workers get "pay".
+    Whether to invite weak workers again is up to you.
 
     Parameters
     ----------

@@ -37,6 +37,7 @@ from crowdsift.models import MODELS, model
 from crowdsift.models.base import ContextPoints, SavedSites, WorkerPoints
 from crowdsift.models.covariance import ComponentCovariance
 from crowdsift.models.diagnostics import Diagnostic, Kind
+from crowdsift.models.dimensions import DimensionEstimate, Trial
 from crowdsift.numeric.distributions import half_width
 from crowdsift.results.feature_table import (
     COEFFICIENTS,
@@ -75,8 +76,10 @@ _POPULATION, _OVERALL, SITES = "population.json", "overall.csv", "sites.parquet"
 VOTES, PAIRS, RELIABILITIES = "votes.parquet", "precision.parquet", "reliabilities.parquet"
 GOLD, ROW_IDS = "gold.parquet", "row_ids.parquet"
 CONTEXTS = "context_reliabilities.parquet"
-KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, GOLD, ROW_IDS)
+POSITIONS, WEIGHTS = "positions.parquet", "weights.parquet"  # in several dimensions
+KEPT = (VOTES, PAIRS, RELIABILITIES, CONTEXTS, POSITIONS, WEIGHTS, GOLD, ROW_IDS)
 MOST_VOTES = 2_000_000  # distinct rows, pairs or workers, beyond which a file is not written
+_CROWD = ("mean", "mean_covariance", "covariance")  # of the weights, in the record
 _QUANTILES = "quantile"  # the prefix of the columns of `Posterior.quantiles`
 _DECISIONS, _REASON = "decisions.csv", "reason"
 _OURS = (
@@ -183,6 +186,8 @@ def _loaded(saved: RecordedFolder) -> Fit:
     try:
         check_summary(record)
         types, parameters, trace = (record.pop(k) for k in ("label_types", "parameters", "trace"))
+        if saved.format == 3 and record["method"] == "sift":
+            parameters = {"dimensions": 1, **parameters}
         items, shown = own_scale(_table(saved.read(_ITEMS), types["items"]))
         workers = _without_reasons(_table(saved.read(_WORKERS), types["workers"]))
         _check_tables(record, items, workers)
@@ -546,11 +551,20 @@ _KINDS: dict[str, Check] = {
     "crowd_side": _maybe(_ANY),
     "crowd_side_lower": _maybe(_ANY),
     "crowd_side_upper": _maybe(_ANY),
+    "dimensions": _whole(1),
+    "direction": _one_of("common", "gold", "trusted"),
+    "has_common": _truth,
+    "dimension_names": _list(_maybe(_text)),
+    "trials": _list(
+        _object("dimensions", dimensions=_whole(1), evidence=_maybe(_ANY),
+                left_out_loss=_maybe(_ANY))
+    ),
     "separation_reliability": _maybe(_number(high=1.0)),
     "sign_margin": _maybe(_ANY),
     "sign_probability": _maybe(_SHARE),
     "sign_unsettled": _truth,
     "gold_needed": _maybe(_COUNT),
+    "gold_to_check": _maybe(_COUNT),
     "gold_agree": _maybe(_COUNT),
     "gold_disagree": _maybe(_COUNT),
     "engine": _text,
@@ -609,6 +623,7 @@ _KINDS: dict[str, Check] = {
     "kept": _object(
         votes=_object("sides_known has_workers source", sides_known=_truth, has_workers=_truth,
                       source=_text, reading=_values(lambda _: True), row_ids=_truth),
+        dimensions=_values(_list(_either(_ANY, _list(_ANY)))),
         precision=_object("shift size", shift=_number(0.0, 1e100), size=_number(1e-100, 1e100)),
         taken=_LABELS,
     ),
@@ -656,7 +671,53 @@ def kept_files(fit: Fit) -> tuple[dict[str, bytes], dict[str, Any]]:
         if (apart := posterior.in_context) is not None:
             who = {"worker": apart.worker, "context": apart.context}
             files[CONTEXTS] = parquet_bytes({**who, **_point_columns(apart.points)})
+    if posterior.dimensions is not None:
+        found, details["dimensions"] = _dimension_files(posterior.dimensions)
+        files |= found
     return files, details
+
+
+def _dimension_files(found: DimensionEstimate) -> tuple[dict[str, bytes], dict[str, Any]]:
+    """Return the files of positions and weights, and what the record says of the crowd."""
+    square = (-1, found.count**2)
+    flat = (
+        ("position", found.positions),
+        ("covariance", found.position_covariance.reshape(square)),
+        ("weight", found.weights),
+        ("covariance", found.weight_covariance.reshape(square)),
+    )
+    columns = [{f"{name}{i:03d}": each for i, each in enumerate(rows.T)} for name, rows in flat]
+    places = {**columns[0], **columns[1], "component_size": found.component_size}
+    weights = {**columns[2], **columns[3], "distinct": found.distinct}
+    crowd = {name: getattr(found, name).tolist() for name in _CROWD}
+    return {POSITIONS: parquet_bytes(places), WEIGHTS: parquet_bytes(weights)}, crowd
+
+
+def _dimensions_of(
+    read: Callable[[str], bytes | None], details: dict[str, Any], fit: Fit
+) -> DimensionEstimate | None:
+    """Return the dimensions of a loaded fit; None where there is one, or a file was deleted."""
+    files = [read(POSITIONS), read(WEIGHTS)]
+    if None in files or "dimensions" not in details:
+        return None
+    s, D = fit.summary, int(fit.summary["dimensions"])
+    items, workers = (parquet_columns(content) for content in files if content is not None)
+    kinds = (("position", items, fit.item_table), ("weight", workers, fit.worker_table))
+    parts: list[Any] = []
+    for name, columns, table in kinds:
+        for kind, shape in ((name, (-1, D)), ("covariance", (-1, D, D))):
+            found = _joined(columns, kind, table.height)
+            if found is None:
+                raise ValueError(f"the columns {kind} are missing")
+            parts.append(found.reshape(shape))
+    crowd = [np.array(details["dimensions"][name], np.float64) for name in _CROWD]
+    if [each.shape for each in crowd] != [(D,), (D, D), (D, D)]:
+        raise ValueError("the crowd has another number of dimensions")
+    trials = (Trial(each["dimensions"], *(np.nan if each[name] is None else each[name] for name in
+              ("evidence", "left_out_loss"))) for each in s["trials"])  # fmt: skip
+    parts += [*crowd, s["direction"], s["has_common"], tuple(trials), workers["distinct"],
+              items["component_size"]]  # fmt: skip
+    return DimensionEstimate(*parts)
 
 
 def kept_votes(
@@ -729,7 +790,8 @@ def posterior_of(
     if contexts is not None and points is not None:
         apart = _context_points(parquet_columns(contexts), fit, len(context_codes(labels)))
     known_sd = sd if np.isfinite(sd).any() else None
-    return Posterior(labels, known_sd, covariances, quantiles, points, apart)
+    dimensions = _dimensions_of(read, details, fit)
+    return Posterior(labels, known_sd, covariances, quantiles, points, apart, dimensions)
 
 
 def _context_points(columns: dict[str, NDArray[Any]], fit: Fit, n_contexts: int) -> ContextPoints:

@@ -91,6 +91,7 @@ def summary(
         **crowd_side(fitted),
         **feature_summary(fitted),
         **covariate_summary(fitted),
+        **_dimensions(fitted),
         "seconds": round(seconds, 6),
         "sign_margin": None if sign is None else sign.margin,
         "sign_probability": None if stated is None else stated.probability,
@@ -126,6 +127,11 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
         *island_diagnostics(int(fitted.component.max()) + 1, contexts),
         *one_way_diagnostics(votes.items, fitted.counted.flags),
     ]
+    dimensions, nowhere = estimate.dimensions, []
+    if dimensions is not None and dimensions.direction == "common" and not dimensions.has_common:
+        from crowdsift.results.dimensions import NO_COMMON
+
+        nowhere = [Diagnostic(Kind.DIRECTION, NO_COMMON)]  # and no sign to be settled
     needed, sign = None, fitted.stated_sign
     if fitted.known is not None and fitted.gold is None and len(votes) > MAX_CHECKED_VOTES:
         message = (
@@ -135,10 +141,10 @@ def diagnose(fitted: FitBuilder) -> tuple[list[Diagnostic], int | None]:
         found.append(Diagnostic(Kind.RESOURCES, message))
     if fitted.gold is not None:
         found.extend(gold_diagnostics(model, fitted.gold))
-    elif sign is not None and votes.n_workers > 1:
+    elif sign is not None and votes.n_workers > 1 and not nowhere:
         unsettled, needed = sign_diagnostics(sign, _order_right(fitted))
         found = unsettled + found
-    return [*found, *_unconverged(fitted)], needed
+    return [*nowhere, *found, *_unconverged(fitted)], needed
 
 
 def _unconverged(fitted: FitBuilder) -> list[Diagnostic]:
@@ -173,6 +179,14 @@ def _order_right(fitted: FitBuilder) -> float:
     agreed = np.nan_to_num(fitted.counted.agreement, nan=0.5)
     share = float(np.average(agreed, weights=fitted.votes.loads))
     return max(share, 1.0 - share)
+
+
+def _dimensions(fitted: FitBuilder) -> dict[str, Any]:
+    if fitted.estimate.dimensions is None:
+        return {"dimensions": 1}
+    from crowdsift.results.dimensions import dimension_summary
+
+    return dimension_summary(fitted)
 
 
 def separation_of(table: Table, method: str, level: float) -> Separation | None:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 
 MIN_VOTES = 5.0  # of a worker with another verdict than undecided
 MAX_USEFUL = 0.1  # probability of being informative, above which nobody is accused
+MIN_DISTINCT = 0.9  # probability of weighing mostly other things, of a distinct worker
 LITTLE = 0.5  # of the typical reliability: a worker surely below it is weak, or random
 MIN_SIDE_INFORMATION = 0.5  # share of an unbiased worker's information, below which: one-sided
 ACCUSED = ("random", "one-sided", "adversarial")
@@ -61,6 +62,7 @@ def words_of(
     agreement: Vector,
     left_share: Vector,
     one_sided: NDArray[np.bool_],
+    distinct: Vector | None = None,
 ) -> NDArray[np.object_]:
     """Return a verdict for every worker: the one rule for all methods.
 
@@ -81,6 +83,9 @@ def words_of(
       reliability, or random types explain the votes 3 nats better than informative ones.
     - `reliable`: the interval is above 0, and informative types explain the votes 3 nats better
       than adversarial and random ones.
+    - `distinct`, in several dimensions, before these four: some weights of the dimensions explain
+      the votes 3 nats better than random types, and with 90 % most of what explains them lies
+      outside the reported direction. Nobody whose votes other dimensions explain is accused.
 
     Parameters
     ----------
@@ -100,6 +105,10 @@ def words_of(
         The share of decided votes for the left item (NaN where sides are unknown).
     one_sided
         Whose side bias leaves too little information.
+    distinct
+        In several dimensions, the probability that most of what explains the votes lies outside
+        the reported direction; the evidence of adversarial types is -inf where there is no common
+        direction, since mirrored workers are then as good as others.
 
     Examples
     --------
@@ -125,6 +134,10 @@ def words_of(
     words[follows & (little | by_random)] = "weak"
     words[inside & little & by_random & in_doubt] = "random"
     words[below & against & in_doubt & ~(agreement >= 0.5)] = "adversarial"
+    if distinct is not None:
+        explained = np.maximum(adversarial, informative) - random >= MIN_LOG_BAYES_FACTOR
+        words[explained & (words == "random")] = "undecided"
+        words[explained & (distinct >= MIN_DISTINCT)] = "distinct"
     if evidence.shape[1] > 3:
         ahead = evidence[:, 3] - evidence[:, :3].max(axis=1)
         one_sided = one_sided | ((ahead >= MIN_LOG_BAYES_FACTOR) & in_doubt)
@@ -168,6 +181,15 @@ def shares(below: Distribution, typical: float) -> tuple[Vector, Vector, Vector]
     zone = 0.25 * typical
     adversarial, reliable = below(-zone), 1.0 - below(zone)
     return adversarial, np.clip(1.0 - adversarial - reliable, 0.0, 1.0), reliable
+
+
+def class_shares(evidence: Vector) -> Vector:
+    """Return every worker's probabilities of the classes, whose shares in the crowd are learned."""
+    prior = np.array(_SHARES)[: evidence.shape[1]]
+    logs = np.maximum(evidence, -1e300)
+    weights = _by_em(logs, prior / prior.sum())
+    joint = np.exp(logs - logs.max(axis=1, keepdims=True)) * weights
+    return np.asarray(joint / joint.sum(axis=1, keepdims=True))
 
 
 _STEPS = 2.0 ** np.arange(-3.0, 2.0, 0.5)  # reliabilities of types, in units of a first guess of b
@@ -236,7 +258,11 @@ def _learned(logs: Vector, levels: Vector, guess: float) -> Vector:
     """Return the share of every type in the crowd, by EM with the prior shares."""
     of_class = np.append(_classes(levels, guess), np.full(logs.shape[1] - len(levels), 3))
     prior = np.array(_SHARES)[of_class] / np.bincount(of_class, minlength=4)[of_class]
-    prior /= prior.sum()
+    return _by_em(logs, prior / prior.sum())
+
+
+def _by_em(logs: Vector, prior: Vector) -> Vector:
+    """Return the shares of components of a mixture, by the log-likelihood of every worker."""
     some = logs[:: -(-len(logs) // _LEARNED_FROM)]
     likelihood = np.exp(some - some.max(axis=1, keepdims=True))
     weights = prior

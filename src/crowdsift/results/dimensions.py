@@ -1,0 +1,197 @@
+"""Dimensions of a fit in tables, in the summary and in words.
+
+A dimension after the first is something that workers weigh differently. Its sign is arbitrary.
+"""
+
+from __future__ import annotations
+
+from math import isfinite
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.numeric.distributions import limits
+from crowdsift.results.sign import SHARED_ERROR
+from crowdsift.results.words import count, item_label, label, many, shortened
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from numpy.typing import NDArray
+
+    from crowdsift.models.dimensions import DimensionEstimate
+    from crowdsift.numeric import Vector
+    from crowdsift.results.build import FitBuilder
+    from crowdsift.results.fit import Fit
+
+_NAMED = 3  # items and workers in a sentence
+_LONGEST = 40  # characters of a label in a sentence
+_CORRELATED = 0.5  # correlation from which on a dimension is named by a feature or a covariate
+_MOST_FEATURES = 1_000  # among which names are looked for
+_DIRECTIONS = {
+    "common": "Scores are positions along the direction on which voters agree",
+    "gold": "Scores are positions along the direction of the gold pairs",
+    "trusted": "Scores are positions along the direction of the trusted votes",
+}
+NO_COMMON = (
+    "there is no common ranking: voters agree on no direction. Scores are positions along one of "
+    "the dimensions in which voters differ, not an order on which they agree; gold pairs (--gold, "
+    "gold=) would say which direction is wanted"
+)
+
+
+def position_columns(
+    found: DimensionEstimate, level: float, unseen: NDArray[np.bool_]
+) -> dict[str, Vector]:
+    """Return the positions of items with intervals, which items without votes do not have."""
+    columns = _columns("position", found.positions, found.position_covariance, level)
+    return {
+        name: np.where(unseen & name.endswith(("_lower", "_upper")), np.nan, values)
+        for name, values in columns.items()
+    }
+
+
+def weight_columns(found: DimensionEstimate, level: float) -> dict[str, Vector]:
+    """Return the weights of workers with intervals, and the probability of being distinct."""
+    columns = _columns("weight", found.weights, found.weight_covariance, level)
+    return {"p_distinct": found.distinct, **columns}
+
+
+def _columns(kind: str, mean: Vector, covariance: Vector, level: float) -> dict[str, Vector]:
+    columns: dict[str, Vector] = {}
+    for axis in range(1, mean.shape[1]):
+        ends = limits(mean[:, axis], np.sqrt(covariance[:, axis, axis]), level)
+        names = (f"{kind}_{axis + 1}{end}" for end in ("", "_lower", "_upper"))
+        columns |= dict(zip(names, (mean[:, axis], *ends), strict=True))
+    return columns
+
+
+def dimension_summary(fitted: FitBuilder) -> dict[str, Any]:
+    """Return what `summary.json` says of dimensions."""
+    found = fitted.estimate.dimensions
+    assert found is not None
+    return {
+        "dimensions": found.count,
+        "direction": found.direction,
+        "has_common": bool(found.has_common),
+        "dimension_names": _names(fitted, found),
+        "trials": [
+            {name: value if isfinite(value) else None for name, value in each._asdict().items()}
+            for each in found.trials
+        ],
+    }
+
+
+def _names(fitted: FitBuilder, found: DimensionEstimate) -> list[str | None]:
+    """Return what each dimension after the first correlates with; None where nothing is known."""
+    known = [(name, values) for name, values in _item_values(fitted) if values.std() > 0.0]
+    names: list[str | None] = []
+    for axis in range(1, found.count):
+        at = found.positions[:, axis]
+        r = [float(np.corrcoef(at, values)[0, 1]) if at.std() else 0.0 for _, values in known]
+        best = int(np.argmax(np.abs(r))) if r else -1
+        clear = best >= 0 and abs(r[best]) >= _CORRELATED
+        names.append(f"{'more' if r[best] > 0 else 'less'} {known[best][0]}" if clear else None)
+    return names
+
+
+def _item_values(fitted: FitBuilder) -> Iterator[tuple[str, Vector]]:
+    """Yield features of items, and covariates of votes as means over an item's votes."""
+    votes = fitted.votes
+    blocks = () if votes.item_features is None else votes.item_features.blocks
+    for block in blocks:
+        if len(block.names) <= _MOST_FEATURES and block.kind != "ngrams":
+            yield from zip(block.names, block.values.T.astype(np.float64), strict=True)
+    if votes.features is not None:
+        k = votes.n_items
+        number = np.bincount(votes.first, minlength=k) + np.bincount(votes.second, minlength=k)
+        for name, column in zip(votes.feature_names, votes.features.T, strict=True):
+            total = np.bincount(votes.first, column, k) - np.bincount(votes.second, column, k)
+            yield name, total / np.maximum(number, 1)
+
+
+def direction_sentence(fit: Fit) -> str:
+    """Return which direction is reported; empty where there is one dimension."""
+    s = fit.summary
+    if s.get("dimensions", 1) == 1:
+        return ""
+    if not has_ranking(fit):
+        return f"{NO_COMMON[0].upper()}{NO_COMMON[1:]}."
+    others = many(s["dimensions"] - 1, "further dimension")
+    return f"{_DIRECTIONS[s['direction']]}; workers also weigh {others}."
+
+
+def has_ranking(fit: Fit) -> bool:
+    """Return whether the scores of a fit are a ranking on which somebody agrees."""
+    s = fit.summary
+    return bool(s.get("has_common", True) or s["direction"] != "common")
+
+
+def dimension_sentences(fit: Fit) -> list[str]:
+    """Return a sentence per further dimension: who weighs it, which items gain, what it is worth.
+
+    Who weighs it are the workers whose interval of the weight does not hold 0.
+    """
+    summary, sentences = fit.summary, []
+    losses = {each["dimensions"]: each["left_out_loss"] for each in summary.get("trials", ())}
+    for number in range(2, summary.get("dimensions", 1) + 1):
+        name = summary["dimension_names"][number - 2]
+        text = f"Dimension {number}{f' ({name})' if name else ''}: {_who(fit, number)}"
+        before, after = losses.get(number - 1), losses.get(number)
+        if before is not None and after is not None:
+            text += (
+                f" With {count(number)} dimensions instead of {count(number - 1)} the log loss of "
+                f"left-out votes is {after:.4f} instead of {before:.4f}."
+            )
+        sentences.append(text)
+    return sentences
+
+
+def _who(fit: Fit, number: int) -> str:
+    """Return who weighs a dimension, and which items they prefer to which."""
+    items, workers = fit.item_table, fit.worker_table
+    at = items[f"position_{number}"].astype(np.float64)
+    up = workers[f"weight_{number}_lower"] > 0.0
+    down = workers[f"weight_{number}_upper"] < 0.0
+    if down.sum() > up.sum():
+        up, down, at = down, up, -at
+    order = np.argsort(-at, kind="stable")
+    most = min(_NAMED, len(at) // 2)
+    names = [shortened(item_label(each, fit.summary.get("by")), _LONGEST) for each in fit.labels]
+    high, low = (_listed([names[i] for i in some]) for some in (order[:most], order[::-1][:most]))
+    if not up.any():
+        return f"no worker clearly weighs it; it sets {high} apart from {low}."
+    size = np.abs(workers[f"weight_{number}"].astype(np.float64))
+    first = np.flatnonzero(up)[np.argsort(-size[up], kind="stable")]
+    who = [shortened(label(workers["worker"][row]), _LONGEST) for row in first[:_NAMED].tolist()]
+    more = f" and {many(len(first) - _NAMED, 'other')}" if len(first) > _NAMED else ""
+    other = f", {many(int(down.sum()), 'worker')} the other way round" if down.any() else ""
+    favour = "gives" if len(first) == 1 else "give"
+    return (
+        f"{count(len(first))} of {many(workers.height, 'worker')} ({_listed(who, not more)}{more}) "
+        f"{favour} more to {high} than to {low}{other}."
+    )
+
+
+def _listed(names: list[str], end: bool = True) -> str:
+    if len(names) < 2 or not end:
+        return ", ".join(names)
+    return f"{', '.join(names[:-1])} and {names[-1]}"
+
+
+def gold_sentence(fit: Fit) -> str:
+    """Return what is known of errors that workers share; empty where nothing is said."""
+    s = fit.summary
+    if s.get("gold_to_check"):
+        return (
+            "Errors that most workers share cannot be seen from votes alone: about "
+            f"{s['gold_to_check']} gold pairs drawn at random would reveal one that puts "
+            f"{100 * SHARED_ERROR:.0f} % of the pairs into the wrong order."
+        )
+    total = (s.get("gold_agree") or 0) + (s.get("gold_disagree") or 0)
+    if s.get("method") != "sift" or not total:
+        return ""
+    return (
+        f"Probabilities are about the order that the gold pairs follow: of {many(total, 'pair')} "
+        f"left out of the fit {count(s['gold_agree'])} came out in the right order."
+    )

@@ -1,0 +1,289 @@
+"""Dimensions downstream of a fit, from estimates made by hand: tables, verdicts, words, folders."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from torture import sentences
+
+import crowdsift
+from crowdsift import Comparisons, RequestError, Sift, cli
+from crowdsift.checks.leftout import predicted_probability
+from crowdsift.engines.grid import WorkerPoints
+from crowdsift.models.base import Estimate, WorkerEstimate
+from crowdsift.models.dimensions import DimensionEstimate, Trial
+from crowdsift.results.build import FitBuilder
+from crowdsift.results.dimensions import (
+    dimension_sentences,
+    direction_sentence,
+    gold_sentence,
+)
+from crowdsift.results.sign import gold_to_check
+from crowdsift.solvers.convergence import StoppingRule
+
+ITEMS, WORKERS = 6, 8
+NONE = np.zeros((WORKERS, 64))
+
+
+def votes(seed: int = 1) -> Comparisons:
+    """Votes by the weights and positions of `dimensions`, 80 a worker."""
+    rng, known = np.random.default_rng(seed), dimensions()
+    first = rng.integers(ITEMS, size=80 * WORKERS)
+    second = (first + rng.integers(1, ITEMS, size=80 * WORKERS)) % ITEMS
+    worker = np.repeat(np.arange(WORKERS), 80)
+    z = ((known.positions[first] - known.positions[second]) * known.weights[worker]).sum(axis=1)
+    return Comparisons.from_arrays(
+        [f"i{i}" for i in first], [f"i{i}" for i in second], worker=[f"w{s}" for s in worker],
+        outcome=(rng.random(len(z)) < 1 / (1 + np.exp(-z))).astype(float),
+    )  # fmt: skip
+
+
+def dimensions(**changes) -> DimensionEstimate:
+    """Six workers follow axis 0, the last two axis 1, one each way."""
+    x = np.stack([np.linspace(1, -1, ITEMS), np.resize([1.0, -1.0], ITEMS)], axis=1)
+    a = np.stack([[2.0] * 6 + [0.0, 0.0], [0.0] * 6 + [2.0, -1.0]], axis=1)
+    one = 0.01 * np.eye(2)
+    made = DimensionEstimate(
+        positions=x, position_covariance=np.tile(one, (ITEMS, 1, 1)),
+        weights=a, weight_covariance=np.tile(one, (WORKERS, 1, 1)),
+        mean=np.array([1.5, 0.1]), mean_covariance=one, covariance=np.diag([0.5, 1.0]),
+        direction="common", has_common=True,
+        trials=(Trial(1, -300.0, 0.62), Trial(2, -250.0, 0.55), Trial(3, -252.0, np.nan)),
+        distinct=np.array([0.0] * 6 + [0.97, 0.95]), component_size=np.full(ITEMS, ITEMS),
+    )  # fmt: skip
+    return replace(made, **changes)
+
+
+def estimate(found: DimensionEstimate | None = None, classes=None) -> Estimate:
+    found = found or dimensions()
+    beta = found.weights[:, 0]
+    if classes is None:
+        classes = np.tile([-20.0, -8.0, 0.0], (WORKERS, 1))
+    rule = StoppingRule("change", 1e-3, 9)
+    rule.history.append(1e-4)
+    spread = beta[:, None] + 0.1 * np.linspace(-1.6, 1.6, 64)
+    return Estimate(
+        scores=found.positions[:, 0], log_likelihood=-300.0, rule=rule, trace=[-300.0],
+        score_sd=np.full(ITEMS, 0.1), theta=spread,
+        points=WorkerPoints(spread, NONE, NONE, NONE),
+        workers=WorkerEstimate(
+            reliability=beta, reliability_sd=np.full(WORKERS, 0.1), reliability_lower=beta - 0.16,
+            reliability_upper=beta + 0.16, quantiles=spread, typical=2.0,
+            class_evidence=np.asarray(classes, float),
+        ),
+        details={"pair_effect": 0.0}, dimensions=found, component=np.zeros(ITEMS, np.uint32),
+    )  # fmt: skip
+
+
+def fit(found: DimensionEstimate | None = None, classes=None) -> crowdsift.Fit:
+    return FitBuilder(votes(), Sift(), estimate(found, classes), threads=1).build(1.0, 0.0)
+
+
+def test_tables_hold_positions_and_weights():
+    made, known = fit(), dimensions()
+    code = [int(item[1:]) for item in made.item_table["item"]]
+    np.testing.assert_array_equal(made.item_table["position_2"], known.positions[code, 1])
+    half = 1.6448536 * 0.1
+    np.testing.assert_allclose(
+        made.item_table["position_2_upper"] - made.item_table["position_2"], half
+    )
+    np.testing.assert_array_equal(made.worker_table["weight_2"], known.weights[:, 1])
+    np.testing.assert_allclose(
+        made.worker_table["weight_2"] - made.worker_table["weight_2_lower"], half
+    )
+    summary = made.summary
+    assert (summary["dimensions"], summary["direction"], summary["has_common"]) == (
+        2,
+        "common",
+        True,
+    )
+    assert [each["left_out_loss"] for each in summary["trials"]] == [0.62, 0.55, None]
+
+
+def test_workers_explained_by_another_dimension_are_distinct_and_paid():
+    made = fit()
+    assert made.worker_table["verdict"].tolist() == ["reliable"] * 6 + ["distinct"] * 2
+    assert set(made.decisions()["suggestion"]) == {"pay"}
+    text = made.decisions()["reason"][-1]
+    assert text.startswith("The answers are consistent, but they weigh other things")
+
+
+@pytest.mark.parametrize(
+    ("evidence", "distinct", "expected"),
+    [
+        ((-20.0, -8.0, 0.0), 0.89, "undecided"),  # not clear where it lies
+        ((-20.0, -2.9, 0.0), 0.97, "undecided"),  # not explained
+        ((0.0, -8.0, -5.0), 0.97, "distinct"),  # mirrored, but along another dimension
+        ((-20.0, 0.0, -4.0), 0.97, "random"),
+    ],
+)
+def test_the_rule_of_distinct(evidence, distinct, expected):
+    probability = dimensions().distinct.copy()
+    probability[-1] = distinct
+    classes = np.tile([-20.0, -8.0, 0.0], (WORKERS, 1))
+    classes[-1] = evidence
+    made = fit(dimensions(distinct=probability), classes)
+    assert made.worker_table["verdict"][-1] == expected
+
+
+def test_without_a_common_direction_nobody_is_adversarial_and_nothing_is_a_ranking():
+    weights = dimensions().weights.copy()
+    weights[:3, 0] = -2.0  # as many for as against
+    classes = np.array([[0.0, -8.0, -8.0]] * 3 + [[-8.0, -8.0, 0.0]] * 3 + [[0.0, -8.0, 0.0]] * 2)
+    made = fit(dimensions(weights=weights, has_common=False), classes)
+    assert "adversarial" not in made.worker_table["verdict"]
+    assert made.warnings[0].startswith("there is no common ranking")
+    assert direction_sentence(made).startswith("There is no common ranking")
+    assert not gold_sentence(made)
+    gold = fit(dimensions(weights=weights, has_common=False, direction="gold"), classes)
+    assert "gold pairs" in direction_sentence(gold)
+    assert not any("no common ranking" in each for each in gold.warnings)
+
+
+def test_sentences_say_who_weighs_a_dimension_and_what_it_is_worth():
+    (text,) = dimension_sentences(fit())
+    assert "1 of 8 workers (w6) gives more to i0, i2 and i4 than to i5, i3 and i1" in text
+    assert "1 worker the other way round" in text
+    assert "0.5500 instead of 0.6200" in text
+    assert direction_sentence(fit()) == (
+        "Scores are positions along the direction on which voters agree; workers also weigh "
+        "1 further dimension."
+    )
+
+
+def test_no_sentence_contradicts_the_tables():
+    sentences.check(fit())
+    sentences.check(fit(dimensions(has_common=False)))
+
+
+def test_a_dimension_is_named_by_the_covariate_it_follows():
+    given = votes()
+    at = dimensions().positions[:, 1]
+    column = at[given.first] - at[given.second]
+    named = replace(
+        given, features=column[:, None].astype(np.float32), feature_names=("chars",)
+    )  # fmt: skip
+    made = FitBuilder(named, Sift(), estimate(), threads=1).build(1.0, 0.0)
+    assert made.summary["dimension_names"] == ["more chars"]
+    assert dimension_sentences(made)[0].startswith("Dimension 2 (more chars): ")
+
+
+def test_gold_to_check_is_the_divergence_of_the_two_shares():
+    rng = np.random.default_rng(1)
+    for reliability in (0.3, 0.7, 0.95):
+        true, other = rng.normal(0, 1, (2, 200_000))
+        seen = np.sqrt(reliability) * true + np.sqrt(1 - reliability) * other
+        q = np.mean(np.sign(true) == np.sign(seen))  # differences of Gaussian scores
+        p = q - 0.2
+        nats = p * np.log(p / q) + (1 - p) * np.log((1 - p) / (1 - q))
+        assert gold_to_check(reliability) == pytest.approx(3.0 / nats, abs=1.1)
+    assert f"{fit().summary['gold_to_check']} gold pairs" in gold_sentence(fit())
+
+
+def plain_probability(known: DimensionEstimate, beta, worker: int, i: int, j: int) -> float:
+    """σ(βd + offset), smoothed by the variance of the offset, averaged over β."""
+    offset, variance = (float(x) for x in known.offsets(worker, i, j))
+    z = beta[worker] * (known.positions[i, 0] - known.positions[j, 0]) + offset
+    return float(np.mean(1 / (1 + np.exp(-z / np.sqrt(1 + np.pi * variance / 8)))))
+
+
+def test_predictions_use_the_offsets():
+    made, known = fit(), dimensions()
+    beta = np.asarray(made.posterior.points.reliability)
+    for worker, i, j in ((0, 0, 5), (6, 0, 1), (7, 0, 1), (7, 4, 3)):
+        expected = plain_probability(known, beta, worker, i, j)
+        found = made.predict(f"i{i}", f"i{j}", f"w{worker}")
+        assert found == pytest.approx(expected, abs=1e-8)
+        outcomes = made.predict_outcomes(f"i{i}", f"i{j}", f"w{worker}")
+        assert outcomes["win"][0] == pytest.approx(expected, abs=1e-8)
+    crowd = np.mean([plain_probability(known, beta, s, 0, 1) for s in range(WORKERS)])
+    assert made.predict("i0", "i1") == pytest.approx(crowd, abs=1e-8)
+    place = made.labels.index
+    matrix = made.win_matrix()
+    assert matrix[place("i0"), place("i1")] == pytest.approx(crowd, abs=1e-8)
+    assert matrix[place("i1"), place("i0")] == pytest.approx(1 - crowd, abs=1e-8)
+    assert 0 < made.predict("i0", "new", "who", unknown="prior") < 1
+
+
+def test_left_out_votes_are_predicted_with_the_offsets():
+    known, given = dimensions(), votes()
+    found = estimate()
+    p = predicted_probability(given, Sift(), found)
+    row = int(np.flatnonzero(given.worker_codes() == 6)[0])
+    i, j = int(given.first[row]), int(given.second[row])
+    offset, variance = (float(x) for x in known.offsets(6, i, j))
+    beta = found.points.reliability[6]
+    z = beta * (known.positions[i, 0] - known.positions[j, 0]) + offset
+    v = beta**2 * 2 * 0.1**2 + variance
+    assert p[row] == pytest.approx(
+        np.mean(1 / (1 + np.exp(-z / np.sqrt(1 + np.pi * v / 8)))), abs=1e-8
+    )
+
+
+def test_a_saved_fit_keeps_its_dimensions(tmp_path: Path):
+    made = fit()
+    made.save(tmp_path / "fit")
+    loaded = crowdsift.load(tmp_path / "fit")
+    known, back = made.posterior.dimensions, loaded.posterior.dimensions
+    for name in ("positions", "position_covariance", "weights", "weight_covariance", "mean",
+                 "mean_covariance", "covariance", "distinct", "component_size"):  # fmt: skip
+        np.testing.assert_array_equal(getattr(back, name), getattr(known, name))
+    assert back.trials[:2] == known.trials[:2]
+    assert np.isnan(back.trials[2].left_out_loss)
+    pair = ["i0", "i3"], ["i1", "i4"], ["w6", None]
+    np.testing.assert_array_equal(loaded.predict(*pair), made.predict(*pair))
+    assert dimension_sentences(loaded) == dimension_sentences(made)
+    hidden = loaded.hide_workers()
+    order = [int(each[1:]) for each in sorted(made.worker_table["worker"])]
+    assert sorted(hidden.posterior.dimensions.weights[:, 1]) == sorted(known.weights[order, 1])
+    name = hidden.worker_table["worker"][int(np.argmax(hidden.worker_table["weight_2"]))]
+    assert hidden.predict("i0", "i1", name) == made.predict("i0", "i1", "w6")
+
+
+def test_a_folder_of_format_3_loads_and_stays_one_dimensional(tmp_path: Path):
+    shutil.copytree(Path(__file__).parent / "saved_format_3", tmp_path / "old")
+    old = crowdsift.load(tmp_path / "old")
+    assert old.predict("i0", "i3", "w1") == pytest.approx(0.4065088091678903, abs=1e-12)
+    assert old.parameters["dimensions"] == 1
+    assert not direction_sentence(old)
+    old.save(tmp_path / "new")
+    assert '"format": 4' in (tmp_path / "new" / "summary.json").read_text()
+    assert crowdsift.load(tmp_path / "new").parameters["dimensions"] == 1
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"dimensions": "two"}, "a whole number above 0 or 'auto', not 'two'"),
+        ({"dimensions": 0}, "a whole number above 0 or 'auto', not 0"),
+        ({"dimensions": 1.5}, "a whole number above 0 or 'auto', not 1.5"),
+        ({"dimensions": 2, "method": "bora-em"}, "bora-em has one dimension; --dimensions"),
+        ({"dimensions": 6}, "here are 6 items and 8 workers, which can carry 5"),
+    ],
+)
+def test_dimensions_that_are_refused(given, message):
+    with pytest.raises(RequestError, match=message):
+        crowdsift.fit(votes(), given.get("method"), dimensions=given["dimensions"])
+    with pytest.raises(RequestError, match=message):
+        crowdsift.evaluate(
+            votes(), methods=given.get("method", "bt,sift"), dimensions=given["dimensions"]
+        )
+
+
+def test_dimensions_need_workers():
+    with pytest.raises(RequestError, match="bt has one dimension"):
+        crowdsift.fit({"winner": ["a", "b"], "loser": ["b", "c"]}, dimensions=2, workers=False)
+
+
+@pytest.mark.parametrize("command", ["fit", "evaluate"])
+def test_the_command_line_refuses_dimensions_before_it_reads(command, monkeypatch, capsys):
+    name = "--method" if command == "fit" else "--methods"
+    words = ["crowdsift", command, "no-such-file.csv", name, "bt", "--dimensions", "2"]
+    monkeypatch.setattr("sys.argv", words)
+    with pytest.raises(SystemExit):
+        cli.main()
+    assert "bt has one dimension" in capsys.readouterr().err
