@@ -36,12 +36,11 @@ if TYPE_CHECKING:
 
 
 def fit(
-    votes: opt.Votes,
-    method: opt.Method = None, settings: opt.Settings = None, tune: opt.Tune = False,
-    dimensions: opt.Dimensions = None,
-    format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
-    where: opt.Where = None, unique: opt.Unique = None, skip_bad: opt.SkipBad = False,
-    bad_rows: opt.BadRows = None, encoding: opt.Encoding = None, covariates: opt.Covariates = None,
+    votes: opt.Votes, method: opt.Method = None, settings: opt.Settings = None,
+    tune: opt.Tune = False, dimensions: opt.Dimensions = None, format_: opt.FormatName = "auto",
+    columns: opt.Columns = None, values: opt.Values = None, where: opt.Where = None,
+    unique: opt.Unique = None, skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None,
+    encoding: opt.Encoding = None, covariates: opt.Covariates = None,
     features: opt.OldFeatures = None, classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error", gold: opt.Gold = None, by: opt.By = None,
@@ -62,9 +61,7 @@ def fit(
     import crowdsift
 
     given = hyper_parameters(settings or [])
-    model = None if method is None else crowdsift.model(method, **given)
-    if dimensions is not None:
-        _refuse_dimensions(model or crowdsift.Sift(), dimensions)
+    model = _named_model(method, given, dimensions)
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
     _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,
                     decimal_comma=decimal_comma and excel_safe is None)  # fmt: skip
@@ -90,8 +87,7 @@ def fit(
             item_text=item_text, item_features_missing=item_features_missing, gold=gold,
             tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
             level=level, dependent_by=rows, engine=engine, engine_options=resources,
-            threads=threads, seed=seed,
-            progress=progress, memory=memory or "",
+            threads=threads, seed=seed, progress=progress, memory=memory or "",
         )  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
@@ -145,11 +141,15 @@ def _refuse_unused(
     )
 
 
-def _refuse_dimensions(model: Any, dimensions: str | None) -> None:
-    """Refuse a number of dimensions that is none, and methods that have one."""
-    from crowdsift.models import with_dimensions
+def _named_model(method: str | None, given: dict[str, Any], dimensions: str | None) -> Any:
+    """Return the model of a method that was named; refuse dimensions that it cannot have."""
+    import crowdsift
+    from crowdsift.models import as_model
 
-    with_dimensions(model, dimensions)
+    model = None if method is None else crowdsift.model(method, **given)
+    if dimensions is not None:
+        as_model(model or "sift", dimensions)
+    return model
 
 
 def _refuse_targets(

@@ -30,7 +30,7 @@ from crowdsift.fitting.rows import (
 )
 from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import DEFAULT, MODELS, Model, as_model, with_dimensions
+from crowdsift.models import DEFAULT, MODELS, Model, as_model
 from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.numeric.distributions import LEVEL
 from crowdsift.numeric.threads import whole_number, yes_or_no
@@ -151,9 +151,7 @@ def fit(
     ['a', 'b', 'c']
     """
     seed, tune, level = whole_number("seed", seed), yes_or_no("tune", tune), checked_level(level)
-    model = as_model(DEFAULT if method is None else method)
-    if dimensions is not None:
-        model = with_dimensions(model, dimensions)
+    model = as_model(DEFAULT if method is None else method, dimensions)
     options, given = ReadOptions.of(reading, threads), named_options(engine_options)
     checkpoint = given.pop("checkpoint", None)
     given |= named_options({"memory": options.memory or None})
@@ -166,7 +164,7 @@ def fit(
     require_anchors(scale, anchor, comparisons.items.tolist(), bool(comparisons.by))
     without_workers = method is None and not comparisons.has_workers
     if without_workers:
-        model = with_dimensions(as_model(WITHOUT_WORKERS), dimensions)
+        model = as_model(WITHOUT_WORKERS, dimensions)
     refuse_unused(
         model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,

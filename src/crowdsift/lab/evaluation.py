@@ -18,7 +18,7 @@ from crowdsift.fitting.holdout import tuned
 from crowdsift.io.ingest import read_votes
 from crowdsift.io.items import match_items, read_item_values, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
-from crowdsift.models import MODELS, Model, Sift, as_model, with_dimensions
+from crowdsift.models import MODELS, Model, Sift, as_model
 from crowdsift.numeric.metrics import Metrics, measure, measure_up_to_sign
 from crowdsift.votes.graph import folds, pair_keys
 
@@ -144,12 +144,8 @@ def chosen_models(
     if not isinstance(methods, Sequence) or not methods:
         raise RequestError(f"no method given; the methods are {', '.join(MODELS)}")
     models = [as_model(entry) for entry in methods]
-    if dimensions is None:
-        return models
-    if not any(isinstance(each, Sift) for each in models):
-        return [with_dimensions(each, dimensions) for each in models]  # refused
-    return [with_dimensions(each, dimensions) if isinstance(each, Sift) else each
-            for each in models]  # fmt: skip
+    several = [each for each in models if isinstance(each, Sift)] or models  # others are refused
+    return [as_model(each, dimensions if each in several else None) for each in models]
 
 
 def _record(

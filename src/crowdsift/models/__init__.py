@@ -78,25 +78,22 @@ def model(name: str, **values: Any) -> Model:
     return kind(**values)
 
 
-def as_model(method: str | Model) -> Model:
-    """The model of a name, or the one that is given."""
-    if isinstance(method, str):
-        return model(method)
-    if isinstance(method, Model):
-        return method
-    raise RequestError(f"method must be a name or a model, not {method!r}")
+def as_model(method: str | Model, dimensions: int | str | None = None) -> Model:
+    """The model of a name, or the one that is given; with a number of dimensions, or "auto"."""
+    if not isinstance(method, str | Model):
+        raise RequestError(f"method must be a name or a model, not {method!r}")
+    found = model(method) if isinstance(method, str) else method
+    return found if dimensions is None else with_dimensions(found, dimensions)
 
 
-def with_dimensions(chosen: Model, dimensions: Any) -> Model:
-    """Return the model with a number of dimensions, or "auto"; None leaves it as it is.
+def with_dimensions(chosen: Model, dimensions: int | str) -> Model:
+    """Return the model with a number of dimensions, or "auto"; refuse methods that have one.
 
     Examples
     --------
     >>> with_dimensions(Sift(), "2").dimensions
     2
     """
-    if dimensions is None:
-        return chosen
     if not isinstance(chosen, Sift):
         raise RequestError(
             f"{chosen.name} has one dimension; --dimensions (dimensions=) is for sift"
