@@ -1,4 +1,4 @@
-"""The three guides, followed to the end: their Python runs, their commands print what they show."""
+"""The guides, followed to the end: their Python runs, their commands print what they show."""
 
 from __future__ import annotations
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from crowdsift.active.export import export_votes, soft_labels
     from crowdsift.active.next_pairs import next_pairs, second_opinions
     from crowdsift.active.select import Selector
+    from crowdsift.checks.comparing import compare
     from crowdsift.errors import (
         ConvergenceWarning,
         CrowdsiftError,
@@ -59,6 +60,7 @@ _ROOMS = {
     "active.export": ("export_votes", "soft_labels"),
     "active.next_pairs": ("next_pairs", "second_opinions"),
     "active.select": ("Selector",),
+    "checks.comparing": ("compare",),
     "errors": (
         "ConvergenceWarning",
         "CrowdsiftError",
@@ -120,6 +122,7 @@ __all__ = [
     "SignWarning",
     "__version__",
     "add_spammers",
+    "compare",
     "datasets",
     "evaluate",
     "export_votes",

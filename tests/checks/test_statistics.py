@@ -10,9 +10,15 @@ from scipy.optimize import minimize_scalar
 from scipy.stats import binom, norm
 
 import crowdsift
-from crowdsift.checks.statistics import agreement_alpha, count_triads, separation
+from crowdsift.checks.statistics import (
+    agreement_alpha,
+    count_triads,
+    scale_separation,
+    separation,
+)
 from crowdsift.lab.spam import add_spammers
 from crowdsift.models.diagnostics import Kind
+from crowdsift.report.terminal import show_fit
 from crowdsift.results.scales import typical_reliability
 
 
@@ -71,6 +77,12 @@ def test_infit_and_outfit(votes: crowdsift.Comparisons, method: str) -> None:
             assert row["infit"] == pytest.approx(square.sum() / variance.sum(), abs=1e-6)
             sd = np.sqrt((variance - 4 * variance**2).sum()) / variance.sum()
             assert row["infit_z"] == pytest.approx((row["infit"] - 1) / sd, abs=1e-5)
+            z = norm.ppf(0.95)
+            apart = np.sqrt((1 / variance - 4).sum()) / len(variance)
+            for name, q in (("infit", sd), ("outfit", apart)):
+                for end, side in (("lower", 1), ("upper", -1)):
+                    limit = row[name] / (1 - q**2 / 9 + side * z * q / 3) ** 3
+                    assert row[f"{name}_{end}"] == pytest.approx(limit, rel=1e-5)
     assert found.items["item"].tolist() == fit.items["item"].tolist()
 
 
@@ -266,6 +278,66 @@ def test_random_clickers_are_named_and_nobody_else() -> None:
     added = set(spammed.workers.tolist()) - set(clean.workers.tolist())
     found = set(crowdsift.fit(spammed, "sift").statistics().misfitting)
     assert found == added
+
+
+@pytest.mark.parametrize(("panel", "published"), [("peer", 0.899), ("teachers", 0.884)])
+def test_scale_separation_is_that_of_the_literature(data_dir, panel, published) -> None:
+    """The figures of McMahon and Jones (2014); ours to 1e-4 by a plain fixed point as well."""
+    path = data_dir / f"cj_mcmahon2014_{panel}.csv"
+    roles = {"worker": "judge", "winner": "candidate_chosen", "loser": "candidate_not_chosen"}
+    votes = crowdsift.read(path, columns=roles)
+    found = scale_separation(votes)
+    assert found == pytest.approx(published, abs=0.002)
+    n = votes.n_items
+    won, lost = np.zeros((n, n)), np.zeros((n, n))
+    np.add.at(won, (votes.first, votes.second), votes.weight * votes.outcome)
+    np.add.at(won, (votes.second, votes.first), votes.weight * (1 - votes.outcome))
+    lost, total = won.T, (won + won.T).sum(axis=1)
+    wins = 0.3 + (total - 0.6) / total * won.sum(axis=1)
+    score = np.zeros(n)
+    for _ in range(400):
+        p = 1 / (1 + np.exp(score[None, :] - score[:, None]))
+        information = ((won + lost) * p * (1 - p)).sum(axis=1)
+        score += 0.5 * (wins - ((won + lost) * p).sum(axis=1)) / information
+        score -= score.mean()
+    plain = 1 - (1 / information).mean() / score.var(ddof=1)
+    assert found == pytest.approx(plain, abs=1e-4)
+
+
+def test_intervals_of_infit_hold_one_where_the_model_holds() -> None:
+    held = []
+    for seed in range(10):
+        table = crowdsift.fit(judged(900 + seed, 0), "bora-map", threads=1).statistics().workers
+        for name in ("infit", "outfit"):
+            held.append((table[f"{name}_lower"] <= 1) & (table[f"{name}_upper"] >= 1))
+    assert 0.86 < np.mean(held) < 0.95
+
+
+def test_statistics_are_printed_and_in_the_tables(tmp_path, capsys) -> None:
+    drawn = crowdsift.simulate(items=8, workers=7, comparisons=900, seed=4)
+    fit = crowdsift.fit(drawn.comparisons(), "sift", scale="elo", level=0.95).with_statistics()
+    show_fit(fit)
+    printed = capsys.readouterr().out
+    for words in (
+        "Reliability of the scores: 0.",
+        "Krippendorff's alpha",
+        "triads go round",
+        "misfit",
+    ):
+        assert words in printed
+    fit.save(tmp_path / "fit")
+    saved = crowdsift.load(tmp_path / "fit")
+    for one, two in ((fit.items, saved.items), (fit.workers, saved.workers)):
+        assert list(one)[-7:] == list(two)[-7:]
+        for name in ("infit", "infit_lower", "infit_upper", "outfit", "outfit_lower", "misfit"):
+            assert two[name] == pytest.approx(np.asarray(one[name], float), nan_ok=True)
+    for each in (fit, saved):  # on the scale that is shown
+        width = each.items["upper"] - each.items["lower"]
+        assert each.items["se"] == pytest.approx(width / (2 * norm.ppf(0.975)))
+    exact = np.sqrt(np.diag(fit.posterior.covariance))
+    by_label = dict(zip(fit.posterior.items, exact, strict=True))
+    own = fit.on_scale("standard").items
+    assert own["se"] == pytest.approx([by_label[item] for item in own["item"]], rel=1e-6)
 
 
 def test_statistics_go_with_the_summary(tmp_path: object) -> None:

@@ -66,7 +66,7 @@ def test_fit_json_is_the_contract(run, crowd):
     assert set(result) == {"summary", "items", "workers"}
     assert list(result["items"][0]) == [
         "item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper", "comparisons",
-        "component",
+        "component", "se",
     ]  # fmt: skip
     assert list(result["workers"][0])[:10] == [
         "worker", "reliability", "lower", "upper", "side_bias", "side_lower", "side_upper",

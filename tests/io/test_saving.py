@@ -276,7 +276,7 @@ def test_a_saved_folder_follows_links_and_keeps_permissions(tmp_path):
     (place / "summary.json").chmod(0o640)
     fit.save(place)
     assert (place / "items.csv").is_symlink()
-    assert (tmp_path / "elsewhere.csv").read_text() == fit.item_table.to_csv()
+    assert (tmp_path / "elsewhere.csv").read_text() == fit.shown_items.to_csv()
     assert stat.S_IMODE((place / "workers.csv").stat().st_mode) == 0o600
     assert stat.S_IMODE((place / "summary.json").stat().st_mode) == 0o640
     assert crowdsift.load(place).item_table.to_csv() == fit.item_table.to_csv()

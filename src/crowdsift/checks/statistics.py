@@ -14,13 +14,14 @@ import numpy as np
 from crowdsift.errors import CrowdsiftError, RequestError
 from crowdsift.fitting.refit import refitter
 from crowdsift.models.diagnostics import Kind
+from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.summary import Separation, separation_of
 from crowdsift.results.tables import Table
-from crowdsift.votes.graph import for_lower, pair_codes
+from crowdsift.votes.graph import components, for_lower, pair_codes
 
 if TYPE_CHECKING:
     from numpy.typing import NDArray
@@ -64,10 +65,13 @@ class FitStatistics:
     triads
         Intransitive triads, and how many the model expects.
     workers, items
-        Infit and outfit mean squares, with the standard score of the infit, and whether it is too
-        large to be chance for any of them: of workers against one of typical reliability, of items
-        given how reliable each of their workers is. Nothing misfits where a diagnostic says that
-        the votes hold no information.
+        Infit and outfit mean squares with their limits, the standard score of the infit, and
+        whether it is too large to be chance for any of them: of workers against one of typical
+        reliability, of items given how reliable each of their workers is. Nothing misfits where a
+        diagnostic says that the votes hold no information.
+    scale_separation
+        Scale separation reliability as comparative judgement publishes it; see
+        `scale_separation`.
     """
 
     separation: Separation | None
@@ -76,6 +80,7 @@ class FitStatistics:
     triads: Triads | None
     workers: Table
     items: Table
+    scale_separation: float | None = None
 
     @property
     def alpha(self) -> float | None:
@@ -105,6 +110,7 @@ class FitStatistics:
             "separation_reliability": (
                 None if self.separation is None else self.separation.reliability
             ),
+            "scale_separation_reliability": self.scale_separation,
             "split_half_reliability": self.split_half,
             **dict(
                 zip(
@@ -148,7 +154,71 @@ def fit_statistics(
         triads=count_triads(votes, p, seed),
         workers=workers,
         items=items,
+        scale_separation=scale_separation(votes),
     )
+
+
+_HALF_WIN = 0.3  # epsilon of Bertoli-Barsotti and Punzo (2012)
+_MAX_STEPS, _TOLERANCE = 100, 1e-9  # of Newton's method for scores in logits
+
+
+def scale_separation(votes: Comparisons) -> float | None:
+    """Return the scale separation reliability of comparative judgement; None without a spread.
+
+    Published figures are 1 - mean(se²)/var(score), of the model of Bradley and Terry in which an
+    item with M votes and w wins is counted as ε + (M - 2ε)/M·w wins, ε = 0.3, so that no score is
+    infinite. se² is 1 over the item's own information: the other scores count as known. So has it
+    `btm` of the R package sirt. Workers count alike, a tie is half a win, and components are
+    centred apart.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> votes = crowdsift.simulate(items=9, workers=8, comparisons=800, seed=3).comparisons()
+    >>> 0.8 < scale_separation(votes) < 1
+    True
+    """
+    pooled, n = votes.pooled(), votes.n_items
+    one, two = pooled.first.astype(np.int64), pooled.second.astype(np.int64)
+    weight = pooled.weight.astype(np.float64)
+    won = weight * pooled.outcome
+
+    def by_item(first: Vector, second: Vector) -> Vector:
+        return np.asarray(np.bincount(one, first, n) + np.bincount(two, second, n))
+
+    total = by_item(weight, weight)
+    component, held = components(votes).astype(np.int64), total > 0.0
+    size = np.bincount(component)
+
+    def centred(values: Vector) -> Vector:
+        return np.asarray(values - (np.bincount(component, values) / size)[component])
+
+    wins = by_item(won, weight - won)
+    wins += _HALF_WIN * (1.0 - 2.0 * np.divide(wins, total, out=np.full(n, 0.5), where=held))
+    scores = np.zeros(n)
+    for _ in range(_MAX_STEPS):
+        p = sigmoid(scores[one] - scores[two])
+        curvature = weight * p * (1.0 - p)
+        information = by_item(curvature, curvature)
+
+        def multiply(v: Vector, curvature: Vector = curvature) -> Vector:
+            flow = curvature * (v[one] - v[two])
+            return by_item(flow, -flow)
+
+        left = centred(wins - by_item(weight * p, weight - weight * p))
+        diagonal = np.maximum(information, 1e-12)
+        # The shift keeps the level, which the Laplacian does not determine, at 0.
+        solved = conjugate_gradient(multiply, left, diagonal, tolerance=1e-6, shift=1e-6)
+        step = centred(solved.x)
+        scores += step / max(1.0, 0.5 * float(np.abs(step).max()))  # a full step may overshoot
+        if np.abs(step).max() < _TOLERANCE:
+            break
+    else:  # a group of items above all others whose own losses outweigh ε
+        return None
+    spread = float((scores[held] ** 2).sum() / max(held.sum() - len(np.unique(component[held])), 1))
+    if not spread > 0.0:
+        return None
+    return max(1.0 - float(np.mean(1.0 / information[held])) / spread, 0.0)
 
 
 def separation(fit: Fit) -> Separation | None:
@@ -238,6 +308,7 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
     where they follow the scores more than they should. Ties are left aside. The infit has
     variance Σ(W - 4W²)/(ΣW)² under the model, which gives its standard score, and the third
     central moment ΣW(1 - 4W)²/(ΣW)³, by which the first term of Cornish and Fisher makes it normal.
+    The outfit has variance Σ(1/W - 4)/n². Limits are those of `_mean_square_limits`.
 
     For workers p is that of typical reliability: who is noisier than that, misfits. For items it is
     `own`, the probability by each vote's worker, calibrated: an item does not misfit because bad
@@ -275,13 +346,20 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
         skew = np.divide(third, second**1.5, out=np.zeros(count), where=error > 1e-9)
         seen = total(weight) > 0.0
         bound = half_width(1.0 - 2.0 * (1.0 - _SURE) / max(int(seen.sum()), 1))
+        outfit = total(weight * square / variance) / held
+        outfit_error = np.sqrt(total(weight * (1.0 / variance - 4.0))) / held
+        columns: dict[str, Vector] = {}
+        for kind, values, sd in (("infit", infit, error), ("outfit", outfit, outfit_error)):
+            lower, upper = _mean_square_limits(values, sd, fit.level)
+            ends = (kind, values), (f"{kind}_lower", lower), (f"{kind}_upper", upper)
+            columns |= {each: np.where(seen, column, np.nan) for each, column in ends}
+        large = z - skew * (z**2 - 1.0) / 6.0 > bound
         return Table(
             {
                 name: labels,
-                "infit": np.where(seen, infit, np.nan),
-                "outfit": np.where(seen, total(weight * square / variance) / held, np.nan),
+                **columns,
                 "infit_z": np.where(seen, z, np.nan),
-                "misfit": seen & (z - skew * (z**2 - 1.0) / 6.0 > bound),
+                "misfit": seen & large & (columns["infit_lower"] > 1.0),  # as the interval says
             }
         )
 
@@ -290,6 +368,19 @@ def mean_squares(fit: Fit, votes: Comparisons, own: Vector) -> tuple[Table, Tabl
     row = positions(fit.labels, votes.items.tolist())
     of_items = Table({name: column[row] for name, column in of_items.items()})
     return table("worker", votes.workers[:count], [who] if count else [], alike), of_items
+
+
+def _mean_square_limits(value: Vector, sd: Vector, level: float) -> tuple[Vector, Vector]:
+    """Return limits of mean squares whose standard deviation is `sd` where the model holds.
+
+    Wilson and Hilferty: (value/μ)^(1/3) is about normal with mean 1 - sd²/9 and standard deviation
+    sd/3 if the true mean square is μ. NaN stands for no limit, of few or very uneven votes.
+    """
+    z = half_width(level)
+    middle, half = 1.0 - sd**2 / 9.0, z * sd / 3.0
+    lower = np.where(half >= sd**2 / 9.0, value / np.maximum(middle + half, 1e-9) ** 3, np.nan)
+    upper = np.where(middle > half, value / np.maximum(middle - half, 1e-9) ** 3, np.nan)
+    return lower, upper
 
 
 def agreement_alpha(votes: Comparisons, level: float = LEVEL) -> Agreement | None:

@@ -29,7 +29,7 @@ from crowdsift.cli.interrupts import (
 from crowdsift.cli.next import next_
 from crowdsift.cli.options import require_targets
 from crowdsift.cli.reproduce import reproduce
-from crowdsift.cli.saved import predict, report, update
+from crowdsift.cli.saved import compare, predict, report, update
 from crowdsift.cli.simulated import demo, simulate, spam
 from crowdsift.cli.terminal import say, whole_writes
 from crowdsift.errors import CrowdsiftError
@@ -101,6 +101,7 @@ _COMMANDS = (
      "fit votes.csv --out result --report report.html"),
     (update, "More votes for a saved fit.", "update result new.csv"),
     (report, "The page of a saved fit.", "report result"),
+    (compare, "Two saved fits of the same items.", "compare session1 session2 --plot both.pdf"),
     (predict, "How votes on pairs will go, by a saved fit.", "predict result pairs.csv"),
     (next_, "The comparisons worth asking next.", "next votes.csv --pairs 100 --out ask.csv"),
     (export, "Votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),

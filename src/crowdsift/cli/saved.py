@@ -112,6 +112,11 @@ def report(
             "flagged workers.",
         ),
     ] = False,
+    plots: Annotated[
+        Path | None,
+        Writes(lambda: _PLOTS),
+        typer.Option(help="Folder for the figures, each as PDF and as SVG, instead of a page."),
+    ] = None,
     hide_workers: HideWorkers = False,
     hide_key: HideKey = None,
     threads: Threads = None,
@@ -121,6 +126,9 @@ def report(
     import crowdsift
     from crowdsift.report import STAGES, make_report
 
+    if plots is not None:
+        _write_plots(directory, plots, hide_key or hide_workers, quiet)
+        return
     out = out or directory / "report.html"
     found = crowdsift.load(directory)
     if hide_workers or hide_key:
@@ -132,6 +140,66 @@ def report(
         )  # fmt: skip
     if not quiet:
         say(f"Written: {out}")
+
+
+_FIGURES = ("leaderboard", "workers", "convergence")
+_PLOTS = tuple(f"{name}.{ending}" for name in _FIGURES for ending in ("pdf", "svg"))
+
+
+def _write_plots(directory: Path, folder: Path, hidden: Any, quiet: bool) -> None:
+    """Write the figures that need no further fit, as far as the method has them."""
+    import crowdsift
+    from crowdsift import plots
+
+    found = crowdsift.load(directory)
+    if hidden:
+        found = found.hide_workers(hidden if isinstance(hidden, Path) else None)
+    folder.mkdir(parents=True, exist_ok=True)
+    written = []
+    for name in _PLOTS:
+        if name.startswith("workers") and not (found.worker_table["verdict"] != "").any():
+            continue
+        plots.save(getattr(plots, name.partition(".")[0])(found), folder / name)
+        written.append(name)
+    if not quiet:
+        say(f"Written: {folder}/{', '.join(written)}")
+
+
+def compare(
+    first: FitFolder,
+    second: Annotated[
+        Path, READS, typer.Argument(metavar="DIR", help="The folder of the second fit.")
+    ],
+    plot: Annotated[
+        Path | None,
+        Writes(),
+        typer.Option(help="File for a plot of the two scores: .pdf, .svg or .png."),
+    ] = None,
+    out: Annotated[
+        Path | None, Writes(), typer.Option(help="CSV file for the items of both.")
+    ] = None,
+    level: opt.Level = 0.9,
+    as_json: AsJson = False,
+    quiet: Quiet = False,
+) -> None:
+    """Compare the scores of two saved fits: two sessions, or two panels, on the same items."""
+    import crowdsift
+    from crowdsift.io.files import replace_file
+
+    if plot is not None:
+        from crowdsift.report.plots import comparison, require_ending, save
+
+        require_ending(plot)
+    found = crowdsift.compare(crowdsift.load(first), crowdsift.load(second), level=level)
+    if out is not None:
+        with replace_file(out) as temporary:
+            temporary.write_text(found.items.to_csv(), encoding="utf-8", newline="")
+    if plot is not None:
+        save(comparison(found), plot)
+    print_text(to_json(found.to_json()) if as_json else f"{found}\n")
+    for path in (out, plot):
+        if path is not None and not (quiet or as_json):
+            say(f"Written: {path}")
 
 
 Pairs = Annotated[

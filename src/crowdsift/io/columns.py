@@ -36,7 +36,7 @@ LAYOUTS = (SIDES, OUTCOME, WINNER)
 # The columns of the items of a result, which a context column stands beside.
 _RESULT_COLUMNS = (
     *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
-    *("comparisons", "component", "flag"),
+    *("comparisons", "component", "se", "flag"),
 )
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 

@@ -6,6 +6,7 @@ into new ones, and returns them.
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from crowdsift.checks.leftout import calibrate, fit_without
 from crowdsift.errors import RequestError
 from crowdsift.fitting.estimate import Resources
+from crowdsift.io.files import replace_file
 from crowdsift.report.facts import (
     ABSENT,
     codes,
@@ -31,13 +33,17 @@ from crowdsift.results.scales import level_text
 from crowdsift.results.words import item_label, shortened
 
 if TYPE_CHECKING:
+    import os
+
     from matplotlib.axes import Axes
     from numpy.typing import NDArray
 
+    from crowdsift.checks.comparing import Comparison
     from crowdsift.results.fit import Fit
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["calibration", "convergence", "leaderboard", "without_flagged", "workers"]
+__all__ = ["calibration", "comparison", "convergence", "leaderboard", "save", "without_flagged",
+           "workers"]  # fmt: skip
 
 _BLUE, _GREY, _RED = "#1f66b5", "#97a3b0", "#c53d1c"
 _COLOURS = {
@@ -49,6 +55,7 @@ _COLOURS = {
     "dot v-adversarial": _RED, "dot v-none": "#5a6775",
 }  # fmt: skip
 _LONGEST = 36
+_ENDINGS = (".pdf", ".svg", ".png")
 
 
 def leaderboard(fit: Fit, top: int = 20, *, ranks: bool = False, ax: Axes | None = None) -> Axes:
@@ -208,6 +215,69 @@ def convergence(fit: Fit, *, ax: Axes | None = None) -> Axes:
     True
     """
     return _draw(convergence_chart(fit.method, fit.trace), _axes(ax, height=3.0))
+
+
+def comparison(found: Comparison, *, ax: Axes | None = None) -> Axes:
+    """Draw the scores of two fits against each other, items that differ in red with their names.
+
+    Parameters
+    ----------
+    found
+        What `crowdsift.compare` returned.
+    ax
+        Where to draw.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> from crowdsift.report import plots
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> found = crowdsift.compare(crowdsift.fit(votes, "bt"), crowdsift.fit(votes, "sift"))
+    >>> plots.comparison(found).get_xlabel()
+    'first fit, true standard deviations'
+    """
+    table = found.items
+    x, y, apart = table["first"], table["second"], table["differs"]
+    ax = _axes(ax, height=6.0)
+    ends = np.array([min(x.min(), y.min()), max(x.max(), y.max())])
+    ax.plot(ends, ends, "--", color=_COLOURS["ideal"], lw=1)
+    for chosen, colour in ((~apart, _BLUE), (apart, _RED)):
+        ax.scatter(x[chosen], y[chosen], s=18, color=colour, zorder=3)
+    for row in np.flatnonzero(apart):
+        ax.annotate(shortened(str(table["item"][row]), _LONGEST), (x[row], y[row]), (4, 4),
+                    textcoords="offset points", fontsize="small", parse_math=False)  # fmt: skip
+    ax.set_xlabel("first fit, true standard deviations")
+    ax.set_ylabel("second fit, true standard deviations")
+    return _plain(ax)
+
+
+def require_ending(path: str | os.PathLike[str]) -> str:
+    """Return the ending of the file of a plot; refuse one that is not drawn."""
+    ending = Path(path).suffix.lower()
+    if ending not in _ENDINGS:
+        raise RequestError(f"{path}: a plot is written as .pdf, .svg or .png, not as {ending!r}")
+    return ending
+
+
+def save(ax: Axes, path: str | os.PathLike[str]) -> None:
+    """Write the figure of a plot as PDF, SVG or PNG, by the ending of the name, and close it.
+
+    Examples
+    --------
+    >>> import crowdsift, tempfile
+    >>> from crowdsift.report import plots
+    >>> votes = crowdsift.simulate(items=10, workers=8, comparisons=800, seed=3).comparisons()
+    >>> drawn = plots.leaderboard(crowdsift.fit(votes), top=5)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     plots.save(drawn, f"{folder}/board.pdf")
+    """
+    from matplotlib import pyplot
+
+    figure, ending = ax.get_figure(root=True), require_ending(path)
+    assert figure is not None
+    with replace_file(Path(path)) as temporary, pyplot.rc_context({"svg.fonttype": "none"}):
+        figure.savefig(temporary, format=ending[1:], dpi=200)
+    pyplot.close(figure)
 
 
 def _draw(chart: Chart, ax: Axes) -> Axes:

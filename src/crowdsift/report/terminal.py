@@ -68,6 +68,42 @@ def show_fit(fit: Fit) -> None:
         )
     if s.get("robustness"):
         console.print(Text(s["robustness"]["text"] + "."))
+    for line in _statistics(fit):
+        console.print(Text(line))
+
+
+def _statistics(fit: Fit) -> list[str]:
+    """Return the sentences of `--statistics`; none where it was not asked for."""
+    found = fit.summary.get("statistics")
+    if not found:
+        return []
+    lines = []
+    known = {
+        f"{fit.method}'s own": found["separation_reliability"],
+        "scale separation as published for comparative judgement": found[
+            "scale_separation_reliability"
+        ],
+        "split halves": found["split_half_reliability"],
+    }
+    figures = [f"{value:.3f} ({name})" for name, value in known.items() if value is not None]
+    if figures:
+        lines.append(f"Reliability of the scores: {', '.join(figures)}.")
+    if found["alpha"] is not None:
+        ends = _span(found["alpha_lower"], found["alpha_upper"], "{:z.2f}")
+        alpha = f"{found['alpha']:z.2f} ({ends})"
+        lines.append(f"Agreement on the same pair, Krippendorff's alpha: {alpha}.")
+    if (triads := found["triads"]) is not None:
+        sd = "" if triads["sd"] is None else f" ± {triads['sd']:.1f}"
+        lines.append(
+            f"{words.count(triads['intransitive'])} of {words.count(triads['triads'])} triads go "
+            f"round in a circle; the model expects {triads['expected']:.1f}{sd}."
+        )
+    for kind in ("worker", "item") if fit.worker_table.height else ("item",):
+        named = found[f"misfitting_{kind}s"]
+        listed = ", ".join(map(_plain, named[:_SHOWN])) + (", ..." if len(named) > _SHOWN else "")
+        some = f"{words.many(len(named), kind)} misfit{'s' if len(named) == 1 else ''}: {listed}"
+        lines.append(f"{some if named else f'No {kind} misfits'} (infit in {kind}s.csv).")
+    return lines
 
 
 def _tables(fit: Fit, width: int) -> list[tuple[str, Table]]:

@@ -92,8 +92,9 @@ class Fit:
     ----------
     items, workers
         The tables of the result: item, score, lower, upper, rank, rank_lower, rank_upper,
-        comparisons, component, before them the context where there is one, after them a flag
-        (only won, only lost) where any item has one; and worker, reliability, lower, upper,
+        comparisons, component, se (the standard error: half an interval by the normal quantile
+        of its level), before them the context where there is one, after them a flag (only won,
+        only lost) where any item has one; and worker, reliability, lower, upper,
         side_bias, side_lower, side_upper, comparisons, agreement, verdict. Intervals are
         90 % unless `level` says otherwise. Data frames of the kind that the votes came in,
         otherwise a `Table`.
@@ -198,7 +199,10 @@ class Fit:
     @property
     def shown_items(self) -> Table:
         """The items on the scale of the fit; `item_table` has the method's own."""
-        return self.item_table if self.shown is None else self.shown
+        table = self.item_table if self.shown is None else self.shown
+        error = (table["upper"] - table["lower"]) / (2.0 * half_width(self.level))
+        head = list(table)[: list(table).index("component") + 1]
+        return Table({**{name: table[name] for name in head}, "se": error, **table})
 
     @property
     def warnings(self) -> tuple[str, ...]:
@@ -703,7 +707,10 @@ class Fit:
         return replace(self, summary={**self.summary, "robustness": text})
 
     def with_statistics(self, **options: Any) -> Fit:
-        """The fit with the figures of `statistics` in its summary; the options are the same.
+        """The fit with the figures of `statistics` in its summary and its tables.
+
+        The tables of items and workers get infit and outfit with their limits, the standard score
+        of the infit and misfit, which is 0 or 1. The options are those of `statistics`.
 
         Examples
         --------
@@ -713,8 +720,18 @@ class Fit:
         >>> round(fit.summary["statistics"]["alpha"], 3)
         0.006
         """
-        found = self.statistics(**options).to_json()
-        return replace(self, summary={**self.summary, "statistics": found})
+        found = self.statistics(**options)
+        items, workers = (
+            {name: each[name] + 0 for name in each if name not in ("item", "worker")}
+            for each in (found.items, found.workers)
+        )
+        return replace(
+            self,
+            item_table=Table({**self.item_table, **items}),
+            shown=None if self.shown is None else Table({**self.shown, **items}),
+            worker_table=Table({**self.worker_table, **workers}),
+            summary={**self.summary, "statistics": found.to_json()},
+        )
 
     def score(self, items: Any) -> Table:
         """Scores of items by their features alone, also of such that nobody compared.

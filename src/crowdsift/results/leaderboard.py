@@ -76,7 +76,7 @@ def _numbers(fit: Fit) -> Table:
     """The columns of a leaderboard with all their digits."""
     table = fit.shown_items
     names = (*fit.context_columns, "rank", "item", "score", "lower", "upper", "rank_lower",
-             "rank_upper", "comparisons", "component")  # fmt: skip
+             "rank_upper", "comparisons", "component", "se")  # fmt: skip
     return Table({name: table[name] for name in names})
 
 

@@ -200,9 +200,9 @@ def scaled_fields(
 def with_own_scale(fit: Fit) -> Table:
     """The table of items as it is saved: on another scale with the method's own beside it."""
     if fit.shown is None:
-        return fit.item_table
+        return fit.shown_items
     own = {name: fit.item_table[value] for name, value in zip(STANDARD, _VALUES, strict=True)}
-    return Table({**fit.shown, **own})
+    return Table({**fit.shown_items, **own})
 
 
 def moved(fit: Fit, values: dict[str, Vector]) -> dict[str, Vector]:
@@ -219,6 +219,7 @@ def moved(fit: Fit, values: dict[str, Vector]) -> dict[str, Vector]:
 
 def own_scale(saved: Table) -> tuple[Table, Table | None]:
     """The inverse of `with_own_scale`: the method's own table, and what was shown."""
+    saved = Table({name: column for name, column in saved.items() if name != "se"})
     if not set(STANDARD) <= set(saved):
         return saved, None
     shown = {name: column for name, column in saved.items() if name not in STANDARD}

@@ -588,6 +588,7 @@ _KINDS: dict[str, Check] = {
     "statistics": _maybe(
         _object(
             separation_index=_maybe(_ANY), separation_reliability=_maybe(_ANY),
+            scale_separation_reliability=_maybe(_ANY),
             split_half_reliability=_maybe(_ANY), alpha=_maybe(_ANY),
             triads=_maybe(_values(_maybe(_ANY))), misfitting_workers=_LABELS,
             misfitting_items=_LABELS,

@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from crowdsift.results.tables import Table
 
 # Methods whose scores are drawn to 0 by a prior of the size of the scores themselves.
-_SHRUNK = ("sift", "bora-map")
+SHRUNK = ("sift", "bora-map")
 
 
 class Separation(NamedTuple):
@@ -203,7 +203,7 @@ def separation_of(table: Table, method: str, level: float) -> Separation | None:
     error = float(np.mean(sd[known] ** 2))
     if not error > 0.0:
         return None
-    if method in _SHRUNK:
+    if method in SHRUNK:
         reliability = spread / (spread + error)
     else:
         reliability = max(1.0 - error / spread, 0.0) if spread > 0.0 else 0.0
