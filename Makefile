@@ -19,7 +19,7 @@ help:
 	@echo "make torture  random cases and property tests with fresh examples, MINUTES=10"
 	@echo "make torture-sanitized  the core with ASan and UBSan: random calls, then libFuzzer (clang), MINUTES=10"
 	@echo "make audit    known faults of what we depend on (asks an advisory service)"
-	@echo "make lint     ruff, clang-format and mypy"
+	@echo "make lint     ruff, clang-format, mypy, workflows and prose"
 	@echo "make bench    speed, beside the rivals in environments of their own"
 	@echo "make shapes   the common shapes of votes, AGAINST=another revision"
 	@echo "make instructions   the main kernels' instructions against their budget (valgrind)"
@@ -113,6 +113,9 @@ lint: $(VENV)/.developing
 	  -Icpp/include -DCROWDSIFT_PORTABLE -Wall -Wextra -Wpedantic -Wconversion -Wshadow -Werror $$each || exit 1; done
 	for each in cpp/fuzz/*.cpp; do $(CXX) -std=c++17 -fsyntax-only -Icpp/include -Icpp/fuzz -Wall \
 	  -Wextra -Wpedantic -Wconversion -Wshadow -Werror $$each || exit 1; done
+	$(BIN)/check-jsonschema --builtin-schema vendor.github-workflows .github/workflows/*.yml
+	$(BIN)/zizmor --quiet --offline --config .github/zizmor.yml .github/workflows
+	$(BIN)/python -m tools.prose
 	$(BIN)/mypy
 	$(BIN)/mypy --platform win32 --no-warn-unreachable src  # what other systems lack is guarded
 

@@ -62,8 +62,8 @@ def main() -> None:
         raise
     _git("commit", "--all", "--message", f"Release {version}")
     _git("tag", "--annotate", f"v{version}", "--message", f"crowdsift {version}")
-    print(f"made: dist/{version}, tag v{version}. Look at them, then push main and the tag,")
-    print("build the wheels of other systems (cibuildwheel reads pyproject.toml), upload them all.")
+    print(f"made: dist/{version}, tag v{version}. Look at them, then push main and the tag: the")
+    print("workflow release.yml builds the wheels of all systems and publishes them on PyPI.")
 
 
 def _git(*words: str) -> str:
