@@ -1,7 +1,8 @@
-"""Data sets by name: folders, layouts, downloads and what is said where they are missing."""
+"""Data sets by name: folders, layouts, downloads, and errors if they are missing."""
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 import http.server
@@ -15,6 +16,10 @@ from crowdsift.errors import InputError, RequestError
 from crowdsift.lab import datasets
 
 LABELS = "left,right,performer,label\na.jpg,b.jpg,w1,left\nb.jpg,c.jpg,w2,c.jpg\n"
+EXPERTS = (
+    '{"judge":"author_4","model_a":"a","model_b":"b","question_id":160,"turn":2,"winner":"tie"}\n'
+    '{"judge":"expert_0","model_a":"b","model_b":"c","question_id":160,"turn":2,"winner":"model_a"}\n'
+)
 TRUTH = "label,score\na.jpg,3\nb.jpg,2\nc.jpg,5\n"
 
 
@@ -31,7 +36,7 @@ def nowhere(tmp_path, monkeypatch):
 def test_every_data_set_of_the_folder_is_read(data_dir):
     sizes = {}
     for name in datasets.DATASETS:
-        if name != "faceage":
+        if name not in {"faceage", "mtbench_gpt4"}:
             votes = datasets.find(name, data_dir).read()
             sizes[name] = (int(votes.total_weight), votes.n_items, votes.n_workers)
     assert sizes["passage"] == (11763, 472, 624)
@@ -119,6 +124,7 @@ def served(tmp_path, monkeypatch, nowhere):
         archive.writestr("imdb-wiki-sbs/crowd_labels.csv", LABELS)
         archive.writestr("imdb-wiki-sbs/gt.csv", TRUTH)
     (folder / "set.zip").write_bytes(content.getvalue())
+    (folder / "human.jsonl").write_text(EXPERTS)
 
     class Quiet(http.server.SimpleHTTPRequestHandler):
         def log_message(self, *arguments: object) -> None:
@@ -127,10 +133,11 @@ def served(tmp_path, monkeypatch, nowhere):
     handler = functools.partial(Quiet, directory=str(folder))
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
-        url = f"http://127.0.0.1:{server.server_address[1]}/set.zip"
-        monkeypatch.setattr(datasets, "_FACEAGE_ZIP", url)
-        digest = hashlib.md5(content.getvalue()).hexdigest()
-        monkeypatch.setattr(datasets, "_FACEAGE_HASH", f"md5:{digest}")
+        for name, file in (("faceage", "set.zip"), ("mtbench", "human.jsonl")):
+            url = f"http://127.0.0.1:{server.server_address[1]}/{file}"
+            digest = hashlib.sha256((folder / file).read_bytes()).hexdigest()
+            here = dataclasses.replace(datasets._SOURCES[name], url=url, checksum=digest)
+            monkeypatch.setitem(datasets._SOURCES, name, here)
         monkeypatch.setattr(pooch, "os_cache", lambda name: tmp_path / "cache" / name)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         yield folder
@@ -155,3 +162,49 @@ def test_a_server_that_does_not_answer_is_an_error_of_ours(served):
     (served / "set.zip").unlink()
     with pytest.raises(InputError, match="cannot be downloaded"):
         datasets.find("faceage", fetch=True)
+
+
+def test_a_set_is_loaded_in_one_call_and_kept(served):
+    found = datasets.load("mtbench")
+    votes = found.read()
+    assert (votes.n_items, votes.n_workers, votes.intake.format) == (3, 2, "mtbench")
+    (served / "human.jsonl").unlink()
+    assert datasets.load("mtbench").votes == found.votes
+
+
+def test_a_changed_file_is_refused_with_the_page_of_the_set(served):
+    (served / "human.jsonl").write_text(EXPERTS + "\n")
+    with pytest.raises(InputError, match=r"cannot be downloaded.*huggingface.*--data"):
+        datasets.load("mtbench")
+
+
+def test_the_folder_comes_before_the_download(served, nowhere):
+    (nowhere / "mtbench.csv").write_text("winner,loser,worker\na,b,x\n")
+    assert datasets.load("mtbench").votes == nowhere / "mtbench.csv"
+
+
+def test_every_set_has_a_source_and_a_licence(tmp_path):
+    assert set(datasets._SOURCES) == set(datasets.DATASETS)
+    for name in datasets.DATASETS:
+        about = datasets.Dataset(name, tmp_path).about
+        assert all((about.kind, about.truth, about.licence))
+        assert about.page.startswith("https://")
+
+
+def test_sets_that_can_be_downloaded_have_a_checksum_and_a_secure_address():
+    for source in datasets._SOURCES.values():
+        assert source.url.startswith("https://") == bool(source.checksum)
+
+
+def test_the_checksum_of_mtbench_is_that_of_our_copy(data_dir):
+    """The published file holds the rows of mtbench.csv, in its order."""
+    rows = (line.split(",") for line in (data_dir / "mtbench.csv").read_text().splitlines()[1:])
+    sides = {"left": "model_a", "right": "model_b", "tie": "tie"}
+    text = "".join(
+        f'{{"judge":"{worker}","model_a":"{left}","model_b":"{right}","question_id":{question},'
+        f'"turn":{turn},"winner":"{sides[winner]}"}}\n'
+        for left, right, winner, worker, question, turn in rows
+    )
+    assert datasets._SOURCES["mtbench"].checksum == (
+        f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
+    )

@@ -1,8 +1,10 @@
-"""Real data sets by name: from a folder on this machine, or downloaded where that is possible.
+"""Public data sets by name, from a folder of this machine or downloaded.
 
-A data set is looked for in the folder that is given, else in the folder that the environment
-variable CROWDSIFT_DATA names, else in ``../shared/data`` beside the project. Only then is it
-downloaded, with a checksum, and only from sources in plain text: nothing that is unpickled.
+    votes = crowdsift.datasets.load("mtbench").read()
+
+A data set is looked for in the folder that is given, then in the folder that the environment
+variable CROWDSIFT_DATA names, then in ``../shared/data`` beside the project. Only then is it
+downloaded: over HTTPS, with a checksum, in plain text, once. Nothing is shipped with the package.
 """
 
 from __future__ import annotations
@@ -19,33 +21,40 @@ from crowdsift.errors import InputError, RequestError
 if TYPE_CHECKING:
     from crowdsift.votes.comparisons import Comparisons
 
-__all__ = ["DATASETS", "Dataset", "download", "find", "folders", "published"]
+__all__ = ["DATASETS", "Dataset", "Source", "download", "find", "folders", "load", "published"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is known of a data set; it can be downloaded if it has a `url` and a `checksum`."""
+
+    kind: str
+    truth: str
+    page: str
+    licence: str
+    url: str = ""
+    checksum: str = ""
 
 
 @dataclass(frozen=True)
 class Dataset:
-    """Where a data set is and how it is read.
+    """A data set that is on this machine.
 
     Attributes
     ----------
-    name
-        One of `DATASETS`.
-    votes
-        The file of votes.
-    items
-        The file of what is known of the items, if there is one.
+    name, votes, items
+        Its name, its file of votes, and the file that describes the items (None if there is none).
     item_column, score_column
-        Its columns of labels and of the truth; the latter None where there is no truth.
+        The columns of `items` with the labels and the truth; the latter None without a truth.
     classes
         The class of every item, as `crowdsift.fit` takes it; None if there are none.
     columns
-        Names of the columns of votes where they are not ours.
+        Names of the columns of votes, if they are not ours.
 
     Examples
     --------
     >>> from crowdsift.lab import datasets
-    >>> passage = datasets.find("passage")  # doctest: +SKIP
-    >>> passage.read()  # doctest: +SKIP
+    >>> datasets.find("passage").read()  # doctest: +SKIP
     Comparisons(11763 votes in 11763 distinct rows, 472 items, 624 workers)
     """
 
@@ -58,18 +67,23 @@ class Dataset:
     columns: Mapping[str, str] = field(default_factory=dict)
 
     @property
+    def about(self) -> Source:
+        """Return what is known of it: kind of votes, truth, page, licence."""
+        return _SOURCES[self.name]
+
+    @property
     def files(self) -> list[Path]:
-        """The files it is made of."""
+        """Return the files it is made of."""
         return [self.votes] if self.items is None else [self.votes, self.items]
 
     def read(self) -> Comparisons:
-        """The votes, ready to fit."""
+        """Return the votes, ready to fit."""
         from crowdsift.io.ingest import read
 
         return read(self.votes, columns=dict(self.columns) or None)
 
     def truth(self) -> dict[Any, float]:
-        """The true score of every item by its label."""
+        """Return the true score of every item by its label."""
         if self.items is None or self.score_column is None:
             raise RequestError(f"the data set {self.name} has no truth")
         from crowdsift.io.items import read_item_values
@@ -89,7 +103,7 @@ class Dataset:
 
 @dataclass(frozen=True)
 class _Known:
-    """The names of the files of a data set in a folder of ours."""
+    """The files of a data set in a folder of ours, and a column of scores and of classes."""
 
     votes: str
     items: str | None = None
@@ -98,7 +112,7 @@ class _Known:
 
 
 _FACES = ("faceage_items.csv", "score", "gender")
-_ELSEWHERE = "it is not downloaded: no source in plain text with a checksum is known"
+_ELSEWHERE = "it is not downloaded, because no source in plain text with a checksum is known"
 
 _KNOWN: dict[str, _Known] = {
     "passage": _Known("passage.csv", "passage_items.csv", "score"),
@@ -108,6 +122,7 @@ _KNOWN: dict[str, _Known] = {
     "llmfao": _Known("llmfao.csv", "llmfao_items.csv"),
     "llmfao_llmjudges": _Known("llmfao_llmjudges.csv"),
     "mtbench": _Known("mtbench.csv"),
+    "mtbench_gpt4": _Known("mtbench_gpt4.csv"),
     "musicsim": _Known("musicsim.csv", "musicsim_items.csv"),
     "wmt13_fren": _Known("wmt13_fren.csv.gz"),
 }
@@ -115,15 +130,45 @@ _KNOWN: dict[str, _Known] = {
 #: The names of the data sets.
 DATASETS = tuple(_KNOWN)
 
-# IMDB-WIKI-SbS, which FaceAge is: https://github.com/Toloka/IMDB-WIKI-SbS (CC-BY-4.0), as packed
-# for crowd-kit, whose source states this checksum.
-_FACEAGE_ZIP = "https://tlk.s3.yandex.net/dataset/crowd-kit/imdb-wiki-sbs.zip"
-_FACEAGE_HASH = "md5:750f22901743492b63262931449818cc"
 _FACEAGE_FILES = ("crowd_labels.csv", "gt.csv")
 
 
+_FACES_PAGE = ("https://github.com/Toloka/IMDB-WIKI-SbS", "CC-BY-4.0")
+_LLMFAO_PAGE = ("https://github.com/dustalov/llmfao", "CC-BY-4.0")
+_MTBENCH_PAGE = ("https://huggingface.co/datasets/lmsys/mt_bench_human_judgments", "CC-BY-4.0")
+# A copy of MT-bench without the conversations; its PROVENANCE.json states these checksums.
+_JUDGELAB = (
+    "https://raw.githubusercontent.com/aliabbas-muhammadi/judgelab/"
+    "61d3e849c77a1428bb4f69838909b7c66116533c/data/snapshots/mtbench/"
+)
+_SOURCES = {
+    "passage": Source("crowd: which text is harder", "school grade of every text",
+                       "https://github.com/KaustubhShejole/BoRa_EM", "none stated"),
+    "faceage_subset": Source("crowd: who is older", "age of every person", *_FACES_PAGE),
+    "faceage": Source(  # as packed for crowd-kit, whose source states this checksum
+        "crowd: who is older", "age of every person", *_FACES_PAGE,
+        "https://tlk.s3.yandex.net/dataset/crowd-kit/imdb-wiki-sbs.zip",
+        "md5:750f22901743492b63262931449818cc"),
+    "lightfield": Source("laboratory: quality of images", "order of distortion levels",
+                          "https://github.com/mantiuk/pwcmp", "MIT"),
+    "llmfao": Source("people judge language models", "none", *_LLMFAO_PAGE),
+    "llmfao_llmjudges": Source("two LLM judges, language models", "none", *_LLMFAO_PAGE),
+    "mtbench": Source(
+        "experts judge language models", "none", *_MTBENCH_PAGE, _JUDGELAB + "human.jsonl",
+        "sha256:7ae1ff9ad4a01c30936342dd5494493da9a7fe6538265df1f4c04d44e76fa5f3"),
+    "mtbench_gpt4": Source(
+        "one LLM judge, language models", "votes of experts: mtbench", *_MTBENCH_PAGE,
+        _JUDGELAB + "gpt4_pair.jsonl",
+        "sha256:ef1d3c8d0eb9824cd9ecdd50a4d5690f0c05382148a24801128cb5facb121238"),
+    "musicsim": Source("crowd: similarity of music", "none",
+                        "https://github.com/julian-urbano/sigir2010-crowdsourcing", "CC-BY-SA-4.0"),
+    "wmt13_fren": Source("crowd and experts: translations", "none",
+                          "https://github.com/keisks/wmt-trueskill", "none stated"),
+}  # fmt: skip
+
+
 def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
-    """The folders in which data sets are looked for, first to last.
+    """Return the folders in which data sets are looked for, first to last.
 
     Parameters
     ----------
@@ -145,17 +190,27 @@ def folders(data: str | os.PathLike[str] | None = None) -> list[Path]:
     return [*given, *(place for place in places if place.is_dir())]
 
 
-def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool = False) -> Dataset:
-    """The data set of that name: from a folder, else downloaded if that is asked for.
+def load(name: str, data: str | os.PathLike[str] | None = None) -> Dataset:
+    """Return a data set, downloaded if it is in no folder of this machine.
 
     Parameters
     ----------
     name
-        One of `DATASETS`.
+        One of `DATASETS`. faceage, mtbench and mtbench_gpt4 can be downloaded.
     data
         A folder to look into first.
-    fetch
-        Download the data set where it is in no folder.
+
+    Examples
+    --------
+    >>> from crowdsift.lab import datasets
+    >>> datasets.load("mtbench").about.licence  # doctest: +SKIP
+    'CC-BY-4.0'
+    """
+    return find(name, data, fetch=True)
+
+
+def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool = False) -> Dataset:
+    """Return the data set of that name from a folder; download it if `fetch` and possible.
 
     Raises
     ------
@@ -179,16 +234,14 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
         found = _in_folder(name, place)
         if found is not None:
             return found
-    if name == "faceage" and fetch:
+    known, source = _KNOWN[name], _SOURCES[name]
+    if source.url and fetch:
         return download(name)
-    known = _KNOWN[name]
     wanted = " and ".join(text for text in (known.votes, known.items) if text)
     looked = ", ".join(str(place) for place in places) or "no folder"
-    remedy = (
-        "download it with --download (in Python crowdsift.datasets.download('faceage'))"
-        if name == "faceage"
-        else _ELSEWHERE
-    )
+    remedy = f"it is published at {source.page}; {_ELSEWHERE}"
+    if source.url:
+        remedy = f"download it with --download (in Python crowdsift.datasets.load({name!r}))"
     raise InputError(
         f"the data set {name} is not there: {wanted} looked for in {looked}. Set CROWDSIFT_DATA "
         f"to the folder that has them, or give it with --data; {remedy}"
@@ -198,16 +251,14 @@ def find(name: str, data: str | os.PathLike[str] | None = None, *, fetch: bool =
 def download(name: str) -> Dataset:
     """Download a data set with its checksum, once; later calls find it in the cache.
 
-    Only the full FaceAge (IMDB-WIKI-SbS, 250,249 votes) has a source in plain text with a known
-    checksum. It has no classes of items.
-
     Examples
     --------
     >>> from crowdsift.lab import datasets
     >>> datasets.download("faceage").read()  # doctest: +SKIP
     Comparisons(250249 votes in ...)
     """
-    if name != "faceage":
+    source = _SOURCES.get(name)
+    if source is None or not source.url:
         raise RequestError(f"{name}: {_ELSEWHERE}")
     try:
         import pooch
@@ -216,24 +267,28 @@ def download(name: str) -> Dataset:
             "downloading needs pooch; install it with: pip install 'crowdsift[reproduce]'"
         ) from None
     pooch.get_logger().setLevel("WARNING")
+    archive = source.url.endswith(".zip")
     try:
         paths = pooch.retrieve(
-            _FACEAGE_ZIP, _FACEAGE_HASH, path=pooch.os_cache("crowdsift"), processor=pooch.Unzip()
-        )
+            source.url, source.checksum, path=pooch.os_cache("crowdsift"),
+            processor=pooch.Unzip() if archive else None,
+        )  # fmt: skip
     except (OSError, ValueError) as error:  # no network, or not the file that was meant
         raise InputError(
-            f"{_FACEAGE_ZIP} cannot be downloaded: {str(error).splitlines()[0]}. Get "
-            "crowd_labels.csv and gt.csv of IMDB-WIKI-SbS by hand and give their folder with --data"
+            f"{source.url} cannot be downloaded: {str(error).splitlines()[0]}. Get the data set "
+            f"from {source.page} by hand and give its folder with --data"
         ) from error
+    if not archive:
+        return Dataset(name, Path(paths))
     for path in paths:
         found = _in_folder(name, Path(path).parent)
         if found is not None:
             return found
-    raise InputError(f"{_FACEAGE_ZIP} does not hold {' and '.join(_FACEAGE_FILES)}")
+    raise InputError(f"{source.url} does not hold {' and '.join(_FACEAGE_FILES)}")
 
 
 def published(name: str, data: str | os.PathLike[str] | None = None) -> list[dict[str, str]] | None:
-    """The figures that the paper published, as rows of text; None where they are not there.
+    """Return the figures that the paper published, as rows of text; None if they are missing.
 
     They are looked for in the folder ``reference`` beside each folder of data sets, or where the
     environment variable CROWDSIFT_REFERENCE says.
@@ -270,7 +325,7 @@ def _folder(path: str | os.PathLike[str], origin: str) -> Path:
 
 
 def _in_folder(name: str, place: Path) -> Dataset | None:
-    """The data set if the folder has all its files."""
+    """Return the data set if the folder has all its files."""
     known = _KNOWN[name]
     votes, items = place / known.votes, place / known.items if known.items else None
     if votes.is_file() and (items is None or items.is_file()):
