@@ -102,6 +102,8 @@ class BatchSelection:
         How many questions there will be.
     keep_islands
         Whether the order across islands counts for nothing.
+    top
+        Count only the order between the best `top` items and the others; 0 counts all pairs.
     """
 
     def __init__(
@@ -112,18 +114,19 @@ class BatchSelection:
         seen: Callable[[int], NDArray[np.int64]],
         wanted: int,
         keep_islands: bool,
+        top: int = 0,
     ) -> None:
-        self._state, self._seen = state, seen
+        self._state, self._seen, self._top = state, seen, top
         self._component = state.component.copy()
         islands = state.component if keep_islands else None
         self._a, self._b = a, b
-        self._batch = state.belief.batch(a, b, islands)
+        self._batch = state.belief.batch(a, b, islands, top)
         self._by_anyone = self._precision(state.population, np.full(TYPES, 1.0 / TYPES))
         most = max(_POOL, _POOL_SHARE * wanted)
         if len(a) > 2 * most:
             keep = self._most_valuable(most)
             self._a, self._b, self._by_anyone = a[keep], b[keep], self._by_anyone[keep]
-            self._batch = state.belief.batch(self._a, self._b, islands)
+            self._batch = state.belief.batch(self._a, self._b, islands, top)
         self._times_chosen = np.zeros(len(self._a), np.int64)
         self._by_worker: dict[int, Vector] = {}
 
@@ -150,7 +153,9 @@ class BatchSelection:
         """The pair of largest gain among those chosen least so far, links of islands first."""
         gain = self._gain(precision)
         allowed = precision > 0.0
-        fresh = allowed & (self._times_chosen == self._times_chosen[allowed].min())
+        fresh = allowed
+        if not self._top:  # for a goal at the top some pairs are worth many votes
+            fresh = allowed & (self._times_chosen == self._times_chosen[allowed].min())
         links = fresh & (self._component[self._a] != self._component[self._b])
         connects = bool(links.any())
         place = int(np.where(links if connects else fresh, gain, -1.0).argmax())

@@ -54,8 +54,11 @@ class Belief(Protocol):
         """Mean by step·Σx, covariance by -shrink·Σx xᵀΣ."""
         ...
 
-    def batch(self, a: Codes, b: Codes, islands: Codes | None) -> Batch:
-        """Candidates, with pairs across islands worth nothing where islands are given."""
+    def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> Batch:
+        """Candidates, with pairs across islands worth nothing where islands are given.
+
+        With `top` only the order between the best `top` items and the others counts.
+        """
         ...
 
 
@@ -84,15 +87,15 @@ class Joint:
         self.mean += step * x
         self.covariance -= shrink * np.outer(x, x)
 
-    def batch(self, a: Codes, b: Codes, islands: Codes | None) -> _JointBatch:
+    def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> _JointBatch:
         """Candidates."""
-        return _JointBatch(self, a, b, islands)
+        return _JointBatch(self, a, b, islands, top)
 
 
 class _JointBatch:
     """Rank-one updates of V and of xᵀΣLΣx at the candidates only, not of K x K matrices."""
 
-    def __init__(self, belief: Joint, a: Codes, b: Codes, islands: Codes | None) -> None:
+    def __init__(self, belief: Joint, a: Codes, b: Codes, islands: Codes | None, top: int) -> None:
         s = belief.covariance
         diagonal = np.diagonal(s)
         spread = np.maximum(diagonal[:, None] + diagonal[None, :] - 2.0 * s, _TINY)
@@ -100,6 +103,9 @@ class _JointBatch:
         np.fill_diagonal(weight, 0.0)
         if islands is not None:
             weight[islands[:, None] != islands[None, :]] = 0.0
+        if top:
+            best = _is_best(belief.mean, top)
+            weight[best[:, None] == best[None, :]] = 0.0
         laplacian = np.diag(weight.sum(axis=1)) - weight
         self._response = s @ laplacian @ s
         self._belief, self._a, self._b = belief, a, b
@@ -158,19 +164,24 @@ class Independent:
             self.own[item] = max(before - shrink * before * before, _TINY)
         self.component[self.component == self.component[b]] = self.component[a]
 
-    def batch(self, a: Codes, b: Codes, islands: Codes | None) -> _IndependentBatch:
+    def batch(self, a: Codes, b: Codes, islands: Codes | None, top: int = 0) -> _IndependentBatch:
         """Candidates."""
-        return _IndependentBatch(self, a, b, islands)
+        return _IndependentBatch(self, a, b, islands, top)
 
 
 class _IndependentBatch:
     """Without covariances xᵀΣLΣx = σ_a⁴ L_aa + σ_b⁴ L_bb - 2 σ_a² σ_b² L_ab."""
 
-    def __init__(self, belief: Independent, a: Codes, b: Codes, islands: Codes | None) -> None:
+    def __init__(
+        self, belief: Independent, a: Codes, b: Codes, islands: Codes | None, top: int
+    ) -> None:
         self._own, self._a, self._b = belief.own.copy(), a, b
         self._apart = belief.variance(a, b) - belief.own[a] - belief.own[b]
-        self._degree = _degrees(belief, islands)
+        self._degree = _degrees(belief, islands, top)
         direct = _weights(belief.mean[a] - belief.mean[b], belief.variance(a, b))
+        if top:
+            best = _is_best(belief.mean, top)
+            direct = direct * (best[a] != best[b])
         self._direct = direct if islands is None else direct * (islands[a] == islands[b])
         both = np.concatenate([a, b])
         self._order = np.argsort(both, kind="stable")
@@ -195,11 +206,18 @@ class _IndependentBatch:
         )
 
 
-def _degrees(belief: Independent, islands: Codes | None) -> Vector:
+def _is_best(mean: Vector, top: int) -> NDArray[np.bool_]:
+    best = np.zeros(len(mean), bool)
+    best[np.argsort(-mean, kind="stable")[:top]] = True
+    return best
+
+
+def _degrees(belief: Independent, islands: Codes | None, top: int) -> Vector:
     """Sums of weights of every item with all others; with many items, with every n-th by score."""
     order = np.argsort(belief.mean, kind="stable")
-    step = max(1, -(-len(order) // _SAMPLED))
+    step = max(1, -(-len(order) // _SAMPLED)) if not top else 1
     some = order[step // 2 :: step]
+    best = _is_best(belief.mean, top)
     share = len(order) / len(some)
     result = np.empty(len(order))
     for begin in range(0, len(order), 1_000):
@@ -209,6 +227,8 @@ def _degrees(belief: Independent, islands: Codes | None) -> Vector:
         weight[a == b] = 0.0
         if islands is not None:
             weight[islands[a] != islands[b]] = 0.0
+        if top:
+            weight[best[a] == best[b]] = 0.0
         result[rows] = share * weight.sum(axis=1)
     return result
 

@@ -17,6 +17,7 @@ from crowdsift.active.batches import (
     neighbours,
 )
 from crowdsift.active.beliefs import Independent, Joint, answer
+from crowdsift.active.stopping import Goal, Stopping, checked_confidence, stopping
 from crowdsift.errors import ConvergenceWarning, RequestError, SignWarning
 from crowdsift.fitting import Fit, fit
 from crowdsift.io.ingest import read_votes
@@ -58,6 +59,9 @@ class Selector:
     islands
         "connect" asks first what joins groups of items without a comparison between them;
         "keep" asks only within groups, for groups that are not to be compared.
+    goal
+        What is to be found: "first", "top-3" (or another number) or "ranking"; pairs are valued
+        for that.
     refit
         Fit anew when new votes exceed this share of the votes in the last fit; 0 never does.
     model
@@ -89,6 +93,7 @@ class Selector:
         items: Iterable[Any] = (),
         workers: Iterable[Any] = (),
         islands: str = "connect",
+        goal: str = "ranking",
         refit: float = 0.1,
         model: Model | None = None,
         columns: Mapping[str, str] | None = None,
@@ -112,6 +117,7 @@ class Selector:
         self.items, self.workers = self._labels(items, workers)
         if len(self.items) < 2:
             raise RequestError("at least two items are needed; give votes, or items")
+        self._goal = Goal.of(goal, len(self.items))
         self._has_workers = self.workers[0] is not None
         self._model: Model = model or (Sift() if self._has_workers else BradleyTerry(penalty=1.0))
         self._item_code = {key_of(label): i for i, label in enumerate(self.items)}
@@ -172,7 +178,8 @@ class Selector:
         candidates = self._candidates(among)
         sampler = None if workers is None else self._sampler(workers)
         keep = self._islands == "keep"
-        batch = BatchSelection(self._state, *candidates, self._seen, int(pairs), keep)
+        top = self._goal.top
+        batch = BatchSelection(self._state, *candidates, self._seen, int(pairs), keep, top)
         return self._table(batch.choose(int(pairs), sampler), workers is not None)
 
     def add(self, first: Any, second: Any, worker: Any = None, outcome: Any = 1.0) -> None:
@@ -209,6 +216,24 @@ class Selector:
     def scores(self) -> Vector:
         """The means of the scores as they stand, in the order of `items`."""
         return self._state.belief.mean.copy()
+
+    @property
+    def belief(self) -> Belief:
+        """The Gaussian posterior of the scores as it stands."""
+        return self._state.belief
+
+    def stopping(self, goal: str = "", confidence: float = 0.95) -> Stopping:
+        """Say whether a goal, by default the selector's own, is settled; see `stopping`.
+
+        Examples
+        --------
+        >>> import crowdsift
+        >>> selector = crowdsift.Selector(items=["a", "b"], workers=["ann"], goal="first")
+        >>> selector.stopping().settled
+        False
+        """
+        wanted = Goal.of(goal, len(self.items)) if goal else self._goal
+        return stopping(self._state.belief, wanted, checked_confidence(confidence))
 
     def refit(self) -> Fit:
         """Fit all votes again, and start from that posterior.

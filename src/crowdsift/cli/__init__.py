@@ -16,6 +16,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperCommand
 
+from crowdsift.cli.ask import ask
 from crowdsift.cli.evaluate import evaluate
 from crowdsift.cli.export import export
 from crowdsift.cli.fit import fit
@@ -104,6 +105,7 @@ _COMMANDS = (
     (compare, "Two saved fits of the same items.", "compare session1 session2 --plot both.pdf"),
     (predict, "How votes on pairs will go, by a saved fit.", "predict result pairs.csv"),
     (next_, "The comparisons worth asking next.", "next votes.csv --pairs 100 --out ask.csv"),
+    (ask, "Collect votes in the browser.", "ask items.csv --study study.sqlite --goal first"),
     (export, "Votes with soft labels, to train on.", "export votes.jsonl --out train.jsonl"),
     (evaluate, "Methods side by side.", "evaluate votes.csv --methods sift,bt"),
     (spam, "Votes with spammers added.",

@@ -16,7 +16,7 @@ import numpy as np
 from crowdsift.errors import InputError, RequestError
 from crowdsift.io.formats import PLAIN, Format, Found, known_formats
 from crowdsift.io.options import ROLES
-from crowdsift.io.sql import kind_of_database, shown_address
+from crowdsift.io.sql import STUDY_QUERY, is_study, kind_of_database, shown_address
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.labels import MISSING, By, context_names, is_empty
 
@@ -72,6 +72,8 @@ def open_source(
                 "a database, from which only votes are read; write these rows as CSV or Parquet",
                 source=shown_address(path),
             )
+        if not query and is_study(source):
+            query = STUDY_QUERY
         if not query:
             raise RequestError(
                 f"{shown_address(path)} is a database; say which rows are votes with "

@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 _CANCEL_PERIOD = 2.0  # seconds that a cancelled query has to end before its thread is abandoned
 _SCHEMES = {"postgresql": "postgresql", "postgres": "postgresql", "sqlite": "sqlite",
             "duckdb": "duckdb"}  # fmt: skip
+STUDY_MARK = b"csft"  # application_id of the files of `crowdsift ask`
+STUDY_QUERY = 'SELECT "left", "right", winner, worker, prompt, milliseconds, time FROM votes'
 _SECRETS = re.compile(r"(?i)((?:password|sslpassword|passwd)=)[^&\s'\"]*")
 _USERINFO = re.compile(r"(?i)(postgres(?:ql)?://)[^\s'\"]*@")
 
@@ -331,6 +333,14 @@ def kind_of_database(source: Any) -> str | None:
         if start[8:12] == b"DUCK":
             return "duckdb"
     return None
+
+
+def is_study(source: Any) -> bool:
+    """Return whether a file is a study of `crowdsift ask`, whose votes need no query."""
+    if kind_of_database(source) != "sqlite" or "://" in os.fsdecode(source):
+        return False
+    with open(os.path.expanduser(os.fsdecode(source)), "rb") as file:
+        return file.read(72)[68:] == STUDY_MARK
 
 
 def masked(text: str) -> str:

@@ -1,0 +1,160 @@
+"""The process that fits while the server answers: requests on its input, replies on its output.
+
+It reads the study file, never writes to it, and ends when the server does (its input is closed).
+Run as ``python -m crowdsift.ask.background STUDY``.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from crowdsift.active.select import Selector
+from crowdsift.active.stopping import Goal, Stopping, stopping
+from crowdsift.ask.store import read_votes
+from crowdsift.errors import CrowdsiftError
+from crowdsift.fitting import fit
+from crowdsift.results.words import item_label, shortened
+from crowdsift.votes.comparisons import Comparisons
+
+if TYPE_CHECKING:
+    from crowdsift.fitting import Fit
+
+_RANKED = 400  # pairs handed to the server, the most valuable first
+_SHOWN_ITEMS = 500
+_NAMED = 5  # items in a sentence
+_OUTCOME = {"left": 1.0, "right": 0.0, "tie": 0.5}
+
+
+def study_votes(path: str, hidden: frozenset[str] = frozenset()) -> Comparisons | None:
+    """Return the votes of a study; None if there are none."""
+    rows = [row for row in read_votes(path) if row[3] not in hidden]
+    if not rows:
+        return None
+    left, right, winner, worker = (list(column) for column in list(zip(*rows, strict=True))[:4])
+    outcome = [_OUTCOME[answer] for answer in winner]
+    return Comparisons.from_arrays(
+        left, right, worker=worker, outcome=outcome, sides_known=True, threads=1
+    )
+
+
+def study_fit(path: str, request: dict[str, Any]) -> Fit | None:
+    """Fit the votes of a study, with its gold; None if there are no votes."""
+    votes = study_votes(path)
+    if votes is None:
+        return None
+    known = set(votes.items.tolist())
+    gold = [pair for pair in request["gold"] if known.issuperset(pair)]
+    columns = {"winner": [a for a, _ in gold], "loser": [b for _, b in gold]} if gold else None
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return fit(votes, gold=columns, check_gold=False, threads=1)
+
+
+def refresh(path: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Fit all votes; return the ranking, the judges, what is settled and what to ask next."""
+    items, goal_text, confidence = request["items"], request["goal"], request["confidence"]
+    found = study_fit(path, request)
+    selector = Selector(
+        found, items=items, goal=goal_text, refit=0, threads=1,
+        workers=[] if found is not None else request["workers"] or ["nobody"],
+    )  # fmt: skip
+    count = min(_RANKED, len(items) * (len(items) - 1) // 2, 40 + 4 * len(items))
+    pairs = selector.choose(count)
+    code = {label: number for number, label in enumerate(items)}
+    goal = Goal.of(goal_text, len(items))
+    done: dict[str, Any] = {
+        "pairs": [
+            (code[a], code[b]) for a, b in zip(pairs["first"], pairs["second"], strict=True)
+        ],
+        "votes": 0 if found is None or found.votes is None else int(found.votes.total_weight),
+        "ranking": [], "judges": {}, "warnings": [], "statements": [], "settled": False,
+    }  # fmt: skip
+    if found is not None:
+        done |= _described(found, selector, goal, confidence)
+    return done
+
+
+def _described(found: Fit, selector: Selector, goal: Goal, confidence: float) -> dict[str, Any]:
+    """Return the tables and sentences of a fit."""
+    table = found.item_table
+    names = ("score", "lower", "upper", "rank", "rank_lower", "rank_upper", "comparisons")
+    ranking = [
+        {"item": item_label(table["item"][i], ""), **{n: _number(table[n][i]) for n in names}}
+        for i in range(min(table.height, _SHOWN_ITEMS))
+    ]
+    workers = found.worker_table
+    judges = {
+        str(workers["worker"][i]): {
+            "verdict": str(workers["verdict"][i]),
+            "reliability": _number(workers["reliability"][i]),
+            "agreement": _number(workers["agreement"][i]),
+        }
+        for i in range(workers.height)
+    }
+    state = stopping(selector.belief, goal, confidence)
+    claim = [item_label(label, "") for label in selector.items[state.claim]]
+    return {
+        "statements": [sentence(goal, state, claim, confidence)],
+        "ranking": ranking,
+        "judges": judges,
+        "warnings": list(found.warnings),
+        "settled": state.settled,
+        "reached": state.confidence,
+        "claim": claim,
+        "open": [str(label) for label in selector.items[state.open_items]][:20],
+    }
+
+
+def sentence(goal: Goal, state: Stopping, claim: list[str], confidence: float) -> str:
+    """Say in words whether the goal is settled, and what the answer is."""
+    subject = goal.words[0].upper() + goal.words[1:]
+    named = ", ".join(shortened(name, 60) for name in claim[:_NAMED])
+    named += f" and {len(claim) - _NAMED} more" if len(claim) > _NAMED else ""
+    if state.settled:
+        return f"{subject} is settled with {100 * confidence:.4g} %: {named}."
+    return f"{subject} is not settled yet. So far it looks like {named}."
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if np.isfinite(value) else None
+
+
+def save_fit(path: str, request: dict[str, Any]) -> dict[str, Any]:
+    """Save the fit of all votes into a folder, with its report if that is wanted."""
+    found = study_fit(path, request)
+    if found is None:
+        return {"error": "there are no votes yet"}
+    if request.get("report"):
+        found.report(request["report"], title=request["title"])
+    else:
+        found.save(request["folder"])
+    return {}
+
+
+def main() -> None:
+    """Answer requests, a line each, until the input is closed."""
+    path = sys.argv[1]
+    with suppress(OSError, AttributeError):
+        os.nice(5)  # pages come first
+    answers, sys.stdout = sys.stdout, sys.stderr
+    for line in sys.stdin:
+        request = json.loads(line)
+        try:
+            made = (save_fit if "folder" in request else refresh)(path, request)
+        except CrowdsiftError as error:
+            made = {"error": str(error)}
+        except Exception as error:  # the study goes on without this fit
+            made = {"error": f"{type(error).__name__}: {error}"}
+        answers.write(json.dumps(made) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,150 @@
+"""The items of a study: read from a file, checked, and rendered so that nothing in them runs."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from crowdsift.errors import InputError, RequestError
+from crowdsift.io.columns import lookup, open_source, refuse_empty, resolve_column
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable
+
+MAX_ITEMS = 5_000
+MAX_TEXT = 100_000  # characters of a text
+MAX_IMAGE = 10_000_000  # bytes of an image
+_IMAGES = {b"\x89PNG\r\n\x1a\n": "image/png", b"\xff\xd8\xff": "image/jpeg", b"GIF8": "image/gif"}
+# Links and images of Markdown are left out: a page of a study asks no other host for anything.
+_TAGS = {
+    "p", "br", "hr", "em", "strong", "s", "code", "pre", "blockquote", "ul", "ol", "li",
+    "h1", "h2", "h3", "h4", "h5", "h6", "table", "thead", "tbody", "tr", "th", "td",
+}  # fmt: skip
+
+
+class Content(NamedTuple):
+    """What judges see of an item: one row of the items file; with prompts, one reply."""
+
+    item: str
+    prompt: str = ""
+    text: str = ""
+    markdown: str = ""
+    image: bytes | None = None
+    media: str = ""
+
+
+def read_items(path: str) -> list[Content]:
+    """Read the items of a study.
+
+    The file has a column item, and may have text, markdown, image (a file beside it) and prompt.
+    With prompts a row is the reply of an item to a prompt, and only replies to the same prompt are
+    compared. Without text, markdown and image judges see the name of the item.
+    """
+    with closing(open_source(path, called="items")) as table:
+        item = resolve_column(table, "item", "the items")
+        names = ("prompt", "text", "markdown", "image")
+        known = {name: own for name in names if (own := lookup(table, table.names, name))}
+        refuse_empty(table, table.load([item, *known.values()]), "items")
+        rows = table.rows([item, *known.values()])
+        found: list[Content] = []
+        seen: set[tuple[str, str]] = set()
+        for row, values in enumerate(rows):
+            cells = ["" if value is None else str(value) for value in values]
+            fields = dict(zip(("item", *known), cells, strict=True))
+            try:
+                content = _content(fields, Path(path).resolve().parent)
+                if (key := (content.item, content.prompt)) in seen:
+                    where = " for the same prompt" if content.prompt else ""
+                    raise ValueError(f"the item {content.item!r} is there twice{where}; remove one")
+            except ValueError as error:
+                raise table.fault(row, item, str(error)) from None
+            seen.add(key)
+            found.append(content)
+    return require_comparable(found, path)
+
+
+def _content(fields: dict[str, str], folder: Path) -> Content:
+    """Return the content of one row; a ValueError says what is wrong with it."""
+    label = fields["item"].strip()
+    if not label:
+        raise ValueError("empty label of an item")
+    for name, value in fields.items():
+        if len(value) > MAX_TEXT:
+            raise ValueError(
+                f"{name} has {len(value):,} characters; at most {MAX_TEXT:,} are shown"
+            )
+    texts = {name: fields.get(name, "") for name in ("prompt", "text", "markdown")}
+    image, media = _image(fields.get("image", "").strip(), folder)
+    if not (image or texts["text"].strip() or texts["markdown"].strip()):
+        if any(name in fields for name in ("text", "markdown", "image")):
+            raise ValueError(f"the item {label!r} has nothing to show")
+        texts["text"] = label
+    return Content(label, **texts, image=image, media=media)
+
+
+def _image(name: str, folder: Path) -> tuple[bytes | None, str]:
+    """Read an image, which must be in the folder of the items file or below."""
+    if not name:
+        return None, ""
+    path = (folder / name).resolve()
+    if not path.is_relative_to(folder):
+        raise ValueError(f"the image {name!r} is outside the folder of the items file")
+    try:
+        if path.stat().st_size > MAX_IMAGE:
+            raise ValueError(f"the image {name!r} has more than {MAX_IMAGE // 10**6} MB")
+        content = path.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
+        raise ValueError(f"the image {name!r} cannot be read: {reason}") from None
+    media = next((kind for start, kind in _IMAGES.items() if content.startswith(start)), "")
+    if content[:4] == b"RIFF" and content[8:12] == b"WEBP":
+        media = "image/webp"
+    if not media:
+        raise ValueError(f"the image {name!r} is neither PNG, JPEG, GIF nor WebP")
+    return content, media
+
+
+def require_comparable(contents: list[Content], source: str) -> list[Content]:
+    """Refuse items of which no two can be compared."""
+    items = {each.item for each in contents}
+    if len(items) < 2:
+        raise InputError(f"{len(items)} item; a study compares at least two", source=source)
+    if len(items) > MAX_ITEMS:
+        raise InputError(f"{len(items):,} items; at most {MAX_ITEMS:,} are possible", source=source)
+    replies: dict[str, set[str]] = {}
+    for each in contents:
+        replies.setdefault(each.prompt, set()).add(each.item)
+    alone = next((prompt for prompt, named in replies.items() if len(named) < 2), None)
+    if alone is not None:
+        raise InputError(
+            f"the prompt {alone[:60]!r} has one reply only; replies are compared by prompt",
+            source=source, column="prompt",
+        )  # fmt: skip
+    return contents
+
+
+@cache
+def _markdown() -> Any:
+    from markdown_it import MarkdownIt
+
+    return MarkdownIt("commonmark", {"html": False}).enable(["table", "strikethrough"])
+
+
+def safe_html(markdown: str) -> str:
+    """Render Markdown, and keep nothing but plain formatting: no links, images or attributes."""
+    import nh3
+
+    rendered = _markdown().render(markdown)
+    return nh3.clean(rendered, tags=_TAGS, attributes={}, link_rel=None)
+
+
+def require_packages(names: Iterable[str] = ("starlette", "uvicorn", "nh3", "markdown_it")) -> None:
+    """Refuse to start without the packages of the extra."""
+    from importlib.util import find_spec
+
+    if missing := [name for name in names if find_spec(name) is None]:
+        raise RequestError(
+            f"crowdsift ask needs {', '.join(missing)}; pip install 'crowdsift[ask]'"
+        )

@@ -1,0 +1,206 @@
+"""Start a study: make or open its file, issue links, and run the server until it is stopped."""
+
+from __future__ import annotations
+
+import asyncio
+import csv
+import os
+import secrets
+import signal
+import socket
+import sys
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.active.stopping import Goal, checked_confidence
+from crowdsift.ask.items import read_items, require_packages
+from crowdsift.ask.store import Store, create_study, token_digest
+from crowdsift.errors import InputError, RequestError
+from crowdsift.io.items import read_pair_queries
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping
+
+_DEFAULTS = {
+    "question": "Which one is better?", "goal": "ranking", "confidence": 0.95, "budget": None,
+    "ties": False, "skip": False, "repeat": False, "gold_rate": 0.1, "consent": "",
+}  # fmt: skip
+DEMO = Path(__file__).parent / "demo.csv"
+OWNER, EVERYONE = "(study page)", "(open link)"
+
+
+@dataclass
+class Links:
+    """The addresses of a study's pages."""
+
+    study: str
+    everyone: str
+    judges: dict[str, str]
+    file: Path
+
+
+def open_study(
+    path: Path,
+    items: str | None,
+    given: Mapping[str, Any],
+    gold: str | None = None,
+) -> Store:
+    """Open a study, or make it if there is none; options that are given replace earlier ones."""
+    require_packages()
+    given = {name: value for name, value in given.items() if value is not None}
+    contents = None if items is None else read_items(items)
+    if not path.exists():
+        if contents is None:
+            raise InputError("no such study; give a file of items to begin one", source=str(path))
+        names = {each.item for each in contents}
+        settings = {**_DEFAULTS, **given, "state": "open"}
+        _check(settings, len(names))
+        create_study(path, settings, contents, _gold(gold, sorted(names)))
+        contents = None
+    store = Store(path)
+    try:
+        if contents is not None and list(contents) != store.contents:
+            raise RequestError(
+                f"{path}: this study has other items; leave the items out to continue it, or begin "
+                "another one with --study"
+            )
+        if gold is not None and contents is not None and not store.gold:
+            raise RequestError(f"{path}: gold is given when a study begins, not later")
+        _check({**store.settings, **given}, len(store.items))
+        store.set(**given).result()
+    except BaseException:
+        store.close()
+        raise
+    return store
+
+
+def _check(settings: Mapping[str, Any], items: int) -> None:
+    Goal.of(settings["goal"], items)
+    checked_confidence(settings["confidence"])
+    if not 0 <= settings["gold_rate"] < 1:
+        raise RequestError(f"--gold-rate is at least 0 and below 1, not {settings['gold_rate']!r}")
+    if not str(settings["question"]).strip() or len(settings["question"]) > 300:
+        raise RequestError("--question needs 1 to 300 characters")
+
+
+def _gold(source: str | None, items: list[str]) -> list[tuple[str, str]]:
+    """Read pairs of known order, winner and loser, of items of the study."""
+    if source is None:
+        return []
+    pairs = read_pair_queries(source, items, [])
+    found = [(str(a), str(b)) for a, b in zip(pairs.first, pairs.second, strict=True)]
+    for row, pair in enumerate(found, 1):
+        for label in pair:
+            if label not in items:
+                raise InputError(f"the item {label!r} is not in the study", source=source, row=row)
+    return found
+
+
+def issue_links(
+    store: Store, base: str, workers: Mapping[str, int | None] | None = None, renew: bool = False
+) -> Links:
+    """Return the links of a study. A file beside it keeps them; the study has only their hashes.
+
+    With `workers` every judge has a link, and there is no open one. `renew` makes new links for
+    all; old ones then no longer work.
+    """
+    file = store.path.with_name(store.path.name + ".links.csv")
+    kept: dict[str, str] = {}
+    if file.exists() and not renew:
+        with file.open(encoding="utf-8", newline="") as lines:
+            kept = {row[0]: row[1].rpartition("#")[2] for row in csv.reader(lines) if len(row) == 2}
+
+    def current(name: str, digest: bytes | None) -> str:
+        token = kept.get(name, "")
+        return token if token and token_digest(token) == digest else ""
+
+    tokens: dict[str, str] = {}
+    for name in (OWNER, EVERYONE):
+        token = current(name, bytes.fromhex(store.settings.get(name, "")))
+        tokens[name] = token or secrets.token_urlsafe(32)
+        store.set(**{name: token_digest(tokens[name]).hex()}).result()
+    if workers is not None:
+        store.set(named=True).result()
+    if not store.settings.get("named"):
+        workers = {}
+    elif workers is None:
+        workers = {each.worker: each.capacity for each in store.judges.values()}
+    for name, capacity in (workers or {}).items():
+        judge = store.by_name.get(name)
+        has_link = judge is not None and judge.digest is not None and not renew
+        token = current(name, judge.digest if judge else None) if has_link else ""
+        fresh = "" if has_link else secrets.token_urlsafe(32)
+        store.add_judge(name, fresh or None, capacity)
+        if token or fresh:  # a link that the file has lost stays valid, but cannot be shown
+            tokens[name] = token or fresh
+    links = Links(
+        f"{base}/study#{tokens.pop(OWNER)}",
+        "" if store.settings.get("named") else f"{base}/#{tokens[EVERYONE]}",
+        {name: f"{base}/#{token}" for name, token in tokens.items() if name != EVERYONE},
+        file,
+    )
+    handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    with open(handle, "w", encoding="utf-8", newline="") as lines:
+        rows = [("name", "link"), (OWNER, links.study)]
+        rows += [(EVERYONE, links.everyone)] if links.everyone else []
+        csv.writer(lines).writerows([*rows, *links.judges.items()])
+    return links
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """Return a socket that listens; refuse a port that is in use."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise RequestError(
+            f"cannot listen on {host}, port {port}: {reason}; choose another with --port, or 0 for "
+            "any that is free"
+        ) from None
+    except OverflowError:
+        raise RequestError(f"--port is 0 to 65535, not {port}") from None
+
+
+def serve(store: Store, listening: socket.socket, started: Callable[[], None]) -> None:
+    """Answer requests until Ctrl-C or a request to end; then close the study."""
+    import uvicorn
+
+    from crowdsift.ask.app import Application
+
+    digests = [bytes.fromhex(store.settings[name]) for name in (OWNER, EVERYONE)]
+    invitation = None if store.settings.get("named") else digests[1]
+
+    class Server(uvicorn.Server):
+        """A server that leaves signals to us: to stop it is no error."""
+
+        @contextmanager
+        def capture_signals(self) -> Iterator[None]:
+            yield
+
+    async def run() -> None:
+        made = Application(store, digests[0], invitation)
+        config = uvicorn.Config(
+            made.app, log_level="warning", access_log=False, server_header=False,
+            timeout_graceful_shutdown=3, ws="none",
+        )  # fmt: skip
+        server = Server(config)
+
+        def stop(*_: Any) -> None:
+            server.should_exit = True
+
+        for number in (signal.SIGINT, signal.SIGTERM):
+            if sys.platform == "win32":
+                signal.signal(number, stop)
+            else:
+                asyncio.get_running_loop().add_signal_handler(number, stop)
+        started()
+        await server.serve(sockets=[listening])
+
+    try:
+        asyncio.run(run())
+    finally:
+        listening.close()
+        store.close()

@@ -1,0 +1,351 @@
+"""The study file: SQLite in WAL mode, one writer, and what the pages need of it in memory.
+
+A vote is on the disk before it is acknowledged (synchronous=FULL). Votes that arrive together
+share one transaction, so that many judges wait for one sync of the disk and not for one each.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+import sqlite3
+import sys
+import threading
+from collections import Counter
+from concurrent.futures import Future
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import SimpleQueue
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.ask.items import Content
+from crowdsift.errors import InputError, RequestError
+from crowdsift.io.files import replace_file
+from crowdsift.io.sql import STUDY_MARK
+
+if sys.platform == "win32":
+    import msvcrt
+else:
+    import fcntl
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+VERSION = 1
+ANSWERS = ("left", "right", "tie", "skip")
+_SCHEMA = """
+CREATE TABLE study (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE items (code INTEGER PRIMARY KEY, item TEXT NOT NULL UNIQUE);
+CREATE TABLE contents (code INTEGER PRIMARY KEY, item INTEGER NOT NULL REFERENCES items,
+  prompt TEXT NOT NULL, text TEXT NOT NULL, markdown TEXT NOT NULL, image BLOB,
+  media TEXT NOT NULL);
+CREATE TABLE gold (winner INTEGER NOT NULL REFERENCES items,
+  loser INTEGER NOT NULL REFERENCES items);
+CREATE TABLE judges (code INTEGER PRIMARY KEY, worker TEXT NOT NULL UNIQUE, token BLOB UNIQUE,
+  capacity INTEGER, consented TEXT, withdrawn TEXT, joined TEXT DEFAULT CURRENT_TIMESTAMP);
+-- An answer that was undone keeps its id alone: a copy that arrives late is known, and ignored.
+CREATE TABLE answers (id TEXT PRIMARY KEY, judge INTEGER NOT NULL REFERENCES judges,
+  question TEXT, left_content INTEGER REFERENCES contents,
+  right_content INTEGER REFERENCES contents, answer TEXT, gold INTEGER, milliseconds INTEGER,
+  at TEXT DEFAULT CURRENT_TIMESTAMP);
+CREATE UNIQUE INDEX one_answer ON answers (question) WHERE question IS NOT NULL;
+CREATE VIEW votes AS
+  SELECT l.item AS "left", r.item AS "right", a.answer AS winner, j.worker AS worker,
+    nullif(c.prompt, '') AS prompt, a.milliseconds AS milliseconds, a.gold AS gold, a.at AS time
+  FROM answers a JOIN judges j ON j.code = a.judge
+    JOIN contents c ON c.code = a.left_content JOIN contents d ON d.code = a.right_content
+    JOIN items l ON l.code = c.item JOIN items r ON r.code = d.item
+  WHERE a.answer IN ('left', 'right', 'tie') ORDER BY a.rowid;
+"""
+_ANSWER = (
+    "INSERT INTO answers (id, judge, question, left_content, right_content, answer, gold, "
+    "milliseconds) VALUES (?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT DO NOTHING"
+)
+_UNDO = (
+    "INSERT INTO answers (id, judge) VALUES (?, ?) ON CONFLICT (id) DO UPDATE SET question = NULL, "
+    "left_content = NULL, right_content = NULL, answer = NULL, gold = NULL, milliseconds = NULL "
+    "WHERE judge = excluded.judge"
+)
+_SET = "INSERT INTO study VALUES (?, ?) ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+
+
+def token_digest(token: str) -> bytes:
+    """Return what is stored of a token."""
+    return hashlib.sha256(token.encode()).digest()
+
+
+@dataclass
+class Vote:
+    """The last votes of a judge, for undoing them."""
+
+    id: str
+    left: int
+    right: int
+    answer: str
+    milliseconds: int
+    gold: bool
+
+
+@dataclass
+class Judge:
+    """A judge and what this judge has answered."""
+
+    code: int
+    worker: str
+    digest: bytes | None
+    capacity: int | None
+    consented: bool = False
+    withdrawn: bool = False
+    votes: list[Vote] = field(default_factory=list)
+
+    @property
+    def seen(self) -> Counter[tuple[int, int]]:
+        """How often this judge has answered each pair of contents."""
+        return Counter((min(v.left, v.right), max(v.left, v.right)) for v in self.votes)
+
+
+def create_study(
+    path: Path,
+    settings: Mapping[str, Any],
+    contents: Sequence[Content],
+    gold: Iterable[tuple[str, str]] = (),
+) -> None:
+    """Write a new study file; it appears whole or not at all."""
+    items = list(dict.fromkeys(each.item for each in contents))
+    code = {item: number for number, item in enumerate(items)}
+    with replace_file(path) as draft:
+        connection = sqlite3.connect(draft)
+        connection.executescript(_SCHEMA)
+        rows = [(name, json.dumps(value)) for name, value in settings.items()]
+        rows.append(("key", json.dumps(secrets.token_hex(32))))
+        connection.executemany("INSERT INTO study VALUES (?, ?)", rows)
+        connection.executemany("INSERT INTO items VALUES (?, ?)", enumerate(items))
+        connection.executemany(
+            "INSERT INTO contents VALUES (?, ?, ?, ?, ?, ?, ?)",
+            ((i, code[each.item], *each[1:]) for i, each in enumerate(contents)),
+        )
+        connection.executemany(
+            "INSERT INTO gold VALUES (?, ?)", ((code[a], code[b]) for a, b in gold)
+        )
+        connection.execute(f"PRAGMA application_id = {int.from_bytes(STUDY_MARK, 'big')}")
+        connection.execute(f"PRAGMA user_version = {VERSION}")
+        connection.commit()
+        connection.close()
+
+
+class Store:
+    """An open study: the only server that writes to the file.
+
+    Everything but the votes of others is read from memory. `write` hands statements to a thread
+    that commits all that wait together, and returns a future of the counts of changed rows.
+    """
+
+    def __init__(self, path: Path) -> None:
+        _require_study(path)
+        self.path = path
+        self._lock = _hold(path)
+        try:
+            self._load()
+        except BaseException as error:
+            self._release()
+            if isinstance(error, sqlite3.Error):
+                raise InputError(f"the study cannot be read: {error}", source=str(path)) from None
+            raise
+        self._queue: SimpleQueue[tuple[list[tuple[str, tuple[Any, ...]]], Future[list[int]]] | None]
+        self._queue = SimpleQueue()
+        self._thread = threading.Thread(target=self._commit, name="crowdsift-study", daemon=True)
+        self._thread.start()
+
+    def _load(self) -> None:
+        """Open the file and take into memory what pages need."""
+        self._connection = sqlite3.connect(self.path, check_same_thread=False, isolation_level=None)
+        for setting in ("journal_mode=WAL", "synchronous=FULL", "secure_delete=ON",
+                        "foreign_keys=ON"):  # fmt: skip
+            self._connection.execute(f"PRAGMA {setting}")
+        read = self._connection.execute
+        self.settings = {name: json.loads(value) for name, value in read("SELECT * FROM study")}
+        self.items: list[str] = [item for (item,) in read("SELECT item FROM items ORDER BY code")]
+        self.item_of: list[int] = []
+        self.contents: list[Content] = []
+        for item, *rest in read(
+            "SELECT item, prompt, text, markdown, image, media FROM contents ORDER BY code"
+        ):
+            self.item_of.append(item)
+            self.contents.append(Content(self.items[item], *rest))
+        self.gold: list[tuple[int, int]] = list(read("SELECT winner, loser FROM gold"))
+        self.judges: dict[int, Judge] = {}
+        for code, worker, digest, capacity, consented, withdrawn in read(
+            "SELECT code, worker, token, capacity, consented, withdrawn FROM judges ORDER BY code"
+        ):
+            self.judges[code] = Judge(
+                code, worker, digest, capacity, consented is not None, withdrawn is not None
+            )
+        self.answers = 0
+        for judge, *vote in read(
+            "SELECT judge, id, left_content, right_content, answer, milliseconds, gold "
+            "FROM answers WHERE answer IS NOT NULL ORDER BY rowid"
+        ):
+            self.judges[judge].votes.append(Vote(*vote))
+            self.answers += vote[3] != "skip"
+        self.by_digest = {each.digest: each for each in self.judges.values() if each.digest}
+        self.by_name = {each.worker: each for each in self.judges.values()}
+
+    # --- writing ----------------------------------------------------------------------------
+
+    def write(self, *statements: tuple[str, tuple[Any, ...]]) -> Future[list[int]]:
+        """Run statements in one transaction; the future is done when they are on the disk."""
+        result: Future[list[int]] = Future()
+        self._queue.put((list(statements), result))
+        return result
+
+    def _commit(self) -> None:
+        """Commit what waits, again and again, until the study is closed."""
+        closing = False
+        while not closing:
+            waiting = [self._queue.get()]
+            while not self._queue.empty():
+                waiting.append(self._queue.get())
+            closing = None in waiting
+            jobs = [job for job in waiting if job is not None]
+            done: list[tuple[Future[list[int]], list[int] | Exception]] = []
+            try:
+                self._connection.execute("BEGIN IMMEDIATE")
+                for statements, future in jobs:
+                    done.append((future, self._run(statements)))
+                self._connection.execute("COMMIT")
+            except sqlite3.Error as error:  # the disk is full, or the file is gone
+                with suppress(sqlite3.Error):
+                    self._connection.execute("ROLLBACK")
+                done = [(future, error) for _, future in jobs]
+            for future, result in done:
+                if isinstance(result, Exception):
+                    future.set_exception(result)
+                else:
+                    future.set_result(result)
+
+    def _run(self, statements: list[tuple[str, tuple[Any, ...]]]) -> list[int] | Exception:
+        """Run the statements of one job; if one fails none of them counts."""
+        self._connection.execute("SAVEPOINT job")
+        try:
+            return [self._connection.execute(*each).rowcount for each in statements]
+        except sqlite3.IntegrityError as error:
+            self._connection.execute("ROLLBACK TO job")
+            return error
+
+    def set(self, **settings: Any) -> Future[list[int]]:
+        """Change settings of the study."""
+        self.settings.update(settings)
+        return self.write(*((_SET, (name, json.dumps(each))) for name, each in settings.items()))
+
+    def close(self) -> None:
+        """Finish all writes, and leave one plain file that can be copied."""
+        self._queue.put(None)
+        self._thread.join()
+        with suppress(sqlite3.Error):  # someone reads it: then it stays in WAL mode
+            self._connection.execute("PRAGMA journal_mode=DELETE")
+        self._connection.close()
+        self._release()
+
+    def _release(self) -> None:
+        with suppress(OSError):
+            os.unlink(_lock_path(self.path))
+        os.close(self._lock)
+
+    # --- judges -----------------------------------------------------------------------------
+
+    def judge_of(self, token: str) -> Judge | None:
+        """Return the judge whose token this is; digests are compared in constant time."""
+        digest = token_digest(token)
+        found = self.by_digest.get(digest)
+        known = found.digest if found is not None and found.digest else b""
+        return found if hmac.compare_digest(known, digest) else None
+
+    def add_judge(self, worker: str, token: str | None, capacity: int | None = None) -> Judge:
+        """Add a judge, or give one who is known another token or capacity; wait for the disk."""
+        digest = None if token is None else token_digest(token)
+        known = self.by_name.get(worker)
+        if known is not None:
+            known.capacity = capacity
+            if digest is not None:
+                self.by_digest.pop(known.digest or b"", None)
+                known.digest = digest
+            update = "UPDATE judges SET token = ?, capacity = ? WHERE code = ?"
+            self.write((update, (known.digest, capacity, known.code))).result()
+        else:
+            code = max(self.judges, default=-1) + 1
+            insert = "INSERT INTO judges (code, worker, token, capacity) VALUES (?, ?, ?, ?)"
+            self.write((insert, (code, worker, digest, capacity))).result()
+            known = self.judges[code] = self.by_name[worker] = Judge(code, worker, digest, capacity)
+        if known.digest is not None:
+            self.by_digest[known.digest] = known
+        return known
+
+    def add_vote(self, judge: Judge, vote: Vote, question: str) -> Future[list[int]]:
+        """Store a vote, unless its id is known or its question has an answer."""
+        row = (vote.id, judge.code, question, vote.left, vote.right, vote.answer, int(vote.gold))
+        return self.write((_ANSWER, (*row, vote.milliseconds)))
+
+    def undo(self, judge: Judge, vote_id: str) -> Future[list[int]]:
+        """Forget an answer, also one that has not arrived yet."""
+        return self.write((_UNDO, (vote_id, judge.code)))
+
+    def withdraw(self, judge: Judge) -> Future[list[int]]:
+        """Delete all answers of a judge."""
+        stamp = "UPDATE judges SET withdrawn = CURRENT_TIMESTAMP WHERE code = ?"
+        return self.write(
+            ("DELETE FROM answers WHERE judge = ?", (judge.code,)), (stamp, (judge.code,))
+        )
+
+
+def read_votes(path: str) -> list[tuple[str, str, str, str, int, str]]:
+    """Read all votes: left, right, winner, worker, milliseconds, time; in any process."""
+    connection = sqlite3.connect(f"file:{Path(path).absolute().as_posix()}?mode=ro", uri=True)
+    try:
+        query = 'SELECT "left", "right", winner, worker, milliseconds, time FROM votes'
+        return connection.execute(query).fetchall()
+    finally:
+        connection.close()
+
+
+def _require_study(path: Path) -> None:
+    """Refuse a file that is something else, or of a later version."""
+    if not path.is_file():
+        raise InputError("no such file", source=str(path))
+    with path.open("rb") as file:
+        head = file.read(100)
+    if head[:16] != b"SQLite format 3\0" or head[68:72] != STUDY_MARK:
+        raise InputError(
+            "the file is not a study of crowdsift ask; give --study another name", source=str(path)
+        )
+    if (version := int.from_bytes(head[60:64], "big")) > VERSION:
+        raise InputError(
+            f"a study of format {version}, made by a later version; upgrade crowdsift",
+            source=str(path),
+        )
+
+
+def _lock_path(path: Path) -> str:
+    return f"{path}.lock"
+
+
+def _hold(path: Path) -> int:
+    """Lock the study for this server; the system releases the lock when the process ends."""
+    try:
+        handle = os.open(_lock_path(path), os.O_RDWR | os.O_CREAT, 0o600)
+    except OSError as error:
+        raise RequestError(f"{path}: cannot be locked: {error.strerror}") from None
+    try:
+        if sys.platform == "win32":
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        if not os.path.samestat(os.stat(_lock_path(path)), os.fstat(handle)):
+            raise OSError  # the server before removed this file meanwhile
+    except OSError:
+        os.close(handle)
+        raise RequestError(f"{path}: another server is running this study; stop it first") from None
+    return handle

@@ -1,0 +1,143 @@
+"""`crowdsift ask`."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from crowdsift.cli.options import READS, Writes
+from crowdsift.cli.terminal import print_text, say
+from crowdsift.errors import RequestError
+
+STUDY = Path("study.sqlite")
+ItemsFile = Annotated[
+    str | None,
+    READS,
+    typer.Argument(
+        metavar="[ITEMS]",
+        help="A file with the column item and, as far as judges shall see more than its name, "
+        "text, markdown or image (a file beside it), and prompt if the items are replies to "
+        "prompts. Leave it out to continue a study.",
+    ),
+]
+Study = Annotated[Path, Writes(), typer.Option(help="The file of the study.")]
+Question = Annotated[str | None, typer.Option(help="What judges are asked.")]
+Judges = Annotated[
+    str | None,
+    READS,
+    typer.Option(
+        help="Who may vote: a file with the column worker and optionally capacity (the most "
+        "votes of each). Each gets a link. Without it one link serves all who give a name."
+    ),
+]
+GoalText = Annotated[
+    str | None, typer.Option(help="What is to be found: first, top-K (as top-3) or ranking.")
+]
+Confidence = Annotated[
+    float | None, typer.Option(help="How sure the answer must be; 0.95 by default.")
+]
+Budget = Annotated[int | None, typer.Option(help="The most votes in all.", min=1)]
+GoldPairs = Annotated[
+    str | None,
+    READS,
+    typer.Option(help="Pairs of known order to check judges by: a file with winner and loser."),
+]
+GoldRate = Annotated[
+    float | None, typer.Option(help="The share of questions that are gold; 0.1 by default.")
+]
+Ties = Annotated[bool | None, typer.Option("--ties", help="Judges may call a tie.")]
+Skip = Annotated[bool | None, typer.Option("--skip", help="Judges may skip a pair.")]
+Repeat = Annotated[
+    bool | None, typer.Option("--repeat", help="A judge may get the same pair again.")
+]
+Consent = Annotated[
+    str | None,
+    READS,
+    typer.Option(help="A text (Markdown) that judges must agree to before they vote."),
+]
+Host = Annotated[str, typer.Option(help="The address to listen on.")]
+Port = Annotated[int, typer.Option(help="The port to listen on; 0 takes any that is free.")]
+Address = Annotated[
+    str | None,
+    typer.Option(help="What links begin with, if judges reach this machine by another name."),
+]
+NewLinks = Annotated[
+    bool, typer.Option("--new-links", help="Make all links anew; old ones stop working.")
+]
+Open = Annotated[bool, typer.Option("--open", help="Open the study's page.")]
+Demo = Annotated[
+    bool, typer.Option("--demo", help="A study to try out, with items that are there already.")
+]
+
+
+def ask(
+    items: ItemsFile = None, study: Study = STUDY, question: Question = None,
+    workers: Judges = None, goal: GoalText = None, confidence: Confidence = None,
+    budget: Budget = None, gold: GoldPairs = None, gold_rate: GoldRate = None, ties: Ties = None,
+    skip: Skip = None, repeat: Repeat = None, consent: Consent = None, host: Host = "127.0.0.1",
+    port: Port = 8765, address: Address = None, new_links: NewLinks = False, open_: Open = False,
+    demo: Demo = False,
+) -> None:  # fmt: skip
+    """Collect votes in the browser: ask the pairs worth most, stop when the answer is settled."""
+    from crowdsift.ask import serve as server
+
+    if demo:
+        if items is not None:
+            raise RequestError("--demo brings its own items; leave ITEMS out")
+        items, goal = str(server.DEMO), goal or "first"
+        question = question or "Which explanation of the blue sky would help a child more?"
+        study = Path("demo.sqlite") if study == STUDY else study
+    given = {
+        "question": question, "goal": goal, "confidence": confidence, "budget": budget,
+        "gold_rate": gold_rate, "ties": ties, "skip": skip, "repeat": repeat,
+        "consent": None if consent is None else _text(consent),
+    }  # fmt: skip
+    judges = None if workers is None else _judges(workers)
+    listening = server.bind(host, port)
+    try:
+        store = server.open_study(study, items, given, gold)
+    except BaseException:
+        listening.close()
+        raise
+    shown = f"[{host}]" if ":" in host else host
+    base = (address or f"http://{shown}:{listening.getsockname()[1]}").rstrip("/")
+    links = server.issue_links(store, base, judges, new_links)
+
+    def started() -> None:
+        print_text(_announcement(links, study))
+        if open_:
+            import webbrowser
+
+            webbrowser.open(links.study)
+
+    if host not in ("127.0.0.1", "::1", "localhost") and not base.startswith("https://"):
+        say("crowdsift: links and votes travel unencrypted; put a proxy with HTTPS in front")
+    server.serve(store, listening, started)
+    say(f"crowdsift: stopped. To go on: crowdsift ask --study {study}")
+
+
+def _judges(path: str) -> dict[str, int | None]:
+    """Read who may vote, and the most votes of each or None."""
+    from crowdsift.io.items import read_capacities
+
+    found = read_capacities(path)
+    if isinstance(found, dict):
+        return {str(name): most for name, most in found.items()}
+    return {str(name): None for name in found}
+
+
+def _announcement(links: Any, study: Path) -> str:
+    lines = [f"Study page: {links.study}"]
+    if links.everyone:
+        lines.append(f"For judges: {links.everyone}")
+    else:
+        lines.append(f"For judges: {len(links.judges)} links, in {links.file}")
+    return "\n".join([*lines, f"The study is {study}. Stop with Ctrl-C.", ""])
+
+
+def _text(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text in UTF-8"
+        raise RequestError(f"--consent {path}: cannot be read: {reason}") from None

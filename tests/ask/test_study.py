@@ -1,0 +1,476 @@
+"""A study as a file and as a server: what is stored, what is refused, what is durable."""
+
+from __future__ import annotations
+
+import csv
+import io
+import sqlite3
+import subprocess
+import sys
+import zipfile
+from html.parser import HTMLParser
+from http.client import HTTPException
+
+import pytest
+from ask_server import Client, Server
+from hostile import HOSTILE
+
+import crowdsift
+from crowdsift.ask.app import Limiter
+from crowdsift.ask.items import read_items, safe_html
+from crowdsift.ask.questions import Chooser, Question, opened
+from crowdsift.ask.serve import issue_links, open_study
+from crowdsift.ask.store import Store, Vote, create_study
+from crowdsift.errors import CrowdsiftError, InputError, RequestError
+
+PNG = b"\x89PNG\r\n\x1a\n" + bytes(40)
+
+
+@pytest.fixture
+def items(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("item,text\na,Apple\nb,Banana\nc,Cherry\nd,Date\n")
+    return path
+
+
+@pytest.fixture
+def store(tmp_path, items):
+    opened = open_study(tmp_path / "study.sqlite", str(items), {"goal": "first"})
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("served")
+    rows = "".join(f"{name},Text of {name}\n" for name in "abcdef")
+    (folder / "items.csv").write_text(f"item,text\n{rows}")
+    (folder / "gold.csv").write_text("winner,loser\na,f\n")
+    made = Server(folder, "items.csv", "--goal", "first", "--gold", "gold.csv", "--ties")
+    made.folder = folder
+    yield made
+    made.kill()
+
+
+def joined(server, name) -> Client:
+    client = Client(server.port, server.judges.partition("#")[2])
+    client.join(name)
+    return client
+
+
+# --- items ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("rows", "message"),
+    [
+        ("", "no items"),
+        ("a,Apple\n", "1 item; a study compares at least two"),
+        ("a,Apple\nb,B\na,Again\n", "row 3, column 'item': the item 'a' is there twice"),
+        ("a,Apple\nb,\n", "row 2, column 'item': the item 'b' has nothing to show"),
+    ],
+)
+def test_items_that_make_no_study_are_refused(tmp_path, rows, message):
+    path = tmp_path / "items.csv"
+    path.write_text(f"item,text\n{rows}")
+    with pytest.raises(InputError, match=message):
+        read_items(str(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("../secret.png", "outside the folder"),
+        ("/etc/passwd", "outside the folder"),
+        ("link.png", "outside the folder"),
+        ("gone.png", "cannot be read: No such file"),
+        ("page.svg", "neither PNG, JPEG, GIF nor WebP"),
+    ],
+)
+def test_images_come_from_the_folder_of_the_items(tmp_path, name, message):
+    folder = tmp_path / "study"
+    folder.mkdir()
+    (tmp_path / "secret.png").write_bytes(PNG)
+    (folder / "link.png").symlink_to(tmp_path / "secret.png")
+    (folder / "page.svg").write_text("<svg onload='alert(1)'/>")
+    (folder / "good.png").write_bytes(PNG)
+    path = folder / "items.csv"
+    path.write_text("item,image\na,good.png\nb,good.png\n")
+    assert [each.media for each in read_items(str(path))] == ["image/png"] * 2
+    path.write_text(f"item,image\na,good.png\nb,{name}\n")
+    with pytest.raises(InputError, match=message):
+        read_items(str(path))
+
+
+def test_replies_are_compared_by_prompt(tmp_path):
+    path = tmp_path / "items.csv"
+    path.write_text("item,prompt,text\nm1,p,x\nm2,p,y\nm1,q,z\nm2,q,w\nm3,q,v\n")
+    store = open_study(tmp_path / "s.sqlite", str(path), {})
+    try:
+        judge = store.add_judge("ann", "t" * 30)
+        chooser, asked = Chooser(store, 1), set()
+        while question := chooser.choose(judge):
+            one, two = (store.contents[code] for code in (question.left, question.right))
+            assert one.prompt == two.prompt
+            asked.add((one.prompt, *sorted((one.item, two.item))))
+            judge.votes.append(
+                Vote(question.number, question.left, question.right, "left", 1, False)
+            )
+        assert asked == {("p", "m1", "m2"), ("q", "m1", "m2"), ("q", "m1", "m3"), ("q", "m2", "m3")}
+    finally:
+        store.close()
+    path.write_text("item,prompt,text\nm1,p,x\nm2,p,y\nm1,q,z\n")
+    with pytest.raises(InputError, match="the prompt 'q' has one reply only"):
+        read_items(str(path))
+
+
+@pytest.mark.parametrize("text", [*HOSTILE, "[a](javascript:alert(1))", "![i](http://x.invalid/i)",
+                                  "<b onclick=x>b</b>", "<svg/onload=alert(1)>"])  # fmt: skip
+def test_markdown_keeps_nothing_that_acts(text):
+    found: list[tuple[str, list[tuple[str, str | None]]]] = []
+
+    class Parser(HTMLParser):
+        def handle_starttag(self, tag, attrs):
+            found.append((tag, attrs))
+
+    Parser().feed(safe_html(f"*ok* {text}\n\n{text}"))
+    assert ("em", []) in found
+    assert {tag for tag, _ in found} <= {"p", "em", "br"}
+    assert not any(attributes for _, attributes in found)
+
+
+# --- the file -----------------------------------------------------------------------------------
+
+
+def test_a_vote_is_stored_once_and_undone(store, tmp_path):
+    judge = store.add_judge("ann", "t" * 30)
+    vote = Vote("vote-0001", 0, 1, "left", 900, False)
+    assert store.add_vote(judge, vote, "q1").result() == [1]
+    assert store.add_vote(judge, vote, "q1").result() == [0]  # sent again
+    again = Vote("vote-0002", 0, 1, "right", 900, False)
+    assert store.add_vote(judge, again, "q1").result() == [0]  # the question has its answer
+    store.undo(judge, "vote-0001").result()
+    assert store.add_vote(judge, vote, "q1").result() == [0]  # a copy that comes late
+    assert store.add_vote(judge, again, "q1").result() == [1]
+    store.undo(judge, "vote-0009").result()  # undone before it arrives
+    assert store.add_vote(judge, Vote("vote-0009", 0, 2, "left", 1, False), "q2").result() == [0]
+    read = sqlite3.connect(tmp_path / "study.sqlite")
+    assert read.execute('SELECT "left", "right", winner, worker FROM votes').fetchall() == [
+        ("a", "b", "right", "ann")
+    ]
+    read.close()
+
+
+def test_others_cannot_undo(store):
+    ann, bob = store.add_judge("ann", "t" * 30), store.add_judge("bob", "u" * 30)
+    store.add_vote(ann, Vote("vote-0001", 0, 1, "left", 1, False), "q1").result()
+    store.undo(bob, "vote-0001").result()
+    store.close()
+    store.__init__(store.path)
+    assert [len(each.votes) for each in store.judges.values()] == [1, 0]
+
+
+def test_withdrawing_deletes_the_votes(store, tmp_path):
+    judge = store.add_judge("ann", "t" * 30)
+    store.add_vote(judge, Vote("vote-0001", 0, 1, "left", 1, False), "q1").result()
+    store.withdraw(judge).result()
+    read = sqlite3.connect(tmp_path / "study.sqlite")
+    assert read.execute("SELECT count(*) FROM answers").fetchone() == (0,)
+    read.close()
+
+
+def test_tokens_are_stored_hashed_and_links_survive_a_restart(store, tmp_path):
+    links = issue_links(store, "http://h", {"ann": None, "bob": 3})
+    token = links.judges["ann"].partition("#")[2]
+    assert len(token) >= 43
+    assert links.everyone == ""
+    assert store.judge_of(token).worker == "ann"
+    assert store.judge_of(token[:-1] + "x") is None
+    store.close()
+    for path in tmp_path.glob("study.sqlite*"):
+        if not path.name.endswith(".links.csv"):
+            assert token.encode() not in path.read_bytes()
+    assert (tmp_path / "study.sqlite.links.csv").stat().st_mode & 0o077 == 0
+    store.__init__(store.path)
+    assert issue_links(store, "http://h").judges == links.judges
+    assert store.by_name["bob"].capacity == 3
+    renewed = issue_links(store, "http://h", renew=True)
+    assert renewed.judges["ann"] != links.judges["ann"]
+    assert store.judge_of(token) is None
+
+
+def test_a_second_server_refuses(store):
+    with pytest.raises(RequestError, match="another server is running this study"):
+        Store(store.path)
+
+
+def test_files_that_are_no_study_are_refused(tmp_path, items):
+    other = tmp_path / "other.sqlite"
+    sqlite3.connect(other).executescript("CREATE TABLE t (a); INSERT INTO t VALUES (1)").close()
+    (tmp_path / "text.sqlite").write_text("votes")
+    for name in ("other.sqlite", "text.sqlite"):
+        before = (tmp_path / name).read_bytes()
+        with pytest.raises(InputError, match="is not a study of crowdsift ask"):
+            open_study(tmp_path / name, str(items), {})
+        assert (tmp_path / name).read_bytes() == before
+    with pytest.raises(InputError, match="no such study; give a file of items"):
+        open_study(tmp_path / "none.sqlite", None, {})
+    create_study(tmp_path / "new.sqlite", {}, read_items(str(items)))
+    connection = sqlite3.connect(tmp_path / "new.sqlite")
+    connection.execute("PRAGMA user_version = 99")
+    connection.close()
+    with pytest.raises(InputError, match="a study of format 99, made by a later version"):
+        Store(tmp_path / "new.sqlite")
+
+
+def test_a_study_goes_on_with_its_own_items(store, items, tmp_path):
+    store.close()
+    items.write_text("item,text\na,Apple\nb,Changed\n")
+    try:
+        with pytest.raises(RequestError, match="this study has other items"):
+            open_study(tmp_path / "study.sqlite", str(items), {})
+    finally:
+        store.__init__(store.path)
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ({"goal": "best"}, "--goal is first, top-K"),
+        ({"goal": "top-4"}, "below the 4 items"),
+        ({"confidence": 1.0}, "--confidence is above 0.5 and below 1"),
+        ({"gold_rate": 1.5}, "--gold-rate"),
+        ({"question": " "}, "--question"),
+    ],
+)
+def test_options_are_refused_before_a_file_is_made(tmp_path, items, given, message):
+    with pytest.raises(CrowdsiftError, match=message):
+        open_study(tmp_path / "study.sqlite", str(items), given)
+    assert not (tmp_path / "study.sqlite").exists()
+
+
+# --- questions ----------------------------------------------------------------------------------
+
+
+def test_questions_cannot_be_forged():
+    question = Question(1, 2, 3, False, "n", 2_000_000_000)
+    text = question.signed("key")
+    assert opened(text, "key") == question
+    body, signature = text.split(".")
+    other = question._replace(left=3, right=2).signed("key").split(".")[0]
+    for forged in (f"{other}.{signature}", f"{body}.{'0' * 64}", body, "", text + "0"):
+        assert opened(forged, "key") is None
+    assert opened(question._replace(issued=0).signed("key"), "key") is None
+
+
+def test_rates_of_gold_and_shared_pairs(tmp_path):
+    path, gold = tmp_path / "items.csv", tmp_path / "gold.csv"
+    path.write_text("item\n" + "".join(f"i{n}\n" for n in range(60)))
+    gold.write_text("winner,loser\n" + "".join(f"i{n},i{n + 1}\n" for n in range(0, 58, 2)))
+    store = open_study(tmp_path / "s.sqlite", str(path), {"gold_rate": 0.25}, str(gold))
+    try:
+        chooser = Chooser(store, 7)
+        chooser.rank([(a, b) for a in range(60) for b in range(a)])
+        judges = [store.add_judge(name, None) for name in "abcdefghijklmnopqrst"]
+        asked: dict[tuple[int, int], set[int]] = {}
+        gold_count, lefts = 0, 0
+        for _ in range(40):
+            for judge in judges:
+                question = chooser.choose(judge)
+                pair = (min(question[1:3]), max(question[1:3]))
+                assert pair not in judge.seen
+                gold_count += question.gold
+                lefts += question.left == pair[0]
+                judge.votes.append(Vote("x", *question[1:3], "left", 1, question.gold))
+                chooser.note(*question[1:3])
+                asked.setdefault(pair, set()).add(judge.code)
+        total = 40 * len(judges)
+        assert 0.2 < gold_count / total < 0.3
+        assert 0.44 < lefts / total < 0.56
+        several = sum(len(who) for who in asked.values() if len(who) > 1)
+        assert several / total > 0.3
+    finally:
+        store.close()
+
+
+def test_rates_are_limited():
+    limiter = Limiter(rate=0.001, burst=3)
+    assert [limiter.allow("a") for _ in range(5)] == [True, True, True, False, False]
+    assert limiter.allow("b")
+
+
+# --- the server ---------------------------------------------------------------------------------
+
+
+def test_a_vote_from_question_to_fit(server):
+    ann = joined(server, "ann")
+    body = ann.vote("left")
+    first = ann.call("/api/vote", body)[1]  # sent again after the network was lost
+    assert first["stored"] is False
+    ann.vote("tie")
+    status, undone = ann.call("/api/undo", {"id": ann.vote("right")["id"]})
+    assert (status, undone["votes"]) == (200, 2)
+    status, _ = ann.call("/api/undo", {"id": body["id"]})
+    assert status == 409  # only the last one
+    owner = Client(server.port, server.owner)
+    status, text = owner.call("/api/study/votes.csv")
+    rows = list(csv.DictReader(io.StringIO(text.decode())))
+    assert [row["winner"] for row in rows if row["worker"] == "ann"] == ["left", "tie"]
+    found = crowdsift.fit(str(server.folder / "study.sqlite"))
+    assert found.summary["votes"] == len(rows)
+    assert found.votes.sides_known
+    status, packed = owner.call("/api/study/fit.zip")
+    names = zipfile.ZipFile(io.BytesIO(packed)).namelist()
+    assert status == 200
+    assert "fit/items.csv" in names
+    status, report = owner.call("/api/study/report", {})
+    status, page = owner.call(report["at"])
+    assert status == 200
+    assert b"Can you trust this?" in page
+
+
+def test_what_is_refused(server):
+    ann = joined(server, "ann two")
+    vote = {"id": "vote-000001", "question": ann.held[0]["id"], "answer": "left"}
+    wrong = [
+        (401, "/api/judge", None, {"Authorization": "Bearer short"}),
+        (403, "/api/judge", None, {"Authorization": "Bearer " + "x" * 43}),
+        (403, "/api/study", None, {}),
+        (403, "/api/study/state", {"state": "closed"}, {}),
+        (403, "/api/vote", vote, {"Origin": "https://evil.example"}),
+        (403, "/api/vote", vote, {"Origin": "null"}),
+        (403, "/api/vote", vote, {"Sec_Fetch_Site": "cross-site"}),
+        (403, "/api/vote", vote, {"Sec_Fetch_Site": "same-site"}),
+        (403, "/api/vote", vote, {"Content_Type": "text/plain"}),
+        (422, "/api/vote", {**vote, "question": "forged.00"}, {}),
+        (422, "/api/vote", {**vote, "answer": "both"}, {}),
+        (422, "/api/vote", {**vote, "answer": "skip"}, {}),
+        (422, "/api/vote", {**vote, "id": "x'; DROP"}, {}),
+        (422, "/api/vote", "[1]", {}),
+        (422, "/api/vote", "{", {}),
+        (413, "/api/vote", "x" * 20_000, {}),
+        (404, "/static/..%2fstore.py", None, {}),
+        (404, "/image/" + "0" * 32, None, {}),
+        (404, "/report/none", None, {}),
+    ]
+    for status, path, body, headers in wrong:
+        client = Client(server.port, ann.token)
+        found = client.call(path, body, **headers)
+        assert found[0] == status, (path, body, headers, found)
+    bob = joined(server, "bob")
+    assert bob.call("/api/vote", vote)[0] == 422  # the question of somebody else
+    same = {"Origin": f"http://127.0.0.1:{server.port}", "Sec_Fetch_Site": "same-origin"}
+    assert ann.call("/api/vote", vote, **same)[0] == 200
+    open_link = Client(server.port, server.judges.partition("#")[2])
+    assert open_link.call("/api/join", {"name": "bob"})[0] == 409
+    assert open_link.call("/api/join", {"name": " "})[0] == 422
+    assert open_link.call("/api/judge")[1]["join"] is True
+
+
+def test_a_withdrawn_judge_is_gone(server):
+    eve = joined(server, "eve")
+    eve.vote("left")
+    question = eve.held[0]["id"]
+    assert eve.call("/api/withdraw", {})[0] == 200
+    late = {"id": "late-00001", "question": question, "answer": "left"}
+    assert eve.call("/api/vote", late)[0] == 410
+    owner = Client(server.port, server.owner)
+    assert b"eve" not in owner.call("/api/study/votes.csv")[1]
+
+
+def test_a_paused_study_asks_nothing_but_takes_answers(server):
+    owner, dan = Client(server.port, server.owner), joined(server, "dan")
+    assert owner.call("/api/study/state", {"state": "paused"})[1]["state"] == "paused"
+    dan.vote("left")
+    assert dan.begin()["state"] == "paused"
+    assert dan.held == []
+    assert owner.call("/api/study/state", {"state": "open"})[1]["state"] == "open"
+    assert len(dan.begin()["questions"]) == 2
+
+
+def test_every_answer_has_a_strict_policy(server):
+    for path in ("/", "/study", "/static/judge.js", "/api/judge", "/nothing"):
+        client = Client(server.port, "x" * 43)
+        client.connection.request("GET", path)
+        answer = client.connection.getresponse()
+        answer.read()
+        policy = answer.headers["content-security-policy"]
+        assert "default-src 'none'" in policy
+        assert "unsafe" not in policy
+        assert answer.headers["x-content-type-options"] == "nosniff"
+
+
+def test_kills_lose_no_vote_and_store_none_twice(tmp_path):
+    (tmp_path / "items.csv").write_text("item\n" + "".join(f"i{n}\n" for n in range(30)))
+    acknowledged: set[str] = set()
+    sent: set[str] = set()
+    token, body = "", None
+    for moment in (0.05, 0.21, 0.4):
+        server = Server(tmp_path, "items.csv")
+        client = Client(server.port, token or server.judges.partition("#")[2])
+        if not token:
+            client.join("ann")
+            token = client.token
+        if body is not None:  # what was on its way is sent again
+            assert client.call("/api/vote", body)[0] == 200
+            acknowledged.add(body["id"])
+        client.begin()
+        killer = subprocess.Popen([sys.executable, "-c", (
+            f"import os, time; time.sleep({moment}); os.kill({server.process.pid}, 9)"
+        )])  # fmt: skip
+        try:
+            while True:
+                body = {"id": f"vote-{len(sent):06d}", "question": client.held.pop(0)["id"],
+                        "answer": "left", "held": [q["id"] for q in client.held]}  # fmt: skip
+                sent.add(body["id"])
+                status, found = client.call("/api/vote", body)
+                if status == 429:
+                    continue
+                acknowledged.add(body["id"])
+                client.held += found["questions"]
+        except (OSError, HTTPException, IndexError):
+            pass
+        killer.wait()
+        server.kill()
+    store = Store(tmp_path / "study.sqlite")
+    stored = [vote.id for judge in store.judges.values() for vote in judge.votes]
+    store.close()
+    assert len(stored) == len(set(stored))
+    assert len(acknowledged) > 10
+    assert acknowledged <= set(stored) <= sent
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (("missing.csv",), "missing.csv: no such file"),
+        (("items.csv", "--consent", "missing.md"), "--consent missing.md: cannot be read"),
+        (("items.csv", "--workers", "missing.csv"), "missing.csv: no such file"),
+        (("items.csv", "--port", "70000"), "--port"),
+        ((), "study.sqlite: no such study; give a file of items"),
+        (("items.csv", "--demo"), "--demo brings its own items"),
+    ],
+)
+def test_bad_commands_end_in_one_line(tmp_path, items, words, message):
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdsift", "ask", *words],
+        capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1
+    assert done.stderr.startswith("crowdsift: error: ")
+    assert message in done.stderr
+    assert done.stderr.count("\n") == 1
+    assert not (tmp_path / "study.sqlite").exists()
+
+
+def test_a_port_in_use_and_ctrl_c(server, tmp_path, items):
+    done = subprocess.run(
+        [sys.executable, "-m", "crowdsift", "ask", "items.csv", "--port", str(server.port)],
+        capture_output=True, text=True, cwd=tmp_path, timeout=30, check=False,
+    )  # fmt: skip
+    assert (done.returncode, done.stderr.count("\n")) == (1, 1)
+    assert "choose another with --port" in done.stderr
+    own = Server(tmp_path, "items.csv")
+    assert own.stop() == 0
+    left = sorted(path.name for path in tmp_path.glob("study*"))
+    assert left == ["study.sqlite", "study.sqlite.links.csv"]  # one plain file, to be copied
