@@ -117,7 +117,7 @@ def test_an_update_hides_new_votes_alike(files, key):
 
 
 def test_workers_whose_short_digests_are_equal_stay_two():
-    """At 0333b93 both were worker-3e8eccd0 after an update, in which each came alone."""
+    """At 0333b93 both were worker-3b58d0fd after an update, in which each came alone."""
     one, two = "worker81860", "worker110019"
     first = {"winner": ["a"] * 20, "loser": ["b"] * 20, "worker": [one] * 20}
     fit = crowdsift.fit(crowdsift.read(first), "bora-em").hide_workers()
