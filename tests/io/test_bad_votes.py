@@ -135,7 +135,7 @@ def test_bad_paths(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         read(tmp_path / "none.csv")
     with pytest.raises(InputError, match="no file matches this pattern"):
         read(str(tmp_path / "none-*.csv"))
-    with pytest.raises(InputError, match="a directory, not a file"):
+    with pytest.raises(InputError, match="a folder without files of votes"):
         read(tmp_path)
 
     def refuse(*_: Any) -> None:

@@ -154,7 +154,7 @@ def test_files_without_a_worker_are_not_pooled_in_silence(
     several = read(tmp_path / "*.csv", **options).intake
     assert several is not None
     (note,) = [note for note in several.notes if "pooled" in note]
-    for part in ("2 files", "gpt.csv", "one unknown voter", "--partitions"):
+    for part in ("2 files", "gpt.csv", "one unknown voter", "--worker-from-path"):
         assert part in note
     one = read(tmp_path / "gpt.csv", **options).intake
     assert one is not None

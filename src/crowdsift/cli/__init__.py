@@ -34,7 +34,7 @@ from crowdsift.cli.saved import compare, predict, report, update
 from crowdsift.cli.simulated import demo, simulate, spam
 from crowdsift.cli.terminal import say, whole_writes
 from crowdsift.errors import CrowdsiftError
-from crowdsift.io.files import forget_written, written
+from crowdsift.io.files import forget_written, read_files, written
 
 __all__ = ["app", "main", "program"]
 
@@ -85,6 +85,12 @@ class _Command(TyperCommand):
         return super().invoke(ctx)
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        args = list(args)
+        if "--worker-from-path" in args:  # its pattern may be left away
+            place = args.index("--worker-from-path")
+            following = (*args[place + 1 :], "-")[0]
+            if following.startswith("-") or read_files(following) or os.path.isdir(following):
+                args[place] += "=auto"
         try:
             return super().parse_args(ctx, args)
         except Exception as error:

@@ -51,7 +51,9 @@ def fit(
     mturk_review: opt.MturkReview = None, excel_safe: opt.ExcelSafe = None,
     as_json: opt.AsJson = False, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
     hide_workers: opt.HideWorkers = False, hide_key: opt.HideKey = None,
-    partitions: opt.Partitions = False, query: opt.Query = None, to_table: opt.ToTable = None,
+    partitions: opt.Partitions = False, worker_from_path: opt.WorkerFromPath = None,
+    worker_columns: opt.WorkerColumns = None, style_control: opt.StyleControl = False,
+    query: opt.Query = None, to_table: opt.ToTable = None,
     start: opt.Start = None, checkpoint: opt.Checkpoint = None,
     engine: opt.EngineName = "auto", device: opt.Device = None, scheduler: opt.Scheduler = None,
     shards: opt.Shards = None, memory: opt.Memory = None, decimal_comma: opt.DecimalComma = False,
@@ -69,7 +71,8 @@ def fit(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
         covariates=covariates, features=features, query=query, threads=threads,
-        partitions=partitions, hide_workers=hidden, encoding=encoding,
+        partitions=partitions, hide_workers=hidden, encoding=encoding, style_control=style_control,
+        worker_from_path=worker_from_path, worker_columns=worker_columns,
     )  # fmt: skip
     resources: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device,
                                  "checkpoint": checkpoint}  # fmt: skip

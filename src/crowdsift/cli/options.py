@@ -149,8 +149,8 @@ Votes = Annotated[
     READS,
     typer.Argument(
         metavar="VOTES",
-        help="CSV, TSV, JSON, JSONL or Parquet file (also .gz, also a glob in quotes), or - for "
-        "standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
+        help="CSV, TSV, JSON, JSONL or Parquet file (also .gz), a folder or a glob in quotes, or - "
+        "for standard input. Columns: winner,loser,worker; or left,right,winner,worker; or "
         "first,second,outcome,worker; and optionally weight; or one of the formats of --format, "
         "which are recognised by their columns.",
     ),
@@ -159,9 +159,10 @@ FormatName = Annotated[
     str,
     typer.Option(
         "--format",
-        help="auto (recognised by the columns), plain (winner,loser,worker and the like), arena, "
-        "arena-rank, mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, "
-        "rankings or evalica.",
+        help="auto (recognised by the columns), plain (winner,loser,worker and the like), "
+        "alpaca-eval, arena-hard, pandalm, verdicts, comparative-judgement, arena, arena-rank, "
+        "mtbench, mtbench-pairs, trl, mturk, toloka, crowd-kit, label-studio, argilla, rankings or "
+        "evalica.",
     ),
 ]
 Values = Annotated[
@@ -203,6 +204,31 @@ Partitions = Annotated[
     bool,
     typer.Option(
         "--partitions", help="Folders named NAME=VALUE in the path are columns of their files."
+    ),
+]
+WorkerFromPath = Annotated[
+    str | None,
+    typer.Option(
+        "--worker-from-path",
+        metavar="[PATTERN]",
+        help="The path of a file names its worker: its folder or its name, whichever differs, or "
+        "{worker} in a pattern such as 'verdicts/{worker}/result.json'.",
+    ),
+]
+WorkerColumns = Annotated[
+    str | None,
+    typer.Option(
+        "--worker-columns",
+        help="Columns of answers, one for each worker, as annotator1,annotator2, or what their "
+        "names begin with, as annotator.",
+    ),
+]
+StyleControl = Annotated[
+    bool,
+    typer.Option(
+        "--style-control",
+        help="Covariates of style, from conv_metadata of Chatbot Arena: tokens, headers, lists and "
+        "bold text.",
     ),
 ]
 Quiet = Annotated[

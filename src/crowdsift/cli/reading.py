@@ -35,6 +35,11 @@ def read_options(**given: Any) -> ReadOptions:
         "query": given.get("query") or "",
         "encoding": given.get("encoding") or "",
         "partitions": given.get("partitions", False),
+        "worker_from_path": {None: False, "auto": True}.get(
+            path := given.get("worker_from_path"), path
+        ),
+        "worker_columns": names(given.get("worker_columns")),
+        "style_control": given.get("style_control", False),
         "threads": given.get("threads"),
         "hide_workers": given.get("hide_workers"),
     }

@@ -46,7 +46,8 @@ def update(
     format_: opt.FormatName = "auto", columns: opt.Columns = None, values: opt.Values = None,
     where: opt.Where = None, unique: opt.Unique = None, encoding: opt.Encoding = None,
     skip_bad: opt.SkipBad = False, bad_rows: opt.BadRows = None, sides: opt.Sides = None,
-    partitions: opt.Partitions = False, query: opt.Query = None,
+    partitions: opt.Partitions = False, worker_from_path: opt.WorkerFromPath = None,
+    worker_columns: opt.WorkerColumns = None, query: opt.Query = None,
     gold: opt.Gold = None, hide_key: opt.HideKey = None,
     as_json: opt.AsJson = False,
     threads: opt.Threads = None,
@@ -64,7 +65,7 @@ def update(
         encoding=encoding,
         columns=columns, format=format_, values=values, where=where, unique=unique, sides=sides,
         skip_bad=skip_bad, bad_rows=bad_rows, partitions=partitions, query=query, threads=threads,
-        hide_workers=hide_key,
+        hide_workers=hide_key, worker_from_path=worker_from_path, worker_columns=worker_columns,
     )  # fmt: skip
     given = {name: getattr(options, name) for name in options.changed()}
     with ExitStack() as hold:

@@ -79,7 +79,7 @@ def read_rows(
         )
     from crowdsift.io.formats.platforms import read_batch
 
-    with coded_votes(votes, options, every_column=True) as coded:
+    with coded_votes(votes, options, every_column=True, grouped=group is not None) as coded:
         groups = None if group is None else _labels(coded, group, "group")[1]
         moments = None
         if time is not None:

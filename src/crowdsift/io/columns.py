@@ -7,6 +7,7 @@ the table holds: our own columns in one of three layouts, or a format (`crowdsif
 from __future__ import annotations
 
 import difflib
+import json
 import os
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -38,6 +39,7 @@ _RESULT_COLUMNS = (
     *("item", "score", "lower", "upper", "rank", "rank_lower", "rank_upper"),
     *("comparisons", "component", "se", "flag"),
 )
+STYLE = "conv_metadata"  # of Chatbot Arena: counts of tokens and of Markdown, by side
 _YES_NO = {"yes": 1.0, "no": 0.0, "true": 1.0, "false": 0.0, "y": 1.0, "n": 0.0}
 
 
@@ -47,6 +49,7 @@ def open_source(
     *,
     partitions: bool = False,
     skip_bad: bool = False,
+    worker_from_path: bool | str = False,
     query: str | None = None,
     encoding: str = "utf-8",
     called: str = "",
@@ -55,6 +58,11 @@ def open_source(
 
     Errors name the file; a frame has no name, and is `called` what it holds, else votes.
     """
+    if worker_from_path and (not isinstance(source, str | os.PathLike) or kind_of_database(source)):
+        raise RequestError(
+            "--worker-from-path (worker_from_path=) is for files: other votes have no path that "
+            "could name a worker"
+        )
     if not isinstance(source, str | os.PathLike):
         from crowdsift.io.frames import source_of
 
@@ -84,8 +92,9 @@ def open_source(
 
     _refuse_query(query)
     return FileSource(
-        path, thread_count(threads), partitions=partitions, skip_bad=skip_bad, encoding=encoding
-    )
+        path, thread_count(threads), partitions=partitions, skip_bad=skip_bad,
+        worker_from_path=worker_from_path, encoding=encoding,
+    )  # fmt: skip
 
 
 def _refuse_query(query: str | None) -> None:
@@ -222,13 +231,27 @@ def _recognised(table: Source, options: ReadOptions) -> Plan:
         if not fitting:
             return plain
     if fitting:
-        return _plan(table, _found(table, fitting[0], options), options)
+        found = _found(table, fitting[0], options)
+        _refuse_two_formats(table, found, [_found(table, each, options) for each in fitting[1:]])
+        return _plan(table, found, options)
     near = [each for form in known if _is_near(each := _found(table, form, options))]
     if not near:
         raise _not_found(table, "")
     best = max(near, key=lambda each: (len(each.there) / _size(each), len(each.there)))
     name = f"{best.format.name} ({best.format.title})"
     raise _not_found(table, f". It is nearly the format {name}: {_missing_columns(best)}")
+
+
+def _refuse_two_formats(table: Source, found: Found, others: Sequence[Found]) -> None:
+    """Refuse a table that has the columns of a second format which shares none with the first."""
+    for other in others:
+        if not set(found.there) & set(other.there):
+            names = [f"{x.format.name} ({', '.join(x.there)})" for x in (found, other)]
+            raise InputError(
+                f"the columns of two formats, {' and '.join(names)}: choose one with --format "
+                f"{found.format.name} (format=), or write each to a file of its own",
+                source=table.source,
+            )
 
 
 def _plain(table: Source, options: ReadOptions) -> Plan | None:
@@ -253,13 +276,14 @@ def _plan(table: Source, found: Found, options: ReadOptions) -> Plan:
     form, roles = found.format, dict(found.roles)
     known = form.columns.get("worker", ())
     needed = "worker" in form.columns if form.unfold else form.workers
-    if needed and options.workers and "worker" not in roles:
+    if needed and not form.pooled and options.workers and "worker" not in roles:
         raise no_worker(table, known)
     if form.unfold is not None:
         return Plan(form, (), roles)
     if "weight" not in roles and "weight" in table.names:
         roles["weight"] = "weight"
-    return Plan(form, SIDES if "left" in roles else WINNER, roles, roles.get("context", ""))
+    layout = SIDES if "left" in roles else OUTCOME if "outcome" in roles else WINNER
+    return Plan(form, layout, roles, roles.get("context", ""))
 
 
 def _mapped_roles(
@@ -346,6 +370,7 @@ def _size(found: Found) -> int:
 def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
     """Complete a plan: keep the roles that are used, add contexts and covariates."""
     has_workers = options.workers and plan.format.workers
+    has_workers = has_workers and ("worker" in plan.roles or not plan.format.pooled)
     if has_workers and "worker" not in plan.roles:
         raise no_worker(table)
     if options.sides and plan.layout is WINNER:
@@ -353,6 +378,8 @@ def plan_columns(table: Source, plan: Plan, options: ReadOptions) -> Plan:
             "sides=True, but columns 'winner' and 'loser' do not say who was on the left; "
             "use left,right,winner or first,second,outcome"
         )
+    if options.style_control:
+        resolve_column(table, STYLE, "the style of replies (--style-control)")
     pairs = [(plan.layout[0], plan.layout[1]), plan.pair]
     covariates = tuple(_covariate(table, name, pairs) for name in options.covariates)
     by = _contexts(table, plan, options)
@@ -466,6 +493,55 @@ def _covariate(table: Source, name: str, pairs: Sequence[tuple[str, str]]) -> Co
     )
 
 
+def answer_columns(table: Source, given: Sequence[str]) -> list[str]:
+    """Return the columns of answers that names or beginnings of names stand for."""
+    found: list[str] = []
+    for name in (part.strip() for each in given for part in each.split(",")):
+        own = lookup(table, table.names, name)
+        begun = [each for each in table.names if each.startswith(name.removesuffix("*"))]
+        if own is None and not begun:
+            resolve_column(table, name, "the answers of a worker (--worker-columns)")
+        found += [own] if own is not None else begun
+    return list(dict.fromkeys(found))
+
+
+def style_values(table: Source) -> dict[str, NDArray[np.float64]]:
+    """Return the covariates of style: log ratios of tokens, headers, lists and bold text.
+
+    Counts that may be 0 are those plus 1; a count may be an object of counts by kind.
+    """
+    names = {
+        "tokens": "sum_assistant_{}_tokens",
+        "headers": "header_count_{}",
+        "lists": "list_count_{}",
+        "bold": "bold_count_{}",
+    }
+    counts = np.empty((len(names), 2, 0)).tolist()
+    for row, (entry,) in enumerate(table.rows([STYLE])):
+        entry = json.loads(entry) if isinstance(entry, str) else entry
+        for (what, name), both in zip(names.items(), counts, strict=True):
+            for side, column in zip("ab", both, strict=True):
+                found = entry.get(name.format(side)) if isinstance(entry, dict) else None
+                found = sum(found.values()) if isinstance(found, dict) else found
+                if not isinstance(found, int | float) or not found >= 0:
+                    raise table.fault(
+                        row, STYLE, f"no count {name.format(side)}, which --style-control needs "
+                        f"for {what}; leave the row out (--where), or fit without style control",
+                    )  # fmt: skip
+                column.append(found)
+    return {
+        what: _log_ratio(*np.array(both, np.float64))
+        for what, both in zip(names, counts, strict=True)
+    }
+
+
+def _log_ratio(one: NDArray[np.float64], two: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return the log ratio of positive numbers, of counts of which some are 0 that of these + 1."""
+    if (one > 0.0).all() and (two > 0.0).all():
+        return np.asarray(np.log(one) - np.log(two))
+    return np.asarray(np.log1p(one) - np.log1p(two))
+
+
 def number_columns(table: Source, covariates: Sequence[CovariateColumns]) -> Iterator[str]:
     """Yield the columns that must hold numbers: all but those of yes and no."""
     for each in covariates:
@@ -504,10 +580,9 @@ def covariate_values(table: Source, covariate: CovariateColumns) -> NDArray[np.f
         return found[0]
     one, two = found
     numeric = all(given is None for given in answers)
-    if numeric and (one > 0.0).all() and (two > 0.0).all():
-        return np.asarray(np.log(one) - np.log(two))
-    if numeric and all(((each >= 0.0) & (each == np.floor(each))).all() for each in found):
-        return np.asarray(np.log1p(one) - np.log1p(two))
+    counts = all(((each >= 0.0) & (each == np.floor(each))).all() for each in found)
+    if numeric and (counts or ((one > 0.0).all() and (two > 0.0).all())):
+        return _log_ratio(one, two)
     return np.asarray(one - two)
 
 

@@ -26,6 +26,7 @@ from crowdsift.io.parts import (
     field_of,
     inspected,
     load_part,
+    path_workers,
     refuse_copies,
     require_room,
     scan,
@@ -61,6 +62,8 @@ class FileSource(Source):
         Whether folders named NAME=VALUE give columns.
     skip_bad
         Whether rows with a wrong number of fields are set aside.
+    worker_from_path
+        Whether the path of a file names the worker, or a pattern that says where.
     encoding
         The encoding of text files; "" recognises UTF-8 and Windows-1252.
     """
@@ -72,12 +75,13 @@ class FileSource(Source):
         *,
         partitions: bool = False,
         skip_bad: bool = False,
+        worker_from_path: bool | str = False,
         encoding: str = "utf-8",
     ) -> None:
         self.source = "standard input" if source == "-" else _shown_path(source)
         self._starts = [0]
         self._place = "rowid"
-        self._skip_bad = skip_bad
+        self._skip_bad, self._from_path = skip_bad, bool(worker_from_path)
         self._column: dict[str, str] = {}
         self._reply: dict[str, str] = {}
         self._coded: set[str] = set()  # columns that hold codes into a table of labels
@@ -86,18 +90,51 @@ class FileSource(Source):
         self._folder = TemporaryFolder()
         try:
             paths, self.notes = (["-"], ()) if source == "-" else without_same(expanded(source))
+            named: dict[str, dict[str, str]] = {}
+            if worker_from_path:
+                named = self._named(paths, worker_from_path)
+                paths = [path for path in paths if path in named]
             found = [
                 settled(path, self._folder, partitions=partitions, encoding=encoding)
                 for path in paths
             ]
             parts = [part for part, _ in found]
+            for path, part in zip(paths, parts, strict=True):
+                part.constant |= named.get(path, {})
             self.notes += tuple(note for _, note in found if note)
             self._database = Database(threads, [part.path for part in parts], self._folder)
             self._parts = [inspected(part, self._run) for part in parts]
+            if named and any(
+                "worker" in (p.header.names if p.header else p.types or ()) for p in parts
+            ):
+                self.worker_column = "worker of the path"  # the files have a column worker
+                for part in parts:
+                    part.constant[self.worker_column] = part.constant.pop("worker")
         except BaseException:
             self.close()
             raise
         self.names = self._parts[0].names
+
+    def _named(self, paths: Sequence[str], pattern: bool | str) -> dict[str, dict[str, str]]:
+        """Return the worker of every path; note the paths that do not match the pattern."""
+        if paths == ["-"]:
+            raise InputError("it has no path that could name a worker", source=self.source)
+        found = dict(zip(paths, path_workers(paths, pattern), strict=True))
+        named = {path: columns for path, columns in found.items() if columns}
+        if not named:
+            raise InputError(
+                f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of "
+                f"{len(paths):,}, as {paths[0]}; {{worker}} stands for the worker, * for anything within a "
+                "name",
+                source=self.source,
+            )
+        if len(named) < len(paths):
+            other = next(path for path in paths if path not in named)
+            self.notes += (
+                f"{len(paths) - len(named):,} of {len(paths):,} files, as {other}, do not match "
+                f"{pattern!r} and are not read",
+            )
+        return named
 
     def load(
         self,
@@ -391,6 +428,8 @@ class FileSource(Source):
         values = {part.constant[column] for part in self._parts if column in part.constant}
         for value in values:
             folder, shown = f"{column}={value}/", f"{column}={pseudonym(value)}/"
+            if self._from_path:
+                folder, shown = value, pseudonym(value)
             self.source = self.source.replace(folder, shown)
             self.notes = tuple(note.replace(folder, shown) for note in self.notes)
             for part in self._parts:

@@ -18,7 +18,7 @@ from crowdsift.errors import RequestError
 from crowdsift.io.files import TemporaryFolder
 from crowdsift.io.formats import Unfolded
 from crowdsift.io.sql import Database, literal, meets, quoted, reason_of
-from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize
+from crowdsift.votes.labels import MISSING, LabelError, as_column, factorize, is_empty
 from crowdsift.votes.replies import prompt_label, reply_label
 from crowdsift.votes.source import ArraySource, Backend, Source, as_numbers, distinct_names
 
@@ -47,6 +47,55 @@ class MemorySource(ArraySource):
         """Write every column and further ones; see `crowdsift.io.frames`."""
         columns = {name: column.tolist() for name, column in self._columns.items()}
         write_records(columns, path, kind, added)
+
+
+class MeltedSource(MemorySource):
+    """Rows of another source, each once for every column of answers: winner and worker."""
+
+    has_blanks = True
+
+    def __init__(self, origin: Source, answers: Sequence[str], condition: str) -> None:
+        kept = [n for n in origin.names if n not in (*answers, "winner", "worker")]
+        origin.load([*kept, *answers], condition=condition)
+        rows = list(origin.rows([*kept, *answers]))
+        met = origin.kept()
+        self._row = np.repeat(np.arange(len(rows)), len(answers))
+        self._kept = None if met is None else met[self._row]
+        columns: dict[str, list[Any]] = {
+            name: [row[place] for row in rows for _ in answers] for place, name in enumerate(kept)
+        }
+        columns["winner"] = [entry for row in rows for entry in row[len(kept) :]]
+        columns["worker"] = [name for _ in rows for name in answers]
+        super().__init__(columns, source=origin.source)
+        self.backend, self.notes, self._origin = origin.backend, origin.notes, origin
+        half = {
+            name: sum(is_empty(row[len(kept) + place]) for row in rows)
+            for place, name in enumerate(answers)
+        }
+        few = [f"{name} ({count:,})" for name, count in half.items() if 2 * count >= len(rows)]
+        if few:
+            self.notes += (
+                f"columns of answers that are empty in half of the {len(rows):,} rows or more: "
+                f"{', '.join(few[:6])}{', ...' if len(few) > 6 else ''}; empty cells are counted, "
+                "not used",
+            )
+
+    def load(self, wanted: Sequence[str], *, condition: str = "", **cut: Any) -> int:
+        """See `Source.load`; the condition was met or not when the rows were melted."""
+        return super().load(wanted, **cut)
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """See `Source.files`."""
+        return self._origin.files
+
+    def place(self, row: int) -> tuple[str, int]:
+        """See `Source.place`."""
+        return self._origin.place(int(self._row[row]))
+
+    def close(self) -> None:
+        """See `Source.close`."""
+        self._origin.close()
 
 
 class FrameSource(Source):

@@ -24,12 +24,15 @@ from crowdsift.errors import RequestError
 from crowdsift.io.columns import (
     SIDES,
     Plan,
+    answer_columns,
     covariate_values,
     open_source,
     plan_columns,
     plan_reading,
+    style_values,
 )
 from crowdsift.io.files import read_files, require_separate
+from crowdsift.io.formats import side_columns
 from crowdsift.io.options import ReadOptions
 from crowdsift.io.resources import limited_memory
 from crowdsift.io.rows import (
@@ -41,6 +44,7 @@ from crowdsift.io.rows import (
     find_repeats,
     load_rows,
     read_answers,
+    read_outcomes,
     refuse_answers,
     split_items,
     unfold,
@@ -75,6 +79,9 @@ def read(
     covariates: Sequence[str] = (),
     by: str | Sequence[str] = "",
     partitions: bool = False,
+    worker_from_path: bool | str = False,
+    worker_columns: str | Sequence[str] = (),
+    style_control: bool = False,
     encoding: str = "",
     query: str = "",
     memory: str = "",
@@ -93,10 +100,10 @@ def read(
     Parameters
     ----------
     source
-        A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, or a pattern such as
-        ``"votes-*.csv"``; ``"-"`` for standard input; a database, with `query`; a pandas, polars
-        or pyarrow frame; a DuckDB relation; a dict of columns; arrays ``(winner, loser,
-        worker)``; or `Comparisons`, which are returned as they are.
+        A path to CSV, TSV, JSON, JSONL or Parquet, perhaps gzipped, a folder of such files, or a
+        pattern such as ``"votes-*.csv"``; ``"-"`` for standard input; a database, with `query`; a
+        pandas, polars or pyarrow frame; a DuckDB relation; a dict of columns; arrays ``(winner,
+        loser, worker)``; or `Comparisons`, which are returned as they are.
     columns
         Other names of the columns, as ``{"winner": "chosen"}``.
     format
@@ -127,6 +134,14 @@ def read(
         values; an item is then a pair ((value, value), item).
     partitions
         Whether folders named NAME=VALUE in the path give columns of text.
+    worker_from_path
+        Whether the path of a file names its worker: True takes the folders or names that differ,
+        a pattern such as ``"verdicts/{worker}/result.json"`` says where the worker stands.
+    worker_columns
+        Columns of answers, one for each worker, or what their names begin with.
+    style_control
+        Whether lengths, headers, lists and bold text, from the column conv_metadata of Chatbot
+        Arena, are covariates.
     encoding
         The encoding of text files, as "cp1252" or "utf-16". By default UTF-8; other files that look
         like Windows-1252 are read as such, with a note in ``intake.notes``.
@@ -175,7 +190,8 @@ def read(
         values={} if values is None else values, where=where,
         unique=unique, workers=workers, sides=sides, covariates=covariates, by=by,  # type: ignore[arg-type]
         skip_bad=skip_bad, partitions=partitions, encoding=encoding, query=query, memory=memory,
-        hide_workers=hide_workers, threads=threads,
+        worker_from_path=worker_from_path, worker_columns=worker_columns,  # type: ignore[arg-type]
+        style_control=style_control, hide_workers=hide_workers, threads=threads,
     )  # fmt: skip
     return read_votes(source, options)
 
@@ -223,6 +239,7 @@ def coded_votes(
     options: ReadOptions | None = None,
     *,
     every_column: bool = False,
+    grouped: bool = False,
     seen: NDArray[np.uint64] | None = None,
 ) -> Iterator[CodedVotes]:
     """Read votes row by row, in the order of the source, while their table is open; see `read`.
@@ -233,6 +250,8 @@ def coded_votes(
         As for `read_votes`.
     every_column
         Whether the table holds all columns of the source, not only those of votes.
+    grouped
+        Whether the caller names a column of dependent votes, so that none is offered.
     seen
         The `row_ids` of earlier votes; rows among them are left out and counted.
 
@@ -251,23 +270,43 @@ def coded_votes(
         options.threads,
         partitions=options.partitions,
         skip_bad=options.skip_bad is not False,
+        worker_from_path=options.worker_from_path,
         query=options.query,
         encoding=options.encoding,
     )
     try:
-        plan = plan_reading(table, options)
+        table, planned = _with_workers(table, options)
+        plan = plan_reading(table, planned)
         if options.hide_workers is not None and "worker" in plan.roles:
             _hide_worker(table, plan.roles["worker"], options)
         if not (options.unique or plan.format.unique):
             table.refuse_copies()
         if plan.format.unfold is not None:
-            table, plan = unfold(table, plan, options, every_column=every_column)
-        plan = plan_columns(table, plan, options)
-        selection = load_rows(table, plan, options, every_column=every_column)
-        choose_rows(selection, plan, options, seen)
-        yield _encoded(selection, plan, options)
+            table, plan = unfold(table, plan, planned, every_column=every_column)
+        plan = plan_columns(table, plan, planned)
+        selection = load_rows(table, plan, planned, every_column=every_column)
+        choose_rows(selection, plan, planned, seen)
+        coded = _encoded(selection, plan, planned, grouped=grouped)
+        yield replace(coded, reading=options.remembered())
     finally:
         table.close()
+
+
+def _with_workers(table: Source, options: ReadOptions) -> tuple[Source, ReadOptions]:
+    """Add the workers that paths or columns of answers name, and the options that use them."""
+    if not (options.worker_from_path or options.worker_columns):
+        return table, options
+    sides: dict[str, str] = {}
+    if options.worker_columns:
+        from crowdsift.io.frames import MeltedSource
+
+        answers = answer_columns(table, options.worker_columns)
+        found = side_columns(name for name in table.names if name not in answers)
+        if "left" not in table.names and len(found) == 1 and not options.columns:
+            sides = dict(zip(("left", "right"), found[0], strict=True))
+        table = MeltedSource(table, answers, options.where)
+    columns = {**sides, **options.columns, "worker": table.worker_column}
+    return table, replace(options, columns=columns, worker_from_path=False, worker_columns=())
 
 
 def _hide_worker(table: Source, column: str, options: ReadOptions) -> None:
@@ -303,6 +342,7 @@ class CodedVotes:
     by: By
     intake: Intake
     pair: tuple[str, str] = ("", "")  # the columns of the first and the second item
+    grade: NDArray[np.uint8] | None = None  # by how much the better side is better, if answers say
     reading: Mapping[str, Any] = field(default_factory=dict)
     row_ids: NDArray[np.uint64] | None = None
 
@@ -327,22 +367,25 @@ class CodedVotes:
         return replace(votes, intake=self.intake, reading=self.reading, row_ids=self.row_ids)
 
 
-def _encoded(selection: Selection, plan: Plan, options: ReadOptions) -> CodedVotes:
+def _encoded(
+    selection: Selection, plan: Plan, options: ReadOptions, *, grouped: bool
+) -> CodedVotes:
     """Give the labels of the chosen rows codes, and read their numbers."""
     table, roles = selection.selected(), plan.roles
     items, first, second = table.pairs(*plan.pair, _REPLY if plan.format.replies else "item label")
-    outcome, both_bad = None, 0
+    outcome, both_bad, grade = None, 0, None
     if plan.layout[-1] == "winner":
         answers = read_answers(table, plan, options.meanings, (items, first, second))
         refuse_answers(table, roles["winner"], answers, (items, first, second))
-        outcome, both_bad = answers.outcome, answers.both_bad
+        outcome, both_bad, grade = answers.outcome, answers.both_bad, answers.grade
     elif plan.layout[-1] == "outcome":
-        outcome = _numbers(table, roles["outcome"], "outcome")
+        outcome = read_outcomes(table, plan)
     workers: NDArray[np.object_] = np.array([None], dtype=object)
     worker, hiding = None, options.hide_workers
     if "worker" in roles:
         workers, (worker,) = table.labels([roles["worker"]], "worker label")
     notes = (*selection.table.notes, *_pooled(selection.table, plan), *_marked(selection, plan))
+    notes += _graded(grade) + (() if grouped else _dependent(selection.table, plan))
     notes += () if plan.format.replies else alike(items, "items")
     notes += alike(workers, "workers", shown if hiding is None else hiding.pseudonym)
     if hiding is not None and worker is not None:  # at once, so that nothing later has a label
@@ -353,12 +396,20 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions) -> CodedVot
         context = context_labels(table, context_names(plan.by))
         items, first, second = split_items(context, items, first, second)
     vectors = [covariate_values(table, each).astype(np.float32) for each in plan.covariates]
+    style = style_values(table) if options.style_control else {}
+    vectors += [each.astype(np.float32) for each in style.values()]
+    if vectors and worker is None:  # methods with covariates estimate them for workers
+        workers, worker = np.array(["all votes"], dtype=object), np.zeros(len(first), np.uint32)
+        notes += (
+            "the votes have no workers; with covariates all of them count as votes of one worker",
+        )
     intake = selection.intake(plan.format.name, len(first), both_bad, notes)
     if not (options.unique or plan.format.unique):
         columns = (first, second, worker, outcome, weight, *vectors)
         intake = _with_repeats(intake, table, tuple(roles.values()), columns)
-    if worker is not None and WORK_TIME in table.names:
-        seconds = _median_by_worker(table.numbers(WORK_TIME), worker, workers)
+    times = [name for name in (WORK_TIME, plan.format.seconds) if name and name in table.names]
+    if worker is not None and times:
+        seconds = _median_by_worker(table.numbers(times[0]), worker, workers)
         intake = replace(intake, work_seconds=seconds)
     return CodedVotes(
         table=table,
@@ -370,12 +421,12 @@ def _encoded(selection: Selection, plan: Plan, options: ReadOptions) -> CodedVot
         worker=worker,
         weight=weight,
         features=np.column_stack(vectors) if vectors else None,
-        feature_names=options.covariates,
+        feature_names=(*options.covariates, *style),
         sides_known=plan.layout is SIDES if options.sides is None else options.sides,
         by=plan.by,
         intake=intake,
+        grade=grade,
         pair=plan.pair,
-        reading=options.remembered(),
         row_ids=selection.row_ids(),
     )
 
@@ -413,7 +464,7 @@ def _median_by_worker(
     known = np.flatnonzero(np.isfinite(seconds))
     order = known[np.argsort(worker[known], kind="stable")]
     found, starts = np.unique(worker[order], return_index=True)
-    times = np.split(seconds[order], starts[1:])
+    times = np.split(seconds[order], starts[1:]) if len(known) else []
     return {workers[who]: float(np.median(own)) for who, own in zip(found, times, strict=True)}
 
 
@@ -424,8 +475,29 @@ def _pooled(table: Source, plan: Plan) -> tuple[str, ...]:
     shown = ", ".join(table.files[:3]) + (", ..." if len(table.files) > 3 else "")
     return (
         f"the votes of {len(table.files):,} files ({shown}) are pooled as those of one unknown "
-        "voter: if each file is of another judge, add a column worker to them, or put each into a "
-        "folder worker=NAME/ and read these with --partitions (partitions=True)",
+        "voter: if each file is of another judge, --worker-from-path (worker_from_path=True) takes "
+        "the judge from the path",
+    )
+
+
+def _dependent(table: Source, plan: Plan) -> tuple[str, ...]:
+    """Offer the column of votes that may depend on each other."""
+    name = plan.format.dependent
+    if not name or name not in table.names:
+        return ()
+    return (
+        f"votes that share a value of {name} may depend on each other; --dependent-by {name} "
+        f"(dependent_by={name!r}) takes this into account in the intervals",
+    )
+
+
+def _graded(grade: NDArray[np.uint8] | None) -> tuple[str, ...]:
+    """Say that graded answers count as their side."""
+    if grade is None:
+        return ()
+    return (
+        f"{int((grade > 1).sum()):,} answers say that a side is much better (as A>>B); they count "
+        "as votes for that side, like A>B",
     )
 
 

@@ -30,6 +30,8 @@ _REMEMBERED = (
     "unique",
     "sides",
     "partitions",
+    "worker_from_path",
+    "worker_columns",
     "hide_workers",
 )
 
@@ -61,6 +63,9 @@ class ReadOptions:
     by: By = ""
     skip_bad: bool | str | os.PathLike[str] = False
     partitions: bool = False
+    worker_from_path: bool | str = False
+    worker_columns: tuple[str, ...] = ()
+    style_control: bool = False
     encoding: str = ""
     query: str = ""
     memory: str = ""
@@ -72,6 +77,7 @@ class ReadOptions:
         put(self, "values", _mapping(self.values, "values"))
         put(self, "unique", _names(self.unique, "unique"))
         put(self, "covariates", _names(self.covariates, "covariates"))
+        put(self, "worker_columns", _names(self.worker_columns, "worker_columns"))
         put(self, "format", _text(self.format, "format") or "auto")
         put(self, "where", _text(self.where, "where"))
         put(self, "by", _contexts(self.by))
@@ -79,13 +85,28 @@ class ReadOptions:
         put(self, "encoding", _encoding(self.encoding))
         put(self, "memory", _text(self.memory, "memory"))
         put(self, "hide_workers", Hiding.of(self.hide_workers))
-        for name in ("workers", "partitions"):
+        for name in ("workers", "partitions", "style_control"):
             if not isinstance(getattr(self, name), bool):
                 raise _wrong(name, "True or False", getattr(self, name))
         if self.sides is not None and not isinstance(self.sides, bool):
             raise _wrong("sides", "True, False or None", self.sides)
         if not isinstance(self.skip_bad, bool | str | os.PathLike):
             raise _wrong("skip_bad", "True, False or the path of a file", self.skip_bad)
+        pattern = self.worker_from_path
+        if not isinstance(pattern, bool | str):
+            raise _wrong("worker_from_path", "True, False or a pattern", pattern)
+        if isinstance(pattern, str) and pattern.count("{worker}") != 1:
+            raise RequestError(
+                f"--worker-from-path {pattern!r:.80} (worker_from_path=) needs {{worker}} once, "
+                "where the path names the worker, as 'verdicts/{worker}/result.json'"
+            )
+        named = [name for name in ("worker_from_path", "worker_columns") if getattr(self, name)]
+        if named and (len(named) > 1 or "worker" in self.columns or not self.workers):
+            raise RequestError(
+                f"{' and '.join(named)}: the worker of a vote is named once, by its column, by the "
+                "path of its file (worker_from_path) or by the columns of the answers "
+                "(worker_columns)"
+            )
         if self.threads is not None and (
             isinstance(self.threads, bool) or not isinstance(self.threads, int)
         ):

@@ -9,6 +9,7 @@ from __future__ import annotations
 import glob
 import hashlib
 import os
+import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -85,6 +86,52 @@ def partitions_of(path: str) -> dict[str, str]:
     folders = os.path.dirname(path).split(os.sep)
     pairs = (folder.partition("=") for folder in folders)
     return {name: value for name, equals, value in pairs if equals and name and value}
+
+
+_SUFFIXES = (".csv", ".tsv", ".json", ".jsonl", ".ndjson", ".parquet")
+# Names of files that say nothing about who voted.
+_NO_NAMES = (
+    "result",
+    "results",
+    "annotations",
+    "verdicts",
+    "judgments",
+    "outputs",
+    "votes",
+    "data",
+)
+
+
+def path_workers(paths: Sequence[str], pattern: bool | str) -> list[dict[str, str] | None]:
+    """Return the columns that a pattern finds in paths, None for a path that it does not match.
+
+    A pattern is matched at the end of a path; {worker} and other names in braces are columns, *
+    stands for anything within a name. True takes what tells the paths apart: folders or names.
+
+    Examples
+    --------
+    >>> path_workers(["v/ann/result.json", "v/bob/result.json"], True)
+    [{'worker': 'ann'}, {'worker': 'bob'}]
+    >>> path_workers(["v/ann/1.json", "w/x.json"], "v/{worker}/{part}.json")
+    [{'worker': 'ann', 'part': '1'}, None]
+    """
+    paths = [os.path.abspath(path).replace(os.sep, "/") for path in paths]
+    if isinstance(pattern, str):
+        parts = re.split(r"(\{\w+\}|\*)", pattern.replace(os.sep, "/").removeprefix("./"))
+        groups = {"*": "[^/]*", "{worker}": "(?P<worker>.+?)"}
+        found = "".join(
+            groups.get(part) or (f"(?P<{part[1:-1]}>[^/]+)" if part[:1] == "{" else re.escape(part))
+            for part in parts
+        )
+        matches = [re.search(f"(?:^|/){found.removeprefix('/')}$", path) for path in paths]
+        return [match and match.groupdict() for match in matches]
+    names = [path.removesuffix(".gz").rsplit(".", 1)[0].split("/") for path in paths]
+    if len(names) == 1:
+        return [{"worker": names[0][-2 if names[0][-1].casefold() in _NO_NAMES else -1]}]
+    shortest = min(map(len, names)) - 1
+    start = next((i for i in range(shortest) if len({name[i] for name in names}) > 1), shortest)
+    end = next((i for i in range(shortest) if len({n[-1 - i] for n in names}) > 1), shortest)
+    return [{"worker": "/".join(name[start : len(name) - end]) or name[-1]} for name in names]
 
 
 def scan(part: Part, *, numbered: bool = False, sample: int = -1) -> str:
@@ -233,10 +280,7 @@ def expanded(source: str) -> list[str]:
     """Return the files that a path or a pattern names."""
     path = os.path.expanduser(source)
     if os.path.isdir(path):
-        raise InputError(
-            f"a directory, not a file; to read the files in it write '{source.rstrip('/')}/*.csv'",
-            source=source,
-        )
+        return _files_in(path, source)
     if os.path.exists(path):
         return [path]
     if glob.has_magic(path):
@@ -246,6 +290,30 @@ def expanded(source: str) -> list[str]:
         raise InputError("no file matches this pattern", source=source)
     hint = "; download it first, or let the workers of a cluster read it: --engine dask"
     raise InputError(f"no such file{hint if '://' in source else ''}", source=source)
+
+
+def _files_in(folder: str, source: str) -> list[str]:
+    """Return the files of votes in a folder and those below it, hidden ones left out."""
+    if os.path.isfile(os.path.join(folder, "summary.json")) and os.path.isfile(
+        os.path.join(folder, "items.csv")
+    ):
+        raise InputError(
+            "the folder of a fit, not of votes; name the files of votes", source=source
+        )
+    found = [
+        os.path.join(where, name)
+        for where, _, names in os.walk(folder, followlinks=False)
+        for name in names
+        if name.lower().removesuffix(".gz").endswith(_SUFFIXES)
+        and not any(part.startswith(".") for part in os.path.relpath(where, folder).split(os.sep)
+                    if part != ".")
+        and not name.startswith(".")
+    ]  # fmt: skip
+    if not found:
+        raise InputError(
+            f"a folder without files of votes ({', '.join(_SUFFIXES)}, also .gz)", source=source
+        )
+    return sorted(found)
 
 
 def without_same(paths: list[str]) -> tuple[list[str], tuple[str, ...]]:

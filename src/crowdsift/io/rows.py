@@ -22,17 +22,19 @@ import numpy as np
 from crowdsift.errors import InputError
 from crowdsift.io.columns import (
     LAYOUTS,
+    OUTCOME,
     SIDES,
+    STYLE,
     Plan,
     number_columns,
     refuse_empty,
     resolve_column,
 )
 from crowdsift.io.files import replace_file
-from crowdsift.io.formats import PLAIN, SIDE_WORDS, TIE_WORDS
+from crowdsift.io.formats import GRADED, PLAIN, SIDE_WORDS, TIE_WORDS, side_columns
 from crowdsift.votes.intake import Intake
 from crowdsift.votes.labels import MISSING, LabelError, context_names, is_empty, match_labels, shown
-from crowdsift.votes.source import LIMITS, SortedCodes, Source
+from crowdsift.votes.source import LIMITS, SortedCodes, Source, number_of
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -83,7 +85,9 @@ def load_rows(table: Source, plan: Plan, options: ReadOptions, *, every_column: 
     names = [*plan.roles.values(), *(n for c in plan.covariates for n in c.names), *contexts]
     names += [resolve_column(table, each, _NAMING) for each in options.unique]
     noted = () if plan.format.noted is None else plan.format.noted[:1]
-    names += [n for n in (*plan.format.unique, *noted, WORK_TIME) if n in table.names]
+    offered = (*plan.format.unique, *noted, plan.format.seconds, WORK_TIME)
+    names += [n for n in offered if n and n in table.names]
+    names += [STYLE] if options.style_control else []
     names = [name for name in names if name not in (*replies, *prompts)]
     names = list(table.names) if every_column else names
     rows = table.load(names, replies=replies, prompts=prompts, condition=options.where)
@@ -120,11 +124,17 @@ def choose_rows(
     if unique := plan.unique(table, options):
         selection.drop_duplicates(unique, seen)
     skip, values = options.skip_bad is not False, options.meanings
-    if plan.layout is SIDES and (plan.format is not PLAIN or skip or "" in values.values()):
+    blanks = plan.format is not PLAIN or skip or "" in values.values() or table.has_blanks
+    if plan.layout is SIDES and blanks:
         labels, codes = table.encode(roles["winner"])
         if all(label.__hash__ is not None for label in labels):
             known = meanings(labels, plan, values)
             selection.drop_empty([code for code, word in enumerate(known) if word == ""], codes)
+    elif plan.layout is OUTCOME and plan.format is not PLAIN:
+        labels, codes = table.encode(roles["outcome"])
+        selection.drop_empty([c for c, label in enumerate(labels) if _is_blank(label)], codes)
+    if plan.format.sets_aside or skip:
+        _set_unlabelled_aside(selection, plan)
     if skip:
         _set_bad_aside(selection, plan, values)
         if isinstance(options.skip_bad, str | os.PathLike) and selection.reasons:
@@ -134,6 +144,19 @@ def choose_rows(
     selection.refuse_nothing()
 
 
+def _set_unlabelled_aside(selection: Selection, plan: Plan) -> None:
+    """Set aside rows without an item, a worker or a context, and those with one item twice."""
+    table, roles = selection.table, plan.roles
+    labels = [(column, "item label") for column in plan.pair]
+    labels += [(roles["worker"], "worker label")] if "worker" in roles else []
+    labels += [(name, "context") for name in context_names(plan.by)]
+    for column, what in labels:
+        selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
+    if len(rows := selection.rows):
+        _, (first, second) = selection.selected().labels(plan.pair, "item label")
+        selection.set_aside(rows[first == second], plan.pair[0], "an item compared with itself")
+
+
 def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) -> None:
     """Set aside every row with a fault, for `--skip-bad`.
 
@@ -141,12 +164,10 @@ def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) 
     still be refused there.
     """
     table, roles = selection.table, plan.roles
-    labels = [(column, "item label") for column in plan.pair]
-    labels += [(roles["worker"], "worker label")] if "worker" in roles else []
-    labels += [(name, "context") for name in context_names(plan.by)]
-    for column, what in labels:
-        selection.set_aside(_unlabelled(table, column), column, f"empty {what}")
-    numbers = [(roles[role], role) for role in ("outcome", "weight") if role in roles]
+    if "outcome" in roles:
+        bad = np.isnan(_outcomes(table, plan))
+        selection.set_aside(np.flatnonzero(bad), roles["outcome"], "not a valid outcome")
+    numbers = [(roles[role], role) for role in ("weight",) if role in roles]
     numbers += [(name, "covariate") for name in number_columns(table, plan.covariates)]
     for column, role in numbers:
         low, high = LIMITS[role]
@@ -157,7 +178,6 @@ def _set_bad_aside(selection: Selection, plan: Plan, values: Mapping[str, str]) 
         return
     chosen, rows = selection.selected(), selection.rows
     items, (first, second) = chosen.labels(plan.pair, "item label")
-    selection.set_aside(rows[first == second], plan.pair[0], "an item compared with itself")
     if plan.layout[-1] == "winner":
         answers = read_answers(chosen, plan, values, (items, first, second))
         wrong = answers.unknown | answers.clash
@@ -414,12 +434,17 @@ def _unlabelled(table: Source, column: str) -> NDArray[np.int64]:
     return np.flatnonzero((codes == MISSING) | np.isin(codes, unfit))
 
 
-def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> list[str | None]:
+def meanings(
+    labels: Sequence[Any], plan: Plan, values: Mapping[str, str], *, any_words: bool = True
+) -> list[str | None]:
     """Return what every answer means: a side, "tie", "both bad", "" for none, None if unknown.
 
-    What the user says goes before what the format says, and that before words for sides.
+    What the user says goes before what the format says, and that before words for sides, which
+    are understood if `any_words`: if no answer is the label of an item.
     """
     words = {"left": "left", "right": "right", "tie": "tie"}
+    if any_words:
+        words |= {answer: side for answer, (side, _) in GRADED.items()} | _side_words(labels)
     if plan.format.words:
         for one, two in SIDE_WORDS[:5]:  # not 0 and 1, nor 1 and 2: 1 would be either side
             words |= {one: "left", two: "right"} if one != "1" else {}
@@ -433,7 +458,7 @@ def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> li
     folded = {answer.casefold(): meaning for answer, meaning in values.items()}
     known: list[str | None] = []
     for label in labels:
-        text = str(label).strip()
+        text = _answer(label)
         if plan.format.decode is not None and text not in values:
             text = plan.format.decode(text)
         fold = text.casefold()
@@ -444,15 +469,84 @@ def meanings(labels: Sequence[Any], plan: Plan, values: Mapping[str, str]) -> li
     return known
 
 
+def _answer(label: Any) -> str:
+    """Return an answer as text; 1.0, as a column of numbers with a gap has it, is 1."""
+    text = str(label).strip()
+    return text[:-2] if text.endswith(".0") and text[:-2].lstrip("-").isdigit() else text
+
+
+def _side_words(labels: Sequence[Any]) -> dict[str, str]:
+    """Return the answers that differ in the word for a side alone, such as Image A and Image B.
+
+    1 and 2 are the sides, 0 beside them a tie. 0 and 1 alone, and -1, 0 and 1, could be read either
+    way and are left out.
+    """
+    answers = {_answer(label).casefold() for label in labels if not is_empty(label)}
+    pairs = [pair for pair in side_columns(answers) if pair != ("0", "1") and "-1" not in pair]
+    if len(pairs) != 1:
+        return {}
+    ties = (*TIE_WORDS, "0") if pairs[0] == ("1", "2") else TIE_WORDS
+    return {**dict.fromkeys(ties, "tie"), pairs[0][0]: "left", pairs[0][1]: "right"}
+
+
+def _is_blank(label: Any) -> bool:
+    """Return whether a number is missing, as files write that."""
+    return is_empty(label) or str(label).strip().casefold() in ("nan", "null", "none", "na")
+
+
+def read_outcomes(table: Source, plan: Plan) -> NDArray[np.float32]:
+    """Read the outcome for the first item of every row, from numbers of any known range."""
+    column = plan.roles["outcome"]
+    found = _outcomes(table, plan)
+    if np.isnan(found).any():
+        if plan.format.span is None:
+            table.quantities(column, "outcome")  # which says what is wrong
+        row = int(np.argmax(np.isnan(found)))
+        first, second, what = plan.format.span or (1.0, 0.0, "outcome")
+        raise table.fault(
+            row, column,
+            f"the {what} {shown(table.value(column, row))} is not between {min(first, second):g} "
+            f"and {max(first, second):g}: {first:g} says that the first item is better, {second:g} "
+            f"the second, {(first + second) / 2:g} a tie; correct it, or set such rows aside with "
+            "--skip-bad (skip_bad=True)",
+        )  # fmt: skip
+    return found.astype(np.float32)
+
+
+def _outcomes(table: Source, plan: Plan) -> NDArray[np.float64]:
+    """Return outcomes in [0, 1], NaN where a number is none or outside its range.
+
+    Of our own columns, 1 and 2 name the better item, and -1, 0 and 1 say how the first one did.
+    """
+    column, form = plan.roles["outcome"], plan.format
+    if form.span is not None:  # numbers of tools, also as text
+        labels, codes = table.encode(column)
+        known = np.array([*(np.nan if _is_blank(x) else number_of(x) for x in labels), np.nan])
+        given = known[np.minimum(codes, len(labels))]
+        first, second = form.span[:2]
+    else:
+        given = np.asarray(table.numbers(column), np.float64)
+        values = set(np.unique(given)[:4].tolist())
+        first, second = (1.0, 2.0) if values == {1.0, 2.0} else (1.0, 0.0)
+        second = -1.0 if values in ({-1.0, 1.0}, {-1.0, 0.0, 1.0}) else second
+    outcome = (given - second) / (first - second)
+    outcome = np.where((outcome >= 0.0) & (outcome <= 1.0), outcome, np.nan)
+    return np.where(np.isin(given, form.draws), 0.5, outcome)
+
+
 @dataclass(frozen=True)
 class Answers:
-    """Hold the outcome for the left item of every row, NaN if the answer is neither side."""
+    """Hold the outcome for the left item of every row, NaN if the answer is neither side.
+
+    `grade` says by how much the side is better (1, 2; 0 for a tie), None if no answer says it.
+    """
 
     outcome: NDArray[np.float32]
     both_bad: int
     labels: list[Any]
     codes: NDArray[np.uint32]
     clash: NDArray[np.bool_]
+    grade: NDArray[np.uint8] | None = None
 
     @property
     def unknown(self) -> NDArray[np.bool_]:
@@ -465,19 +559,24 @@ def read_answers(table: Source, plan: Plan, values: Mapping[str, str], pairs: Pa
     items, first, second = pairs
     column = plan.roles["winner"]
     labels, codes = table.entries(column, "winner")
-    known = meanings(labels, plan, values)
+    own_labels = match_labels(labels, items.tolist())
+    known = meanings(
+        labels, plan, values, any_words=plan.format.words or bool((own_labels < 0).all())
+    )
     words = np.array([_OUTCOME.get(word or "?", np.nan) for word in known], dtype=np.float32)
     named = words[codes]
     own = np.full(len(first), np.nan, dtype=np.float32)
     if not plan.format.words:
-        winner = match_labels(labels, items.tolist())[codes]
+        winner = own_labels[codes]
         own[winner == first] = 1.0
         own[winner == second] = 0.0
     outcome = np.where(np.isnan(own), named, own)
     bad = [code for code, word in enumerate(known) if word == "both bad"]
     both_bad = int((np.isin(codes, bad) & (outcome == 0.5)).sum()) if bad else 0
     clash = ~np.isnan(named) & (named != outcome)
-    return Answers(outcome, both_bad, labels, codes, clash)
+    grades = [GRADED.get(str(label).strip().casefold(), ("", 0))[1] for label in labels]
+    grade = np.array(grades, np.uint8)[codes] if max(grades, default=0) > 1 else None
+    return Answers(outcome, both_bad, labels, codes, clash, grade)
 
 
 def refuse_answers(table: Source, column: str, answers: Answers, pairs: Pairs) -> None:

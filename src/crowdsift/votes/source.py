@@ -106,6 +106,8 @@ class Source(ABC):
     names: tuple[str, ...]
     source: str = "votes"
     backend: Backend | None = None
+    worker_column: str = "worker"  # that of workers named by paths or by columns of answers
+    has_blanks: bool = False  # whether rows without an answer are expected
     notes: tuple[str, ...] = ()  # what a user should know of how the source was read
 
     @abstractmethod

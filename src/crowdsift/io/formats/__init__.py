@@ -27,6 +27,11 @@ __all__ = ["PLAIN", "Format", "Found", "Unfolded", "format_names", "known_format
 GROUP = "crowdsift.formats"
 # In the order in which they are tried; those of other packages come after them.
 OURS = {
+    "alpaca-eval": "crowdsift.io.formats.judges:ALPACA_EVAL",
+    "arena-hard": "crowdsift.io.formats.judges:ARENA_HARD",
+    "pandalm": "crowdsift.io.formats.judges:PANDALM",
+    "verdicts": "crowdsift.io.formats.judges:VERDICTS",
+    "comparative-judgement": "crowdsift.io.formats.judges:COMPARATIVE_JUDGEMENT",
     "mtbench": "crowdsift.io.formats.arena:MTBENCH",
     "arena": "crowdsift.io.formats.arena:ARENA",
     "trl": "crowdsift.io.formats.trl:TRL",
@@ -49,6 +54,14 @@ SIDE_WORDS = (
     ("x", "y"),
 )
 TIE_WORDS = ("tie", "equal", "draw", "same", "both", "neither")
+# Graded answers: the side, and by how much it is better (docs/formats.md, "Graded answers").
+GRADED = {
+    **dict.fromkeys(("a>>b", "b<<a"), ("left", 2)),
+    **dict.fromkeys(("a>b", "b<a"), ("left", 1)),
+    **dict.fromkeys(("a=b", "b=a"), ("tie", 0)),
+    **dict.fromkeys(("b>a", "a<b"), ("right", 1)),
+    **dict.fromkeys(("b>>a", "a<<b"), ("right", 2)),
+}
 
 
 @dataclass(frozen=True)
@@ -72,8 +85,19 @@ class Format:
         Columns that name a row; the same row may stand there twice.
     noted
         A column, a value of it, and words for the rows with that value, which are counted.
-    workers
-        Whether the format knows workers.
+    workers, pooled
+        Whether the format knows workers, and whether votes without a worker are pooled.
+    span
+        The outcomes by which the first and the second item win, if not 1 and 0, and their name.
+    draws
+        Further numbers that mean a tie.
+    sets_aside
+        Whether rows that compare an item with itself, or lack an item or a worker, are set aside
+        and counted instead of refused.
+    seconds
+        The column of the seconds that an answer took.
+    dependent
+        A column whose equal values say that votes may depend on each other.
     replies
         Whether items are replies to a prompt, which is their context.
     pairs, answers
@@ -97,6 +121,12 @@ class Format:
     unique: tuple[str, ...] = ()
     noted: tuple[str, str, str] | None = None
     workers: bool = True
+    pooled: bool = False
+    span: tuple[float, float, str] | None = None
+    draws: tuple[float, ...] = ()
+    sets_aside: bool = False
+    seconds: str = ""
+    dependent: str = ""
     replies: bool = False
     pairs: str = ""
     answers: str = ""
@@ -112,8 +142,10 @@ class Format:
     def find(self, names: Sequence[str], mapped: Mapping[str, str]) -> Found:
         """Look for the columns of the format among names; `mapped` are roles that a user gave."""
         roles = dict(mapped)
+        folded = {name.strip().casefold(): name for name in reversed(names)}
         for role, known in self.columns.items():
-            there = next((name for name in known if name in names), None)
+            exact = (name for name in known if name in names)
+            there = next(exact, None) or next(filter(None, map(folded.get, known)), None)
             if role not in roles and there is not None:
                 roles[role] = there
         if self.pairs:

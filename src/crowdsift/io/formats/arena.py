@@ -33,6 +33,7 @@ _JUDGED = Format(
     },
     needs=("left", "right", "winner", "worker"),
     values=_VERDICTS,
+    dependent="evaluation_session_id",
 )
 
 # arena-rank reads the same columns without judges.
@@ -44,6 +45,7 @@ _WITHOUT_JUDGES = Format(
     without=("judge", "judge_hash", "judge_id", "user_id", "worker"),
     values=_VERDICTS,
     workers=False,
+    dependent="evaluation_session_id",
 )
 
 

@@ -1,0 +1,204 @@
+"""Verdicts of LLM judges and of panels: AlpacaEval, Arena-Hard, PandaLM, verdict files, CJ."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from crowdsift.io.formats import GRADED, Format, Unfolded, filter_names
+from crowdsift.votes.labels import is_empty
+from crowdsift.votes.replies import prompt_label, reply_label
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+    from crowdsift.votes.source import Source
+
+# A preference of 1 is for the first generator, 2 for the second; 0 was a draw in early versions.
+ALPACA_EVAL = Format(
+    name="alpaca-eval",
+    title="annotations of AlpacaEval",
+    columns={
+        "first": ("generator_1",),
+        "second": ("generator_2",),
+        "outcome": ("preference",),
+        "worker": ("annotator",),
+    },
+    needs=("first", "second", "outcome"),
+    span=(1.0, 2.0, "preference"),
+    draws=(0.0,),
+    pooled=True,
+    sets_aside=True,
+)
+
+_VOTE = ("left", "right", "winner", "worker")
+_BASELINE = "gpt-4-0314"  # of Arena-Hard 0.1, whose rows do not name it
+
+
+def _unfolded(
+    table: Source,
+    names: Sequence[str],
+    condition: str,
+    votes: Callable[[Mapping[str, Any]], Iterable[Sequence[Any]]],
+    carried: Sequence[str] = (),
+    context: str = "",
+) -> Unfolded:
+    """Make rows of what `votes` yields for each row of the table: left, right, winner, worker."""
+    carried = [name for name in carried if name in table.names]
+    wanted = list(dict.fromkeys([*(name for name in names if name in table.names), *carried]))
+    columns: dict[str, list[Any]] = {name: [] for name in (*_VOTE, *carried)}
+    row: list[int] = []
+    table.load(wanted, condition=condition)
+    for number, entries in enumerate(table.rows(wanted)):
+        given = dict(zip(wanted, entries, strict=True))
+        for vote in votes(given):
+            for name, entry in zip(columns, (*vote, *map(given.get, carried)), strict=True):
+                columns[name].append(entry)
+            row.append(number)
+    if all(worker is None for worker in columns["worker"]):
+        del columns["worker"]
+    return Unfolded(columns, range(len(row)), row, context=context)
+
+
+def two_games(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Make two votes of a row: A is the baseline in the first game and the model in the second."""
+
+    def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        model, baseline = row["model"], row.get("baseline") or _BASELINE
+        games = row["games"] if isinstance(row["games"], list) else [None, None]
+        for number, game in enumerate(games):
+            score = game.get("score") if isinstance(game, dict) else game
+            answer = None if score is None else str(score).strip().strip("[]")
+            if answer is not None and answer.casefold() not in GRADED:
+                answer = None if answer.casefold() in ("", "error", "none", "null") else answer
+            pair = (model, baseline) if number % 2 else (baseline, model)
+            yield *pair, answer, row.get(roles.get("worker", ""))
+
+    names = ("model", "baseline", "games", *([roles["worker"]] if "worker" in roles else []))
+    return _unfolded(table, names, condition, votes, ("uid", "question_id", "category"))
+
+
+ARENA_HARD = Format(
+    name="arena-hard",
+    title="judgments of Arena-Hard",
+    columns={"worker": ("judge", "judge_model")},
+    marks=("model", "games"),
+    pooled=True,
+    sets_aside=True,
+    unfold=two_games,
+)
+
+
+def annotators(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Make a vote of every annotator's column; the models are those of cmp_key."""
+    people = filter_names(table.names, "annotator*")
+    table.load(["cmp_key"])
+    models = _split_keys([key for (key,) in table.rows(["cmp_key"])])
+
+    def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        return ((*models.get(row["cmp_key"], (None, None)), row[name], name) for name in people)
+
+    carried = ("idx", "instruction", "motivation_app")
+    return _unfolded(table, ("cmp_key", *people), condition, votes, carried)
+
+
+def _split_keys(keys: Iterable[Any]) -> dict[Any, tuple[str, str]]:
+    """Split keys such as llama-7b_opt-7b; of several ways the one whose names are most common."""
+    splits: dict[Any, list[tuple[str, str]]] = {}
+    for key in {key for key in keys if isinstance(key, str)}:
+        parts = key.split("_")
+        ways = [("_".join(parts[:i]), "_".join(parts[i:])) for i in range(1, len(parts))]
+        splits[key] = [way for way in ways if all(way)]
+    often = Counter(name for ways in splits.values() for way in ways for name in way)
+    return {
+        key: max(ways, key=lambda way: (min(often[way[0]], often[way[1]]), way))
+        for key, ways in splits.items()
+        if ways
+    }
+
+
+PANDALM = Format(
+    name="pandalm",
+    title="annotations of PandaLM, one column an annotator",
+    marks=("cmp_key", "response1", "response2", "annotator*"),
+    values={"1": "left", "2": "right", "0": "tie"},
+    sets_aside=True,
+    unfold=annotators,
+)
+
+_BOTH = ("output_1", "output_2")
+_TASKS = ("id", "input", "instruction", "prompt", "question")
+_PEOPLE = ("worker", "judge", "annotator", "evaluator", "judge_model")
+
+
+def shown_outputs(table: Source, roles: Mapping[str, str], condition: str = "") -> Unfolded:
+    """Make a vote of every verdict: `winner` names the output, `swap` says which was shown first.
+
+    Verdicts are rows, or in a list `results` of stages, of which the last counts; a stage has an
+    object "swap = False" and an object "swap = True".
+    """
+    context = next((name for name in _TASKS if name in table.names), "")
+    worker = roles.get("worker", "")
+    nested = "winner" not in table.names
+
+    def votes(row: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
+        one, two = (reply_label(row[name]) for name in _BOTH)
+        found = _final(row["results"]) if nested else [(row.get("swap"), row["winner"])]
+        for swap, winner in found:
+            swapped = str(swap).strip().casefold() in ("true", "1", "1.0", "yes")
+            answer = None if is_empty(winner) else str(winner).strip().removesuffix(".0")
+            if swapped:
+                answer = {"1": "2", "2": "1"}.get(answer or "", answer)
+            yield *((two, one) if swapped else (one, two)), answer, row.get(worker)
+
+    names = ("output_1", "output_2", "winner", "swap", "results", worker)
+    found = _unfolded(table, names, condition, votes, [context] if context else [], context)
+    if context:
+        labels = [prompt_label(each) for each in found.columns[context]]
+        return replace(found, columns={**found.columns, context: labels})
+    return found
+
+
+def _final(results: Any) -> Iterator[tuple[bool, Any]]:
+    """Yield order and winner of the last stage that has both."""
+    stages = results if isinstance(results, list) else [results]
+    for stage in reversed(stages):
+        orders = [(swap, (stage or {}).get(f"swap = {swap}")) for swap in (False, True)]
+        known = [(swap, each["winner"]) for swap, each in orders if each and "winner" in each]
+        if known:
+            yield from known
+            return
+
+
+_VERDICT = {
+    "columns": {"worker": _PEOPLE},
+    "values": {"1": "left", "2": "right", "0": "tie", "output_1": "left", "output_2": "right"},
+    "pooled": True,
+    "sets_aside": True,
+    "unfold": shown_outputs,
+}
+VERDICTS = tuple(
+    Format(name="verdicts", title="verdicts on two outputs", marks=marks, **_VERDICT)  # type: ignore[arg-type]
+    for marks in ((*_BOTH, "winner", "swap"), (*_BOTH, "results"))
+)
+
+COMPARATIVE_JUDGEMENT = Format(
+    name="comparative-judgement",
+    title="decisions of comparative judgement",
+    columns={
+        "winner": ("candidate_chosen", "chosen", "userchosen", "person_chosen", "item_chosen"),
+        "loser": (
+            *("candidate_not_chosen", "not_chosen", "notchosen", "usernotchosen"),
+            *("person_not_chosen", "item_not_chosen"),
+        ),
+        "worker": (
+            *("judge", "judge_id", "judgeid", "judge_name", "username", "assessor"),
+            *("worker", "annotator"),
+        ),
+    },
+    needs=("winner", "loser"),
+    pooled=True,
+    sets_aside=True,
+    seconds="time_taken",
+)

@@ -1,0 +1,351 @@
+"""Files of LLM judges and panels: every row is accounted for, and means what was planted."""
+
+from __future__ import annotations
+
+import csv
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+import crowdsift
+from crowdsift import InputError, RequestError
+from crowdsift.io.ingest import coded_votes
+
+SEEDS = (1, 2, 3, 4, 5)
+
+
+@pytest.fixture(scope="module", params=SEEDS)
+def judged(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, data_dir: Path
+) -> Path:
+    return _made("judges.py", request.param, tmp_path_factory, data_dir)
+
+
+def _made(
+    name: str, seed: int, temporary: pytest.TempPathFactory, data_dir: Path, *more: str
+) -> Path:
+    script = data_dir.parent / "samples" / name
+    if not script.is_file():
+        pytest.skip(f"the generator of samples is not at {script}")
+    folder = temporary.mktemp("samples")
+    subprocess.run([sys.executable, script, folder, "--seed", str(seed), *more], check=True)
+    return folder
+
+
+def rows_of(path: Path) -> list[dict[str, Any]]:
+    text = path.read_text()
+    if path.suffix == ".csv":
+        return list(csv.DictReader(text.splitlines()))
+    return (
+        json.loads(text) if path.suffix == ".json" else [json.loads(x) for x in text.splitlines()]
+    )
+
+
+def line(votes: crowdsift.Comparisons) -> tuple[str, int, int, int, int]:
+    intake = votes.intake
+    assert intake is not None
+    return intake.format, intake.rows, intake.used, intake.empty, intake.set_aside
+
+
+def outcomes(votes: Any) -> list[float]:
+    """The outcome of every vote for its first item, in the order of the rows."""
+    with coded_votes(votes) as coded:
+        return [] if coded.outcome is None else coded.outcome.tolist()
+
+
+def test_alpaca_eval(judged: Path) -> None:
+    rows = [row for path in judged.glob("alpaca_eval/*/*.json") for row in rows_of(path)]
+    votes = crowdsift.read(judged / "alpaca_eval")
+    null = sum(row["preference"] is None for row in rows)
+    assert line(votes) == ("alpaca-eval", len(rows), len(rows) - null, null, 0)
+    assert not votes.sides_known  # where an output was shown is not in the file
+    known = [row for row in rows if row["preference"] is not None]
+    first = sum(2.0 - row["preference"] for row in known)  # 1: the first generator, 2: the second
+    baseline = np.where(votes.items[votes.first] == "model-a", votes.outcome, 1 - votes.outcome)
+    assert float((votes.weight * baseline).sum()) == pytest.approx(first, rel=1e-5)
+    assert votes.workers.tolist() == ["strong-0", "weak-0"]
+
+
+def test_arena_hard(judged: Path) -> None:
+    paths = list(judged.glob("arena_hard/*/*.jsonl"))
+    rows = [row for path in paths for row in rows_of(path)]
+    votes = crowdsift.read(judged / "arena_hard")
+    assert line(votes) == ("arena-hard", 2 * len(rows), 2 * len(rows), 0, 0)
+    assert votes.sides_known
+    position = votes.workers.tolist().index("position-0")
+    own = votes.worker_codes() == position
+    scores = [g["score"] for r in rows if r["judge"] == "position-0" for g in r["games"]]
+    left = sum(score in ("A>B", "A>>B") for score in scores)
+    assert votes.weight[own & (votes.outcome == 1)].sum() == left
+    assert votes.intake is not None
+    assert any("much better" in note for note in votes.intake.notes)
+    fit = crowdsift.fit(votes)
+    verdict = dict(zip(fit.worker_table["worker"], fit.worker_table["verdict"], strict=True))
+    assert verdict["position-0"] == "one-sided"
+
+
+def test_grades_stay_in_the_rows(judged: Path) -> None:
+    path = judged / "arena_hard" / "strong-1" / "model-b.jsonl"
+    scores = [game["score"] for row in rows_of(path) for game in row["games"]]
+    with coded_votes(path) as coded:
+        assert coded.grade is not None
+        assert coded.grade.tolist() == [score.count(">") for score in scores]
+
+
+def test_pandalm(judged: Path) -> None:
+    rows = rows_of(judged / "pandalm.json")
+    votes = crowdsift.read(judged / "pandalm.json")
+    assert line(votes) == ("pandalm", 3 * len(rows), 3 * len(rows), 0, 0)
+    assert votes.workers.tolist() == ["annotator1", "annotator2", "annotator3"]
+    assert votes.n_items == 5
+    for answer, outcome in ((1, 1.0), (2, 0.0), (0, 0.5)):
+        planted = sum(row[f"annotator{k}"] == answer for row in rows for k in (1, 2, 3))
+        assert votes.weight[votes.outcome == outcome].sum() == planted
+
+
+def test_verdicts(judged: Path) -> None:
+    kinds = {row["judge"]: row["kind"] for row in rows_of(judged / "judges.csv")}
+    fit = crowdsift.fit(judged / "verdicts", worker_from_path=True)
+    votes = fit.votes
+    assert votes is not None
+    assert line(votes) == ("verdicts", 400 * len(kinds), 400 * len(kinds), 0, 0)
+    assert sorted(votes.workers) == sorted(kinds)
+    judge = "position-1"
+    rows = rows_of(judged / "verdicts" / judge / "result.json")
+    first = sum((row["winner"] == "1") != row["swap"] for row in rows)  # that shown first won
+    own = votes.worker_codes() == votes.workers.tolist().index(judge)
+    assert votes.weight[own & (votes.outcome == 1)].sum() == first
+    verdict = dict(zip(fit.worker_table["worker"], fit.worker_table["verdict"], strict=True))
+    assert {verdict[name] for name, kind in kinds.items() if kind == "position"} == {"one-sided"}
+
+
+def test_other_files(judged: Path) -> None:
+    for name, known in {
+        "cj.csv": "comparative-judgement", "panel.csv": "plain", "tastes.csv": "plain",
+        "arena140k.jsonl": "arena-rank",
+    }.items():  # fmt: skip
+        rows = rows_of(judged / name)
+        votes = crowdsift.read(judged / name)
+        assert line(votes) == (known, len(rows), len(rows), 0, 0)
+    bad = sum(row["winner"] == "both_bad" for row in rows)
+    assert votes.intake is not None
+    assert votes.intake.both_bad == bad
+    assert any("--dependent-by evaluation_session_id" in note for note in votes.intake.notes)
+    seconds = crowdsift.read(judged / "cj.csv").intake.work_seconds  # type: ignore[union-attr]
+    assert len(seconds) == 30
+
+
+def test_style_control(judged: Path) -> None:
+    """The truth has a coefficient of 0.35 for the log ratio of tokens, and none for Markdown."""
+    if judged.name[-1] not in "01":
+        pytest.skip("two seeds are enough for a fit of seconds")
+    fit = crowdsift.fit(judged / "arena140k.jsonl", style_control=True)
+    found = dict(zip(fit.coefficients["covariate"], fit.coefficients["coefficient"], strict=True))
+    assert set(found) - {"side"} == {"tokens"}
+    assert abs(float(found["tokens"]) - 0.35) < 0.15
+    truth = {row["model"]: float(row["quality"]) for row in rows_of(judged / "models.csv")}
+    assert np.corrcoef(fit.scores_of(list(truth)), list(truth.values()))[0, 1] > 0.98
+    with pytest.raises(InputError, match="no column 'conv_metadata'"):
+        crowdsift.read(judged / "panel.csv", style_control=True)
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_files_of_make(seed: int, tmp_path_factory: pytest.TempPathFactory, data_dir: Path) -> None:
+    folder = _made("make.py", seed, tmp_path_factory, data_dir, "--scale", "0.1")
+    for name, known in {"arena.jsonl": "arena", "trl.jsonl": "trl", "trl_chat.jsonl": "trl",
+                        "pairs_only.jsonl": "trl"}.items():  # fmt: skip
+        rows = rows_of(folder / name)
+        assert line(crowdsift.read(folder / name)) == (known, len(rows), len(rows), 0, 0)
+    rows = rows_of(folder / "mturk.csv")
+    first = {row["AssignmentId"]: row for row in rows}
+    empty = sum(not row["Answer.choice"] for row in first.values())
+    votes = crowdsift.read(folder / "mturk.csv")
+    assert line(votes) == ("mturk", len(rows), len(first) - empty, empty, 0)
+    notes = [note for task in rows_of(folder / "label_studio.json") for note in task["annotations"]]
+    void = sum(note["was_cancelled"] for note in notes)
+    votes = crowdsift.read(folder / "label_studio.json")
+    assert line(votes) == ("label-studio", len(notes), len(notes) - void, 0, void)
+
+
+def write(path: Path, rows: Any) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(rows if isinstance(rows, str) else json.dumps(rows))
+    return path
+
+
+def alpaca(preference: Any, model: str = "m", **more: Any) -> dict[str, Any]:
+    row = {"generator_1": "base", "generator_2": model, "annotator": "gpt", "output_1": "o"}
+    return {**row, "preference": preference, "instruction": "i", "output_2": "p", **more}
+
+
+def test_what_real_annotations_hold(tmp_path: Path) -> None:
+    rows = [alpaca(each) for each in (1, 2.0, "1.25", None, float("nan"))]
+    rows += [alpaca(0, "n"), alpaca(1.5, "base"), alpaca(1, annotator=None)]
+    rows.append(alpaca(2, "n", raw_completion={"text": "m"}))
+    votes = crowdsift.read(write(tmp_path / "annotations.json", rows))
+    assert line(votes) == ("alpaca-eval", 9, 5, 2, 2)
+    assert outcomes(tmp_path / "annotations.json") == [1, 0, 0.75, 0.5, 0]
+    assert votes.intake is not None
+    reasons = dict(votes.intake.reasons)
+    assert reasons == {"an item compared with itself": 1, "empty worker label": 1}
+    for row in rows:
+        del row["annotator"]
+    assert not crowdsift.read(write(tmp_path / "annotations.json", rows)).has_workers
+    for bad in (2.7, -1, "good"):
+        path = write(tmp_path / "annotations.json", [alpaca(1), alpaca(bad)])
+        with pytest.raises(InputError, match=f"row 2, column 'preference'.*{bad}.*between 1 and 2"):
+            crowdsift.read(path)
+        assert line(crowdsift.read(path, skip_bad=True))[2:] == (1, 0, 1)
+
+
+def test_what_real_games_hold(tmp_path: Path) -> None:
+    games: list[Any] = [
+        [{"score": "A>>B"}, {"score": "[[B>A]]"}], None, [None, {"score": None}],
+        [{"score": "A=B", "judgment": "x"}, {"score": "error"}], [{"score": "B>>A"}],
+    ]  # fmt: skip
+    rows = [{"question_id": n, "model": "m", "judge": "j", "games": g} for n, g in enumerate(games)]
+    text = "\n".join(map(json.dumps, [*rows, {**rows[0], "model": "gpt-4-0314"}])) + "\n\n"
+    votes = crowdsift.read(write(tmp_path / "m.jsonl", text))
+    assert line(votes) == ("arena-hard", 11, 4, 5, 2)
+    assert votes.items.tolist() == ["gpt-4-0314", "m"]  # the baseline of 0.1 is not in the rows
+    assert sorted(votes.outcome.tolist()) == [0, 0, 0.5, 1]
+
+
+def test_llmbar_nests_both_orders(tmp_path: Path) -> None:
+    """Of several stages the last counts; winner names the output in either order."""
+    early = {f"swap = {swap}": {"winner": "1"} for swap in (False, True)}
+    late = {"swap = False": {"winner": "1"}, "swap = True": {"winner": None}}
+    rows = [
+        {
+            "input": f"task {n}",
+            "output_1": f"one {n}",
+            "output_2": f"two {n}",
+            "label": 1,
+            "results": results,
+        }
+        for n, results in enumerate(([early], [early, late], {"swap = True": {"winner": 2}}))
+    ]
+    for judge in ("GPT-4/Vanilla", "PaLM2/CoT"):
+        write(tmp_path / "evaluators" / judge / "result.json", rows)
+        write(tmp_path / "evaluators" / judge / "statistics.json", {"accuracy": 1})
+    votes = crowdsift.read(tmp_path, worker_from_path="evaluators/{worker}/result.json")
+    assert votes.workers.tolist() == ["GPT-4/Vanilla", "PaLM2/CoT"]
+    assert line(votes) == ("verdicts", 10, 8, 2, 0)
+    assert votes.intake is not None
+    assert "2 of 4 files" in votes.intake.notes[0]
+    first = {(votes.items[i][1][:3], y) for i, y in zip(votes.first, votes.outcome, strict=True)}
+    assert first == {("one", 1.0), ("two", 0.0), ("two", 1.0)}
+    with pytest.raises(InputError, match="matches no path of 4"):
+        crowdsift.read(tmp_path, worker_from_path="judges/{worker}.json")
+    with pytest.raises(RequestError, match=r"needs \{worker\} once"):
+        crowdsift.read(tmp_path, worker_from_path="judges")
+
+
+def test_paths_of_workers(tmp_path: Path) -> None:
+    rows = [
+        {"left": "a", "right": "b", "winner": "left"},
+        {"left": "b", "right": "c", "winner": "tie"},
+    ]
+    for name in ("x/ann.json", "x/bob.json"):
+        write(tmp_path / name, rows)
+    votes = crowdsift.read(tmp_path / "x", worker_from_path=True)
+    assert votes.workers.tolist() == ["ann", "bob"]
+    assert crowdsift.read(tmp_path / "x" / "ann.json", worker_from_path=True).workers[0] == "ann"
+    own = [{**row, "worker": "someone"} for row in rows]
+    for name in ("x/ann.json", "x/bob.json"):
+        write(tmp_path / name, own)
+    assert crowdsift.read(tmp_path / "x").workers.tolist() == ["someone"]
+    assert crowdsift.read(tmp_path / "x", worker_from_path=True).workers.tolist() == ["ann", "bob"]
+    hidden = crowdsift.read(tmp_path / "x", worker_from_path=True, hide_workers=True)
+    assert not {"ann", "bob"} & set(hidden.workers.tolist())
+    with pytest.raises(RequestError, match="named once"):
+        crowdsift.read(tmp_path / "x", worker_from_path=True, columns={"worker": "worker"})
+    with pytest.raises(RequestError, match="is for files"):
+        crowdsift.read({"left": ["a"]}, worker_from_path=True)
+
+
+def test_columns_of_workers(tmp_path: Path) -> None:
+    text = "reply1,reply2,topic,r_ann,r_bob\nx,y,t,1,2\ny,z,t,0,\nx,z,u,2,\n"
+    path = write(tmp_path / "wide.csv", text)
+    for columns in ("r_ann,r_bob", "r_", ["r_ann", "r_bob"]):
+        votes = crowdsift.read(path, worker_columns=columns, by="topic")
+        assert votes.workers.tolist() == ["r_ann", "r_bob"]
+        assert line(votes) == ("plain", 6, 4, 2, 0)
+        assert sorted(votes.outcome.tolist()) == [0, 0, 0.5, 1]
+    assert votes.intake is not None
+    assert "r_bob (2)" in votes.intake.notes[0]
+    assert line(crowdsift.read(path, worker_columns="r_", where="topic = 't'"))[:3] == (
+        "plain",
+        6,
+        3,
+    )
+    with pytest.raises(InputError, match="no column 'rater' for the answers of a worker"):
+        crowdsift.read(path, worker_columns="rater")
+
+
+@pytest.mark.parametrize(
+    "answers",
+    ["A B equal", "1 2 0", "1.0 2.0 0.0", "first second tie", "A>B B>>A A=B", "resp_a resp_b tie"],
+)
+def test_answers_that_cannot_be_misread(answers: str) -> None:
+    for each in (answers.split(), ["Image A", "Image B", "same"]):
+        rows = {"left": ["x"] * 3, "right": ["y"] * 3, "winner": each, "worker": ["w"] * 3}
+        assert outcomes(rows) == [1, 0, 0.5]
+        batch = {"Input.a": ["x"] * 3, "Input.b": ["y"] * 3, "Answer.x": each}
+        assert outcomes(batch | {"WorkerId": list("uvw"), "AssignmentId": [1, 2, 3]}) == [1, 0, 0.5]
+
+
+@pytest.mark.parametrize("answers", [("0", "1"), ("-1", "0", "1"), ("A", "B", "C"), ("A", "what")])
+def test_answers_that_could_be_misread_are_refused(answers: tuple[str, ...]) -> None:
+    rows = {"left": ["x"] * len(answers), "right": ["y"] * len(answers), "winner": list(answers),
+            "worker": ["w"] * len(answers)}  # fmt: skip
+    with pytest.raises(InputError, match="neither side"):
+        crowdsift.read(rows)
+
+
+def test_labels_of_items_go_before_words() -> None:
+    rows = {"left": ["B", "A"], "right": ["A", "C"], "winner": ["A", "C"], "worker": ["w", "w"]}
+    assert crowdsift.read(rows).outcome.tolist() == [0, 0]
+
+
+@pytest.mark.parametrize(("given", "meant"), [((1, 2, 2), (1, 0, 0)), ((-1, 0, 1), (0, 0.5, 1))])
+def test_outcomes_of_other_ranges(given: tuple[int, ...], meant: tuple[float, ...]) -> None:
+    rows = {
+        "first": list("abc"),
+        "second": list("xyz"),
+        "outcome": list(given),
+        "worker": list("uvw"),
+    }
+    assert outcomes(rows) == list(meant)
+
+
+def test_two_formats_at_once(tmp_path: Path) -> None:
+    arena = {"model_a": "x", "model_b": "y", "winner": "model_a", "judge": "j"}
+    path = write(tmp_path / "both.jsonl", "\n".join(map(json.dumps, [arena, alpaca(1)])))
+    with pytest.raises(InputError, match=r"the columns of two formats, alpaca-eval .* and arena"):
+        crowdsift.read(path)
+    one, two = (
+        write(tmp_path / "x" / "a.json", [arena]),
+        write(tmp_path / "x" / "b.json", [alpaca(1)]),
+    )
+    with pytest.raises(InputError, match=f"{two}: no column 'model_a', which {one} has"):
+        crowdsift.read(tmp_path / "x")
+
+
+def test_comparative_judgement_as_files_have_it(tmp_path: Path) -> None:
+    text = "\ufeffJudge;Candidate_Chosen;Candidate_Not_Chosen;time_taken;DateCreated\n"
+    text += "7;a;b;NA;16/02/2017 16:51\n7;b;c;3,5;x\n\n8;a;a;2;y\n;a;c;2;z\n8;c;a;4;y\n"
+    votes = crowdsift.read(write(tmp_path / "cj.csv", text))
+    assert line(votes) == ("comparative-judgement", 5, 3, 0, 2)
+    assert votes.workers.tolist() == ["7", "8"]
+    renamed = "username,userchosen,usernotchosen\nu,a,b\nv,b,a\n"
+    assert line(crowdsift.read(write(tmp_path / "cj.csv", renamed)))[:3] == (
+        "comparative-judgement",
+        2,
+        2,
+    )
