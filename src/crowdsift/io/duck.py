@@ -124,8 +124,8 @@ class FileSource(Source):
         if not named:
             raise InputError(
                 f"--worker-from-path {pattern!r} (worker_from_path=) matches no path of "
-                f"{len(paths):,}, as {paths[0]}; {{worker}} stands for the worker, * for anything within a "
-                "name",
+                f"{len(paths):,}, as {paths[0]}; {{worker}} stands for the worker, * for anything "
+                "within a name",
                 source=self.source,
             )
         if len(named) < len(paths):
