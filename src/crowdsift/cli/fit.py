@@ -35,6 +35,9 @@ if TYPE_CHECKING:
     from crowdsift.votes.intake import Intake
 
 
+_RESOURCES = ("scheduler", "shards", "device", "checkpoint")
+
+
 def fit(
     votes: opt.Votes, method: opt.Method = None, settings: opt.Settings = None,
     tune: opt.Tune = False, dimensions: opt.Dimensions = None, format_: opt.FormatName = "auto",
@@ -53,12 +56,11 @@ def fit(
     hide_workers: opt.HideWorkers = False, hide_key: opt.HideKey = None,
     partitions: opt.Partitions = False, worker_from_path: opt.WorkerFromPath = None,
     worker_columns: opt.WorkerColumns = None, style_control: opt.StyleControl = False,
-    query: opt.Query = None, to_table: opt.ToTable = None,
-    start: opt.Start = None, checkpoint: opt.Checkpoint = None,
-    engine: opt.EngineName = "auto", device: opt.Device = None, scheduler: opt.Scheduler = None,
-    shards: opt.Shards = None, memory: opt.Memory = None, decimal_comma: opt.DecimalComma = False,
-    threads: opt.Threads = None, seed: opt.Seed = 0, quiet: opt.Quiet = False,
-) -> None:  # fmt: skip
+    query: opt.Query = None, to_table: opt.ToTable = None, start: opt.Start = None,
+    checkpoint: opt.Checkpoint = None, engine: opt.EngineName = "auto", device: opt.Device = None,
+    scheduler: opt.Scheduler = None, shards: opt.Shards = None, memory: opt.Memory = None,
+    decimal_comma: opt.DecimalComma = False, threads: opt.Threads = None, seed: opt.Seed = 0,
+    quiet: opt.Quiet = False) -> None:  # fmt: skip
     """Fit votes: scores and ranks of items, reliability and verdict of workers."""
     import crowdsift
 
@@ -70,28 +72,25 @@ def fit(
     options = read_options(
         columns=columns, format=format_, values=values, where=where, unique=unique, by=by,
         skip_bad=skip_bad, bad_rows=bad_rows, no_workers=no_workers, sides=sides, memory=memory,
-        covariates=covariates, features=features, query=query, threads=threads,
-        partitions=partitions, hide_workers=hidden, encoding=encoding, style_control=style_control,
-        worker_from_path=worker_from_path, worker_columns=worker_columns,
-    )  # fmt: skip
-    resources: dict[str, Any] = {"scheduler": scheduler, "shards": shards, "device": device,
-                                 "checkpoint": checkpoint}  # fmt: skip
+        covariates=covariates, features=features, query=query, threads=threads, encoding=encoding,
+        partitions=partitions, hide_workers=hidden, style_control=style_control,
+        worker_from_path=worker_from_path, worker_columns=worker_columns)  # fmt: skip
+    resources = dict(zip(_RESOURCES, (scheduler, shards, device, checkpoint), strict=True))
     needs_rows = bool(classes or gold or tune) or not (model is None or model.by_worker)
     with step_progress("Reading the votes", quiet=quiet):
-        read, rows = read_for_fit(votes, options, dependent_by, time, (engine, resources),
-                                  needs_rows=needs_rows, batch=mturk_review is not None,
-                                  quiet=quiet)  # fmt: skip
+        read, rows = read_for_fit(
+            votes, options, dependent_by, time, (engine, resources), quiet=quiet,
+            needs_rows=needs_rows, batch=mturk_review is not None)  # fmt: skip
     chosen = model or crowdsift.model("sift" if read.has_workers else "bt", **given)
     _refuse_unused(chosen, covariates, classes, tune, item_features or item_text)
-    title = f"Fitting {chosen.name}"
-    with log_to_stderr(quiet), fit_progress(title, chosen, quiet=quiet) as progress:
+    showing = fit_progress(f"Fitting {chosen.name}", chosen, quiet=quiet)
+    with log_to_stderr(quiet), showing as progress:
         result = crowdsift.fit(
             read, chosen if method or given else None, classes=classes, items=item_features,
             item_text=item_text, item_features_missing=item_features_missing, gold=gold,
             tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
             level=level, dependent_by=rows, engine=engine, engine_options=resources,
-            threads=threads, seed=seed, progress=progress, memory=memory or "",
-        )  # fmt: skip
+            threads=threads, seed=seed, progress=progress, memory=memory or "")  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe, decimal_comma)

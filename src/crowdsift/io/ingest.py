@@ -412,23 +412,13 @@ def _encoded(
         seconds = _median_by_worker(table.numbers(times[0]), worker, workers)
         intake = replace(intake, work_seconds=seconds)
     return CodedVotes(
-        table=table,
-        items=items,
-        first=first,
-        second=second,
-        outcome=outcome,
-        workers=workers,
-        worker=worker,
-        weight=weight,
+        table=table, items=items, first=first, second=second, outcome=outcome,
+        workers=workers, worker=worker, weight=weight,
         features=np.column_stack(vectors) if vectors else None,
         feature_names=(*options.covariates, *style),
         sides_known=plan.layout is SIDES if options.sides is None else options.sides,
-        by=plan.by,
-        intake=intake,
-        grade=grade,
-        pair=plan.pair,
-        row_ids=selection.row_ids(),
-    )
+        by=plan.by, intake=intake, grade=grade, pair=plan.pair, row_ids=selection.row_ids(),
+    )  # fmt: skip
 
 
 def _numbers(table: Source, column: str, role: str) -> NDArray[np.float32]:
