@@ -16,12 +16,14 @@ from crowdsift.checks.leftout import predicted_probability
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.models.base import Estimate, WorkerEstimate
 from crowdsift.models.dimensions import DimensionEstimate, Trial
+from crowdsift.report.figures import draw, map_chart
 from crowdsift.results.build import FitBuilder
 from crowdsift.results.dimensions import (
     dimension_sentences,
     direction_sentence,
     gold_sentence,
 )
+from crowdsift.results.predict import vote_probability
 from crowdsift.results.sign import gold_to_check
 from crowdsift.solvers.convergence import StoppingRule
 
@@ -253,6 +255,56 @@ def test_a_folder_of_format_3_loads_and_stays_one_dimensional(tmp_path: Path):
     old.save(tmp_path / "new")
     assert '"format": 4' in (tmp_path / "new" / "summary.json").read_text()
     assert crowdsift.load(tmp_path / "new").parameters["dimensions"] == 1
+
+
+def test_votes_are_explained_in_all_dimensions_by_checks():
+    """Workers who share another taste neither misfit nor look as if they copied."""
+    made, known = fit(), dimensions()
+    p = vote_probability(made, made.votes)
+    who, one, two = made.votes.worker_codes(), made.votes.first, made.votes.second
+    z = ((known.positions[one] - known.positions[two]) * known.weights[who]).sum(axis=1)
+    np.testing.assert_allclose(p, 1 / (1 + np.exp(-z)), atol=1e-12)
+    misfit = made.statistics().workers["misfit"]
+    assert not misfit[made.worker_table["verdict"] == "distinct"].any()
+
+
+def test_the_map_shows_items_as_points_and_workers_as_directions():
+    made = fit()
+    chart = map_chart(made)
+    assert chart is not None
+    rays = {mark.kind: mark for mark in chart.marks if mark.shape == "rays"}
+    assert len(rays["v-reliable"].x) == 6
+    np.testing.assert_allclose(rays["v-distinct"].x, 0.0, atol=1e-12)
+    assert (np.sign(rays["v-distinct"].y) == [1, -1]).all()
+    longest = max(np.hypot(mark.x, mark.y).max() for mark in rays.values() if len(mark.x))
+    assert longest <= chart.x.high + 1e-12
+    for width in (970, 360):
+        picture = draw(chart, width)
+        assert picture.count('class="ray v-') == 2
+        assert picture.count("item-dot") == ITEMS
+    assert map_chart(crowdsift.fit(votes(), "bt")) is None
+
+
+def test_the_report_and_the_plots_have_the_map():
+    html = fit().report(refit=False).html
+    assert "What workers weigh differently" in html
+    assert dimension_sentences(fit())[0] in html
+    assert "direction on which voters agree" in html
+    pytest.importorskip("matplotlib").use("Agg")
+    axes = crowdsift.plots.preference_map(fit())
+    assert axes.get_ylabel() == "dimension 2"
+    with pytest.raises(RequestError, match="one dimension"):
+        crowdsift.plots.preference_map(crowdsift.fit(votes(), "bt"))
+
+
+def test_without_a_common_ranking_none_is_printed():
+    made = fit(dimensions(has_common=False))
+    text, html = sentences.printed(made), made.report(refit=False).html
+    assert "no common ranking" in text
+    assert "┃ rank" not in text
+    assert "Items; there is no common ranking" in html
+    assert "A higher score is better" not in html
+    assert 'data-check="first" data-state="bad"' in html
 
 
 @pytest.mark.parametrize(

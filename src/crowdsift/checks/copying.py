@@ -36,7 +36,7 @@ from crowdsift.checks.statistics import calibrated
 from crowdsift.errors import RequestError
 from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.numeric.saddle_point import saddle_point, saddle_points
-from crowdsift.results.query import model_of, positions
+from crowdsift.results.predict import vote_probability
 from crowdsift.results.tables import Table
 from crowdsift.votes.graph import for_lower, pair_codes
 
@@ -124,12 +124,7 @@ def copying(fit: Fit) -> Copying:
 
 def _probability(fit: Fit, votes: Comparisons) -> Vector:
     """Return P(first preferred) of every vote by its worker, bounded away from 0 and 1."""
-    row = positions(votes.items, fit.labels)
-    score = fit.item_table["score"].astype(np.float64)[row]
-    model = model_of(fit)
-    reliability = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]
-    p = model.probability(score[votes.first] - score[votes.second], reliability)
-    return np.clip(np.asarray(p, np.float64), SLIP, 1.0 - SLIP)
+    return np.clip(vote_probability(fit, votes), SLIP, 1.0 - SLIP)
 
 
 class _Pairs(NamedTuple):

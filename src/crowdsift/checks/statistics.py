@@ -17,6 +17,7 @@ from crowdsift.models.diagnostics import Kind
 from crowdsift.numeric.conjugate_gradient import conjugate_gradient
 from crowdsift.numeric.distributions import LEVEL, half_width, normal_share
 from crowdsift.numeric.likelihoods import sigmoid
+from crowdsift.results.predict import vote_probability
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.scales import typical_reliability
 from crowdsift.results.summary import Separation, separation_of
@@ -141,12 +142,15 @@ def fit_statistics(
     if halves:
         refit = refitter(fit, gold, threads, warm=False)
         correlation = split_half(votes, refit, halves, seed)
-    p = _own_probability(fit, votes)
+    p = vote_probability(fit, votes)
     workers, items = mean_squares(fit, votes, p)
     if any(each.kind is Kind.INFORMATION for each in fit.diagnostics):  # no model to misfit
         workers, items = (
             Table({**table, "misfit": np.zeros(table.height, bool)}) for table in (workers, items)
         )
+    if "p_distinct" in fit.worker_table:  # noisier along the score alone: the verdict says so
+        misfit = workers["misfit"] & (fit.worker_table["verdict"] != "distinct")
+        workers = Table({**workers, "misfit": misfit.astype(bool)})
     return FitStatistics(
         separation=found,
         split_half=correlation,
@@ -261,16 +265,6 @@ def split_half(votes: Comparisons, refit: Refit, halves: int = 10, seed: int = 0
             r = float(np.corrcoef(scores[0][both], scores[1][both])[0, 1])
             found.append(2.0 * r / (1.0 + r) if r > -1.0 else -1.0)
     return float(np.mean(found)) if found else None
-
-
-def _own_probability(fit: Fit, votes: Comparisons) -> Vector:
-    """Return P(first preferred) of every vote by the estimate of its worker's reliability."""
-    scores, table = _by_code(fit, votes), fit.worker_table
-    own = np.full(len(votes), np.nan)
-    if table.height:
-        own = table["reliability"].astype(np.float64)[votes.worker_codes()]
-    gap = scores[votes.first] - scores[votes.second]
-    return np.asarray(model_of(fit).probability(gap, own), np.float64)
 
 
 def calibrated(

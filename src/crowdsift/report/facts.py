@@ -17,6 +17,7 @@ from crowdsift.fitting.estimate import Resources
 from crowdsift.numeric.distributions import half_width, normal_quantiles
 from crowdsift.results.build import side_shares
 from crowdsift.results.feature_table import WITHOUT_FEATURES
+from crowdsift.results.predict import vote_probability
 from crowdsift.results.query import model_of, positions
 from crowdsift.results.reasons import Reason, random_level, reasons
 from crowdsift.votes.comparisons import parts
@@ -141,7 +142,7 @@ def gather(
             votes, model, population.flagged, scores, mirror=has_gold(fit), resources=where
         ),
         disputes=disputed_pairs(votes, population.flagged),
-        side_excess=_side_excess(fit, votes, scores),
+        side_excess=_side_excess(fit, votes),
         fingerprint=_fingerprint(votes),
         evidence=evidence,
     )
@@ -212,19 +213,13 @@ def codes(fit: Fit, votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.f
     return code, scores
 
 
-def _side_excess(
-    fit: Fit, votes: Comparisons, scores: NDArray[np.float64]
-) -> tuple[float, float, float] | None:
+def _side_excess(fit: Fit, votes: Comparisons) -> tuple[float, float, float] | None:
     """Return the share of votes for the left item beyond what scores and reliabilities predict."""
     counted = votes.weight * (votes.outcome != 0.5)
     total = float(counted.sum(dtype=np.float64))
     if not votes.sides_known or not total:
         return None
-    reliability = fit.worker_table["reliability"].astype(np.float64)
-    worker = np.repeat(np.arange(votes.n_workers), np.diff(votes.offsets))
-    beta = reliability[worker] if votes.has_workers else np.full(len(votes), np.nan)
-    difference = scores[votes.first.astype(np.int64)] - scores[votes.second.astype(np.int64)]
-    p = model_of(fit).probability(difference, beta)
+    p = vote_probability(fit, votes)
     left = votes.outcome > 0.5
     excess = float((counted * (left - p)).sum()) / total
     error = float(np.sqrt((counted * p * (1.0 - p)).sum())) / total

@@ -96,7 +96,8 @@ class Mark(NamedTuple):
     ----------
     shape
         area (an outline), line, level (a line over the whole width), box (from y[0] to y[1]), dots,
-        or cloud (dots too many for tips).
+        cloud (dots too many for tips), rays (lines from the origin), or names (the tips as labels,
+        as many as there is room for, the first of them first).
     x, y
         Its points.
     kind
@@ -107,7 +108,7 @@ class Mark(NamedTuple):
         The radius of dots, in pixels.
     """
 
-    shape: Literal["area", "line", "level", "box", "dots", "cloud"]
+    shape: Literal["area", "line", "level", "box", "dots", "cloud", "rays", "names"]
     x: Vector
     y: Vector
     kind: str
@@ -139,6 +140,11 @@ def draw(chart: Chart, width: float) -> str:
                 picture.label(right + 6, at + 4, mark.name)
             else:
                 picture.label(right - 2, at - 5, mark.name, "note end")
+        elif mark.shape == "rays":
+            ends = zip(x(mark.x).tolist(), y(mark.y).tolist(), strict=True)
+            picture.rays((x(0.0), y(0.0)), ends, f"ray {mark.kind}")
+        elif mark.shape == "names":
+            _draw_names(picture, mark, x(mark.x).tolist(), y(mark.y).tolist())
         elif mark.shape != "area":
             _draw_mark(picture, mark, x(mark.x).tolist(), y(mark.y))
     return picture.text()
@@ -159,6 +165,60 @@ def _draw_mark(picture: Drawing, mark: Mark, x: list[float], y: Vector) -> None:
         tips = mark.tips or [""] * len(x)
         for at, up, tip in zip(x, y.tolist(), tips, strict=True):
             picture.circle(at, up, mark.size, mark.kind, tip)
+
+
+def _draw_names(picture: Drawing, mark: Mark, x: list[float], y: list[float]) -> None:
+    """Write names beside their points, where they neither leave the picture nor meet another."""
+    taken = [(at - 5.0, up - 5.0, at + 5.0, up + 5.0) for at, up in zip(x, y, strict=True)]
+    short = abbreviated(list(mark.tips), 24 if picture.width > 500 else 14)
+    for at, up, name, tip in zip(x, y, short, mark.tips, strict=True):
+        wide = _LETTER * len(name)
+        for left in (at + 8.0, at - 8.0 - wide):
+            box = (left, up - 8.0, left + wide, up + 6.0)
+            free = not any(
+                box[0] < other[2] and other[0] < box[2] and box[1] < other[3] and other[1] < box[3]
+                for other in taken
+            )
+            if free and left > 2.0 and left + wide < picture.width - 2.0:
+                taken.append(box)
+                picture.label(left, up + 4.0, isolated(name), mark.kind, tip)
+                break
+
+
+def map_chart(fit: Fit) -> Chart | None:
+    """Return the preference map: items as points and workers as rays in the first two dimensions.
+
+    Weights are drawn in units in which the longest, but for the longest two of a hundred, reaches
+    the items furthest out. None where there is one dimension.
+    """
+    items, workers = fit.item_table, fit.worker_table
+    if "position_2" not in items or "weight_2" not in workers:
+        return None
+    rows = np.flatnonzero(items["component"] == items["component"][0])
+    at = np.stack([items[name][rows].astype(np.float64) for name in ("score", "position_2")])
+    reach = 1.12 * float(np.abs(at).max()) or 1.0
+    weight = np.stack([workers[name].astype(np.float64) for name in ("reliability", "weight_2")])
+    length = np.hypot(*weight)
+    unit = float(np.quantile(length, 0.98)) or 1.0
+    weight = weight * (reach / np.maximum(length, unit))
+    marks, few = [], workers.height <= _ALL_TIPS
+    for word in [*VERDICTS[::-1], ""]:
+        members = np.flatnonzero(workers["verdict"] == word)
+        kind, (x, y), name = f"v-{word or 'none'}", weight[:, members], word or "no verdict"
+        tips = [f"{isolated(shortened(label(workers['worker'][i]), 60))}: {name}" for i in
+                (members.tolist() if few else ())]  # fmt: skip
+        if few:
+            marks.append(Mark("rays", x, y, kind))
+        marks.append(Mark("dots" if few else "cloud", x, y, f"dot {kind}", name, tips, 2.5))
+    names = [shortened(item_label(fit.labels[i], fit.summary.get("by")), _TIP) for i in rows]
+    marks.append(Mark("dots", at[0], at[1], "dot item-dot", "items", names, 4.5))
+    order = np.argsort(-np.hypot(*at), kind="stable")
+    marks.append(Mark("names", at[0, order], at[1, order], "item", tips=[names[i] for i in order]))
+    called = fit.summary["dimension_names"][0]
+    across = Axis("score", -reach, reach, 5)
+    up = Axis(f"dimension 2{f': {called}' if called else ''}", -reach, reach, 5)
+    title = "Preference map: items as points, workers as directions, in the first two dimensions"
+    return Chart(title, across, up, marks, 620.0, left=50.0, right=(36.0, 36.0), square=True)
 
 
 def workers_chart(fit: Fit, population: Population) -> Chart | None:
@@ -497,6 +557,15 @@ class Drawing:
         joined = "L".join(f"{number(x)} {number(y)}" for x, y in points)
         if joined:
             self._parts.append(f'<path d="M{joined}{"Z" if closed else ""}" class="{kind}"/>')
+
+    def rays(
+        self, origin: tuple[float, float], ends: Iterable[tuple[float, float]], kind: str
+    ) -> None:
+        """Add lines from one point to many as one shape."""
+        start = f"M{number(origin[0])} {number(origin[1])}"
+        joined = "".join(f"{start}L{number(x)} {number(y)}" for x, y in ends)
+        if joined:
+            self._parts.append(f'<path d="{joined}" class="{kind}"/>')
 
     def dots(self, xs: list[float], ys: list[float], kind: str) -> None:
         """Add many dots as one shape: strokes of no length with round ends.

@@ -16,6 +16,12 @@ from crowdsift.errors import RequestError
 from crowdsift.report import figures
 from crowdsift.report.checks import BADGES, first_badges, overall, run_checks, top_sentences
 from crowdsift.report.facts import VERDICTS
+from crowdsift.results.dimensions import (
+    dimension_sentences,
+    direction_sentence,
+    gold_sentence,
+    has_ranking,
+)
 from crowdsift.results.reasons import SHORT
 from crowdsift.results.scales import level_text, scale_text, score_name
 from crowdsift.results.words import (
@@ -104,6 +110,10 @@ def render(facts: Facts, *, title: str, command: str) -> str:
         first_rows=FIRST_ROWS,
         trace_name=figures.trace_name(facts.fit.method),
         verdicts=figures.verdict_shares(facts.population),
+        ranking=has_ranking(facts.fit),
+        direction=direction_sentence(facts.fit),
+        dimensions=dimension_sentences(facts.fit),
+        about_gold=gold_sentence(facts.fit),
         without=_without(facts),
         disputes=_disputes(facts),
         calibration=None if isinstance(facts.calibration, str) else facts.calibration,
@@ -167,6 +177,7 @@ def _pictures(facts: Facts) -> dict[str, str]:
     charts = {
         "scores": figures.scores_chart(fit) if overview else None,
         "workers": figures.workers_chart(fit, population),
+        "map": figures.map_chart(fit),
         "calibration": None
         if isinstance(calibration, str)
         else figures.calibration_chart(calibration),
@@ -304,7 +315,10 @@ def item_columns(facts: Facts) -> dict[str, Any]:
     result["scale"] = value_range(table["score"], table["lower"], table["upper"])
     result["digits"] = 0 if facts.fit.summary.get("scale") == "elo" else 2
     joint = facts.evidence.joint
-    if joint is not None:
+    if not has_ranking(facts.fit):
+        nothing = [None] * len(result["name"])
+        result |= dict.fromkeys(("rank", "rank_lower", "rank_upper"), nothing)
+    elif joint is not None:
         result["badge"] = first_badges(facts.fit, joint).tolist()[: len(result["name"])]
     result["groups"] = len(set(result.get("context", result["group"])))
     return result

@@ -26,6 +26,7 @@ from crowdsift.report.figures import (
     Chart,
     calibration_chart,
     convergence_chart,
+    map_chart,
     slopes,
     workers_chart,
 )
@@ -52,7 +53,7 @@ _COLOURS = {
     "up": _BLUE, "same": _GREY, "down": _RED,
     "dot v-reliable": _BLUE, "dot v-weak": "#5fa3d9", "dot v-undecided": _GREY,
     "dot v-distinct": "#1f8a5b", "dot v-random": "#d98500", "dot v-one-sided": "#8a55b3",
-    "dot v-adversarial": _RED, "dot v-none": "#5a6775",
+    "dot v-adversarial": _RED, "dot v-none": "#5a6775", "dot item-dot": "#1c2733",
 }  # fmt: skip
 _LONGEST = 36
 _ENDINGS = (".pdf", ".svg", ".png")
@@ -117,6 +118,25 @@ def workers(fit: Fit, *, ax: Axes | None = None) -> Axes:
     if chart is None:
         raise RequestError(f"{fit.method} estimates no reliabilities; use the method sift")
     ax = _draw(chart, _axes(ax, height=4.5))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def preference_map(fit: Fit, *, ax: Axes | None = None) -> Axes:
+    """Draw items as points and workers as directions, coloured by verdict, in two dimensions.
+
+    Parameters
+    ----------
+    fit
+        What to draw; a fit with more than one dimension.
+    ax
+        Where to draw.
+    """
+    chart = map_chart(fit)
+    if chart is None:
+        raise RequestError("this fit has one dimension; workers() and leaderboard() draw it")
+    ax = _draw(chart, _axes(ax, height=7.0))
+    ax.set_aspect("equal")
     ax.legend(frameon=False, fontsize="small")
     return ax
 
@@ -286,13 +306,21 @@ def _draw(chart: Chart, ax: Axes) -> Axes:
         ax.set_xscale("log")
         _whole_numbers(ax, np.array([chart.x.low, chart.x.high]))
     for mark in chart.marks:
-        colour = _COLOURS[mark.kind]
+        if mark.shape == "names":
+            for x, y, name in zip(mark.x, mark.y, mark.tips, strict=True):
+                ax.annotate(shortened(name, _LONGEST), (x, y), (6, 0), "data", "offset points",
+                            va="center", fontsize="small", zorder=4, parse_math=False)  # fmt: skip
+            continue
+        colour = _COLOURS[f"dot {mark.kind}" if mark.shape == "rays" else mark.kind]
         if mark.shape == "area":
             ax.fill(mark.x, mark.y, color=colour, alpha=0.13, lw=0)
         elif mark.shape == "line":
             ax.plot(mark.x, mark.y, "--" if mark.kind == "ideal" else "-", color=colour)
         elif mark.shape == "level":
             ax.axhline(mark.y[0], color=colour, lw=1, ls="-" if mark.kind == "zero" else "--")
+        elif mark.shape == "rays":
+            ends = (np.stack([np.zeros_like(at), at]) for at in (mark.x, mark.y))
+            ax.plot(*ends, color=colour, lw=0.8, alpha=0.5)
         elif mark.shape == "box":
             ax.vlines(mark.x, *mark.y, color=colour, lw=8)
         elif len(mark.x):

@@ -12,6 +12,12 @@ from rich.text import Text
 
 from crowdsift.models.diagnostics import Kind
 from crowdsift.results import words
+from crowdsift.results.dimensions import (
+    dimension_sentences,
+    direction_sentence,
+    gold_sentence,
+    has_ranking,
+)
 from crowdsift.results.query import model_of
 from crowdsift.results.reasons import random_level
 from crowdsift.results.scales import level_text, score_name
@@ -66,6 +72,9 @@ def show_fit(fit: Fit) -> None:
             f"evidence {features['evidence_gain']:+.1f} nats.",
             highlight=False,
         )
+    for sentence in (direction_sentence(fit), *dimension_sentences(fit), gold_sentence(fit)):
+        if sentence:
+            console.print(Text(_plain(sentence)))
     if s.get("robustness"):
         console.print(Text(s["robustness"]["text"] + "."))
     for line in _statistics(fit):
@@ -214,18 +223,23 @@ def _leaderboard(fit: Fit, width: int) -> tuple[str, Table]:
         cut = words.abbreviated(texts, max(min(most, _most_label(width)), _LEAST_LABEL))
         labels[name] = cut
         room -= max(map(len, [_plain(name), *cut])) + 3
-    table = Table()
-    table.add_column("rank", justify="right", no_wrap=True)
+    table, ranks = Table(), {"rank": figures.pop("rank")}
+    if not has_ranking(fit):
+        ranks.clear()
+    for name in ranks:
+        table.add_column(name, justify="right", no_wrap=True)
     for name in labels:
         table.add_column(Text(_plain(name)), overflow="fold")
-    for name in list(figures)[1:]:
+    for name in figures:
         table.add_column(name, justify="right", no_wrap=True)
-    columns = [figures.pop("rank"), *labels.values(), *figures.values()]
+    columns = [*ranks.values(), *labels.values(), *figures.values()]
     for row in zip(*columns, strict=True):
         table.add_row(*map(Text, row))
     apart = fit.summary["components"] > 1
     best_of = f"the best of each {', '.join(map(_plain, by)) or 'group'} first, " if apart else ""
     what = f"{_SHOWN} of {words.count(items.height)}"
+    if not has_ranking(fit):
+        return f"Items{f', {what}' if items.height > _SHOWN else ''}; no common ranking", table
     more = f", {best_of or 'the best '}{what}" if items.height > _SHOWN else ""
     return f"Items{more}", table
 
@@ -244,7 +258,8 @@ def _item_figures(fit: Fit, shown: list[dict[str, Any]]) -> dict[str, list[str]]
     }
     if "score_as_is" in items and fit.shown is None:
         figures["as is"] = [form.format(row["score_as_is"]) for row in shown]
-    figures["ranks"] = [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown]
+    if has_ranking(fit):
+        figures["ranks"] = [_span(row["rank_lower"], row["rank_upper"], "{:,.0f}") for row in shown]
     figures["votes"] = [words.count(row["comparisons"]) for row in shown]
     # Where every context is one group, its own column says so already.
     contexts = len(set(zip(*(items[name].tolist() for name in by), strict=True))) if by else 1

@@ -14,7 +14,7 @@ import numpy as np
 from crowdsift.errors import RequestError
 from crowdsift.models.base import WorkerPoints
 from crowdsift.numeric.distributions import half_width
-from crowdsift.numeric.likelihoods import normal_cdf
+from crowdsift.numeric.likelihoods import normal_cdf, sigmoid
 from crowdsift.numeric.own_votes import OwnVotes, chances_of_sign, few_points
 from crowdsift.results.query import as_list, is_sequence, keys_of, model_of, places_of, positions
 from crowdsift.results.tables import Table
@@ -231,6 +231,23 @@ def probabilities(
     query = Question(difference, nobody, False, first, second)
     win, _, loss = outcomes(fit, query, decided=True)
     return np.asarray(win / (win + loss))
+
+
+def vote_probability(fit: Fit, votes: Comparisons) -> Values:
+    """Return P(first preferred) of every vote by the estimate of its worker, in all dimensions.
+
+    NaN where an item has no votes in the fit, or the method estimates no reliabilities.
+    """
+    table, padded = fit.item_table, np.append(fit.item_table["score"].astype(np.float64), np.nan)
+    held = np.append(table["comparisons"] > 0, False)
+    row, own = positions(votes.items, fit.labels, missing=-1), np.full(len(votes), np.nan)
+    scores = np.where(held[row], padded[row], np.nan)
+    if fit.worker_table.height:
+        own = fit.worker_table["reliability"].astype(np.float64)[votes.worker_codes()]
+    gap, known = scores[votes.first] - scores[votes.second], dimensions_of(fit)
+    if known is None:
+        return np.asarray(model_of(fit).probability(gap, own), np.float64)
+    return sigmoid(own * gap + known.offsets(votes.worker_codes(), votes.first, votes.second)[0])
 
 
 def differences(fit: Fit, first: Any, second: Any) -> tuple[NDArray[Any], ...]:
