@@ -44,7 +44,7 @@ def test_every_method_ranks_within_contexts(method):
     votes = crowdsift.read(table, by="topic", covariates=features)
     if method == "barp":
         votes = votes.with_classes([0, 1, 0, 0, 1, 0])
-    fit = crowdsift.fit(votes, method)
+    fit = crowdsift.fit(votes, method, pooling="none")
     assert list(fit.items)[:2] == ["topic", "item"]
     assert fit.summary["by"] == "topic"
     ranks = dict(zip(fit.labels, fit.items["rank"].tolist(), strict=True))
@@ -75,7 +75,7 @@ def test_a_context_is_the_same_as_labels_that_hold_it():
     crowd = votes.workers[votes.worker_codes()]
     apart = crowdsift.fit(
         {"first": names[0], "second": names[1], "outcome": votes.outcome, "worker": crowd,
-         "weight": votes.weight, "topic": topic}, by="topic",
+         "weight": votes.weight, "topic": topic}, by="topic", pooling="none",
     )  # fmt: skip
     named = [[f"{t}/{i}" for t, i in zip(topic, side, strict=True)] for side in names]
     joined = crowdsift.fit(
@@ -247,7 +247,7 @@ def test_several_columns_are_kept_updated_and_asked_for(tmp_path):
 
 def test_the_overall_ranking_is_that_of_the_votes_without_contexts(tmp_path):
     rows = _arena()
-    apart = crowdsift.fit(rows, by="language,turn", scale="elo", anchor={"m0": 800})
+    apart = crowdsift.fit(rows, by="language,turn", pooling="none", scale="elo", anchor={"m0": 800})
     whole = crowdsift.fit(rows, scale="elo", anchor={"m0": 800})
     assert list(apart.overall) == list(whole.items)
     for name in whole.items:
@@ -279,6 +279,6 @@ def test_gold_that_contexts_contradict_is_left_out_of_the_overall_ranking():
     gold = {"winner": ["m6", "m0", "m5"], "loser": ["m0", "m6", "m1"],
             "language": ["en", "de", "en"]}  # fmt: skip
     rows = _arena()
-    fit = crowdsift.fit(rows, by="language", gold=gold)
+    fit = crowdsift.fit(rows, by="language", pooling="none", gold=gold)
     whole = crowdsift.fit(rows, gold={"winner": ["m5"], "loser": ["m1"]})
     np.testing.assert_array_equal(fit.overall["score"], whole.items["score"])

@@ -70,7 +70,7 @@ def test_nodes_integrated_out_block_by_block_are_those_of_dense_matrices(smalles
     of_items = Z.T @ np.linalg.inv(C) @ sigma @ b  # E[r] = ZᵀC⁻¹E[u]
     np.testing.assert_allclose(prior.item_means, of_items, atol=1e-12)
     np.testing.assert_allclose(prior.precision.sum(axis=1), 1.0, atol=1e-12)
-    step, h = prior.slope, 1e-5
+    step, h = float(prior.slopes.sum()), 1e-5
     one = np.eye(n)
     up, down = (log_evidence(C + e * one, L, b) for e in (h, -h))
     assert step == pytest.approx((up - down) / (2 * h), rel=1e-6)

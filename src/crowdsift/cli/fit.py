@@ -47,9 +47,9 @@ def fit(
     features: opt.OldFeatures = None, classes: opt.Classes = None,
     item_features: ItemFeaturesFile = None, item_text: ItemTextFile = None,
     item_features_missing: MissingFeatures = "error", gold: opt.Gold = None, by: opt.By = None,
-    out: opt.OutFolder = None, report: opt.ReportFile = None, table: opt.TableFile = None,
-    scale: opt.Scale = "standard", anchor: opt.Anchors = None, level: opt.Level = 0.9,
-    dependent_by: opt.DependentBy = None, time: opt.TimeColumn = None,
+    pooling: opt.Pooling = None, out: opt.OutFolder = None, report: opt.ReportFile = None,
+    table: opt.TableFile = None, scale: opt.Scale = "standard", anchor: opt.Anchors = None,
+    level: opt.Level = 0.9, dependent_by: opt.DependentBy = None, time: opt.TimeColumn = None,
     robustness: opt.Robustness = False, statistics: opt.Statistics = False,
     mturk_review: opt.MturkReview = None, excel_safe: opt.ExcelSafe = None,
     as_json: opt.AsJson = False, no_workers: opt.NoWorkers = False, sides: opt.Sides = None,
@@ -65,7 +65,7 @@ def fit(
     import crowdsift
 
     given = hyper_parameters(settings or [])
-    model = _named_model(method, given, dimensions)
+    model = _named_model(method, given, dimensions, pooling, bool(by))
     on_scale, hidden = anchors(anchor), hide_key or hide_workers
     _refuse_targets(votes, table, to_table, mturk_review if hidden else None, scale,
                     decimal_comma=decimal_comma and excel_safe is None)  # fmt: skip
@@ -89,8 +89,8 @@ def fit(
             read, chosen if method or given else None, classes=classes, items=item_features,
             item_text=item_text, item_features_missing=item_features_missing, gold=gold,
             tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
-            level=level, dependent_by=rows, engine=engine, engine_options=resources,
-            threads=threads, seed=seed, progress=progress, memory=memory or "")  # fmt: skip
+            level=level, dependent_by=rows, pooling=pooling, engine=engine, threads=threads,
+            engine_options=resources, seed=seed, progress=progress, memory=memory or "")  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe, decimal_comma)
@@ -143,14 +143,22 @@ def _refuse_unused(
     )
 
 
-def _named_model(method: str | None, given: dict[str, Any], dimensions: str | None) -> Any:
-    """Return the model of a method that was named; refuse dimensions that it cannot have."""
+def _named_model(
+    method: str | None, given: dict[str, Any], dimensions: str | None, pooling: str | None, by: bool
+) -> Any:
+    """Return the model of a method that was named; refuse settings that it cannot have."""
     import crowdsift
     from crowdsift.models import as_model
 
     model = None if method is None else crowdsift.model(method, **given)
     if dimensions is not None:
         as_model(model or "sift", dimensions)
+    if pooling is not None:
+        crowdsift.model("sift", pooling=pooling)
+        if not by:
+            raise RequestError(
+                "--pooling is for contexts; name their column with --by, or leave --pooling away"
+            )
     return model
 
 

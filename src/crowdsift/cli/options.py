@@ -323,6 +323,13 @@ By = Annotated[
         "same workers, and one over all; several as language,turn: one for each combination."
     ),
 ]
+Pooling = Annotated[
+    str | None,
+    typer.Option(
+        help="How contexts of --by that share items learn from each other (sift): auto (default), "
+        "by as much as the votes imply; none; or complete, as if they were one."
+    ),
+]
 Tune = Annotated[
     bool, typer.Option("--tune", help="Choose the method's penalty by left-out votes first.")
 ]

@@ -27,6 +27,7 @@ from crowdsift.fitting.rows import (
     refuse_unused,
     refuse_votes,
     votes_for_fit,
+    with_pooling,
 )
 from crowdsift.io.items import Gold, read_gold, with_classes, with_item_features
 from crowdsift.io.options import ReadOptions
@@ -53,6 +54,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator, Mapping, Sequence
 
     from crowdsift.io.items import GoldLabels
+    from crowdsift.models import Estimate
     from crowdsift.solvers.convergence import Progress
 
 __all__ = ["Fit", "fit", "load"]
@@ -72,17 +74,11 @@ def fit(
     classes: Any = None, gold: Any = None, start: Any = None,
     items: Any = None, item_text: Any = None, item_features_missing: str = "error",
     check_gold: bool = True, tune: bool = False, dimensions: int | str | None = None,
-    scale: str = "standard",
-    anchor: Mapping[Any, float] | None = None,
-    level: float = LEVEL,
-    dependent_by: str | VoteRows | None = None,
-    time_column: str | None = None,
-    overall: bool = True,
-    engine: str = "auto",
-    engine_options: Mapping[str, Any] | None = None,
-    threads: int | None = None,
-    seed: int = 0,
-    progress: Progress | None = None,
+    scale: str = "standard", anchor: Mapping[Any, float] | None = None, level: float = LEVEL,
+    dependent_by: str | VoteRows | None = None, time_column: str | None = None,
+    overall: bool = True, pooling: str | None = None,
+    engine: str = "auto", engine_options: Mapping[str, Any] | None = None,
+    threads: int | None = None, seed: int = 0, progress: Progress | None = None,
     **reading: Any,
 ) -> Fit:  # fmt: skip
     """Fit a model to votes.
@@ -124,6 +120,9 @@ def fit(
         A column of times, for `drift` in the summary: whose reliability changed.
     overall
         Whether to rank items over all contexts, too, where votes have any (`by`); see `overall`.
+    pooling
+        How contexts (`by`) that share items learn from each other in sift: "auto" by as much as the
+        votes imply, "none" not at all, "complete" as if they were one context.
     engine
         Where the arithmetic runs: "auto", "cpu", "torch", "dask", ... (docs/scale.md), with
         `engine_options` such as {"scheduler": "tcp://host:8786"} or {"device": "cuda:0"}.
@@ -165,6 +164,7 @@ def fit(
     without_workers = method is None and not comparisons.has_workers
     if without_workers:
         model = as_model(WITHOUT_WORKERS, dimensions)
+    model = with_pooling(model, pooling, comparisons)
     refuse_unused(
         model, model.name in MODELS, covariates=bool(reading.get("covariates")), tune=tune,
         classes=classes is not None, items=items is not None or item_text is not None,
@@ -176,14 +176,14 @@ def fit(
         from crowdsift.fitting.holdout import tuned
 
         model = tuned(comparisons, model, resources, seed=seed).model
-    result = _fitted(model, comparisons, known, start, rows, resources, level, seed, checkpoint,
-                     progress, started, check_gold)  # fmt: skip
+    result, common = _fitted(model, comparisons, known, start, rows, resources, level, seed,
+                             checkpoint, progress, started, check_gold)  # fmt: skip
     if rows is not None:
         from crowdsift.checks.dependence import fields_of_rows
 
         result = replace(result, **fields_of_rows(result, rows))
     if overall and comparisons.by:
-        result = _with_overall(result, comparisons, known, model, resources, progress)
+        result = _with_overall(result, comparisons, known, model, resources, common, progress)
     if without_workers:
         result = with_notes(result, [Diagnostic(Kind.METHOD, _NO_WORKERS)])
     if is_scaled(scale, anchor):
@@ -205,8 +205,11 @@ def _fitted(
     model: Model, votes: Comparisons, gold: Gold | None, start: Any, rows: VoteRows | None,
     resources: Resources, level: float, seed: int, checkpoint: Any, progress: Progress | None,
     started: float, check_gold: bool,
-) -> Fit:  # fmt: skip
-    """Estimate the model and make the record while the engine is open."""
+) -> tuple[Fit, Estimate | None]:  # fmt: skip
+    """Estimate the model and make the record while the engine is open.
+
+    Where contexts are pooled, return the estimate of the common scores, too.
+    """
     with open_votes(model, votes, resources, gold) as opened:
         opened = opened._replace(votes=gathered(votes, opened.engine, MOST_VOTES))
         saving: Any = nullcontext(progress)
@@ -225,17 +228,18 @@ def _fitted(
             engine=opened.choice, tally=opened.engine.counts.tally, known=gold,
             resources={"engine": resources.engine, "engine_options": resources.options},
         )  # fmt: skip
-        return builder.build(opened.engine.passes, started)
+        return builder.build(opened.engine.passes, started), found.common
 
 
 def _with_overall(
     result: Fit, votes: Comparisons, gold: Gold | None, model: Model, resources: Resources,
-    progress: Progress | None,
+    common: Estimate | None, progress: Progress | None,
 ) -> Fit:  # fmt: skip
     """Return a fit by context with the ranking of the same votes over all contexts.
 
-    There is none where most items are in one context only, nor where items have features: what
-    those say of scores is learned by context.
+    Where contexts are pooled it is that of their `common` scores, else another fit. There is none
+    where most items are in one context only, nor where items have features: what those say of
+    scores is learned by context.
     """
     from crowdsift.votes.contexts import without_contexts
 
@@ -243,11 +247,18 @@ def _with_overall(
     if found is None:
         return result
     whole, place = found
+    seed = int(result.summary["seed"])
+    if common is not None:
+        choice = result.summary["engine"], result.summary["engine_reason"]
+        made = FitBuilder(
+            whole, model, common, level=result.level, seed=seed, threads=resources.threads,
+            engine=choice,
+        ).build(0.0, time.perf_counter())  # fmt: skip
     with without_warnings():
-        made = fit(
+        made = made if common is not None else fit(
             whole, model, gold=None if gold is None else _merged(gold, place), level=result.level,
             engine=resources.engine, engine_options=resources.options, threads=resources.threads,
-            seed=int(result.summary["seed"]), progress=progress,
+            seed=seed, progress=progress,
         )  # fmt: skip
     notes = [
         Diagnostic(each.kind, f"overall ranking: {each.message}")

@@ -138,6 +138,10 @@ def settled(opened: OpenVotes, found: Estimate) -> tuple[Estimate, Agreement | N
     component = opened.engine.facts.component if found.component is None else found.component
     found = without_gold(found, opened.votes.n_workers)
     found = replace(found, scores=centre(found.scores, component), component=component)
+    if found.common is not None and found.common.component is not None:
+        common = without_gold(found.common, opened.votes.n_workers)
+        about = centre(common.scores, found.common.component)
+        found = replace(found, common=replace(common, scores=about))
     if gold is None or model.takes_gold:
         return found, None
     difference = gold_differences(found.scores, component, gold)

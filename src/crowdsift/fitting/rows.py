@@ -13,6 +13,7 @@ from crowdsift.engines import read_by_engine
 from crowdsift.errors import RequestError
 from crowdsift.io.ingest import coded_votes, read_votes
 from crowdsift.models.base import Model
+from crowdsift.models.sift import Sift
 from crowdsift.numeric.threads import thread_count
 from crowdsift.votes.comparisons import Comparisons
 
@@ -236,6 +237,34 @@ def refuse_unused(
         raise RequestError(
             f"{chosen.name} has no penalty to tune: the evidence decides; leave --tune away"
         )
+
+
+def with_pooling(model: Model, pooling: str | None, votes: Comparisons) -> Model:
+    """Return the model with this pooling of contexts; refuse one that would be ignored.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> with_pooling(crowdsift.Sift(), "none", crowdsift.Comparisons.from_arrays(["a"], ["b"]))
+    Traceback (most recent call last):
+    ...
+    crowdsift.errors.RequestError: pooling (--pooling) is for contexts; name their column with ...
+    """
+    if pooling is None:
+        return model
+    if not votes.by:
+        raise RequestError(
+            "pooling (--pooling) is for contexts; name their column with --by (by=), or leave "
+            "--pooling away"
+        )
+    if isinstance(model, Sift):
+        return replace(model, pooling=pooling)
+    if pooling != "none":
+        raise RequestError(
+            f"{model.name} fits every context alone, so pooling={pooling!r} (--pooling) would be "
+            "ignored; leave it away, or use the method sift"
+        )
+    return model
 
 
 def refuse_votes(chosen: Model, votes: Comparisons, *, dependent: bool) -> None:

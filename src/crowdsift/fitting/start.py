@@ -13,6 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -75,9 +76,9 @@ def starting_point(start: Any, votes: Comparisons, model: Model, gold: Gold | No
     """
     if isinstance(start, Start):
         return start
-    if is_checkpoint(start):
-        return start_of(start, votes, model, gold)
-    return _end_of(start, votes, model)
+    at_checkpoint = is_checkpoint(start)
+    found = start_of(start, votes, model, gold) if at_checkpoint else _end_of(start, votes, model)
+    return replace(found, boards=model.boards(votes))
 
 
 def _end_of(earlier: Fit, votes: Comparisons, model: Model) -> Start:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.numeric.distributions import Distribution
     from crowdsift.solvers.convergence import Progress, StoppingRule
+    from crowdsift.solvers.ep.terms.boards import Boards
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.groups import GroupedVotes
     from crowdsift.votes.item_features import ItemFeatures
@@ -211,6 +212,7 @@ class Estimate:
     covariates: CovariateEstimate | None = None  # where votes came with some
     dimensions: DimensionEstimate | None = None  # where there are more than one
     component: NDArray[np.uint32] | None = None  # of items, where more than votes connects them
+    common: Estimate | None = None  # of items whatever their context, where contexts are pooled
 
     def __post_init__(self) -> None:
         self.rule.iterate = None  # what it is made of holds the engine, and all its votes
@@ -240,6 +242,7 @@ class Start:
     population: dict[str, Any]
     sites: SavedSites | None = None
     workers: Vector | None = None
+    boards: Boards | None = None  # of the votes at hand, where contexts are pooled
 
 
 @dataclass(frozen=True)
@@ -310,6 +313,10 @@ class Model(ABC):
 
     def refuse_votes(self, votes: Comparisons, *, dependent: bool = False) -> None:  # noqa: B027
         """Refuse votes whose terms the model cannot combine; `dependent` ones have groups."""
+
+    def boards(self, votes: Comparisons) -> Boards | None:
+        """Return the contexts of votes where the model lets them learn from each other."""
+        return None
 
     def estimate_votes(
         self, engine: Engine, votes: Comparisons, progress: Progress | None = None
@@ -434,6 +441,7 @@ def mirror(model: Model, estimate: Estimate) -> Estimate:
         sites=None if sites is None else sites._replace(nu=-sites.nu),
         features=None if estimate.features is None else estimate.features.mirrored(),
         dimensions=None if estimate.dimensions is None else estimate.dimensions.mirrored(),
+        common=None if estimate.common is None else mirror(model, estimate.common),
     )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
 import numpy as np
@@ -11,13 +12,16 @@ from crowdsift.engines.base import required
 from crowdsift.engines.grid import WorkerPoints
 from crowdsift.errors import RequestError
 from crowdsift.models.base import Estimate, Model, Start, mirror
+from crowdsift.models.diagnostics import Diagnostic, Kind
 from crowdsift.models.feature_estimate import with_feature_estimate
 from crowdsift.models.sift_estimate import (
+    FAINT,
     MAX_GROUP_NUMBERS,
     covariate_estimate,
     refuse_large_covariates,
     run_estimate,
     vote_log_likelihood,
+    with_board_estimate,
     with_covariate_estimate,
     with_group_estimate,
     worker_posteriors,
@@ -26,6 +30,12 @@ from crowdsift.numeric.likelihoods import sigmoid
 from crowdsift.solvers.ep.search import propagate
 from crowdsift.solvers.ep.state import Settings, WarmStart
 from crowdsift.solvers.ep.terms import exclusion, refuse_combinations
+from crowdsift.solvers.ep.terms.boards import (
+    MAX_BOARD_ITEMS,
+    MAX_BOARD_NUMBERS,
+    BoardPrior,
+    Boards,
+)
 from crowdsift.solvers.ep.terms.contexts import MAX_CONTEXT_NUMBERS
 from crowdsift.solvers.ep.terms.dependent import DependentVotes, GroupPrior
 from crowdsift.solvers.ep.warm import kept_sites, resume, resumed
@@ -36,10 +46,13 @@ from crowdsift.solvers.ep.workers import (
     power_grid,
     worker_types,
 )
+from crowdsift.votes.contexts import shared_items
 from crowdsift.votes.covariates import design
 from crowdsift.votes.outcomes import half_win, on_either_side
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
@@ -55,6 +68,7 @@ if TYPE_CHECKING:
 
 _BYTES_OF_SIDES = 40  # a comparison
 _BYTES_A_TYPE = 90  # of a worker in a context
+POOLING = ("auto", "none", "complete")
 
 
 @dataclass(frozen=True)
@@ -87,6 +101,10 @@ class Sift(Model):
     dimensions
         The number of dimensions, or "auto": one, unless more have more evidence and predict
         left-out votes better.
+    pooling
+        Where votes have a context column and contexts share items: "auto" lets the score of an item
+        differ from context to context by as much as the votes imply, "none" fits every context
+        alone, "complete" takes all contexts to be one.
     starts
         From where to start; the run with the larger evidence wins.
     tolerance
@@ -110,6 +128,7 @@ class Sift(Model):
     contexts: bool = True
     pair_effect: bool = True
     dimensions: int | str = "auto"
+    pooling: str = "auto"
     starts: tuple[str, ...] = ("flat", "spectral")
     tolerance: float = 1e-5
     most_iterations: int = 500
@@ -132,6 +151,11 @@ class Sift(Model):
         if count != "auto" and (not isinstance(count, int) or isinstance(count, bool) or count < 1):
             raise RequestError(
                 f"{self.name}: dimensions must be a whole number above 0 or 'auto', not {count!r}"
+            )
+        if self.pooling not in POOLING:
+            raise RequestError(
+                f"{self.name}: pooling must be {', '.join(POOLING[:-1])} or {POOLING[-1]}, not "
+                f"{self.pooling!r}"
             )
         known = isinstance(self.starts, tuple | list) and bool(self.starts)
         if not known or not all(start in ("flat", "spectral") for start in self.starts):
@@ -177,6 +201,47 @@ class Sift(Model):
         run = propagate(engine, power_grid(self.grid_points), self._settings(engine), progress)
         return self._estimate(run, engine)
 
+    def estimate_votes(
+        self, engine: Engine, votes: Comparisons, progress: Progress | None = None
+    ) -> Estimate:
+        """As the base, with contexts that learn from each other where they share items."""
+        boards = self.boards(votes)
+        if boards is None:
+            found = super().estimate_votes(engine, votes, progress)
+            notes = (*found.diagnostics, *self._not_pooled(votes))
+            return replace(found, diagnostics=notes)
+        levels = power_grid(self.grid_points)
+        run = propagate(engine, levels, self._settings(engine, boards), progress)
+        if float(np.mean(run.means**2)) < FAINT and not boards.complete:  # nothing in common?
+            alone = propagate(engine, levels, self._settings(engine), progress)
+            if alone.evidence[-1] > run.evidence[-1]:
+                return self._estimate(alone, engine)
+        return self._estimate(run, engine, boards=boards)
+
+    def boards(self, votes: Comparisons) -> Boards | None:
+        """Return the contexts of votes as boards; None where they are not to be pooled.
+
+        Not where items or votes have features, and not beyond the size of a dense matrix.
+        """
+        boards = self._shared(votes)
+        return None if boards is None or boards.too_large else boards
+
+    def _shared(self, votes: Comparisons) -> Boards | None:
+        plain = votes.features is None and votes.item_features is None
+        found = shared_items(votes) if plain and self.pooling != "none" else None
+        return None if found is None else Boards(*found, self.pooling == "complete")
+
+    def _not_pooled(self, votes: Comparisons) -> Iterator[Diagnostic]:
+        """Say that contexts share too many items to learn from each other."""
+        boards = self._shared(votes)
+        if boards is not None and 2 * boards.n_items < votes.n_items + 1:
+            yield Diagnostic(
+                Kind.CONTEXTS,
+                f"every context is ranked alone (--pooling none): {boards.n_items:,} items in "
+                f"{int(boards.board.max()) + 1:,} contexts are too many to be pooled, at most "
+                f"{MAX_BOARD_ITEMS:,} items and {MAX_BOARD_NUMBERS:,} pairs within contexts",
+            )
+
     def estimate_with_items(
         self, engine: Engine, features: ItemFeatures, progress: Progress | None = None
     ) -> Estimate:
@@ -207,18 +272,23 @@ class Sift(Model):
         """
         warm = self._warm_start(engine, start)
         if warm is None:
-            return self.estimate(engine, progress)
-        return self._estimate(resumed(warm, engine, self._settings(engine), progress), engine)
+            settings = self._settings(engine, start.boards)
+            run = propagate(engine, power_grid(self.grid_points), settings, progress)
+            return self._estimate(run, engine, boards=start.boards)
+        settings = self._settings(engine, start.boards)
+        return self._estimate(resumed(warm, engine, settings, progress), engine,
+                              boards=start.boards)  # fmt: skip
 
     def rescore(self, engine: Engine, start: Start, *, decide: bool) -> tuple[Vector, Start] | None:
         """Scores alone; unless `decide`, with the sides and the effect of pairs that were found."""
         warm = self._warm_start(engine, start)
         if warm is None:
             return None
-        run = (resumed if decide else resume)(warm, engine, self._settings(engine))
+        run = (resumed if decide else resume)(warm, engine, self._settings(engine, start.boards))
         size = run.scale()
         known = population_to(run.prior, run.sides.prior, run.pair_effect, size)
-        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.pair_sites))
+        there = Start(run.means / size, run.variances / size**2, known, kept_sites(run.pair_sites),
+                      boards=start.boards)  # fmt: skip
         return (there.scores, there) if run.settled else None
 
     def _warm_start(self, engine: Engine, start: Start) -> WarmStart | None:
@@ -246,7 +316,8 @@ class Sift(Model):
         Not tried where workers differ by context or features have a part in the scores.
         """
         term, known, sd = DependentVotes(), before.population, before.score_sd
-        kept = {"contexts": before.in_context, "features": before.features}
+        kept = {"contexts": before.in_context, "features": before.features,
+                "partial pooling": before.common}  # fmt: skip
         excluded = [name for name, found in kept.items() if found is not None]
         if any(exclusion(term.name, name) for name in excluded):
             return None
@@ -261,7 +332,7 @@ class Sift(Model):
         run = term.attempt_in_groups(engine, by_group, start, before.evidence, settings, progress)
         return None if run is None else self._estimate(run, engine, None, (whole, before))
 
-    def _settings(self, engine: Engine) -> Settings:
+    def _settings(self, engine: Engine, boards: Boards | None = None) -> Settings:
         """The settings of a run: tolerances, starts, and the families of worker types to try."""
         ties = self.ties and engine.facts.ties
         families = [worker_types(ties=ties, sides=False)]
@@ -275,6 +346,7 @@ class Sift(Model):
             contexts=self.contexts,
             pair_effect=self.pair_effect,
             families=tuple(families),
+            boards=None if boards is None else partial(BoardPrior, boards),
         )
 
     def _estimate(
@@ -284,13 +356,15 @@ class Sift(Model):
         features: ItemFeatures | None = None,
         ungrouped: tuple[Engine, Estimate] | None = None,
         covariates: tuple[CovariateEstimate, WorkerPoints | None] | None = None,
+        boards: Boards | None = None,
     ) -> Estimate:
         """The estimate at the end of a run, of unit size and of the majority's sign.
 
         With what features of items, groups of votes (`ungrouped`: the engine and the estimate
         without them) and covariates of votes add to it.
         """
-        size = run.item_prior.scale if isinstance(run.item_prior, GroupPrior) else run.scale()
+        prior = run.item_prior
+        size = prior.scale if ungrouped and isinstance(prior, GroupPrior) else run.scale()
         learned = None if covariates is None or not covariates[0].names else covariates[0]
         sides = run.side_posteriors() if learned is None else learned.sides()
         workers, in_context = worker_posteriors(run, engine, sides, size)
@@ -301,6 +375,8 @@ class Sift(Model):
             estimate = with_group_estimate(estimate, run, *ungrouped, size)
         if covariates is not None:
             estimate = with_covariate_estimate(estimate, *covariates)
+        if boards is not None:
+            estimate = with_board_estimate(estimate, run, engine, boards, size)
         sign = estimate.sign
         reversed_ = sign is not None and sign.log_odds < 0.0 and not engine.facts.n_gold
         return mirror(self, estimate) if reversed_ else estimate

@@ -18,6 +18,7 @@ from crowdsift.numeric import MIN_LOG_BAYES_FACTOR
 from crowdsift.numeric.likelihoods import sigmoid, smoothing
 from crowdsift.solvers.ep.search import null_evidence
 from crowdsift.solvers.ep.summaries import chosen_types, summarise, typical_reliability
+from crowdsift.solvers.ep.terms.boards import BoardPrior
 from crowdsift.solvers.ep.terms.contexts import MAX_SPREAD, ContextSites, in_another
 from crowdsift.solvers.ep.terms.covariates import CovariateSites
 from crowdsift.solvers.ep.terms.dependent import GroupPrior
@@ -37,11 +38,12 @@ if TYPE_CHECKING:
     from crowdsift.numeric import Vector
     from crowdsift.solvers.ep.state import Propagation
     from crowdsift.solvers.ep.summaries import TypeSummary
+    from crowdsift.solvers.ep.terms.boards import Boards
     from crowdsift.solvers.ep.terms.contexts import ContextPoints
     from crowdsift.votes.comparisons import Comparisons
     from crowdsift.votes.covariates import Design
 
-_FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
+FAINT = 0.5  # mean square of scores, 1 before any vote, under which they may be nothing
 _COPIED = 3.0  # a pair effect larger than the difference of two scores, whose variance is 2
 MAX_GROUP_NUMBERS = 20_000_000  # in the covariances of items within groups
 MAX_COVARIATE_ITEMS = 1_200  # whose joint Gaussian with the coefficients is a matrix
@@ -157,7 +159,7 @@ def worker_estimate(
 
 def run_diagnostics(run: Propagation, engine: Engine) -> Iterator[Diagnostic]:
     """What deserves a look at the end of a run."""
-    if float(np.mean(run.means**2)) < _FAINT:
+    if float(np.mean(run.means**2)) < FAINT:
         gain = run.evidence[-1] - null_evidence(engine, run.prior, run.sides.prior)
         if gain < MIN_LOG_BAYES_FACTOR:
             yield Diagnostic(
@@ -225,6 +227,58 @@ def with_group_estimate(
         },
         sites=None,
     )
+
+
+def with_board_estimate(
+    estimate: Estimate, run: Propagation, engine: Engine, boards: Boards, size: float
+) -> Estimate:
+    """The estimate of a run over boards, with that of the common scores beside it."""
+    prior = run.item_prior
+    assert isinstance(prior, BoardPrior)
+    nodes, items = boards.components(engine.facts.component)
+    scores = prior.item_means / size
+    parts = [(each[own], block[np.ix_(own, own)]) for each, block in prior.block_covariances()
+             for own in _by_component(nodes[each])]  # fmt: skip
+    whole = [(own, prior.covariance[np.ix_(own, own)]) for own in _by_component(items)]
+    sd, precision = _centred(parts, nodes, size)
+    common_sd, common_precision = _centred(whole, items, size)
+    deviation = float(np.sqrt(prior.deviations[prior.group].mean())) / size
+    details = {**estimate.details, "context_deviation": deviation}
+    common = replace(
+        estimate, scores=scores - scores.mean(), score_sd=common_sd, precision=common_precision,
+        component=items, log_likelihood=_log_likelihood(estimate, engine, scores[boards.item]),
+        details=details, in_context=None, pairs=None, population=None, sites=None,
+    )  # fmt: skip
+    return replace(estimate, score_sd=sd, precision=precision, component=nodes, details=details,
+                   sites=None, common=common)  # fmt: skip
+
+
+def _by_component(component: NDArray[np.uint32]) -> Iterator[NDArray[np.int64]]:
+    """The places of each component."""
+    for number in np.unique(component):
+        yield np.flatnonzero(component == number)
+
+
+def _centred(
+    blocks: list[tuple[NDArray[np.int64], Vector]], component: NDArray[np.uint32], size: float
+) -> tuple[Vector, ScorePrecision]:
+    """Standard deviations of scores about the means of components, and their precision.
+
+    The pseudo-inverse of a centred covariance, less the centring matrix, has rows that add up to 0:
+    it is the Laplacian of weights over pairs, which is how covariances are kept.
+    """
+    sd, pairs = np.zeros(len(component)), []
+    for own, covariance in blocks:
+        n = len(own)
+        centring = np.eye(n) - 1.0 / n
+        about = centring @ covariance @ centring
+        sd[own] = np.sqrt(np.maximum(np.diag(about), 0.0)) / size
+        precision = np.linalg.inv(about + 1.0 / n) - 1.0 / n - centring
+        low, high = np.triu_indices(n, 1)
+        pairs.append((own[low], own[high], -precision[low, high]))
+    low, high, weight = (np.concatenate(each) for each in zip(*pairs, strict=True))
+    ends = low.astype(np.uint32), high.astype(np.uint32)
+    return sd, ScorePrecision(*ends, weight, component, 1.0, size)
 
 
 def _log_likelihood(estimate: Estimate, engine: Engine, scores: Vector) -> float:

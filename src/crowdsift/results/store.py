@@ -548,6 +548,7 @@ _KINDS: dict[str, Check] = {
     "pair_effect": _maybe(_SIZE),
     "context_spread": _maybe(_SIZE),
     "context_side_sd": _maybe(_SIZE),
+    "context_deviation": _maybe(_SIZE),
     "crowd_side": _maybe(_ANY),
     "crowd_side_lower": _maybe(_ANY),
     "crowd_side_upper": _maybe(_ANY),

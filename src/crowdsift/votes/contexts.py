@@ -101,6 +101,26 @@ def _apart(
     return ContextVotes(apart, worker[voters], context[voters])
 
 
+def shared_items(votes: Comparisons) -> tuple[NDArray[np.int64], NDArray[np.int64], int] | None:
+    """The item and context of every item in a context, and the number of items.
+
+    None where no item is in two contexts.
+
+    Examples
+    --------
+    >>> import crowdsift
+    >>> rows = {"winner": ["a", "b"], "loser": ["b", "c"], "worker": ["x", "x"], "topic": [1, 2]}
+    >>> [part.tolist() for part in shared_items(crowdsift.read(rows, by="topic"))[:2]]
+    [[0, 1, 1, 2], [0, 0, 1, 1]]
+    """
+    if not votes.by or not votes.item_contexts.any():
+        return None
+    items, (place,) = merge([factorize(as_column([item for _, item in votes.items]))])
+    if len(items) == votes.n_items:
+        return None
+    return place.astype(np.int64), votes.item_contexts, len(items)
+
+
 def without_contexts(votes: Comparisons) -> tuple[Comparisons, NDArray[np.uint32]] | None:
     """The same votes on items whatever their context, and the new code of every old one.
 

@@ -6,6 +6,7 @@ every vote a Gaussian site between them. All sites move in parallel, damped.
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -23,6 +24,8 @@ from crowdsift.solvers.ep.items import learned_effect, loopy_bp, spectral_scores
 from crowdsift.solvers.ep.workers import PopulationSide, WorkerPrior
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
@@ -65,6 +68,7 @@ class Settings:
     pair_effect: bool = False  # try an effect of every pair at the end
     item_features: tuple[NDArray[np.floating], ...] = ()  # blocks of them, for a prior of scores
     covariates: Design | None = None  # of votes, for which workers may have coefficients
+    boards: Callable[[], ItemPrior] | None = None  # makes the prior of items on boards
     families: tuple[WorkerTypes, ...] = (RELIABILITY_ONLY,)  # later ones need more evidence
     levels: Vector = field(default_factory=lambda: np.zeros(0))  # of reliability, to begin with
 
@@ -218,6 +222,8 @@ class Propagation:
         """Return a run that starts from these means, variances and types."""
         rule = StoppingRule("change of the standardised scores", settings.tolerance,
                             settings.most_iterations, progress)  # fmt: skip
+        if item_prior is None and settings.boards is not None:
+            item_prior = settings.boards()
         return Propagation(name, engine, sites, prior, means, settings, rule,
                            system=sites.system(sites.pair_sums(), pair_effect),
                            variances=variances, factorisation=factorisation,
@@ -261,6 +267,10 @@ class Propagation:
         self.sites.transform(flip=True)
         self.restart()
 
+    def own_item_prior(self) -> ItemPrior | None:
+        """Return a copy of the prior of scores, for another run that learns it further."""
+        return None if self.item_prior is None else copy(self.item_prior)
+
     def simplified(self, types: WorkerTypes) -> Propagation:
         """Return a run over a part of the types, from this state, without sites of sides."""
         sites, known = required(self.engine.grid).sites(types, 2.0), self.pair_sites.vote_sites()
@@ -270,7 +280,7 @@ class Propagation:
         rule = replace(self.rule, history=[], converged=False)
         run = replace(self, name="simpler", sites=sites, prior=self.prior.without_sides(types),
                       rule=rule, messages=None, evidence=[], sides=PopulationSide(),
-                      moved_grids=0)  # fmt: skip
+                      moved_grids=0, item_prior=self.own_item_prior())  # fmt: skip
         run.restart()
         return run
 
@@ -326,9 +336,8 @@ class Propagation:
         """Return the same state with a copy of its sites and as many iterations left again."""
         rule = replace(self.rule, history=list(self.rule.history), converged=False,
                        most=self.rule.iterations + self.rule.most)  # fmt: skip
-        return replace(
-            self, sites=self.sites.copy(), messages=None, rule=rule, evidence=self.evidence[:-1]
-        )
+        return replace(self, sites=self.sites.copy(), messages=None, rule=rule,
+                       evidence=self.evidence[:-1], item_prior=self.own_item_prior())  # fmt: skip
 
     @property
     def pair_sites(self) -> GridSites:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 from crowdsift.errors import RequestError
 from crowdsift.solvers.ep.terms.base import Exclusion, Term
+from crowdsift.solvers.ep.terms.boards import PartialPooling
 from crowdsift.solvers.ep.terms.contexts import Contexts
 from crowdsift.solvers.ep.terms.covariates import Covariates
 from crowdsift.solvers.ep.terms.dependent import DependentVotes
@@ -25,6 +26,7 @@ __all__ = ["TERMS", "compatible", "exclusion", "refuse_combinations"]
 TERMS: tuple[Term, ...] = (
     Features(),
     Covariates(),
+    PartialPooling(),
     Contexts(),
     PairEffect(),
     DependentVotes(),

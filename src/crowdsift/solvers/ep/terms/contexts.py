@@ -417,7 +417,8 @@ def _trial(run: Propagation, apart: ContextEngine) -> Propagation:
     return replace(run, engine=apart.engine, sites=sites, system=sites.system(sites.pair_sums()),
                    factorisation=Factorisation(apart.engine), messages=None, rule=rule,
                    evidence=[], done=False, clip=True, damping=1.0, last_step=None, swings=0,
-                   unclipped=0, scale_steps=0, exact=False, indefinite=False)  # fmt: skip
+                   unclipped=0, scale_steps=0, exact=False, indefinite=False,
+                   item_prior=run.own_item_prior())  # fmt: skip
 
 
 def spread_kernel(points: Vector, spread: float) -> Vector:

@@ -30,6 +30,8 @@ from crowdsift.solvers.ep.terms.base import Exclusion, Term, keep_if_evidence
 from crowdsift.solvers.ep.workers import PopulationSide
 
 if TYPE_CHECKING:
+    from collections.abc import Iterator
+
     from numpy.typing import NDArray
 
     from crowdsift.engines.base import Engine
@@ -57,12 +59,13 @@ class DependentVotes(Term):
         ),
         Exclusion("contexts", "An item in a group and a worker in a context need two engines."),
         Exclusion("pair effect", "An effect of groups replaces that of pairs if it explains more."),
+        Exclusion("partial pooling", "Items differ by context already."),
     )
     patience = 5
 
     def applies(self, run: Propagation) -> bool:
         """Return whether the run is over items in groups."""
-        return isinstance(run.item_prior, GroupPrior)
+        return type(run.item_prior) is GroupPrior
 
     def hopeless(self, trial: Propagation) -> bool:
         """Return whether s fell to its smallest value."""
@@ -97,6 +100,7 @@ class DependentVotes(Term):
 class _Batch(NamedTuple):
     """Groups of one size: their nodes and the items of these, a row per group."""
 
+    groups: NDArray[np.int64]
     nodes: NDArray[np.int64]
     items: NDArray[np.int64]
 
@@ -121,12 +125,14 @@ class GroupPrior(ItemPrior):
 
     Attributes
     ----------
-    variance
-        s.
+    common
+        The variance of r.
+    deviations
+        s of every group.
     item_means, precision, covariance
         Of r, after a solve: its posterior mean, P and P⁻¹.
-    slope
-        The derivative of the evidence in s, sites held fixed.
+    slopes
+        The derivatives of the evidence in s of every group, sites held fixed.
     """
 
     def __init__(
@@ -136,12 +142,14 @@ class GroupPrior(ItemPrior):
         count: int,
         variance: float = _START_VARIANCE,
     ) -> None:
-        self.item, self.n_items, self.count, self.variance = item, len(item), count, variance
-        self._at: tuple[SiteSystem | None, float] = (None, 0.0)
+        self.item, self.n_items, self.count, self.group = item, len(item), count, group
+        self.common, self.deviations = 1.0, np.full(int(group.max(initial=-1)) + 1, variance)
+        self._at: tuple[SiteSystem | None, bytes] = (None, b"")
         self._definite, self._log_determinant = True, 0.0
         self.item_means, self._means = np.zeros(count), np.zeros(len(item))
         self.precision, self.covariance = np.eye(count), np.eye(count)
-        self.slope = self._information = 0.0
+        self.slopes, self.information = np.zeros((2, len(self.deviations)))
+        self._explained_trace = 0.0
         sizes = np.bincount(group)
         order = np.argsort(group, kind="stable")
         starts = np.cumsum(sizes) - sizes
@@ -149,13 +157,23 @@ class GroupPrior(ItemPrior):
         self._blocks: list[_Blocks] = []
         self._batch, self._row, self._place = np.zeros((3, len(item)), np.int64)
         for size in np.unique(sizes[sizes > 0]).tolist():
-            nodes = order[starts[sizes == size][:, None] + np.arange(size)]
+            groups = np.flatnonzero(sizes == size)
+            nodes = order[starts[groups][:, None] + np.arange(size)]
             self._batch[nodes] = len(self._batches)
             self._row[nodes], self._place[nodes] = (
                 np.arange(len(nodes))[:, None],
                 np.arange(size),
             )
-            self._batches.append(_Batch(nodes, item[nodes]))
+            self._batches.append(_Batch(groups, nodes, item[nodes]))
+
+    @property
+    def variance(self) -> float:
+        """The mean of s over groups, all equal unless a subclass learns them apart."""
+        return float(self.deviations.mean())
+
+    @variance.setter
+    def variance(self, value: float) -> None:
+        self.deviations = np.full(len(self.deviations), value)
 
     def solve(self, system: SiteSystem, start: Vector, tolerance: float) -> Vector:
         """Return the means of the nodes; see the base."""
@@ -180,7 +198,8 @@ class GroupPrior(ItemPrior):
 
     def learn(self, run: ItemsState) -> None:
         """A step of Fisher scoring of s; what groups tell each other is left out of its size."""
-        self.variance = scoring_step(self.slope, self._information, self.variance)
+        slope, information = float(self.slopes.sum()), float(self.information.sum())
+        self.variance = scoring_step(slope, information, self.variance)
 
     def drift(self, run: ItemsState) -> float:
         """The scale of r, as without groups."""
@@ -196,11 +215,20 @@ class GroupPrior(ItemPrior):
         total = float(self.item_means @ self.item_means) + float(np.trace(self.covariance))
         return float(np.sqrt(total / self.count))
 
+    def block_covariances(self) -> Iterator[tuple[NDArray[np.int64], Vector]]:
+        """Yield the nodes of every group and the covariance of their scores."""
+        for batch, blocks in zip(self._batches, self._blocks, strict=True):
+            yield from zip(batch.nodes, blocks.covariance, strict=True)
+
+    def _explained(self, run: ItemsState) -> float:
+        return self._explained_trace
+
     def _factorise(self, system: SiteSystem) -> None:
-        """Everything for the sites and the s at hand."""
-        if self._at[0] is system and self._at[1] == self.variance:
+        """Everything for the sites and the variances at hand."""
+        known = np.append(self.deviations, self.common).tobytes()
+        if self._at[0] is system and self._at[1] == known:
             return
-        self._at, s = (system, self.variance), self.variance
+        self._at = (system, known)
         try:
             blocks = self._laplacians(system)
             inverses, log_blocks = self._inverses(blocks)
@@ -209,23 +237,26 @@ class GroupPrior(ItemPrior):
         except np.linalg.LinAlgError:
             self._definite = False
             return
+        log_items += self.count * float(np.log(self.common))
         self._definite, self._log_determinant = True, log_blocks + log_items
         self.covariance = inverse_of_root(root)
         self.item_means = self.covariance @ self._rhs
-        self._blocks, self.slope, self._information = [], 0.0, 0.0
+        self._blocks, self._explained_trace, self._means = [], 0.0, np.zeros(self.n_items)
+        self.slopes, self.information = np.zeros((2, len(self.deviations)))
         for batch, L, B in zip(self._batches, blocks, inverses, strict=True):
-            at = self.item_means[batch.items] + s * system.rhs[batch.nodes]
+            s = self.deviations[batch.groups]
+            at = self.item_means[batch.items] + s[:, None] * system.rhs[batch.nodes]
             means = np.einsum("gij,gj->gi", B, at)
             inner = self.covariance[batch.items[:, :, None], batch.items[:, None, :]]
-            covariance = s * B + B @ inner @ B
+            covariance = s[:, None, None] * B + B @ inner @ B
             self._means[batch.nodes] = means
             self._blocks.append(_Blocks(L, B, covariance))
             left = system.rhs[batch.nodes] - np.einsum("gij,gj->gi", L, means)
             unexplained = L - L @ covariance @ L
-            trace = float(np.einsum("gii->", unexplained))
-            self.slope += 0.5 * (float((left**2).sum()) - trace)
-            self._information += 0.5 * float((unexplained**2).sum())
-        self._means = self._means.copy()
+            trace = np.einsum("gii->g", unexplained)
+            self.slopes[batch.groups] = 0.5 * ((left**2).sum(axis=1) - trace)
+            self.information[batch.groups] = 0.5 * (unexplained**2).sum(axis=(1, 2))
+            self._explained_trace += float(np.einsum("gij,gji->", L, covariance))
 
     def _laplacians(self, system: SiteSystem) -> list[Vector]:
         """L_g of every group."""
@@ -245,8 +276,9 @@ class GroupPrior(ItemPrior):
     def _inverses(self, blocks: list[Vector]) -> tuple[list[Vector], float]:
         """B of every group, and Σ log|I + sL_g|; an error where one is not positive definite."""
         found, log_determinant = [], 0.0
-        for L in blocks:
-            matrix = np.eye(L.shape[1]) + self.variance * L
+        for batch, L in zip(self._batches, blocks, strict=True):
+            s = self.deviations[batch.groups]
+            matrix = np.eye(L.shape[1]) + s[:, None, None] * L
             factor = np.linalg.cholesky(matrix)
             log_determinant += 2.0 * float(np.log(np.einsum("gii->gi", factor)).sum())
             found.append(np.asarray(np.linalg.inv(matrix), np.float64))
@@ -262,4 +294,4 @@ class GroupPrior(ItemPrior):
             inner = np.einsum("gij,gj->gi", B, system.rhs[batch.nodes])
             self._rhs += np.bincount(batch.items.reshape(-1), inner.reshape(-1), k)
         matrix = precision.reshape(k, k)
-        self.precision = 0.5 * (matrix + matrix.T) + np.eye(k)
+        self.precision = 0.5 * (matrix + matrix.T) + np.eye(k) / self.common
