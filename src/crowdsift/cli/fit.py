@@ -89,8 +89,9 @@ def fit(
             read, chosen if method or given else None, classes=classes, items=item_features,
             item_text=item_text, item_features_missing=item_features_missing, gold=gold,
             tune=tune, dimensions=dimensions, start=start, scale=scale, anchor=on_scale,
-            level=level, dependent_by=rows, pooling=pooling, engine=engine, threads=threads, seed=seed,
-            engine_options=resources, progress=progress, memory=memory or "")  # fmt: skip
+            level=level, dependent_by=rows, pooling=pooling, engine=engine, threads=threads,
+            engine_options=resources, seed=seed, progress=progress, memory=memory or "",
+        )  # fmt: skip
     steps = _Steps(threads, quiet)
     result = _completed(result, steps, read.intake, robustness, statistics, gold)
     _write_folders(result, steps, out, excel_safe, decimal_comma)
